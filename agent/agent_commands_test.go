@@ -23,7 +23,8 @@ import (
 )
 
 func netbootSpec() *fleetv1.CommandSpec {
-	return &fleetv1.CommandSpec{TimeoutMs: 5000, Action: &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: "PXE"}}}
+	return &fleetv1.CommandSpec{TimeoutMs: 5000,
+		Action: &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: "PXE"}}}
 }
 
 func repaveSpec() *fleetv1.CommandSpec {
@@ -73,12 +74,13 @@ func TestAResultIsSentUntilItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	var deaf atomic.Bool
 	deaf.Store(true)
-	r := newRig(t, agenttest.Hooks{Result: func(_ *agenttest.Session, res *fleetv1.CommandResult) *fleetv1.ControllerMessage {
-		if deaf.Load() {
-			return nil
-		}
-		return agenttest.AckMessage(res.GetCommandId(), true)
-	}}, "")
+	r := newRig(t,
+		agenttest.Hooks{Result: func(_ *agenttest.Session, res *fleetv1.CommandResult) *fleetv1.ControllerMessage {
+			if deaf.Load() {
+				return nil
+			}
+			return agenttest.AckMessage(res.GetCommandId(), true)
+		}}, "")
 	var settled atomic.Bool
 	r.onFailpoint("agent.after-result-ack", func() { settled.Store(true) })
 	r.start()
@@ -115,7 +117,9 @@ func TestALostGrantIsAskedForAgainUnderAHigherNumber(t *testing.T) {
 	id := c.Order(netbootSpec())
 	wantOutcome(t, c.WaitResult(id), fleetv1.CommandResult_SUCCEEDED, "")
 	list := c.Asks()
-	if len(list) < 2 || list[1].GetSeq() <= list[0].GetSeq() || !slices.Equal(list[1].GetEarlier(), []uint64{list[0].GetSeq()}) || string(list[0].GetNonce()) == string(list[1].GetNonce()) {
+	if len(list) < 2 || list[1].GetSeq() <= list[0].GetSeq() ||
+		!slices.Equal(list[1].GetEarlier(), []uint64{list[0].GetSeq()}) ||
+		string(list[0].GetNonce()) == string(list[1].GetNonce()) {
 		t.Fatalf("asks %v", list)
 	}
 	if len(list[0].GetNonce()) != 16 {
@@ -162,8 +166,8 @@ func TestTheWindowIsLookedAtAgainAfterTheIntentIsDurable(t *testing.T) {
 	}
 }
 
-// TestLeaveThatHasGrownOldDestroysNothing: time passes between the start of a repave and its first write. The agent asks again, and
-// what it is told then holds, though the first answer was yes.
+// TestLeaveThatHasGrownOldDestroysNothing: time passes between the start of a repave and its first write. The agent
+// asks again, and what it is told then holds, though the first answer was yes.
 func TestLeaveThatHasGrownOldDestroysNothing(t *testing.T) {
 	t.Parallel()
 	type hook = func(c *agenttest.Controller, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage
@@ -190,12 +194,13 @@ func TestLeaveThatHasGrownOldDestroysNothing(t *testing.T) {
 			var offset atomic.Int64
 			var c *agenttest.Controller
 			var asks atomic.Int32
-			c = agenttest.New(t, agenttest.Hooks{Grant: func(_ *agenttest.Session, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
-				if asks.Add(1) == 1 {
-					return yes(c, g)
-				}
-				return again.answer(c, g)
-			}})
+			c = agenttest.New(t,
+				agenttest.Hooks{Grant: func(_ *agenttest.Session, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
+					if asks.Add(1) == 1 {
+						return yes(c, g)
+					}
+					return again.answer(c, g)
+				}})
 			r := newRigOn(t, c, "")
 			r.cfg.Boottime = func() time.Duration { return clock.Boottime() + time.Duration(offset.Load()) }
 			r.onFailpoint("wire.command-again", func() { offset.Add(int64(31 * time.Second)) }) // it is passed after the start

@@ -155,7 +155,8 @@ func TestWhatACrashMeansForEachKind(t *testing.T) {
 
 func TestTheMachineRebootsInTheMiddleOfAnything(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"agent.after-received", "agent.after-grant", "agent.after-intent", "agent.before-result-stored", "agent.after-result-stored"} {
+	for _, name := range []string{"agent.after-received", "agent.after-grant", "agent.after-intent",
+		"agent.before-result-stored", "agent.after-result-stored"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, agenttest.Hooks{}, "")

@@ -17,9 +17,12 @@ import (
 )
 
 // networkSpec orders an address for the only card.
-func networkSpec(t *testing.T, generation int64, address string, change func(*baremetalv1.NetReconfig)) *fleetv1.CommandSpec {
+func networkSpec(
+	t *testing.T, generation int64, address string, change func(*baremetalv1.NetReconfig),
+) *fleetv1.CommandSpec {
 	t.Helper()
-	order := &baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}}
+	order := &baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{
+		{Name: "eth0", Addresses: []string{address}}}}
 	change(order)
 	config, err := proto.Marshal(order)
 	if err != nil {
@@ -36,7 +39,8 @@ func TestInterfacesProveThemselvesOrAreRolledBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, agenttest.Hooks{}, "")
 	r.start()
-	wantOutcome(t, r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs))), fleetv1.CommandResult_SUCCEEDED, "")
+	wantOutcome(t, r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs))), fleetv1.CommandResult_SUCCEEDED,
+		"")
 	r.blockNew.Store(true)
 	failed := r.c.Order(networkSpec(t, 2, "192.0.2.8/24", asItIs))
 	wantOutcome(t, r.c.WaitResult(failed), fleetv1.CommandResult_FAILED, "CONFIG_ROLLED_BACK")
@@ -45,7 +49,8 @@ func TestInterfacesProveThemselvesOrAreRolledBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := st.Network.Interfaces[0].Addresses[0].String(); got != "192.0.2.7/24" || r.effects(failed, sim.KindNetwork) != 1 {
+	if got := st.Network.Interfaces[0].Addresses[0].String(); got != "192.0.2.7/24" ||
+		r.effects(failed, sim.KindNetwork) != 1 {
 		t.Errorf("address %s after %d changes and a rollback", got, r.effects(failed, sim.KindNetwork))
 	}
 }
@@ -54,14 +59,16 @@ func TestDriftIsRefusedUntilItIsAccepted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, agenttest.Hooks{}, "")
 	r.start()
-	wantOutcome(t, r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs))), fleetv1.CommandResult_SUCCEEDED, "")
+	wantOutcome(t, r.c.WaitResult(r.c.Order(networkSpec(t, 1, "192.0.2.7/24", asItIs))), fleetv1.CommandResult_SUCCEEDED,
+		"")
 	st, err := r.world.State(r.c.MachineID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	foreign := *st.Network
 	foreign.Interfaces[0].MTU = 9000
-	if err := r.world.Machine(r.c.MachineID).ApplyNetwork(t.Context(), host.Effect{CommandID: "somebody"}, foreign); err != nil {
+	if err := r.world.Machine(r.c.MachineID).ApplyNetwork(t.Context(), host.Effect{CommandID: "somebody"},
+		foreign); err != nil {
 		t.Fatal(err)
 	}
 	refused := r.c.WaitResult(r.c.Order(networkSpec(t, 2, "192.0.2.8/24", asItIs)))
@@ -90,8 +97,8 @@ func (h hastyClock) NewTicker(d time.Duration) clock.Ticker {
 	return h.Clock.NewTicker(max(d/h.faster, time.Millisecond))
 }
 
-// An outage says nothing of the machine that a heartbeat after it doesn't say: an agent that is cut off for minutes keeps none, and
-// none takes the place of an event that tells something.
+// An outage says nothing of the machine that a heartbeat after it doesn't say: an agent that is cut off for minutes
+// keeps none, and none takes the place of an event that tells something.
 func TestAnAgentThatIsCutOffKeepsNoHeartbeats(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, agenttest.Hooks{}, "")

@@ -147,7 +147,8 @@ func TestRotationSurvivesACrash(t *testing.T) {
 
 func TestALostRotationAnswerLeavesOneThatWorks(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, agenttest.Hooks{Certificate: due, Rotate: func() error { return status.Error(codes.Unavailable, "lost") }}, "")
+	r := newRig(t,
+		agenttest.Hooks{Certificate: due, Rotate: func() error { return status.Error(codes.Unavailable, "lost") }}, "")
 	r.start()
 	r.c.Wait("a rotation", func() bool { return r.c.Certificates() == 2 })
 	r.restart()
@@ -245,7 +246,8 @@ func TestADrainedAgentReconnects(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, agenttest.Hooks{}, "")
 	r.start()
-	r.c.WaitSessions(1).Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{Drain: &fleetv1.Drain{SpreadMs: 50}}})
+	r.c.WaitSessions(1).Send(
+		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Drain{Drain: &fleetv1.Drain{SpreadMs: 50}}})
 	r.c.WaitSessions(2)
 }
 
@@ -315,7 +317,8 @@ func TestASiteAgentWorksForOtherMachines(t *testing.T) {
 	r := siteRig(t, agenttest.Hooks{}, sim.WorldConfig{Delay: 20 * time.Millisecond})
 	r.start()
 	hello := r.c.WaitSessions(1).Hello
-	if fmt.Sprint(hello.GetCapabilities()) != "[inspect netboot power provider:fake reboot reconfig repave]" || !hello.GetSimulated() {
+	if fmt.Sprint(hello.GetCapabilities()) != "[inspect netboot power provider:fake reboot reconfig repave]" ||
+		!hello.GetSimulated() {
 		t.Fatalf("hello %v", hello)
 	}
 	target := ids.New(ids.Machine)

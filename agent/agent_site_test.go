@@ -42,7 +42,8 @@ func servingSite(t *testing.T, hooks agenttest.Hooks) *rig {
 		t.Fatal(err)
 	}
 	r.cfg.Host, r.cfg.Role = agent.SimulatedHost(own, "site-machine", time.Second), agent.RoleSite
-	r.cfg.Site = &agent.SiteConfig{Interfaces: []string{"br0"}, CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Second}
+	r.cfg.Site = &agent.SiteConfig{Interfaces: []string{"br0"}, CacheDir: t.TempDir(), CacheBytes: 1 << 30,
+		BMCPoll: time.Second}
 	return r
 }
 
@@ -51,9 +52,11 @@ func installDocument(c *agenttest.Controller, kernel, initrd, image string) *fle
 	return &fleetv1.SiteDocument{
 		Revision: 7, Site: "here", ControllerAddresses: []string{c.FleetAddr},
 		Segments: []*fleetv1.Segment{{
-			Name: "rack1", Interface: "br0", Address: "10.7.0.1/24", PoolStart: "10.7.0.50", PoolEnd: "10.7.0.59", LeaseSeconds: 600,
+			Name: "rack1", Interface: "br0", Address: "10.7.0.1/24", PoolStart: "10.7.0.50", PoolEnd: "10.7.0.59",
+			LeaseSeconds: 600,
 		}, {Name: "elsewhere", Interface: "eth9", Address: "10.8.0.1/24"}},
-		Installers: []*fleetv1.InstallerFiles{{Arch: "amd64", KernelSha256: kernel, InitrdSha256: initrd, Cmdline: "console=ttyS0"}},
+		Installers: []*fleetv1.InstallerFiles{{Arch: "amd64", KernelSha256: kernel, InitrdSha256: initrd,
+			Cmdline: "console=ttyS0"}},
 		Assignments: []*fleetv1.BootAssignment{{
 			MachineId: "m-1", MacAddresses: []string{cardOne}, Mode: "installer", OperationId: "op-1", Token: bootToken,
 			Hostname: "one", PrefetchSha256: []string{image},
@@ -120,7 +123,8 @@ func TestASiteServesAMachineFromPowerOnToDisk(t *testing.T) {
 		return
 	}
 	r := servingSite(t, agenttest.Hooks{})
-	kernel, initrd, image := bytes.Repeat([]byte("kernel"), 50_000), bytes.Repeat([]byte("initrd"), 70_000), bytes.Repeat([]byte("image"), 900_000)
+	kernel, initrd, image := bytes.Repeat([]byte("kernel"), 50_000), bytes.Repeat([]byte("initrd"), 70_000),
+		bytes.Repeat([]byte("image"), 900_000)
 	imageSum := r.c.AddBlob(image)
 	doc := installDocument(r.c, r.c.AddBlob(kernel), r.c.AddBlob(initrd), imageSum)
 	r.c.SetDocument(doc)
@@ -166,7 +170,8 @@ func TestASiteServesAMachineFromPowerOnToDisk(t *testing.T) {
 	if got := httpStatus(m, "-d @"+enrolBody(t, cardOne), siteBase+"/boot/"+bootToken+"/enrol"); got != "410" {
 		t.Errorf("the desk with a dead token: %s", got)
 	}
-	if got := m.Run("curl -sf " + siteBase + "/boot/auto.ipxe?mac=" + cardOne); !strings.HasSuffix(got, "exit 1\n") || strings.Contains(got, "kernel") {
+	if got := m.Run("curl -sf " + siteBase + "/boot/auto.ipxe?mac=" + cardOne); !strings.HasSuffix(got, "exit 1\n") ||
+		strings.Contains(got, "kernel") {
 		t.Errorf("the script of a machine that boots from its disk:\n%s", got)
 	}
 	if n := len(r.c.Fetches()); n != 3 {
@@ -182,11 +187,13 @@ func enrolFromTheMachine(t *testing.T, r *rig, m *sitetest.Machine) {
 	if err := json.Unmarshal([]byte(m.Run("curl -sf -d @"+enrolBody(t, cardOne)+" "+url)), &a); err != nil {
 		t.Fatal(err)
 	}
-	if a.MachineID != "m-1" || a.OperationID != "op-1" || a.Proxy != siteBase || len(a.FleetAddresses) != 1 || a.Mode != "installer" {
+	if a.MachineID != "m-1" || a.OperationID != "op-1" || a.Proxy != siteBase || len(a.FleetAddresses) != 1 ||
+		a.Mode != "installer" {
 		t.Errorf("the desk answers %+v", a)
 	}
 	v := r.c.Vouched()
-	if len(v) != 1 || v[0].GetBootToken() != bootToken || v[0].GetMacAddress() != cardOne || !strings.HasPrefix(v[0].GetAddress(), "10.7.0.5") {
+	if len(v) != 1 || v[0].GetBootToken() != bootToken || v[0].GetMacAddress() != cardOne ||
+		!strings.HasPrefix(v[0].GetAddress(), "10.7.0.5") {
 		t.Errorf("the controller was asked %v", v)
 	}
 	other := "52:54:00:00:00:02"
@@ -277,7 +284,9 @@ func TestASupersededSiteServesOnAndGivesNoOrders(t *testing.T) {
 	r.waitApplied(7)
 	r.c.Wait("the files at the site", func() bool { return len(r.c.Fetches()) == 3 })
 	s := r.c.Session()
-	s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{Superseded: &fleetv1.Superseded{ByEpoch: 99}}})
+	s.Send(
+		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
+			Superseded: &fleetv1.Superseded{ByEpoch: 99}}})
 	r.c.Wait("the confirmation", func() bool { return s.Confirmed() != nil })
 	m := sitetest.NewMachine(t, "br0", cardOne)
 	lease(t, m)
@@ -316,7 +325,8 @@ func TestSegmentsComeAndGoWithoutTheOthers(t *testing.T) {
 	r := servingSite(t, agenttest.Hooks{})
 	r.cfg.Site.Interfaces = []string{"br0", "br1"}
 	doc := installDocument(r.c, r.c.AddBlob([]byte("kernel")), r.c.AddBlob([]byte("initrd")), r.c.AddBlob([]byte("image")))
-	doc.Segments[1] = &fleetv1.Segment{Name: "rack2", Interface: "br1", Address: "10.8.0.1/24", PoolStart: "10.8.0.50", PoolEnd: "10.8.0.59"}
+	doc.Segments[1] = &fleetv1.Segment{Name: "rack2", Interface: "br1", Address: "10.8.0.1/24", PoolStart: "10.8.0.50",
+		PoolEnd: "10.8.0.59"}
 	r.c.SetDocument(doc)
 	r.start()
 	r.waitApplied(7) // although rack2 has no device yet

@@ -140,7 +140,8 @@ func TestRebootIsDoneOnAnotherBootID(t *testing.T) {
 		t.Fatalf("evidence %v", got.GetEvidence())
 	}
 	if r.c.Session().Hello.GetBootId() != after || !got.GetSimulated() {
-		t.Fatalf("session has boot id %s, evidence %s, simulated %v", r.c.Session().Hello.GetBootId(), after, got.GetSimulated())
+		t.Fatalf("session has boot id %s, evidence %s, simulated %v", r.c.Session().Hello.GetBootId(), after,
+			got.GetSimulated())
 	}
 	if n := r.effects(id); n != 1 {
 		t.Fatalf("%d effects, want 1", n)

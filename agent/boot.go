@@ -134,7 +134,9 @@ func (l *life) enrolled(ctx context.Context) (state.Identity, error) {
 }
 
 // Enroll enrols the machine with the token. The identity is durable when it returns.
-func (a *Agent) Enroll(ctx context.Context, h host.Host, ident host.Identity, bundle pki.Bundle) (state.Identity, error) {
+func (a *Agent) Enroll(
+	ctx context.Context, h host.Host, ident host.Identity, bundle pki.Bundle,
+) (state.Identity, error) {
 	m := enroll.Machine{
 		Region: a.cfg.Region, Provider: a.cfg.Provider, HardwareFingerprint: ident.HardwareFingerprint,
 		BootID: ident.BootID, Version: a.cfg.Version,
@@ -149,7 +151,8 @@ func (a *Agent) Enroll(ctx context.Context, h host.Host, ident host.Identity, bu
 	}
 	who, err := enroll.Enroll(ctx, a.enrollConfig(), bundle, m)
 	if err == nil {
-		a.cfg.Log.Info("enrolled", "agent_id", who.AgentID, "machine_id", who.MachineID, "role", who.Role, "simulated", ident.Simulated)
+		a.cfg.Log.Info("enrolled", "agent_id", who.AgentID, "machine_id", who.MachineID, "role", who.Role, "simulated",
+			ident.Simulated)
 	}
 	return who, err
 }
@@ -308,21 +311,25 @@ func (l *life) reportDrift(ctx context.Context) error {
 	if l.isSite() || l.isInstaller() {
 		return nil
 	}
-	reconfig.New(l.reconfigConfig()).WatchDrift(ctx, reconfig.DriftEvery, func(ctx context.Context, d reconfig.Drift) error {
-		return l.store.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Report{Report: d.Report(l.who.MachineID)}}, l.a.cfg.Clock.Now())
-	}, func(err error) { l.a.cfg.Log.Warn("drift not looked for", "error", err) })
+	reconfig.New(l.reconfigConfig()).WatchDrift(ctx, reconfig.DriftEvery,
+		func(ctx context.Context, d reconfig.Drift) error {
+			return l.store.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Report{Report: d.Report(l.who.MachineID)}},
+				l.a.cfg.Clock.Now())
+		}, func(err error) { l.a.cfg.Log.Warn("drift not looked for", "error", err) })
 	return nil
 }
 
 // rollbackAgain is the time between two tries to undo a configuration that has not proved itself.
 const rollbackAgain = 10 * time.Second
 
-// undoing is a host that keeps unproven changes, which may be left over from an agent that was killed or could not undo them.
+// undoing is a host that keeps unproven changes, which may be left over from an agent that was killed or could not undo
+// them.
 type undoing interface {
 	RollBackPending(ctx context.Context, now bool) (done bool, err error)
 }
 
-// rollBack undoes what has had its time to prove itself, and tries for ever: systemd's timer may be gone, or have failed.
+// rollBack undoes what has had its time to prove itself, and tries for ever: systemd's timer may be gone, or have
+// failed.
 func (l *life) rollBack(ctx context.Context) error {
 	h, ok := l.host.(undoing)
 	if !ok || l.isSite() || l.isInstaller() {

@@ -41,7 +41,8 @@ func (l *life) clusterAccess(ctx context.Context, commandID string) (a cluster.A
 func (l *life) joinMaterial(ctx context.Context, commandID string) (m join.Material, err error) {
 	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		r, err := client.GetJoinMaterial(ctx, &fleetv1.GetJoinMaterialRequest{CommandId: commandID})
-		m = join.Material{APIServer: r.GetApiServer(), CAHashes: r.GetCaHashes(), Token: r.GetJoinToken().GetId() + "." + r.GetJoinToken().GetSecret()}
+		m = join.Material{APIServer: r.GetApiServer(), CAHashes: r.GetCaHashes(), Token: r.GetJoinToken().GetId() + "." +
+			r.GetJoinToken().GetSecret()}
 		return err
 	})
 	if err != nil {

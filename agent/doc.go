@@ -19,6 +19,7 @@
 //
 // # Failure handling
 //
-// Run returns nil when its context ends, session.ErrSuperseded when a newer process has the identity, and otherwise only what
-// the agent cannot live on with: an unusable state directory or a refused enrolment. Everything that concerns the network is tried again.
+// Run returns nil when its context ends, session.ErrSuperseded when a newer process has the identity, and otherwise
+// only what the agent cannot live on with: an unusable state directory or a refused enrolment. Everything that concerns
+// the network is tried again.
 package agent

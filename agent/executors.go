@@ -57,7 +57,8 @@ func (l *life) metal(spec *fleetv1.CommandSpec) executor.Executor {
 		}
 	case *fleetv1.CommandSpec_Join:
 		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {
-			return join.New(join.Config{Machine: m, Material: l.joinMaterial, Clock: l.a.cfg.Clock, Dir: filepath.Join(l.a.cfg.StateDir, "join")})
+			return join.New(join.Config{Machine: m, Material: l.joinMaterial, Clock: l.a.cfg.Clock,
+				Dir: filepath.Join(l.a.cfg.StateDir, "join")})
 		}
 	case *fleetv1.CommandSpec_Installer:
 		if m, ok := l.host.(kexec.Machine); ok {
@@ -119,7 +120,8 @@ func nextFiles(a *fleetv1.IssueIdentityResponse, boot string, spec *fleetv1.Comm
 		return nil, fmt.Errorf("encode %s: %w", nextConfig, err)
 	}
 	image, err := json.Marshal(inventory.Image{
-		Ref: spec.GetRepave().GetImageRef(), Digest: "sha256:" + spec.GetRepave().GetSha256Raw(), OperationID: spec.GetOperationId(),
+		Ref: spec.GetRepave().GetImageRef(), Digest: "sha256:" + spec.GetRepave().GetSha256Raw(),
+		OperationID: spec.GetOperationId(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", nextImage, err)

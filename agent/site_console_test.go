@@ -27,7 +27,9 @@ type consoleRig struct {
 	ended    map[string]int
 }
 
-func newConsoleRig(t *testing.T, speak func(ctx context.Context, target provider.Target, emit func(string)) error) *consoleRig {
+func newConsoleRig(
+	t *testing.T, speak func(ctx context.Context, target provider.Target, emit func(string)) error,
+) *consoleRig {
 	t.Helper()
 	r := &consoleRig{kept: map[string]string{}, captures: map[string]int{}, ended: map[string]int{}}
 	r.consoles = newConsoles(&consoles{
@@ -73,14 +75,15 @@ func (r *consoleRig) log(operation string) string {
 func siteDocument(mode string) *fleetv1.SiteDocument {
 	return &fleetv1.SiteDocument{
 		Assignments: []*fleetv1.BootAssignment{
-			{MachineId: "m-1", Mode: mode, OperationId: "op-1"}, {MachineId: "m-2", Mode: "disk"}, {MachineId: "m-3", Mode: "installer", OperationId: "op-3"},
+			{MachineId: "m-1", Mode: mode, OperationId: "op-1"}, {MachineId: "m-2", Mode: "disk"},
+			{MachineId: "m-3", Mode: "installer", OperationId: "op-3"},
 		},
 		Bmcs: []*fleetv1.BMCTarget{{MachineId: "m-1", Endpoint: "192.0.2.1"}, {MachineId: "m-2", Endpoint: "192.0.2.2"}},
 	}
 }
 
-// TestConsoleOfAnInstallation: what the console of a machine says while it is installed is kept for its operation, that of
-// others is not looked at, and a document that says the same attaches nobody twice.
+// TestConsoleOfAnInstallation: what the console of a machine says while it is installed is kept for its operation, that
+// of others is not looked at, and a document that says the same attaches nobody twice.
 func TestConsoleOfAnInstallation(t *testing.T) {
 	r := newConsoleRig(t, func(ctx context.Context, target provider.Target, emit func(string)) error {
 		emit("hello from " + target.MachineID)

@@ -48,8 +48,9 @@ func (l *life) maasRegion(ctx context.Context, machineID, ref string) (r maas.Re
 	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		a, err := client.GetMAASRegion(ctx, &fleetv1.GetMAASRegionRequest{MachineId: machineID, RegionRef: ref})
 		r = maas.Region{
-			Ref: ref, Endpoint: a.GetEndpoint(), APIKey: a.GetApiKey(), CA: a.GetCaPem(), Version: a.GetVersion(), UserData: a.GetUserData(),
-			Retain: a.GetRetainMachines(),
+			Ref: ref, Endpoint: a.GetEndpoint(), APIKey: a.GetApiKey(), CA: a.GetCaPem(), Version: a.GetVersion(),
+			UserData: a.GetUserData(),
+			Retain:   a.GetRetainMachines(),
 		}
 		return err
 	})
@@ -116,7 +117,8 @@ func (l *life) maasPower(ctx context.Context, spec *fleetv1.CommandSpec) (string
 	if endpoint == "" {
 		return "manual", nil, nil
 	}
-	c, err := l.bmcCredentials(ctx, provider.Target{MachineID: spec.GetTargetId(), CredentialsRef: spec.GetBmcCredentialsRef()})
+	c, err := l.bmcCredentials(ctx, provider.Target{MachineID: spec.GetTargetId(),
+		CredentialsRef: spec.GetBmcCredentialsRef()})
 	if err != nil {
 		return "", nil, err
 	}
@@ -135,7 +137,8 @@ func maasTargets(list []*fleetv1.ProviderTarget) []maas.Target {
 	for _, t := range list {
 		if t.GetProvider() == provideraction.Provider {
 			out = append(out, maas.Target{
-				MachineID: t.GetMachineId(), RegionRef: t.GetRegionRef(), RegionVersion: t.GetRegionVersion(), MACs: t.GetMacAddresses(),
+				MachineID: t.GetMachineId(), RegionRef: t.GetRegionRef(), RegionVersion: t.GetRegionVersion(),
+				MACs: t.GetMacAddresses(),
 			})
 		}
 	}
@@ -144,7 +147,8 @@ func maasTargets(list []*fleetv1.ProviderTarget) []maas.Target {
 
 func maasReport(o maas.Observation) *fleetv1.ProviderObservation {
 	out := &fleetv1.ProviderObservation{
-		MachineId: o.MachineID, Provider: provideraction.Provider, Reachable: o.Reachable, Present: o.M != nil, Reason: o.Reason,
+		MachineId: o.MachineID, Provider: provideraction.Provider, Reachable: o.Reachable, Present: o.M != nil,
+		Reason:  o.Reason,
 		Message: o.Message, SeenAt: timestamppb.New(o.SeenAt),
 	}
 	if m := o.M; m != nil {

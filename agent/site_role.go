@@ -33,8 +33,8 @@ type SiteConfig struct {
 	HTTPPort int
 	// BMCPoll is how often each BMC is asked how it is.
 	BMCPoll time.Duration
-	// MAASPoll is how often MAAS is asked what it says of the site's machines; 0 means 30 s. While it works for a command it is
-	// asked every 5 s, or as often as this.
+	// MAASPoll is how often MAAS is asked what it says of the site's machines; 0 means 30 s. While it works for a command
+	// it is asked every 5 s, or as often as this.
 	MAASPoll time.Duration
 	// ScriptDir is where machines remember the scripts that were run on them; empty means what package ssh says.
 	ScriptDir string
@@ -83,8 +83,9 @@ func (l *life) setUpSite(log *slog.Logger) error {
 	l.setUpMAAS(w, log)
 	var err error
 	w.service, err = site.NewService(site.ServiceConfig{
-		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, HTTPPort: cfg.HTTPPort,
-		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
+		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes,
+		HTTPPort: cfg.HTTPPort,
+		Call:     l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
 		Applied: func(doc *fleetv1.SiteDocument) {
 			for _, t := range doc.GetBmcs() {
 				w.bmcs.Pin(t.GetEndpoint(), t.GetCertificateSha256())
@@ -105,13 +106,15 @@ func (l *life) setUpSite(log *slog.Logger) error {
 
 // scripts is what the executor of scripts needs.
 func (l *life) scripts() script.Config {
-	return script.Config{Open: l.site.service.OpenBlob, Credentials: l.sshCredentials, Clock: l.a.cfg.Clock, Base: l.a.cfg.Site.ScriptDir}
+	return script.Config{Open: l.site.service.OpenBlob, Credentials: l.sshCredentials, Clock: l.a.cfg.Clock,
+		Base: l.a.cfg.Site.ScriptDir}
 }
 
 // sshCredentials asks the controller. They stay in memory.
 func (l *life) sshCredentials(ctx context.Context, machineID, ref string) (c ssh.Credentials, err error) {
 	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
-		answer, err := client.GetSSHCredentials(ctx, &fleetv1.GetSSHCredentialsRequest{MachineId: machineID, CredentialsRef: ref})
+		answer, err := client.GetSSHCredentials(ctx, &fleetv1.GetSSHCredentialsRequest{MachineId: machineID,
+			CredentialsRef: ref})
 		c = ssh.Credentials{Username: answer.GetUsername(), PrivateKey: answer.GetPrivateKey()}
 		return err
 	})
@@ -131,7 +134,8 @@ func (l *life) runSite(group *task.Group) {
 		if !errors.Is(err, session.ErrSuperseded) {
 			return err
 		}
-		l.a.cfg.Log.Error("a newer process has this agent's identity: BMCs and commands are left to it, the segments are served on",
+		l.a.cfg.Log.Error(
+			"a newer process has this agent's identity: BMCs and commands are left to it, the segments are served on",
 			"agent_id", l.who.AgentID)
 		endOrders()
 		<-ctx.Done()
@@ -178,7 +182,8 @@ func (l *life) bmcCredentials(ctx context.Context, t provider.Target) (c bmc.Cre
 		})
 		c = bmc.Credentials{
 			Username: answer.GetUsername(), Password: answer.GetPassword(), Version: answer.GetVersion(),
-			Allowed: answer.GetAllowedEndpoints(), PlainHTTP: answer.GetAllowPlainHttp(), UnverifiedTLS: answer.GetAllowUnverifiedTls(),
+			Allowed: answer.GetAllowedEndpoints(), PlainHTTP: answer.GetAllowPlainHttp(),
+			UnverifiedTLS: answer.GetAllowUnverifiedTls(),
 		}
 		return err
 	})

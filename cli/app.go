@@ -207,8 +207,9 @@ func (a *app) services() (*services, error) {
 		machines: pb.NewMachineServiceClient(conn), operations: pb.NewOperationServiceClient(conn),
 		plans: pb.NewPlanServiceClient(conn), runs: pb.NewRunServiceClient(conn), admin: pb.NewAdminServiceClient(conn),
 		workflows: pb.NewWorkflowServiceClient(conn), nodes: pb.NewNodeServiceClient(conn),
-		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn), budgets: pb.NewBudgetServiceClient(conn),
-		maas: pb.NewMAASServiceClient(conn), rollouts: pb.NewRolloutServiceClient(conn),
+		scripts: pb.NewScriptServiceClient(conn), clusters: pb.NewClusterServiceClient(conn),
+		budgets: pb.NewBudgetServiceClient(conn),
+		maas:    pb.NewMAASServiceClient(conn), rollouts: pb.NewRolloutServiceClient(conn),
 	}, nil
 }
 

@@ -54,8 +54,8 @@ func (l *lives) poll(id string) (*pb.Operation, error) {
 	return l.operation(id), nil
 }
 
-// begun and done are how many workflows there were, and how many have ended. A command that was interrupted may leave a call that
-// the server still answers.
+// begun and done are how many workflows there were, and how many have ended. A command that was interrupted may leave a
+// call that the server still answers.
 func (l *lives) begun() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,29 +80,35 @@ func (l *lives) operation(id string) *pb.Operation {
 	return op
 }
 
-// TestABatchKeepsItsLimit, with two machines that fail in their ways: the others are onboarded, each machine's end is told,
-// and the exit code is that of the first that failed.
+// TestABatchKeepsItsLimit, with two machines that fail in their ways: the others are onboarded, each machine's end is
+// told, and the exit code is that of the first that failed.
 func TestABatchKeepsItsLimit(t *testing.T) {
-	machines := []string{"machine-1", "machine-busy", "machine-2", "machine-bad", "machine-3", "machine-4", "machine-5", "machine-6"}
+	machines := []string{"machine-1", "machine-busy", "machine-2", "machine-bad", "machine-3", "machine-4", "machine-5",
+		"machine-6"}
 	for limit, most := range map[int]int{1: 1, 3: 3, 100: 7} {
 		f := fleet()
 		f.lives = newLives()
-		args := append([]string{"onboard", "--yes", "--request-id", "rack-42", "--parallelism", fmt.Sprint(limit)}, machines...)
+		args := append([]string{"onboard", "--yes", "--request-id", "rack-42", "--parallelism", fmt.Sprint(limit)},
+			machines...)
 		got := f.run(t, args...)
 		if f.lives.most > most || f.lives.most == 0 || f.lives.ended != 7 {
 			t.Errorf("limit %d: %d at once, %d have ended", limit, f.lives.most, f.lives.ended)
 		}
-		if got.code != exitRefused || strings.Count(got.out, "SUCCEEDED") != 6 || !inOrder(got.out, "machine-1", "machine-busy", "MACHINE_BUSY", "machine-2", "machine-bad", "FAILED", "EXECUTION_FAILED", "machine-6") {
+		if got.code != exitRefused || strings.Count(got.out, "SUCCEEDED") != 6 ||
+			!inOrder(got.out, "machine-1", "machine-busy", "MACHINE_BUSY", "machine-2", "machine-bad", "FAILED",
+				"EXECUTION_FAILED", "machine-6") {
 			t.Errorf("limit %d: %+v", limit, got)
 		}
 	}
 	f := fleet()
 	f.lives = newLives()
 	got := f.run(t, "onboard", "machine-1", "machine-busy", "--yes", "-o", "json")
-	if got.code != exitRefused || !inOrder(got.out, `"machine_id": "machine-1"`, `"SUCCEEDED"`, `"machine_id": "machine-busy"`, `"code": "MACHINE_BUSY"`) {
+	if got.code != exitRefused || !inOrder(got.out, `"machine_id": "machine-1"`, `"SUCCEEDED"`,
+		`"machine_id": "machine-busy"`, `"code": "MACHINE_BUSY"`) {
 		t.Errorf("as a document: %+v", got)
 	}
-	if got := fleet().run(t, "onboard", "machine-1", "machine-2", "--yes", "--parallelism", "0"); got.code != exitUnexpected || !strings.Contains(got.err, "--parallelism") {
+	if got := fleet().run(t, "onboard", "machine-1", "machine-2", "--yes", "--parallelism",
+		"0"); got.code != exitUnexpected || !strings.Contains(got.err, "--parallelism") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -119,7 +125,8 @@ func TestAnInterruptedBatchGoesOn(t *testing.T) {
 			interrupt()
 		}
 	}
-	args := strings.Fields("onboard machine-1 machine-2 machine-3 machine-4 machine-5 machine-6 --yes --request-id rack-42 --parallelism 2")
+	args := strings.Fields(
+		"onboard machine-1 machine-2 machine-3 machine-4 machine-5 machine-6 --yes --request-id rack-42 --parallelism 2")
 	if got := f.run(t, args...); got.code != exitInterrupted {
 		t.Errorf("interrupted: %+v", got)
 	}
@@ -127,7 +134,8 @@ func TestAnInterruptedBatchGoesOn(t *testing.T) {
 		t.Errorf("%d were begun", begun)
 	}
 	f.ctx = nil // onEnd may still be called, by a call that goes on, and does nothing at any other end
-	if got := f.run(t, args...); got.code != exitOK || strings.Count(got.out, "SUCCEEDED") != 6 || f.lives.begun() != 6 || f.lives.done() != 6 {
+	if got := f.run(t, args...); got.code != exitOK || strings.Count(got.out, "SUCCEEDED") != 6 || f.lives.begun() != 6 ||
+		f.lives.done() != 6 {
 		t.Errorf("given again: %+v, %d begun, %d ended", got, f.lives.begun(), f.lives.done())
 	}
 }

@@ -13,9 +13,10 @@ func (a *app) settleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "settle MACHINE COMMAND --verdict happened|did-not-happen",
 		Short: "Say what became of a command whose outcome is unknown",
-		Long: `A command that was under way when its agent fell silent may have acted, or may still act. Until that is settled no
-disruptive work is allowed on the machine. Usually a late result or a new boot settles it; if neither will come,
-look at the machine and say what you found. Your word is recorded.
+		Long: `A command that was under way when its agent fell silent may have acted, or may still act.
+Until that is settled no disruptive work is allowed on the machine. Usually a late result or a new
+boot settles it; if neither will come, look at the machine and say what you found. Your word is
+recorded.
 
 The command's id must be the unresolved one, so that nobody settles what they did not look at.`,
 		Example: `  ingot machine get m-1                 # shows UnresolvedCommandId
@@ -48,7 +49,9 @@ The command's id must be the unresolved one, so that nobody settles what they di
 	return cmd
 }
 
-func (a *app) completeUnresolved(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeUnresolved(
+	cmd *cobra.Command, args []string, prefix string,
+) ([]string, cobra.ShellCompDirective) {
 	svc, err := a.services()
 	if err != nil || cmd.Context() == nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -77,7 +80,8 @@ quarantine. An unresolved command stays; see ingot settle.`,
 			if err != nil {
 				return err
 			}
-			m, err := svc.admin.ClearIntervention(cmd.Context(), &pb.ClearInterventionRequest{MachineId: args[0], Comment: comment})
+			m, err := svc.admin.ClearIntervention(cmd.Context(),
+				&pb.ClearInterventionRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
 				return err
 			}
@@ -92,12 +96,14 @@ func (a *app) flagCmd() *cobra.Command {
 	var off bool
 	var comment string
 	cmd := &cobra.Command{
-		Use:               "flag MACHINE RMA|Retired",
-		Short:             "Mark a machine for return or as retired",
-		Long:              `Set the condition RMA or Retired, or clear it with --off. A flagged machine is BLOCKED: it refuses all work.`,
-		Example:           "  ingot flag m-1 RMA\n  ingot flag m-1 RMA --off",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAt(a.completeMachines(), cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp)),
+		Use:   "flag MACHINE RMA|Retired",
+		Short: "Mark a machine for return or as retired",
+		Long: `Set the condition RMA or Retired, or clear it with --off. A flagged machine is
+BLOCKED: it refuses all work.`,
+		Example: "  ingot flag m-1 RMA\n  ingot flag m-1 RMA --off",
+		Args:    cobra.ExactArgs(2),
+		ValidArgsFunction: completeAt(a.completeMachines(),
+			cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.subject.machine = args[0]
 			name, ok := map[string]string{"rma": "RMA", "retired": "Retired"}[strings.ToLower(args[1])]
@@ -127,8 +133,8 @@ func (a *app) commandsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "commands [OPERATION]",
 		Short: "Show the commands that agents were given",
-		Long: `Show the commands of an operation, or of a machine: one for each attempt of each step, who was to execute it, when
-it was granted leave to act, and what came of it.`,
+		Long: `Show the commands of an operation, or of a machine: one for each attempt of each step, who
+was to execute it, when it was granted leave to act, and what came of it.`,
 		Example:           "  ingot commands op-01k\n  ingot commands --machine m-1 -o wide",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeAt(a.completeOperations()),
@@ -155,7 +161,8 @@ it was granted leave to act, and what came of it.`,
 			for _, c := range all {
 				names = append(names, c.GetCommandId())
 			}
-			return a.print(&pb.ListCommandsResponse{Commands: all}, func() string { return a.style().Commands(all, a.wide()).String() }, names...)
+			return a.print(&pb.ListCommandsResponse{Commands: all},
+				func() string { return a.style().Commands(all, a.wide()).String() }, names...)
 		},
 	}
 	cmd.Flags().StringVar(&machine, "machine", "", "all commands of this machine")

@@ -8,9 +8,10 @@ import (
 
 func (a *app) agentCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "agent",
-		Short:   "List, show and revoke agents",
-		Long:    `Agents run on machines (host), in the installer's RAM system (installer) or for a site (site) and do the work.`,
+		Use:   "agent",
+		Short: "List, show and revoke agents",
+		Long: `Agents run on machines (host), in the installer's RAM system (installer) or for a site
+(site) and do the work.`,
 		Example: "  ingot agent list",
 	}
 	cmd.AddCommand(a.agentListCmd(), a.agentGetCmd(), a.agentRevokeCmd())
@@ -31,7 +32,8 @@ func (a *app) agentListCmd() *cobra.Command {
 				return err
 			}
 			agents, err := pages(0, func(size int32, page string) ([]*pb.Agent, string, error) {
-				r, err := svc.admin.ListAgents(cmd.Context(), &pb.ListAgentsRequest{Filter: filter, PageSize: size, PageToken: page})
+				r, err := svc.admin.ListAgents(cmd.Context(), &pb.ListAgentsRequest{Filter: filter, PageSize: size,
+					PageToken: page})
 				return r.GetAgents(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -81,8 +83,8 @@ func (a *app) agentRevokeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke AGENT",
 		Short: "Revoke an agent's certificates and end its sessions",
-		Long: `Revoke one certificate of an agent, or all of them. Its live sessions end within two seconds; it comes back only
-with a new token.`,
+		Long: `Revoke one certificate of an agent, or all of them. Its live sessions end within two
+seconds; it comes back only with a new token.`,
 		Example:           "  ingot agent revoke a-01k --reason \"disk stolen\"",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeAgents()),

@@ -158,9 +158,10 @@ func (a *app) serverCmd() *cobra.Command {
 		Example: "  ingot server info",
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:     "info",
-		Short:   "Show which controller answers and what it cannot do yet",
-		Long:    `Show the version, the id, the CA hash and the clock of the controller that answers, and what it cannot do yet.`,
+		Use:   "info",
+		Short: "Show which controller answers and what it cannot do yet",
+		Long: `Show the version, the id, the CA hash and the clock of the controller that answers, and
+what it cannot do yet.`,
 		Example: "  ingot server info -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -183,9 +184,10 @@ func (a *app) thawCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "thaw",
 		Short: "Lift the freeze of the fleet",
-		Long: `Lift the freeze that "ingot server freeze" or "ingot-controller after-restore" puts on the fleet. Until then nothing is
-started on a machine; after a restore, what the backup forgot must not be done again. Look first: ingot server info says how many agents have not been heard
-since, and ingot agent list which.`,
+		Long: `Lift the freeze that "ingot server freeze" or "ingot-controller after-restore" puts on the
+fleet. Until then nothing is started on a machine; after a restore, what the backup forgot must not
+be done again. Look first: ingot server info says how many agents have not been heard since, and
+ingot agent list which.`,
 		Example: `  ingot server thaw --comment "compared with the change log of Tuesday"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -22,11 +22,13 @@ func (a *app) bmcCmd() *cobra.Command {
 	credentials := &cobra.Command{
 		Use:   "credentials",
 		Short: "Set, list and delete the credentials of BMCs",
-		Long: `BMC credentials have a name, which machines refer to: ingot machine update MACHINE --bmc-credentials NAME. They are
-stored encrypted, and reach only the site agent that serves the machine.`,
+		Long: `BMC credentials have a name, which machines refer to: ingot machine update MACHINE
+--bmc-credentials NAME. They are stored encrypted, and reach only the site agent that serves the
+machine.`,
 		Example: "  ingot bmc credentials set rack-42 --username admin --allow 10.20.1.0/24 --password-file pw",
 	}
-	credentials.AddCommand(a.credentialsSetCmd(), a.credentialsAllowCmd(), a.credentialsListCmd(), a.credentialsDeleteCmd())
+	credentials.AddCommand(a.credentialsSetCmd(), a.credentialsAllowCmd(), a.credentialsListCmd(),
+		a.credentialsDeleteCmd())
 	cmd.AddCommand(credentials, a.bmcCertificatesCmd(), a.bmcTrustCmd(), a.bmcUnparkCmd())
 	return cmd
 }
@@ -37,12 +39,13 @@ func (a *app) credentialsSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --username USER --allow ENDPOINT",
 		Short: "Store a user name and a password",
-		Long: `Store a user name and a password under a name, or replace them. The password is asked for at a terminal, else read
-from standard input or from a file; it is never an argument, which others on this machine could read. One line end
-after it is left out.
+		Long: `Store a user name and a password under a name, or replace them. The password is asked for
+at a terminal, else read from standard input or from a file; it is never an argument, which others
+on this machine could read. One line end after it is left out.
 
---allow says which BMCs the password may be sent to: hosts, host:port, or networks such as 10.20.1.0/24. It goes nowhere
-else, whatever a machine's spec says. New credentials need it; a new password keeps it.
+--allow says which BMCs the password may be sent to: hosts, host:port, or networks such as
+10.20.1.0/24. It goes nowhere else, whatever a machine's spec says. New credentials need it; a new
+password keeps it.
 
 A BMC that was parked for a wrong password is tried again.`,
 		Example: `  ingot bmc credentials set rack-42 --username admin --allow 10.20.1.0/24
@@ -84,8 +87,10 @@ type allowance struct {
 
 func (w *allowance) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&w.allow, "allow", nil, "BMCs that it may be sent to: host, host:port or network; replaces what was allowed")
-	f.BoolVar(&w.plain, "allow-plain-http", false, "it may be sent without TLS (redfish+http): anybody on the way reads it")
+	f.StringSliceVar(&w.allow, "allow", nil,
+		"BMCs that it may be sent to: host, host:port or network; replaces what was allowed")
+	f.BoolVar(&w.plain, "allow-plain-http", false,
+		"it may be sent without TLS (redfish+http): anybody on the way reads it")
 	f.BoolVar(&w.unverified, "allow-unverified-tls", false, "it may be sent whatever certificate the BMC shows")
 }
 
@@ -105,8 +110,8 @@ func (a *app) credentialsAllowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allow NAME",
 		Short: "Say which BMCs a password may be sent to",
-		Long: `Say which BMCs a password may be sent to, and how. User name and password stay as they are. --allow replaces what was
-allowed, and confirms an allowance that an upgrade has filled in.`,
+		Long: `Say which BMCs a password may be sent to, and how. User name and password stay as they are.
+--allow replaces what was allowed, and confirms an allowance that an upgrade has filled in.`,
 		Example: `  ingot bmc credentials allow rack-42 --allow 10.20.1.0/24
   ingot bmc credentials allow rack-42 --allow-plain-http=false`,
 		Args:              cobra.ExactArgs(1),
@@ -138,8 +143,9 @@ func (a *app) bmcCertificatesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certificates",
 		Short: "List the certificates that BMCs have shown",
-		Long: `List the certificates that BMCs have shown to the agent of their site. The first one is trusted; a BMC that shows another
-one gets no password until the old one is back, or until "ingot bmc trust".`,
+		Long: `List the certificates that BMCs have shown to the agent of their site. The first one is
+trusted; a BMC that shows another one gets no password until the old one is back, or until "ingot
+bmc trust".`,
 		Example: "  ingot bmc certificates --changed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -180,8 +186,9 @@ func (a *app) bmcTrustCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust MACHINE --sha256 FINGERPRINT",
 		Short: "Trust the certificate that a machine's BMC shows now",
-		Long: `Trust the certificate that a machine's BMC shows now, after it has changed. Compare it first with what the BMC itself
-says, over a way that you trust: ingot bmc certificates --machine MACHINE shows both.`,
+		Long: `Trust the certificate that a machine's BMC shows now, after it has changed. Compare it
+first with what the BMC itself says, over a way that you trust: ingot bmc certificates --machine
+MACHINE shows both.`,
 		Example:           "  ingot bmc trust m-1 --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
@@ -197,7 +204,8 @@ says, over a way that you trust: ingot bmc certificates --machine MACHINE shows 
 			if err != nil {
 				return err
 			}
-			return a.print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" }, c.GetEndpoint())
+			return a.print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" },
+				c.GetEndpoint())
 		},
 	}
 	cmd.Flags().StringVar(&sum, "sha256", "", "SHA-256 of the certificate, in hexadecimal digits")
@@ -211,9 +219,10 @@ func (a *app) bmcUnparkCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpark MACHINE",
 		Short: "Have a BMC asked again that is left alone since it refused its credentials",
-		Long: `Have a machine's BMC asked again that is left alone since it refused its credentials: once, with the ones that it has now.
-It is for a BMC that was wrong, or that has got the right password since. Each call is one more try, which can lock the
-BMC's account. New credentials need no such call.`,
+		Long: `Have a machine's BMC asked again that is left alone since it refused its credentials: once,
+with the ones that it has now. It is for a BMC that was wrong, or that has got the right password
+since. Each call is one more try, which can lock the BMC's account. New credentials need no such
+call.`,
 		Example:           "  ingot bmc unpark m-1 --comment 'the directory was down'",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
@@ -227,7 +236,8 @@ BMC's account. New credentials need no such call.`,
 			if err != nil {
 				return err
 			}
-			return a.print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" }, r.GetEndpoint())
+			return a.print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
+				r.GetEndpoint())
 		},
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
@@ -277,7 +287,8 @@ func (a *app) credentialsListCmd() *cobra.Command {
 				return err
 			}
 			all, err := pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
-				r, err := svc.admin.ListBMCCredentials(cmd.Context(), &pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token})
+				r, err := svc.admin.ListBMCCredentials(cmd.Context(),
+					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token})
 				return r.GetCredentials(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -287,7 +298,8 @@ func (a *app) credentialsListCmd() *cobra.Command {
 			for i, c := range all {
 				names[i] = c.GetCredentialsRef()
 			}
-			return a.print(&pb.ListBMCCredentialsResponse{Credentials: all}, func() string { return a.style().Credentials(all).String() }, names...)
+			return a.print(&pb.ListBMCCredentialsResponse{Credentials: all},
+				func() string { return a.style().Credentials(all).String() }, names...)
 		},
 	}
 }

@@ -10,12 +10,13 @@ func (a *app) budgetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
 		Short: "Limit how many machines may be lost at a time",
-		Long: `A budget limits work that destroys data: how many machines of the fleet, of each site or of each rack may be under it at
-a time, in an hour and in a day. Work over it stays PENDING with WAITING_FOR_BUDGET and begins in the order of creation.
+		Long: `A budget limits work that destroys data: how many machines of the fleet, of each site or of
+each rack may be under it at a time, in an hour and in a day. Work over it stays PENDING with
+WAITING_FOR_BUDGET and begins in the order of creation.
 
-A machine holds its slot until an operation on it has succeeded. One that an operation has left behind FAILED or CANCELED
-holds it until it is reimaged well, or until an administrator has looked: ingot budget release. So a bad image stops
-after as many machines as the budget has slots.`,
+A machine holds its slot until an operation on it has succeeded. One that an operation has left
+behind FAILED or CANCELED holds it until it is reimaged well, or until an administrator has looked:
+ingot budget release. So a bad image stops after as many machines as the budget has slots.`,
 		Example: `  ingot budget set fleet --domain fleet --at-once 50 --per-hour 200
   ingot budget set racks --domain label:rack --percent 10
   ingot budget slots`,
@@ -35,8 +36,8 @@ func (a *app) budgetSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Make a budget or replace it",
-		Long: `Make a budget, or replace it with another of the same name. Each number is a limit of its own. Work that has begun goes
-on; a lower limit holds for whoever comes next.`,
+		Long: `Make a budget, or replace it with another of the same name. Each number is a limit of its
+own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 		Example: `  ingot budget set fleet --domain fleet --at-once 50 --per-hour 200
   ingot budget set racks --domain label:rack --percent 10
   ingot budget set old-rack --domain label:rack --value r42 --at-once 1`,
@@ -91,16 +92,18 @@ func (a *app) budgetListCmd() *cobra.Command {
 			for i, b := range all {
 				names[i] = b.GetName()
 			}
-			return a.print(&pb.ListBudgetsResponse{Budgets: all}, func() string { return a.style().Budgets(all).String() }, names...)
+			return a.print(&pb.ListBudgetsResponse{Budgets: all}, func() string { return a.style().Budgets(all).String() },
+				names...)
 		},
 	}
 }
 
 func (a *app) budgetDeleteCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "delete NAME",
-		Short:             "Delete a budget",
-		Long:              `Delete a budget. Whoever waited for it begins within a second, unless another budget is in the way.`,
+		Use:   "delete NAME",
+		Short: "Delete a budget",
+		Long: `Delete a budget. Whoever waited for it begins within a second, unless another
+budget is in the way.`,
 		Example:           "  ingot budget delete racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeBudgets()),
@@ -122,8 +125,8 @@ func (a *app) budgetSlotsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "slots",
 		Short: "List the slots that are held",
-		Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or CANCELED wait for a success on
-the machine, or for ingot budget release.`,
+		Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or
+CANCELED wait for a success on the machine, or for ingot budget release.`,
 		Example: "  ingot budget slots",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -142,7 +145,8 @@ the machine, or for ingot budget release.`,
 			for i, s := range all {
 				names[i] = s.GetMachineId()
 			}
-			return a.print(&pb.ListBudgetSlotsResponse{Slots: all}, func() string { return a.style().BudgetSlots(all, a.now()).String() }, names...)
+			return a.print(&pb.ListBudgetSlotsResponse{Slots: all},
+				func() string { return a.style().BudgetSlots(all, a.now()).String() }, names...)
 		},
 	}
 }
@@ -162,7 +166,8 @@ operation is active it is refused.`,
 			if err != nil {
 				return err
 			}
-			s, err := svc.budgets.ReleaseBudgetSlot(cmd.Context(), &pb.ReleaseBudgetSlotRequest{MachineId: args[0], Comment: comment})
+			s, err := svc.budgets.ReleaseBudgetSlot(cmd.Context(),
+				&pb.ReleaseBudgetSlotRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
 				return err
 			}
@@ -178,8 +183,8 @@ func (a *app) freezeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "freeze",
 		Short: "Stop everything that touches machines",
-		Long: `Start nothing on any machine and grant nothing, until ingot server thaw. Commands that were granted before go on to
-their end. Use it when something goes wrong and you do not know yet what.`,
+		Long: `Start nothing on any machine and grant nothing, until ingot server thaw. Commands that were
+granted before go on to their end. Use it when something goes wrong and you do not know yet what.`,
 		Example: `  ingot server freeze --comment "rack 42 is losing disks"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -191,7 +196,8 @@ their end. Use it when something goes wrong and you do not know yet what.`,
 			if err != nil {
 				return err
 			}
-			return a.print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" }, i.GetControllerId())
+			return a.print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
+				i.GetControllerId())
 		},
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")

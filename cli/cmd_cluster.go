@@ -12,11 +12,12 @@ func (a *app) clusterCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Kubernetes clusters that machines join and leave",
-		Long: `Clusters have a name, which machines refer to: ingot machine update MACHINE --target-cluster-ref NAME. What one logs in with
-is stored encrypted, and reaches only a site agent that has work in the cluster.
+		Long: `Clusters have a name, which machines refer to: ingot machine update MACHINE
+--target-cluster-ref NAME. What one logs in with is stored encrypted, and reaches only a site agent
+that has work in the cluster.
 
-ingot cluster join MACHINE and its like run the built-in plans; repave-join and upgrade, and plans of your own, are run with
-ingot run start MACHINE --plan PLAN.`,
+ingot cluster join MACHINE and its like run the built-in plans; repave-join and upgrade, and plans
+of your own, are run with ingot run start MACHINE --plan PLAN.`,
 		Example: "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster list",
 	}
 	cmd.AddCommand(a.clusterSetCmd(), a.clusterListCmd(), a.clusterGetCmd(), a.clusterDeleteCmd(),
@@ -29,10 +30,12 @@ func (a *app) clusterSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --kubeconfig FILE",
 		Short: "Store a cluster, from a kubeconfig",
-		Long: `Store a cluster under a name, or replace it: address and CA of its API server, and a bearer token or a client certificate. They
-are taken from a kubeconfig file that holds them itself; programs that fetch credentials are not run. docs/clusters.md has
-a role with what Ingot needs and no more.`,
-		Example:           "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster set prod-1 --kubeconfig all.yaml --kube-context prod",
+		Long: `Store a cluster under a name, or replace it: address and CA of its API server, and a bearer
+token or a client certificate. They are taken from a kubeconfig file that holds them itself;
+programs that fetch credentials are not run. docs/clusters.md has a role with what Ingot needs and
+no more.`,
+		Example: "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster set prod-1 " +
+			"--kubeconfig all.yaml --kube-context prod",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeClusters()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,16 +90,18 @@ func (a *app) clusterListCmd() *cobra.Command {
 			for i, c := range all {
 				names[i] = c.GetClusterRef()
 			}
-			return a.print(&pb.ListClustersResponse{Clusters: all}, func() string { return a.style().Clusters(all).String() }, names...)
+			return a.print(&pb.ListClustersResponse{Clusters: all}, func() string { return a.style().Clusters(all).String() },
+				names...)
 		},
 	}
 }
 
 func (a *app) clusterGetCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "get NAME",
-		Short:             "Show a cluster",
-		Long:              `Show a cluster: its API server, and the hashes of its CA as kubeadm pins them. Credentials are never shown.`,
+		Use:   "get NAME",
+		Short: "Show a cluster",
+		Long: `Show a cluster: its API server, and the hashes of its CA as kubeadm pins them.
+Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeClusters()),

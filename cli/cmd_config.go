@@ -16,10 +16,11 @@ func (a *app) configCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Manage contexts: which controller to talk to, and how",
-		Long: `Contexts live in ~/.config/ingot/config.yaml, or in the file that INGOT_CONFIG or --config names. Flags win over the
-environment (INGOT_SERVER, INGOT_CA_FILE, INGOT_CA_HASH, INGOT_TOKEN, INGOT_TOKEN_FILE), which wins over the
-context.`,
-		Example: "  ingot config set-context lab --server 10.0.0.5:50051 --ca-file ca.pem --token-file token\n  ingot config use-context lab",
+		Long: `Contexts live in ~/.config/ingot/config.yaml, or in the file that INGOT_CONFIG or --config
+names. Flags win over the environment (INGOT_SERVER, INGOT_CA_FILE, INGOT_CA_HASH, INGOT_TOKEN,
+INGOT_TOKEN_FILE), which wins over the context.`,
+		Example: "  ingot config set-context lab --server 10.0.0.5:50051 --ca-file ca.pem --token-file token\n  ingot " +
+			"config use-context lab",
 	}
 	cmd.AddCommand(a.setContextCmd(), a.useContextCmd(), a.getContextsCmd(), a.currentContextCmd(), a.viewConfigCmd())
 	return cmd
@@ -42,8 +43,8 @@ func (a *app) setContextCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set-context NAME",
 		Short: "Make or change a context",
-		Long: `Make a context, or change what is given of one that exists. The first context becomes the current one. A token file
-is better than a token: the configuration then holds no secret.`,
+		Long: `Make a context, or change what is given of one that exists. The first context becomes the
+current one. A token file is better than a token: the configuration then holds no secret.`,
 		Example:           "  ingot config set-context lab --server 10.0.0.5:50051 --ca-file ca.pem --token-file token",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeContexts),
@@ -72,7 +73,8 @@ is better than a token: the configuration then holds no secret.`,
 			return a.write("Context " + args[0] + " stored in " + a.configPath() + "\n")
 		},
 	}
-	cmd.Flags().BoolVar(&fromInput, "token-stdin", false, "ask for the bearer token itself, or read it from standard input")
+	cmd.Flags().BoolVar(&fromInput, "token-stdin", false,
+		"ask for the bearer token itself, or read it from standard input")
 	return cmd
 }
 

@@ -11,11 +11,13 @@ func (a *app) controllersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controllers",
 		Short: "List the controllers of this installation",
-		Long: `List the controllers that work on one database, the newest first: where each runs, its version, how many agents are connected
-to it, which of them keeps the queue of jobs (LEADS), which one has answered (ANSWERING), and whether it is about to stop
-(DRAINING). Each start of a controller is another one.
+		Long: `List the controllers that work on one database, the newest first: where each runs, its
+version, how many agents are connected to it, which of them keeps the queue of jobs (LEADS), which
+one has answered (ANSWERING), and whether it is about to stop (DRAINING). Each start of a controller
+is another one.
 
-One that was killed is SERVING until its lease has run out; its agents and its work are elsewhere long before.`,
+One that was killed is SERVING until its lease has run out; its agents and its work are elsewhere
+long before.`,
 		Example: "  ingot controllers\n  ingot controllers --all",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -24,7 +26,8 @@ One that was killed is SERVING until its lease has run out; its agents and its w
 				return err
 			}
 			list, err := pages(0, func(size int32, page string) ([]*pb.Controller, string, error) {
-				r, err := svc.admin.ListControllers(cmd.Context(), &pb.ListControllersRequest{All: all, PageSize: size, PageToken: page})
+				r, err := svc.admin.ListControllers(cmd.Context(),
+					&pb.ListControllersRequest{All: all, PageSize: size, PageToken: page})
 				return r.GetControllers(), r.GetNextPageToken(), err
 			})
 			if err != nil {

@@ -15,8 +15,9 @@ func (a *app) webhookTestCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test WEBHOOK",
 		Short: "Send a ping and say what came of it",
-		Long: `Send an event of type ping, whatever the webhook subscribes to, and wait for what comes of it: exit code 0 where the
-receiver took it, 5 where it did not. A ping is tried once. A paused webhook can be tested before it is resumed.`,
+		Long: `Send an event of type ping, whatever the webhook subscribes to, and wait for what comes of
+it: exit code 0 where the receiver took it, 5 where it did not. A ping is tried once. A paused
+webhook can be tested before it is resumed.`,
 		Example: "  ingot webhook test failures\n  ingot webhook test failures --no-wait",
 	}
 	a.oneWebhook(cmd, func(ctx context.Context, svc *services, id string) error {
@@ -65,9 +66,9 @@ func (a *app) webhookDeliveriesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deliveries [WEBHOOK]",
 		Short: "Show what was sent, is to be sent, or was given up",
-		Long: `Show the events that a webhook, or all of them, was sent or is to be sent, newest first. Those with state dead were given
-up: ingot webhook redeliver sends one again. Delivered ones are kept for a week, dead ones for 30 days, if the
-controller's configuration does not say otherwise.`,
+		Long: `Show the events that a webhook, or all of them, was sent or is to be sent, newest first.
+Those with state dead were given up: ingot webhook redeliver sends one again. Delivered ones are
+kept for a week, dead ones for 30 days, if the controller's configuration does not say otherwise.`,
 		Example: `  ingot webhook deliveries failures
   ingot webhook deliveries --state dead -o wide
   ingot webhook deliveries --delivery dlv-01k -o json`,
@@ -120,8 +121,9 @@ func (a *app) webhookRedeliverCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redeliver DELIVERY...",
 		Short: "Send events again",
-		Long: `Send events once more, each under the id that it had, so that a receiver knows a repeat. Their tries begin anew. One that
-is pending stays as it is. Where one cannot be sent again the others are; the exit code is that of the first failure.`,
+		Long: `Send events once more, each under the id that it had, so that a receiver knows a repeat.
+Their tries begin anew. One that is pending stays as it is. Where one cannot be sent again the
+others are; the exit code is that of the first failure.`,
 		Example: `  ingot webhook redeliver dlv-01k
   ingot webhook deliveries failures --state dead --limit 0 -o name | xargs ingot webhook redeliver`,
 		Args:              cobra.MinimumNArgs(1),

@@ -14,9 +14,10 @@ func (a *app) doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "List what an admin should look at, each with its remedy",
-		Long: `List what an admin should look at, each with its remedy: passwords of BMCs that may travel unprotected or to addresses that
-nobody has confirmed, machines whose BMC gets none, BMCs whose certificate has changed. It changes
-nothing. It needs scope admin. ingot-agent doctor checks a machine.`,
+		Long: `List what an admin should look at, each with its remedy: passwords of BMCs that may travel
+unprotected or to addresses that nobody has confirmed, machines whose BMC gets none, BMCs whose
+certificate has changed. It changes nothing. It needs scope admin. ingot-agent doctor checks a
+machine.`,
 		Example: "  ingot doctor",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,13 +52,15 @@ func (a *app) checkCredentials(cmd *cobra.Command, t *view.Table) error {
 				allow+" --allow … with those that are right")
 		}
 		if c.GetAllowPlainHttp() {
-			t.Add(what, "may be sent without TLS", allow+" --allow-plain-http=false, and redfish:// in the machines' bmc_endpoint")
+			t.Add(what, "may be sent without TLS", allow+
+				" --allow-plain-http=false, and redfish:// in the machines' bmc_endpoint")
 		}
 		if c.GetAllowUnverifiedTls() {
 			t.Add(what, "may be sent whatever certificate a BMC shows", allow+" --allow-unverified-tls=false")
 		}
 		if n := len(c.GetRefusedMachines()); n > 0 {
-			t.Add(what, fmt.Sprintf("are not for the BMCs of %d machines that name them: %s", n, strings.Join(c.GetRefusedMachines(), " ")),
+			t.Add(what, fmt.Sprintf("are not for the BMCs of %d machines that name them: %s", n,
+				strings.Join(c.GetRefusedMachines(), " ")),
 				allow+" --allow …, or correct bmc_endpoint")
 		}
 	}
@@ -74,7 +77,8 @@ func (a *app) checkCertificates(cmd *cobra.Command, t *view.Table) error {
 		if ids := c.GetMachineIds(); len(ids) > 0 {
 			remedy = "compare, then ingot bmc trust " + ids[0] + " --sha256 " + c.GetOfferedSha256()
 		}
-		t.Add("BMC "+view.Clean(c.GetEndpoint()), "shows another certificate since "+view.Time(c.GetOfferedAt())+" and gets no password", remedy)
+		t.Add("BMC "+view.Clean(c.GetEndpoint()), "shows another certificate since "+view.Time(c.GetOfferedAt())+
+			" and gets no password", remedy)
 	}
 	return nil
 }

@@ -24,9 +24,10 @@ func (a *app) identityRequireCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "require network|tpm",
 		Short: "Set the least identity level of a site or a group",
-		Long: `Set what installers must prove: network is the machine's MAC address on its segment, tpm is the TPM that the machine
-is known by. Where tpm is required, a machine whose TPM is not recorded is refused to be installed; ingot netboot records it.
-The higher level of a machine's site and group counts. See ingot machine get for the level that a machine has reached.`,
+		Long: `Set what installers must prove: network is the machine's MAC address on its segment, tpm is
+the TPM that the machine is known by. Where tpm is required, a machine whose TPM is not recorded is
+refused to be installed; ingot netboot records it. The higher level of a machine's site and group
+counts. See ingot machine get for the level that a machine has reached.`,
 		Example: `  ingot identity require tpm --site berlin
   ingot identity require network --group lab --comment "no TPMs there"`,
 		Args:              cobra.ExactArgs(1),
@@ -63,8 +64,8 @@ func (a *app) machineForgetTPMCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget-tpm MACHINE",
 		Short: "Forget the TPM that a machine is known by, after a change of its mainboard",
-		Long: `Remove the endorsement key by which a machine's installers prove their identity. The next RAM system records the TPM
-that it finds, by its first use: be sure that it is the machine.`,
+		Long: `Remove the endorsement key by which a machine's installers prove their identity. The next
+RAM system records the TPM that it finds, by its first use: be sure that it is the machine.`,
 		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),

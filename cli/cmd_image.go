@@ -23,12 +23,13 @@ func (a *app) imageAddCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME FILE|URL",
 		Short: "Add an image from a file or a URL",
-		Long: `Add an image. A file is sent to the server (- is standard input); a URL (http or https) is fetched by the server.
-The same image again changes nothing; another one under a name that is taken is refused.
+		Long: `Add an image. A file is sent to the server (- is standard input); a URL (http or https) is
+fetched by the server. The same image again changes nothing; another one under a name that is taken
+is refused.
 
-An operating system's image is a whole disk with a GUID partition table, as raw, raw.zst or qcow2 (kept as
-raw.zst); the format is found out by itself. --sha256 is the digest of the file as you have it; the server refuses
-a file with another.
+An operating system's image is a whole disk with a GUID partition table, as raw, raw.zst or qcow2
+(kept as raw.zst); the format is found out by itself. --sha256 is the digest of the file as you have
+it; the server refuses a file with another.
 
 If it breaks off, repeat it.`,
 		Example: `  ingot image add debian-12 debian-12.raw.zst
@@ -143,8 +144,8 @@ func (a *app) imageRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove an image that nothing needs",
-		Long: `Remove an image from the catalogue. It is refused while an operation writes it or a machine has it as its default.
-Machines that were made from it stay as they are.`,
+		Long: `Remove an image from the catalogue. It is refused while an operation writes it or a machine
+has it as its default. Machines that were made from it stay as they are.`,
 		Example:           "  ingot image remove debian-11",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeImages("")),

@@ -23,11 +23,12 @@ func (a *app) importCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import N | import -f FILE",
 		Short: "Register N machines, or those of a file",
-		Long: `Register N machines named machine-1 to machine-N, for trying things out: their provider is fake unless --provider
-says otherwise. With -f, register the machines of a YAML, JSON or CSV file instead; the flags for provider, site
-and labels then fill in what the file leaves out.
+		Long: `Register N machines named machine-1 to machine-N, for trying things out: their provider is
+fake unless --provider says otherwise. With -f, register the machines of a YAML, JSON or CSV file
+instead; the flags for provider, site and labels then fill in what the file leaves out.
 
-A machine that is known already has its spec and labels updated, so an import that broke off is simply repeated.
+A machine that is known already has its spec and labels updated, so an import that broke off is
+simply repeated.
 
 A CSV file has a header of machine_id, fields of the spec, and labels.KEY.`,
 		Example: `  ingot import 3
@@ -113,7 +114,8 @@ func (a *app) importAll(ctx context.Context, machines []*pb.Machine) error {
 	for _, m := range machines {
 		got, err := svc.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: m})
 		if err != nil {
-			a.note("%d of %d registered, then %s failed; correct it and repeat the import", len(done), len(machines), m.GetMachineId())
+			a.note("%d of %d registered, then %s failed; correct it and repeat the import", len(done), len(machines),
+				m.GetMachineId())
 			return err
 		}
 		done, names = append(done, got), append(names, got.GetMachineId())

@@ -35,7 +35,8 @@ func (l *lifeFlags) register(a *app, cmd *cobra.Command) {
 	l.work.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&l.image, "image", "", "image to write (default: the machine's or the server's)")
-	f.BoolVar(&l.maintenance, "enter-maintenance", false, "open that operation first where the machine is not in maintenance")
+	f.BoolVar(&l.maintenance, "enter-maintenance", false,
+		"open that operation first where the machine is not in maintenance")
 	f.BoolVar(&l.dry, "dry-run", false, "check everything and say what would happen, and do nothing")
 	f.BoolVar(&l.yes, "yes", false, "do not ask before data is lost")
 	a.must(cmd.RegisterFlagCompletionFunc("image", a.completeImages("kind=os")))
@@ -46,12 +47,13 @@ func (a *app) onboardCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "onboard MACHINE...",
 		Short: "Bring machines into the fleet: install, enrol, verify",
-		Long: `Bring new machines into the fleet. --path install (default for a machine that was discovered or registered) writes an
-image and waits for the system that it makes; --path adopt (default for one that was given a token) takes the system
-that is there.
+		Long: `Bring new machines into the fleet. --path install (default for a machine that was
+discovered or registered) writes an image and waits for the system that it makes; --path adopt
+(default for one that was given a token) takes the system that is there.
 
-Several machines are onboarded side by side, at most --parallelism at a time. With the same --request-id the command
-goes on where it was interrupted: a machine's own id is made of it and the machine's name.` + waitHelp,
+Several machines are onboarded side by side, at most --parallelism at a time. With the same
+--request-id the command goes on where it was interrupted: a machine's own id is made of it and the
+machine's name.` + waitHelp,
 		Example: `  ingot onboard m-1 --image ubuntu-2204 --enter-maintenance
   ingot onboard m-1 --path adopt
   ingot onboard m-1 m-2 m-3 --parallelism 2 --request-id rack-42 --yes`,
@@ -96,9 +98,10 @@ func (a *app) workflowStartCmd() *cobra.Command {
 	var l lifeFlags
 	var kind string
 	cmd := &cobra.Command{
-		Use:               "start MACHINE --kind KIND",
-		Short:             "Start a workflow; onboard and decommission are shorter",
-		Long:              "Start an onboarding or a decommission; see ingot onboard and ingot decommission for what they do." + waitHelp,
+		Use:   "start MACHINE --kind KIND",
+		Short: "Start a workflow; onboard and decommission are shorter",
+		Long: "Start an onboarding or a decommission; see ingot onboard and ingot decommission for what\n" +
+			"they do." + waitHelp,
 		Example:           "  ingot workflow start m-1 --kind decommission --mode reimage --image ubuntu-2204",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
@@ -156,7 +159,8 @@ func (l *lifeFlags) losesData() bool {
 
 func (a *app) runLife(cmd *cobra.Command, machines []string, l *lifeFlags) error {
 	if l.losesData() {
-		if err := a.confirm(l.yes, "The data on the disks of "+strings.Join(machines, ", ")+" is lost.", machines[0]); err != nil {
+		if err := a.confirm(l.yes, "The data on the disks of "+strings.Join(machines, ", ")+" is lost.",
+			machines[0]); err != nil {
 			return err
 		}
 	}
@@ -174,7 +178,8 @@ func (a *app) runLife(cmd *cobra.Command, machines []string, l *lifeFlags) error
 	if l.dry {
 		return a.foretell(cmd, l, r)
 	}
-	return a.work(cmd, machines[0], &l.work, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation, error) {
+	return a.work(cmd, machines[0], &l.work, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation,
+		error) {
 		r.RequestId = id
 		return svc.workflows.StartWorkflow(ctx, r)
 	})
@@ -249,7 +254,9 @@ func (a *app) runLives(cmd *cobra.Command, machines []string, l *lifeFlags, seco
 // pollEvery is how often the operations of a batch are looked at.
 const pollEvery = time.Second
 
-func (a *app) oneLife(ctx context.Context, svc *services, l *lifeFlags, machine, requestID string, seconds int32) (*pb.Operation, error) {
+func (a *app) oneLife(
+	ctx context.Context, svc *services, l *lifeFlags, machine, requestID string, seconds int32,
+) (*pb.Operation, error) {
 	r, err := l.request(machine, requestID, seconds)
 	if err != nil {
 		return nil, err

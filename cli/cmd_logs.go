@@ -20,8 +20,9 @@ func (a *app) logsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs OPERATION",
 		Short: "Print an operation's log and follow it",
-		Long: `Print the log of an operation and follow it until the operation ends. --raw writes the bytes as the machine sent
-them, without tags; don't point that at a terminal if you don't trust the machine.`,
+		Long: `Print the log of an operation and follow it until the operation ends. --raw writes the
+bytes as the machine sent them, without tags; don't point that at a terminal if you don't trust the
+machine.`,
 		Example: `  ingot logs op-01k
   ingot logs op-01k --no-follow --raw > op.log`,
 		Args:              cobra.ExactArgs(1),

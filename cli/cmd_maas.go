@@ -13,9 +13,10 @@ func (a *app) maasCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "maas",
 		Short: "The MAAS regions that drive machines",
-		Long: `The MAAS regions that drive machines of provider maas. A region is the address of a MAAS installation and an API key.
-Machines name theirs with --provider maas --provider-ref NAME; "default" is that of machines that name none. Keys are
-stored encrypted, and reach only the site agents that serve the region's machines.`,
+		Long: `The MAAS regions that drive machines of provider maas. A region is the address of a MAAS
+installation and an API key. Machines name theirs with --provider maas --provider-ref NAME;
+"default" is that of machines that name none. Keys are stored encrypted, and reach only the site
+agents that serve the region's machines.`,
 		Example: "  ingot maas list",
 	}
 	cmd.AddCommand(a.maasSetCmd(), a.maasListCmd(), a.maasDeleteCmd())
@@ -28,9 +29,10 @@ func (a *app) maasSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --endpoint URL --key-file FILE",
 		Short: "Store a MAAS region, or replace it",
-		Long: `Store the address of a MAAS region and an API key under a name, or replace them. The key is what MAAS shows under the
-user's API keys: consumer:token:secret. Deployments are given cloud-init user data that lets the agent of the image
-enrol; --user-data-file replaces it, with {{bootstrap_bundle}}, {{machine_id}} and {{hostname}} to be filled in.`,
+		Long: `Store the address of a MAAS region and an API key under a name, or replace them. The key is
+what MAAS shows under the user's API keys: consumer:token:secret. Deployments are given cloud-init
+user data that lets the agent of the image enrol; --user-data-file replaces it, with
+{{bootstrap_bundle}}, {{machine_id}} and {{hostname}} to be filled in.`,
 		Example: `  ingot maas set default --endpoint http://maas.example:5240/MAAS --key-file maas.key
   ingot maas set lab --endpoint https://lab.example/MAAS --key-file - --ca-file lab.pem --retain-machines`,
 		Args:              cobra.ExactArgs(1),
@@ -48,7 +50,8 @@ enrol; --user-data-file replaces it, with {{bootstrap_bundle}}, {{machine_id}} a
 			if err != nil {
 				return err
 			}
-			return a.print(m, func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) }, m.GetRegionRef())
+			return a.print(m, func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
+				m.GetRegionRef())
 		},
 	}
 	cmd.Flags().StringVar(&r.Endpoint, "endpoint", "", "URL of MAAS, without /api/2.0")
@@ -106,7 +109,8 @@ func (a *app) maasListCmd() *cobra.Command {
 			for i, m := range all {
 				names[i] = m.GetRegionRef()
 			}
-			return a.print(&pb.ListMAASRegionsResponse{Regions: all}, func() string { return a.style().MAASRegions(all).String() }, names...)
+			return a.print(&pb.ListMAASRegionsResponse{Regions: all},
+				func() string { return a.style().MAASRegions(all).String() }, names...)
 		},
 	}
 }

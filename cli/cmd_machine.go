@@ -14,11 +14,11 @@ func (a *app) listCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List machines with phase, effective state and conditions",
-		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing right now. -o wide adds
-node state, provider, site, conditions and labels.
+		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing
+right now. -o wide adds node state, provider, site, conditions and labels.
 
-Filter terms, all of which must hold: phase, effective_state, node_state, provider, site, region, rack, group,
-machine_id, labels.KEY, conditions.TYPE.`,
+Filter terms, all of which must hold: phase, effective_state, node_state, provider, site, region,
+rack, group, machine_id, labels.KEY, conditions.TYPE.`,
 		Example: `  ingot list
   ingot list --filter phase=MAINTENANCE,labels.env=prod
   ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
@@ -36,7 +36,8 @@ func (a *app) listMachines(cmd *cobra.Command, filter string, limit int) error {
 		return err
 	}
 	machines, err := pages(limit, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.machines.ListMachines(cmd.Context(), &pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
+		r, err := svc.machines.ListMachines(cmd.Context(),
+			&pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
 		return r.GetMachines(), r.GetNextPageToken(), err
 	})
 	if err != nil {
@@ -58,7 +59,8 @@ func (a *app) machineCmd() *cobra.Command {
 		Long:    `Register, show, change and delete machines of the inventory.`,
 		Example: `  ingot machine get m-1`,
 	}
-	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(), a.machineInventoryCmd(), a.machineForgetTPMCmd())
+	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(),
+		a.machineInventoryCmd(), a.machineForgetTPMCmd())
 	return cmd
 }
 
@@ -71,8 +73,9 @@ func (a *app) machineRegisterCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register MACHINE",
 		Short: "Register a machine, or update a known one",
-		Long: `Register a machine under an id of your choice: 1 to 63 characters of a-z, 0-9, dot and hyphen. A known id has its
-spec and labels replaced. Next, give it an agent: ingot token issue MACHINE.`,
+		Long: `Register a machine under an id of your choice: 1 to 63 characters of a-z, 0-9, dot and
+hyphen. A known id has its spec and labels replaced. Next, give it an agent: ingot token issue
+MACHINE.`,
 		Example: `  ingot machine register m-1 --mac-addresses 52:54:00:12:34:56 --rack r42 --label env=prod
   ingot machine register m-2 --mac 52:54:00:12:34:57 --bmc-endpoint 10.30.0.2 --bmc-credentials rack-42 --site berlin`,
 		Args: cobra.ExactArgs(1),
@@ -134,8 +137,8 @@ func (a *app) machineUpdateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update MACHINE",
 		Short: "Change fields of a machine's spec, and labels",
-		Long: `Change the fields that are given and leave the others. If somebody else changes the machine at the same moment the
-update is refused instead of overwriting it.`,
+		Long: `Change the fields that are given and leave the others. If somebody else changes the machine
+at the same moment the update is refused instead of overwriting it.`,
 		Example:           "  ingot machine update m-1 --rack r43 --label env=staging --label old-",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
@@ -172,8 +175,9 @@ func (a *app) machineDeleteCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete MACHINE",
 		Short: "Remove an idle machine from the inventory",
-		Long: `Remove a machine that has no active operation from the inventory. Its id is never used again. Nothing is done to
-the machine itself. One that is in service is decommissioned first, unless an admin says --purge.`,
+		Long: `Remove a machine that has no active operation from the inventory. Its id is never used
+again. Nothing is done to the machine itself. One that is in service is decommissioned first, unless
+an admin says --purge.`,
 		Example:           "  ingot machine delete m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),

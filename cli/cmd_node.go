@@ -17,11 +17,13 @@ func (a *app) nodeCmd() *cobra.Command {
 		Use:     "node",
 		Aliases: []string{"nodes"},
 		Short:   "See and move machines through their life in the inventory",
-		Long: `A node is a machine's place in its life: discovered, pending, installing, installed, active, and on to its retirement.
-ingot node get shows where it may go from where it is.`,
-		Example: "  ingot node list --state install_failed\n  ingot node approve 52:54:00:12:34:56 --machine m-1\n  ingot node transition m-1 active --comment \"burn-in passed\"",
+		Long: `A node is a machine's place in its life: discovered, pending, installing, installed,
+active, and on to its retirement. ingot node get shows where it may go from where it is.`,
+		Example: "  ingot node list --state install_failed\n  ingot node approve 52:54:00:12:34:56 --machine m-1\n  ingot " +
+			"node transition m-1 active --comment \"burn-in passed\"",
 	}
-	cmd.AddCommand(a.nodeListCmd(), a.nodeGetCmd(), a.nodeUpdateCmd(), a.nodeTransitionCmd(), a.nodeHistoryCmd(), a.nodeApproveCmd(), a.nodeGroupCmd())
+	cmd.AddCommand(a.nodeListCmd(), a.nodeGetCmd(), a.nodeUpdateCmd(), a.nodeTransitionCmd(), a.nodeHistoryCmd(),
+		a.nodeApproveCmd(), a.nodeGroupCmd())
 	return cmd
 }
 
@@ -60,7 +62,8 @@ func (a *app) nodeListCmd() *cobra.Command {
 			for i, n := range all {
 				names[i] = n.GetNodeId()
 			}
-			return a.print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.style().Nodes(all, a.now()).String() }, names...)
+			return a.print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.style().Nodes(all, a.now()).String() },
+				names...)
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
@@ -72,9 +75,10 @@ func (a *app) nodeListCmd() *cobra.Command {
 
 func (a *app) nodeGetCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "get MACHINE",
-		Short:             "Show one node and where it may go from here",
-		Long:              "Show one node: its state, its installation, what an installer reported last, and where an operator may move it.",
+		Use:   "get MACHINE",
+		Short: "Show one node and where it may go from here",
+		Long: "Show one node: its state, its installation, what an installer reported last, and where an " +
+			"operator may move it.",
 		Example:           "  ingot node get m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
@@ -102,10 +106,12 @@ func (a *app) nodeUpdateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update MACHINE",
 		Short: "Set the plan that installs a node, or its group, or accept what its provider says",
-		Long: `Set the plan that a reimage of the node runs where it names none, or the node's group. An empty value clears it.
-With --adopt-provider-state what the node's provider says now is accepted, although it does not go with the node's state: work that destroys
-data is allowed again until the provider says something else.`,
-		Example:           "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7\n  ingot node update m-1 --adopt-provider-state",
+		Long: `Set the plan that a reimage of the node runs where it names none, or the node's group. An
+empty value clears it. With --adopt-provider-state what the node's provider says now is accepted,
+although it does not go with the node's state: work that destroys data is allowed again until the
+provider says something else.`,
+		Example: "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7\n  ingot " +
+			"node update m-1 --adopt-provider-state",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,8 +156,9 @@ A node whose installations have failed three times takes another plan (ingot nod
 		Example: `  ingot node transition m-1 active --comment "burn-in passed"
   ingot node transition m-1 pending --force
   ingot node transition m-1 reprovision --image ubuntu-2204 --dry-run`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeAt(a.completeMachines(), cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp)),
+		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: completeAt(a.completeMachines(),
+			cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			state, ok := pb.NodeState_value["NODE_STATE_"+enumName(args[1])]
 			if !ok || state == 0 {
@@ -171,7 +178,8 @@ A node whose installations have failed three times takes another plan (ingot nod
 	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")
 	cmd.Flags().BoolVar(&r.Force, "force", false, "leave install_failed, and reset its counter")
 	cmd.Flags().BoolVar(&r.Purge, "purge", false, "retire a node that is active or offline without a decommission (admin)")
-	cmd.Flags().StringVar(&r.ImageRef, "image", "", "image that reprovision writes (default: the machine's or the server's)")
+	cmd.Flags().StringVar(&r.ImageRef, "image", "",
+		"image that reprovision writes (default: the machine's or the server's)")
 	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")
 	a.must(cmd.RegisterFlagCompletionFunc("image", a.completeImages("kind=os")))
 	return cmd

@@ -14,8 +14,8 @@ func (a *app) nodeApproveCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve MAC",
 		Short: "Take a discovered machine into the inventory, to be installed",
-		Long: `Register a machine that asked to boot (ingot site discovered) and move it to pending: it waits for its installation.
-The same request id registers it once.`,
+		Long: `Register a machine that asked to boot (ingot site discovered) and move it to pending: it
+waits for its installation. The same request id registers it once.`,
 		Example: `  ingot node approve 52:54:00:12:34:56 --machine m-1 --group rack-7
   ingot node approve 52:54:00:12:34:56 --site berlin --bmc-endpoint redfish://10.0.0.7 --bmc-credentials berlin`,
 		Args: cobra.ExactArgs(1),
@@ -67,8 +67,9 @@ func (a *app) nodeGroupSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set GROUP",
 		Short: "Set the policy of a group",
-		Long: `Set who verifies an installed node of the group. With --auto-promote the node becomes active by itself. Without it a person
-does, by taking the machine out of maintenance or, with --explicit-promotion, only by moving the node to active.`,
+		Long: `Set who verifies an installed node of the group. With --auto-promote the node becomes
+active by itself. Without it a person does, by taking the machine out of maintenance or, with
+--explicit-promotion, only by moving the node to active.`,
 		Example:           "  ingot node group set rack-7 --auto-promote\n  ingot node group set rack-7",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeGroups()),
@@ -86,9 +87,11 @@ does, by taking the machine out of maintenance or, with --explicit-promotion, on
 		},
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
-	cmd.Flags().BoolVar(&r.ExplicitPromotion, "explicit-promotion", false, "leaving maintenance does not verify an installation")
+	cmd.Flags().BoolVar(&r.ExplicitPromotion, "explicit-promotion", false,
+		"leaving maintenance does not verify an installation")
 	cmd.MarkFlagsMutuallyExclusive("auto-promote", "explicit-promotion")
-	cmd.Flags().StringSliceVar(&r.HealthChecks, "health-checks", nil, "what a node must pass on its way in: reachable, inventory, provider; or none")
+	cmd.Flags().StringSliceVar(&r.HealthChecks, "health-checks", nil,
+		"what a node must pass on its way in: reachable, inventory, provider; or none")
 	return cmd
 }
 
@@ -112,7 +115,8 @@ func (a *app) nodeGroupListCmd() *cobra.Command {
 			for i, g := range all {
 				names[i] = g.GetGroup()
 			}
-			return a.print(&pb.ListNodeGroupsResponse{Groups: all}, func() string { return a.style().NodeGroups(all, a.now()).String() }, names...)
+			return a.print(&pb.ListNodeGroupsResponse{Groups: all},
+				func() string { return a.style().NodeGroups(all, a.now()).String() }, names...)
 		},
 	}
 }

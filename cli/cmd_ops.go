@@ -27,7 +27,8 @@ func (f *filterFlags) register(a *app, cmd *cobra.Command, limit int) {
 }
 
 func (f *filterFlags) String() string {
-	return joinFilter("machine_id", f.machine, "type", strings.ToUpper(f.opType), "phase", strings.ToUpper(f.phase), "", f.filter)
+	return joinFilter("machine_id", f.machine, "type", strings.ToUpper(f.opType), "phase", strings.ToUpper(f.phase), "",
+		f.filter)
 }
 
 // joinFilter joins key=value terms and leaves out those without a value; without a key the value is a term.
@@ -69,7 +70,8 @@ func (a *app) listOps(cmd *cobra.Command, f *filterFlags) error {
 		return err
 	}
 	ops, err := pages(f.limit, func(size int32, token string) ([]*pb.Operation, string, error) {
-		r, err := svc.operations.ListOperations(cmd.Context(), &pb.ListOperationsRequest{Filter: f.String(), PageSize: size, PageToken: token})
+		r, err := svc.operations.ListOperations(cmd.Context(),
+			&pb.ListOperationsRequest{Filter: f.String(), PageSize: size, PageToken: token})
 		return r.GetOperations(), r.GetNextPageToken(), err
 	})
 	if err != nil {

@@ -72,8 +72,8 @@ func (a *app) planDeleteCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete PLAN",
 		Short: "Delete a plan that no run has used",
-		Long: `Delete a plan of your own. One that a run has used stays, so that the run's record can be read; so does one that a
-machine or an open rollout names.`,
+		Long: `Delete a plan of your own. One that a run has used stays, so that the run's record can be
+read; so does one that a machine or an open rollout names.`,
 		Example:           "  ingot plan delete reboot-twice",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completePlans()),
@@ -96,8 +96,9 @@ func (a *app) planCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create -f FILE",
 		Short: "Store a plan",
-		Long: `Store a plan from a YAML or JSON file with the fields of Plan. Without a plan_id in the file one is made. The same
-plan under the same id may be stored again; another one under a used id is refused.`,
+		Long: `Store a plan from a YAML or JSON file with the fields of Plan. Without a plan_id in the
+file one is made. The same plan under the same id may be stored again; another one under a used id
+is refused.`,
 		Example: `  ingot plan create -f plan.yaml
 
   # plan.yaml

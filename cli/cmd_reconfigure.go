@@ -27,16 +27,18 @@ func (a *app) reconfigureCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconfigure MACHINE",
 		Short: "Set hostname, firewall and interfaces; rolled back if the machine is cut off",
-		Long: `Apply host configuration to a machine in phase READY or MAINTENANCE. It stays only when the agent reaches the
-controller with it: by a new look-up, connection and handshake, from the new address. Else it is rolled back, also when
-the agent has died or the machine was rebooted in between.
+		Long: `Apply host configuration to a machine in phase READY or MAINTENANCE. It stays only when the
+agent reaches the controller with it: by a new look-up, connection and handshake, from the new
+address. Else it is rolled back, also when the agent has died or the machine was rebooted in
+between.
 
-Give it as a file with the fields of NetReconfig, or with flags; a flag wins over the file. A firewall policy is
-the whole content of Ingot's own table, and interfaces are all that Ingot configures: what is not named is gone. --allow
-takes PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where RATE is new connections a second.
+Give it as a file with the fields of NetReconfig, or with flags; a flag wins over the file. A
+firewall policy is the whole content of Ingot's own table, and interfaces are all that Ingot
+configures: what is not named is gone. --allow takes PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where
+RATE is new connections a second.
 
-What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT, the difference and its digest.
---accept-drift DIGEST overwrites that difference and no other.` + waitHelp,
+What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT, the
+difference and its digest. --accept-drift DIGEST overwrites that difference and no other.` + waitHelp,
 		Example: `  ingot reconfigure m-1 --hostname web-7
   ingot reconfigure m-1 --default-input drop --allow tcp:22@10.0.0.0/8 --allow tcp:443 --allow icmp
   ingot reconfigure m-1 -f host.yaml
@@ -62,7 +64,8 @@ What somebody else has changed on the machine since refuses the command with CON
 			if err != nil {
 				return err
 			}
-			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation,
+				error) {
 				return svc.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{
 					MachineId: args[0], RequestId: id, Config: config, TimeoutSeconds: secs,
 				})
@@ -76,7 +79,8 @@ What somebody else has changed on the machine since refuses the command with CON
 	f.StringVar(&r.defaultInput, "default-input", "", "accept or drop: what happens to input that no rule allows")
 	f.StringArrayVar(&r.allow, "allow", nil, "rule such as tcp:22@10.0.0.0/8; may be given several times")
 	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
-	f.StringVar(&r.acceptedDrift, "accept-drift", "", "digest of the one difference made by somebody else that may be overwritten")
+	f.StringVar(&r.acceptedDrift, "accept-drift", "",
+		"digest of the one difference made by somebody else that may be overwritten")
 	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
 	fixed(cmd, "default-input", "accept", "drop")
 	return cmd
@@ -96,7 +100,8 @@ func (a *app) netReconfig(cmd *cobra.Command, r *reconfigFlags) (*pb.NetReconfig
 	}
 	if given("accept-drift") {
 		if !isDigest(r.acceptedDrift) {
-			return nil, invalidf("--accept-drift %q: want the digest that the refusal names, sha256: and 64 hex digits", r.acceptedDrift)
+			return nil, invalidf("--accept-drift %q: want the digest that the refusal names, sha256: and 64 hex digits",
+				r.acceptedDrift)
 		}
 		config.AcceptedDrift = r.acceptedDrift
 	}

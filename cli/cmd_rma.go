@@ -12,8 +12,8 @@ func (a *app) rmaCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rma MACHINE",
 		Short: "Take a machine out of service for return or replacement, or back",
-		Long: `Flag a machine in phase MAINTENANCE for return or replacement. It is BLOCKED from then on: nothing runs on it but
-ingot rma MACHINE --return, which takes the flag off again.` + waitHelp,
+		Long: `Flag a machine in phase MAINTENANCE for return or replacement. It is BLOCKED from then on:
+nothing runs on it but ingot rma MACHINE --return, which takes the flag off again.` + waitHelp,
 		Example:           "  ingot rma m-1\n  ingot rma m-1 --return",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),

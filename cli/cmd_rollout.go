@@ -13,19 +13,22 @@ func (a *app) rolloutCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Run one piece of work on many machines, wave after wave",
-		Long: `A rollout runs a plan, or the plan of a type such as REPAVE or REBOOT, on every machine that a filter matches: first on a few,
-then on more, at most so many at a time, and at most so many of each rack or site. It stops when too many have failed.
+		Long: `A rollout runs a plan, or the plan of a type such as REPAVE or REBOOT, on every machine
+that a filter matches: first on a few, then on more, at most so many at a time, and at most so many
+of each rack or site. It stops when too many have failed.
 
-Look at the preview first: it lists the machines by wave, the steps, what loses data, and the machines that are refused. Its
-digest stands for all of that, and create must name it: what you have seen is what is done.
+Look at the preview first: it lists the machines by wave, the steps, what loses data, and the
+machines that are refused. Its digest stands for all of that, and create must name it: what you have
+seen is what is done.
 
-Which machines belong to a rollout is settled when it is created. One that cannot be worked on any more when its turn comes
-is skipped, which is no failure.`,
+Which machines belong to a rollout is settled when it is created. One that cannot be worked on any
+more when its turn comes is skipped, which is no failure.`,
 		Example: `  ingot rollout preview --filter labels.rack=r42 --type REPAVE --image ubuntu-2204 --canary 1 --percents 25,100
   ingot rollout create --filter labels.rack=r42 --type REPAVE --image ubuntu-2204 --canary 1 --percents 25,100 --digest 5f3c…
   ingot rollout watch ro-01k`,
 	}
-	cmd.AddCommand(a.rolloutPreviewCmd(), a.rolloutCreateCmd(), a.rolloutApproveCmd(), a.rolloutGetCmd(), a.rolloutListCmd(),
+	cmd.AddCommand(a.rolloutPreviewCmd(), a.rolloutCreateCmd(), a.rolloutApproveCmd(), a.rolloutGetCmd(),
+		a.rolloutListCmd(),
 		a.rolloutMachinesCmd(), a.rolloutWatchCmd(), a.rolloutPauseCmd(), a.rolloutResumeCmd(), a.rolloutCancelCmd())
 	return cmd
 }
@@ -48,11 +51,14 @@ func (r *rolloutFlags) register(a *app, cmd *cobra.Command) {
 	f.StringVar(&r.image, "image", "", "image to install, as --param image_ref=IMAGE")
 	f.StringToStringVar(&s.Params, "param", nil, "parameter as key=value; may be given several times")
 	f.Int32Var(&s.Canary, "canary", 0, "machines of the first wave (default: no such wave)")
-	f.Int32SliceVar(&r.percents, "percents", nil, "how far the waves after it reach, in percent of all machines, such as 10,50,100")
+	f.Int32SliceVar(&r.percents, "percents", nil,
+		"how far the waves after it reach, in percent of all machines, such as 10,50,100")
 	f.Int32Var(&s.MaxInFlight, "max-in-flight", 0, "machines under work at a time (default: as many as the wave has)")
 	f.StringVar(&s.Domain, "domain", "", "what machines can be lost by together: site or label:KEY, such as label:rack")
-	f.Int32Var(&s.MaxPerDomain, "max-per-domain", 0, "machines under work at a time in each domain (default with --domain: 1)")
-	f.Int32Var(&r.total.Failures, "max-failures", 0, "stop when so many machines have failed (default, without any other such flag: 1)")
+	f.Int32Var(&s.MaxPerDomain, "max-per-domain", 0,
+		"machines under work at a time in each domain (default with --domain: 1)")
+	f.Int32Var(&r.total.Failures, "max-failures", 0,
+		"stop when so many machines have failed (default, without any other such flag: 1)")
 	f.Int32Var(&r.total.Percent, "max-failed-percent", 0, "stop when so many percent of all machines have failed")
 	f.Int32Var(&r.wave.Failures, "wave-max-failures", 0, "stop when so many of one wave have failed")
 	f.Int32Var(&r.wave.Percent, "wave-max-failed-percent", 0, "stop when so many percent of one wave have failed")
@@ -61,7 +67,8 @@ func (r *rolloutFlags) register(a *app, cmd *cobra.Command) {
 	f.BoolVar(&s.RequireApproval, "require-approval", false, "begin only once another administrator has approved")
 	f.StringVar(&s.Title, "title", "", "what it is for; shown in lists")
 	fixed(cmd, "on-gate", "pause", "cancel")
-	fixed(cmd, "type", "REPAVE", "REBOOT", "UPGRADE", "NET_RECONFIG", "JOIN_CLUSTER", "ENTER_MAINTENANCE", "EXIT_MAINTENANCE")
+	fixed(cmd, "type", "REPAVE", "REBOOT", "UPGRADE", "NET_RECONFIG", "JOIN_CLUSTER", "ENTER_MAINTENANCE",
+		"EXIT_MAINTENANCE")
 	a.must(cmd.RegisterFlagCompletionFunc("plan", a.completePlans()))
 }
 
@@ -81,8 +88,8 @@ func (a *app) rolloutPreviewCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview",
 		Short: "Say what a rollout would do, and change nothing",
-		Long: `List the machines by wave, the steps of the plan, what loses data, the machines that are refused and why, and the budgets that
-would hold it up. The digest at the end stands for all of it.`,
+		Long: `List the machines by wave, the steps of the plan, what loses data, the machines that are
+refused and why, and the budgets that would hold it up. The digest at the end stands for all of it.`,
 		Example: `  ingot rollout preview --filter site=berlin --type REBOOT --max-in-flight 5
   ingot rollout preview -f rollout.yaml -o json`,
 		Args: cobra.NoArgs,
@@ -119,8 +126,9 @@ func (a *app) rolloutCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Begin a rollout that was previewed",
-		Long: `Begin a rollout. --digest is that of its preview, made with the same flags: where fleet, plan or flags are others than they
-were, nothing is begun. Repeat the command with the same --request-id to get the same rollout.`,
+		Long: `Begin a rollout. --digest is that of its preview, made with the same flags: where fleet,
+plan or flags are others than they were, nothing is begun. Repeat the command with the same
+--request-id to get the same rollout.`,
 		Example: `  ingot rollout create --filter site=berlin --type REBOOT --max-in-flight 5 --digest 5f3c…
   ingot rollout create -f rollout.yaml --digest 5f3c… --watch`,
 		Args: cobra.NoArgs,
@@ -164,7 +172,9 @@ func (a *app) printRollout(r *pb.Rollout) error {
 }
 
 // rolloutAct is a command that does one thing to a rollout.
-func (a *app) rolloutAct(use, short, long, example string, call func(*cobra.Command, *services, string) (*pb.Rollout, error)) *cobra.Command {
+func (a *app) rolloutAct(
+	use, short, long, example string, call func(*cobra.Command, *services, string) (*pb.Rollout, error),
+) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " ROLLOUT", Short: short, Long: long, Example: example, Args: cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeRollouts()),
@@ -183,7 +193,8 @@ func (a *app) rolloutAct(use, short, long, example string, call func(*cobra.Comm
 }
 
 func (a *app) rolloutGetCmd() *cobra.Command {
-	return a.rolloutAct("get", "Show a rollout", `Show a rollout: its state, what it waits for, and its waves.`, "  ingot rollout get ro-01k",
+	return a.rolloutAct("get", "Show a rollout", `Show a rollout: its state, what it waits for, and its waves.`,
+		"  ingot rollout get ro-01k",
 		func(cmd *cobra.Command, svc *services, id string) (*pb.Rollout, error) {
 			return svc.rollouts.GetRollout(cmd.Context(), &pb.GetRolloutRequest{RolloutId: id})
 		})
@@ -192,11 +203,13 @@ func (a *app) rolloutGetCmd() *cobra.Command {
 func (a *app) rolloutApproveCmd() *cobra.Command {
 	var digest, comment string
 	cmd := a.rolloutAct("approve", "Let a rollout begin that somebody else has created",
-		`Approve a rollout that was created with --require-approval. You must not be the one who has created it, and you name the digest
-of what you have looked at: ingot rollout get shows it, ingot rollout machines the machines.`,
+		`Approve a rollout that was created with --require-approval. You must not be the one who has
+created it, and you name the digest of what you have looked at: ingot rollout get shows it, ingot
+rollout machines the machines.`,
 		"  ingot rollout approve ro-01k --digest 5f3c…",
 		func(cmd *cobra.Command, svc *services, id string) (*pb.Rollout, error) {
-			return svc.rollouts.ApproveRollout(cmd.Context(), &pb.ApproveRolloutRequest{RolloutId: id, Digest: digest, Comment: comment})
+			return svc.rollouts.ApproveRollout(cmd.Context(),
+				&pb.ApproveRolloutRequest{RolloutId: id, Digest: digest, Comment: comment})
 		})
 	cmd.Flags().StringVar(&digest, "digest", "", "of the rollout")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
@@ -207,8 +220,8 @@ of what you have looked at: ingot rollout get shows it, ingot rollout machines t
 func (a *app) rolloutPauseCmd() *cobra.Command {
 	var comment string
 	cmd := a.rolloutAct("pause", "Start no further machine",
-		`Start no further machine until ingot rollout resume. Operations that are under way go on; those that wait for room in a budget
-keep waiting.`, `  ingot rollout pause ro-01k --comment "the canary looks odd"`,
+		`Start no further machine until ingot rollout resume. Operations that are under way go on; those
+that wait for room in a budget keep waiting.`, `  ingot rollout pause ro-01k --comment "the canary looks odd"`,
 		func(cmd *cobra.Command, svc *services, id string) (*pb.Rollout, error) {
 			return svc.rollouts.PauseRollout(cmd.Context(), &pb.PauseRolloutRequest{RolloutId: id, Comment: comment})
 		})
@@ -219,7 +232,8 @@ keep waiting.`, `  ingot rollout pause ro-01k --comment "the canary looks odd"`,
 func (a *app) rolloutResumeCmd() *cobra.Command {
 	var comment string
 	cmd := a.rolloutAct("resume", "Go on with a rollout that is paused",
-		`Go on. The failures so far count as known: the rollout stops again when as many more have failed.`, "  ingot rollout resume ro-01k",
+		`Go on. The failures so far count as known: the rollout stops again when as many more have failed.`,
+		"  ingot rollout resume ro-01k",
 		func(cmd *cobra.Command, svc *services, id string) (*pb.Rollout, error) {
 			return svc.rollouts.ResumeRollout(cmd.Context(), &pb.ResumeRolloutRequest{RolloutId: id, Comment: comment})
 		})
@@ -231,10 +245,11 @@ func (a *app) rolloutCancelCmd() *cobra.Command {
 	var comment string
 	var operations bool
 	cmd := a.rolloutAct("cancel", "End a rollout before its time",
-		`Start no further machine, for good. Operations that have not begun are canceled; those under way go to their end, unless
---operations asks them to stop as well.`, "  ingot rollout cancel ro-01k --operations",
+		`Start no further machine, for good. Operations that have not begun are canceled; those under way
+go to their end, unless --operations asks them to stop as well.`, "  ingot rollout cancel ro-01k --operations",
 		func(cmd *cobra.Command, svc *services, id string) (*pb.Rollout, error) {
-			return svc.rollouts.CancelRollout(cmd.Context(), &pb.CancelRolloutRequest{RolloutId: id, CancelOperations: operations, Comment: comment})
+			return svc.rollouts.CancelRollout(cmd.Context(),
+				&pb.CancelRolloutRequest{RolloutId: id, CancelOperations: operations, Comment: comment})
 		})
 	cmd.Flags().BoolVar(&operations, "operations", false, "ask the operations that are under way to stop, too")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
@@ -257,7 +272,8 @@ func (a *app) rolloutListCmd() *cobra.Command {
 				return err
 			}
 			all, err := pages(limit, func(size int32, page string) ([]*pb.Rollout, string, error) {
-				r, err := svc.rollouts.ListRollouts(cmd.Context(), &pb.ListRolloutsRequest{Filter: filter, PageSize: size, PageToken: page})
+				r, err := svc.rollouts.ListRollouts(cmd.Context(),
+					&pb.ListRolloutsRequest{Filter: filter, PageSize: size, PageToken: page})
 				return r.GetRollouts(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -267,7 +283,8 @@ func (a *app) rolloutListCmd() *cobra.Command {
 			for i, r := range all {
 				names[i] = r.GetRolloutId()
 			}
-			return a.print(&pb.ListRolloutsResponse{Rollouts: all}, func() string { return a.style().Rollouts(all, a.now()).String() }, names...)
+			return a.print(&pb.ListRolloutsResponse{Rollouts: all},
+				func() string { return a.style().Rollouts(all, a.now()).String() }, names...)
 		},
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "state=RUNNING, PAUSED, …")
@@ -303,7 +320,8 @@ func (a *app) rolloutMachinesCmd() *cobra.Command {
 			for i, m := range all {
 				names[i] = m.GetMachineId()
 			}
-			return a.print(&pb.ListRolloutMachinesResponse{Machines: all}, func() string { return a.style().RolloutMachines(all).String() }, names...)
+			return a.print(&pb.ListRolloutMachinesResponse{Machines: all},
+				func() string { return a.style().RolloutMachines(all).String() }, names...)
 		},
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "terms such as state=FAILED,wave=2")

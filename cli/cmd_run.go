@@ -30,8 +30,9 @@ func (a *app) runStartCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start MACHINE",
 		Short: "Run a plan on a machine",
-		Long: `Run a plan, or the default plan of a type (REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG, JOIN_CLUSTER, or a type of operation), on
-a machine. Parameters fill the fields that the plan's steps leave empty.` + waitHelp,
+		Long: `Run a plan, or the default plan of a type (REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG,
+JOIN_CLUSTER, or a type of operation), on a machine. Parameters fill the fields that the plan's
+steps leave empty.` + waitHelp,
 		Example: `  ingot run start m-1 --plan reboot-twice
   ingot run start m-1 --type REPAVE --param image_ref=ubuntu-2204`,
 		Args:              cobra.ExactArgs(1),
@@ -70,7 +71,8 @@ func (a *app) startRun(cmd *cobra.Command, w *workFlags, req *pb.StartRunRequest
 	}
 	a.subject.operation = run.GetRunId()
 	if !w.waits() {
-		return a.print(run, func() string { return "Run: " + run.GetRunId() + " (" + run.GetPhase().String() + ")\n" }, run.GetRunId())
+		return a.print(run, func() string { return "Run: " + run.GetRunId() + " (" + run.GetPhase().String() + ")\n" },
+			run.GetRunId())
 	}
 	return a.showRun(ctx, svc, run.GetRunId(), before)
 }

@@ -26,7 +26,8 @@ func (a *app) runListCmd() *cobra.Command {
 				return err
 			}
 			runs, err := pages(f.limit, func(size int32, token string) ([]*pb.Run, string, error) {
-				r, err := svc.runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size, PageToken: token})
+				r, err := svc.runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size,
+					PageToken: token})
 				return r.GetRuns(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -36,7 +37,8 @@ func (a *app) runListCmd() *cobra.Command {
 			for i, r := range runs {
 				names[i] = r.GetRunId()
 			}
-			return a.print(&pb.ListRunsResponse{Runs: runs}, func() string { return a.style().Runs(runs, a.now()).String() }, names...)
+			return a.print(&pb.ListRunsResponse{Runs: runs}, func() string { return a.style().Runs(runs, a.now()).String() },
+				names...)
 		},
 	}
 	f.register(a, cmd, 100)
@@ -71,8 +73,8 @@ func (a *app) runWatchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [MACHINE | RUN]",
 		Short: "Stream the events of runs",
-		Long: `Stream the events of all runs, of one machine's, or of one run (op-…), until interrupted, or until that one run has
-ended.`,
+		Long: `Stream the events of all runs, of one machine's, or of one run (op-…), until interrupted,
+or until that one run has ended.`,
 		Example:           "  ingot run watch m-1",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),

@@ -12,8 +12,9 @@ func (a *app) scriptCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "script",
 		Short: "Add, list, show and remove scripts",
-		Long: `The script catalogue holds what the ssh steps of plans run on machines. A step names a script; its bytes are sent with
-their digest. A script never changes: another one needs another name.`,
+		Long: `The script catalogue holds what the ssh steps of plans run on machines. A step names a
+script; its bytes are sent with their digest. A script never changes: another one needs another
+name.`,
 		Example: "  ingot script add fix-raid-1 fix-raid.sh\n  ingot script list",
 	}
 	cmd.AddCommand(a.scriptAddCmd(), a.scriptListCmd(), a.scriptShowCmd(), a.scriptRemoveCmd())
@@ -22,7 +23,8 @@ their digest. A script never changes: another one needs another name.`,
 
 func (a *app) printScript(s *pb.Script) error {
 	return a.print(s, func() string {
-		return fmt.Sprintf("%s: %d bytes, sha256 %s, run by %s\n", s.GetScriptRef(), s.GetSizeBytes(), s.GetSha256(), s.GetInterpreter())
+		return fmt.Sprintf("%s: %d bytes, sha256 %s, run by %s\n", s.GetScriptRef(), s.GetSizeBytes(), s.GetSha256(),
+			s.GetInterpreter())
 	}, s.GetScriptRef())
 }
 
@@ -31,8 +33,9 @@ func (a *app) scriptAddCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME FILE",
 		Short: "Add a script from a file",
-		Long: `Add a script of at most 1 MiB; - is standard input. The same script again changes nothing; another one under a name that
-is taken is refused. --destructive gates every step that runs it like a reimage.`,
+		Long: `Add a script of at most 1 MiB; - is standard input. The same script again changes nothing;
+another one under a name that is taken is refused. --destructive gates every step that runs it like
+a reimage.`,
 		Example: `  ingot script add fix-raid-1 fix-raid.sh
   ingot script add wipe-cache-2 wipe.py --interpreter /usr/bin/python3 --destructive`,
 		Args: cobra.ExactArgs(2),
@@ -88,7 +91,8 @@ func (a *app) scriptListCmd() *cobra.Command {
 			for i, s := range all {
 				names[i] = s.GetScriptRef()
 			}
-			return a.print(&pb.ListScriptsResponse{Scripts: all}, func() string { return a.style().Scripts(all, a.now()).String() }, names...)
+			return a.print(&pb.ListScriptsResponse{Scripts: all},
+				func() string { return a.style().Scripts(all, a.now()).String() }, names...)
 		},
 	}
 }

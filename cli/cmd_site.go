@@ -24,11 +24,11 @@ func (a *app) siteSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set -f FILE",
 		Short: "Replace the segments of a site",
-		Long: `Replace the segments of a site by those of a file, and make the site where there is none. What ingot site get -o yaml
-prints can be edited and set again.
+		Long: `Replace the segments of a site by those of a file, and make the site where there is none.
+What ingot site get -o yaml prints can be edited and set again.
 
-mode is dhcp (default) or proxy, where another server gives the addresses. discovery says what a machine gets that is
-in no inventory: off, report (default) or boot.`,
+mode is dhcp (default) or proxy, where another server gives the addresses. discovery says what a
+machine gets that is in no inventory: off, report (default) or boot.`,
 		Example: `  ingot site set -f berlin.yaml
 
   # berlin.yaml
@@ -76,7 +76,8 @@ func (a *app) readSite(path string) (*pb.SetSiteRequest, error) {
 	if err := fromTree(tree, &site); err != nil {
 		return nil, invalidf("%s: %w", path, err)
 	}
-	return &pb.SetSiteRequest{Site: site.GetSite(), Segments: site.GetSegments(), DriftThreshold: site.GetDriftThreshold()}, nil
+	return &pb.SetSiteRequest{Site: site.GetSite(), Segments: site.GetSegments(),
+		DriftThreshold: site.GetDriftThreshold()}, nil
 }
 
 func (a *app) printSite(s *pb.Site) error {
@@ -128,7 +129,8 @@ func (a *app) siteListCmd() *cobra.Command {
 			for i, s := range all {
 				names[i] = s.GetSite()
 			}
-			return a.print(&pb.ListSitesResponse{Sites: all}, func() string { return a.style().Sites(all, a.now()).String() }, names...)
+			return a.print(&pb.ListSitesResponse{Sites: all}, func() string { return a.style().Sites(all, a.now()).String() },
+				names...)
 		},
 	}
 }
@@ -147,7 +149,8 @@ func (a *app) siteLeasesCmd() *cobra.Command {
 				return err
 			}
 			leases, err := pages(0, func(size int32, page string) ([]*pb.SiteLease, string, error) {
-				r, err := svc.admin.ListSiteLeases(cmd.Context(), &pb.ListSiteLeasesRequest{Site: args[0], PageSize: size, PageToken: page})
+				r, err := svc.admin.ListSiteLeases(cmd.Context(),
+					&pb.ListSiteLeasesRequest{Site: args[0], PageSize: size, PageToken: page})
 				return r.GetLeases(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -194,7 +197,8 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 			for i, m := range all {
 				names[i] = m.GetMacAddress()
 			}
-			return a.print(&pb.ListDiscoveredResponse{Machines: all}, func() string { return a.style().Discovered(all, a.now()).String() }, names...)
+			return a.print(&pb.ListDiscoveredResponse{Machines: all},
+				func() string { return a.style().Discovered(all, a.now()).String() }, names...)
 		},
 	}
 }

@@ -33,8 +33,9 @@ func (a *app) sshSetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --username USER --key-file FILE",
 		Short: "Store a user name and a private key",
-		Long: `Store a user name and a private key under a name, or replace them. The key has no passphrase: Ed25519, ECDSA, or RSA of at
-least 3072 bits. The public key is printed: it belongs into the user's authorized_keys.`,
+		Long: `Store a user name and a private key under a name, or replace them. The key has no
+passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits. The public key is printed: it belongs into
+the user's authorized_keys.`,
 		Example:           "  ingot ssh credentials set rack-42 --username root --key-file id_ed25519",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeSSHCredentials()),
@@ -78,7 +79,8 @@ func (a *app) sshListCmd() *cobra.Command {
 				return err
 			}
 			all, err := pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
-				r, err := svc.scripts.ListSSHCredentials(cmd.Context(), &pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page})
+				r, err := svc.scripts.ListSSHCredentials(cmd.Context(),
+					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page})
 				return r.GetCredentials(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -88,7 +90,8 @@ func (a *app) sshListCmd() *cobra.Command {
 			for i, c := range all {
 				names[i] = c.GetCredentialsRef()
 			}
-			return a.print(&pb.ListSSHCredentialsResponse{Credentials: all}, func() string { return a.style().SSHCredentials(all).String() }, names...)
+			return a.print(&pb.ListSSHCredentialsResponse{Credentials: all},
+				func() string { return a.style().SSHCredentials(all).String() }, names...)
 		},
 	}
 }

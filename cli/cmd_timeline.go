@@ -20,10 +20,11 @@ func (a *app) timelineCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline MACHINE",
 		Short: "Show the history of a machine, and what it was at a time",
-		Long: `Show the ordered history of a machine, newest first: every change of its phase, conditions, node state, operations,
-steps and commands, who caused it, and on what evidence.
+		Long: `Show the ordered history of a machine, newest first: every change of its phase, conditions,
+node state, operations, steps and commands, who caused it, and on what evidence.
 
-With --at, first comes the machine as it was then, rebuilt from its history, and then the history up to that time.
+With --at, first comes the machine as it was then, rebuilt from its history, and then the history up
+to that time.
 
 Histories are chained by hashes: "ingot audit verify" finds any that was changed.`,
 		Example: `  ingot timeline m-1

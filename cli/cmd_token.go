@@ -17,8 +17,9 @@ func (a *app) tokenCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Bearer tokens of the API, and one-shot enrolment tokens of agents",
-		Long: `A bearer token lets a person or a program call the API: ingot token create. An enrolment token lets one agent enrol
-once: ingot token issue. The secret of either is shown when it is made and never again.`,
+		Long: `A bearer token lets a person or a program call the API: ingot token create. An enrolment
+token lets one agent enrol once: ingot token issue. The secret of either is shown when it is made
+and never again.`,
 		Example: "  ingot token create ci --scope operate\n  ingot token issue m-1",
 	}
 	cmd.AddCommand(a.tokenCreateCmd(), a.tokenIssueCmd(), a.tokenListCmd(), a.tokenRevokeCmd())
@@ -37,10 +38,12 @@ func (a *app) tokenIssueCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue [MACHINE]",
 		Short: "Issue a token for one agent",
-		Long: `Issue a one-shot token. Hand the string that is printed to the agent: ingot-agent enroll --token-file FILE (- reads standard input). A token may
-be bound to a region, a provider, a MAC address or a serial number; an agent that reports another is refused.
+		Long: `Issue a one-shot token. Hand the string that is printed to the agent: ingot-agent enroll
+--token-file FILE (- reads standard input). A token may be bound to a region, a provider, a MAC
+address or a serial number; an agent that reports another is refused.
 
-The call is sent once. If its answer is lost, look at ingot token list and revoke what you did not get.`,
+The call is sent once. If its answer is lost, look at ingot token list and revoke what you did not
+get.`,
 		Example: `  ingot token issue m-1 --lifetime 1h
   ingot token issue --role site --site berlin
   ingot token issue m-1 --bare | ingot-agent enroll --token-file -`,
@@ -88,7 +91,8 @@ func (a *app) issueToken(cmd *cobra.Command, f *tokenFlags) error {
 	return a.print(r, func() string {
 		t := r.GetToken()
 		return "Token " + t.GetTokenId() + ", good once until " + view.Time(t.GetExpiresAt()) + ". Shown only now:\n\n" +
-			"    " + r.GetBundle() + "\n\nOn the machine, with this string on standard input or in a file:\n\n    ingot-agent enroll --token-file -\n"
+			"    " + r.GetBundle() +
+			"\n\nOn the machine, with this string on standard input or in a file:\n\n    ingot-agent enroll --token-file -\n"
 	}, r.GetToken().GetTokenId())
 }
 
@@ -99,8 +103,9 @@ func (a *app) tokenCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a bearer token for the API",
-		Long: `Make a bearer token. Its name is the actor in the audit log. Its secret is printed once and stored hashed; every
-controller knows it within 2 s. A token of the controller's file keeps working beside it.`,
+		Long: `Make a bearer token. Its name is the actor in the audit log. Its secret is printed once and
+stored hashed; every controller knows it within 2 s. A token of the controller's file keeps working
+beside it.`,
 		Example: `  ingot token create ci --scope operate --lifetime 720h
   ingot token create backup --scope read --bare >backup.token`,
 		Args:              cobra.ExactArgs(1),
@@ -121,7 +126,8 @@ controller knows it within 2 s. A token of the controller's file keeps working b
 			}
 			return a.print(r, func() string {
 				t := r.GetToken()
-				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + ", until " + view.Time(t.GetExpiresAt()) +
+				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + ", until " +
+					view.Time(t.GetExpiresAt()) +
 					". Shown only now:\n\n    " + r.GetSecret() + "\n"
 			}, r.GetToken().GetTokenId())
 		},
@@ -138,8 +144,8 @@ func (a *app) tokenListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List bearer tokens, or enrolment tokens",
-		Long: `List the bearer tokens that are in force: those of the controller's file, then those of the database. --enrolment lists
-the one-shot tokens of agents instead: open, used, expired and revoked.`,
+		Long: `List the bearer tokens that are in force: those of the controller's file, then those of the
+database. --enrolment lists the one-shot tokens of agents instead: open, used, expired and revoked.`,
 		Example: "  ingot token list\n  ingot token list --all\n  ingot token list --enrolment",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -151,7 +157,8 @@ the one-shot tokens of agents instead: open, used, expired and revoked.`,
 				return err
 			}
 			tokens, err := pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
-				r, err := svc.admin.ListAPITokens(cmd.Context(), &pb.ListAPITokensRequest{PageSize: size, PageToken: page, All: all})
+				r, err := svc.admin.ListAPITokens(cmd.Context(),
+					&pb.ListAPITokensRequest{PageSize: size, PageToken: page, All: all})
 				return r.GetTokens(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -177,7 +184,8 @@ func (a *app) listEnrolmentTokens(cmd *cobra.Command) error {
 		return err
 	}
 	tokens, err := pages(0, func(size int32, page string) ([]*pb.BootstrapToken, string, error) {
-		r, err := svc.admin.ListBootstrapTokens(cmd.Context(), &pb.ListBootstrapTokensRequest{PageSize: size, PageToken: page})
+		r, err := svc.admin.ListBootstrapTokens(cmd.Context(),
+			&pb.ListBootstrapTokensRequest{PageSize: size, PageToken: page})
 		return r.GetTokens(), r.GetNextPageToken(), err
 	})
 	if err != nil {
@@ -196,9 +204,10 @@ func (a *app) tokenRevokeCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke TOKEN",
 		Short: "End a bearer token, or an enrolment token that has not been used",
-		Long: `End a bearer token (tk-…): calls with it are refused and its streams end within 2 s, on every controller. Or end an
-enrolment token (t-…) that has not been used; one that has been used is ended by revoking its agent. Tokens of the
-controller's file are removed there: take the line out and reload (systemctl reload ingot-controller).`,
+		Long: `End a bearer token (tk-…): calls with it are refused and its streams end within 2 s, on
+every controller. Or end an enrolment token (t-…) that has not been used; one that has been used is
+ended by revoking its agent. Tokens of the controller's file are removed there: take the line out
+and reload (systemctl reload ingot-controller).`,
 		Example:           "  ingot token revoke tk-01k\n  ingot token revoke t-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeTokens()),

@@ -15,12 +15,13 @@ func (a *app) auditVerifyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [MACHINE…]",
 		Short: "Prove that histories and the audit log are as they were written",
-		Long: `Recompute the hash of every entry of the histories of all machines, or of the ones that are named, and compare what
-they say with the tables and the audit log. A byte that was changed, a row that is gone and a row that was slipped in are
-found and named. Data of audit rows that were scrubbed is no fault.
+		Long: `Recompute the hash of every entry of the histories of all machines, or of the ones that are
+named, and compare what they say with the tables and the audit log. A byte that was changed, a row
+that is gone and a row that was slipped in are found and named. Data of audit rows that were
+scrubbed is no fault.
 
-Exit code 5 says that something was found. Keep the output of -o json elsewhere: its head hashes prove later that nothing
-was cut off at the end.`,
+Exit code 5 says that something was found. Keep the output of -o json elsewhere: its head hashes
+prove later that nothing was cut off at the end.`,
 		Example:           "  ingot audit verify\n  ingot audit verify m-1 m-2\n  ingot audit verify -o json >heads.json",
 		ValidArgsFunction: a.completeMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +38,8 @@ was cut off at the end.`,
 				return err
 			}
 			if len(bad) > 0 {
-				return &exitError{code: exitFailed, err: fmt.Errorf("%d of %d histories are not as they were written", len(bad), len(all.GetVerdicts()))}
+				return &exitError{code: exitFailed, err: fmt.Errorf("%d of %d histories are not as they were written", len(bad),
+					len(all.GetVerdicts()))}
 			}
 			return nil
 		},

@@ -15,31 +15,37 @@ func (a *app) webhookCmd() *cobra.Command {
 		Use:     "webhook",
 		Aliases: []string{"webhooks"},
 		Short:   "Tell other systems what happens: subscribe, pause, look at deliveries",
-		Long: `A webhook is an HTTPS address that is told of events of machines and operations, signed with a secret. An event that
-cannot be delivered is tried again for about a day; then it is dead, and can be sent again. docs/webhooks.md says what
-comes and what an answer does.`,
+		Long: `A webhook is an HTTPS address that is told of events of machines and operations, signed
+with a secret. An event that cannot be delivered is tried again for about a day; then it is dead,
+and can be sent again. docs/webhooks.md says what comes and what an answer does.`,
 		Example: `  ingot webhook create https://hooks.example.org/failures --event operation.failed
   ingot webhook test wh-01k
   ingot webhook deliveries --state dead`,
 	}
-	cmd.AddCommand(a.webhookCreateCmd(), a.webhookListCmd(), a.webhookGetCmd(), a.webhookWhyCmd(), a.webhookUpdateCmd(), a.webhookPauseCmd(), a.webhookResumeCmd(),
+	cmd.AddCommand(a.webhookCreateCmd(), a.webhookListCmd(), a.webhookGetCmd(), a.webhookWhyCmd(), a.webhookUpdateCmd(),
+		a.webhookPauseCmd(), a.webhookResumeCmd(),
 		a.webhookRotateCmd(), a.webhookDeleteCmd(), a.webhookTestCmd(), a.webhookDeliveriesCmd(), a.webhookRedeliverCmd())
 	return cmd
 }
 
 // eventTypes are what may be subscribed to.
 var eventTypes = []string{
-	"machine.*", "machine.registered", "machine.updated", "machine.phase_changed", "machine.node_state_changed", "machine.deleted",
-	"operation.*", "operation.created", "operation.started", "operation.succeeded", "operation.failed", "operation.canceled",
-	"rollout.*", "rollout.created", "rollout.started", "rollout.wave_ended", "rollout.gate_closed", "rollout.paused", "rollout.resumed",
+	"machine.*", "machine.registered", "machine.updated", "machine.phase_changed", "machine.node_state_changed",
+	"machine.deleted",
+	"operation.*", "operation.created", "operation.started", "operation.succeeded", "operation.failed",
+	"operation.canceled",
+	"rollout.*", "rollout.created", "rollout.started", "rollout.wave_ended", "rollout.gate_closed", "rollout.paused",
+	"rollout.resumed",
 	"rollout.succeeded", "rollout.failed", "rollout.canceled",
 }
 
 // registerWebhook makes the flags of what an operator says of a webhook, its address aside.
 func (a *app) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
 	f := cmd.Flags()
-	f.StringSliceVar(&w.EventTypes, "event", nil, "type of event, or a beginning such as operation.*; may be repeated (default: all)")
-	f.StringVar(&w.Filter, "filter", "", "only events of machines that match, as with ingot list: site=berlin,labels.env=prod")
+	f.StringSliceVar(&w.EventTypes, "event", nil,
+		"type of event, or a beginning such as operation.*; may be repeated (default: all)")
+	f.StringVar(&w.Filter, "filter", "",
+		"only events of machines that match, as with ingot list: site=berlin,labels.env=prod")
 	f.Int32Var(&w.MaxConcurrency, "max-concurrency", 0, "requests at once from one controller, 1 to 4 (default 2)")
 	fixed(cmd, "event", eventTypes...)
 	fixed(cmd, "max-concurrency", "1", "2", "3", "4")
@@ -62,8 +68,9 @@ func (a *app) webhookCreateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create URL",
 		Short: "Subscribe an address to events",
-		Long: `Subscribe an HTTPS address. The secret that signs its events is shown now and never again: give it to the receiver.
-With --name the command can be repeated and changes nothing; the repeat shows no secret.`,
+		Long: `Subscribe an HTTPS address. The secret that signs its events is shown now and never again:
+give it to the receiver. With --name the command can be repeated and changes nothing; the repeat
+shows no secret.`,
 		Example: `  ingot webhook create https://hooks.example.org/all
   ingot webhook create https://hooks.example.org/failures --name failures --event operation.failed --filter site=berlin`,
 		Args:              cobra.ExactArgs(1),
@@ -79,7 +86,8 @@ With --name the command can be repeated and changes nothing; the repeat shows no
 				return err
 			}
 			if made.GetSecret() == "" {
-				a.note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s", made.GetWebhookId())
+				a.note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s",
+					made.GetWebhookId())
 			}
 			return a.printSecret(made)
 		},
@@ -124,7 +132,9 @@ func (a *app) webhookListCmd() *cobra.Command {
 }
 
 // oneWebhook makes a command that makes one call for one webhook.
-func (a *app) oneWebhook(cmd *cobra.Command, call func(ctx context.Context, svc *services, id string) error) *cobra.Command {
+func (a *app) oneWebhook(
+	cmd *cobra.Command, call func(ctx context.Context, svc *services, id string) error,
+) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = completeAt(a.completeWebhooks())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -159,8 +169,9 @@ func (a *app) webhookWhyCmd() *cobra.Command {
 	return a.oneWebhook(&cobra.Command{
 		Use:   "why WEBHOOK",
 		Short: "Explain what keeps events from a receiver, who must act, and what you may do",
-		Long: `Explain a webhook as ingot why explains a machine: what is wrong, on whom it waits (receiver, operator, nobody), what
-happens next by itself and when, and what you may do. It is read from the webhook and its newest deliveries.`,
+		Long: `Explain a webhook as ingot why explains a machine: what is wrong, on whom it waits
+(receiver, operator, nobody), what happens next by itself and when, and what you may do. It is read
+from the webhook and its newest deliveries.`,
 		Example: "  ingot webhook why failures",
 	}, func(ctx context.Context, svc *services, id string) error {
 		w, err := svc.admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})

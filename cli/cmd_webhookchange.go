@@ -14,7 +14,8 @@ import (
 
 // changeWebhook sets the fields of a webhook that paths names.
 func (a *app) changeWebhook(ctx context.Context, svc *services, w *pb.Webhook, paths ...string) error {
-	got, err := svc.admin.UpdateWebhook(ctx, &pb.UpdateWebhookRequest{Webhook: w, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+	got, err := svc.admin.UpdateWebhook(ctx,
+		&pb.UpdateWebhookRequest{Webhook: w, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
 	if err != nil {
 		return err
 	}
@@ -27,15 +28,16 @@ func (a *app) webhookUpdateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update WEBHOOK",
 		Short: "Change a webhook's address, events or filter",
-		Long: `Change what the flags name and leave the rest. What waits already goes to the new address. --all-events takes every
-type; an empty --filter takes every machine.`,
+		Long: `Change what the flags name and leave the rest. What waits already goes to the new address.
+--all-events takes every type; an empty --filter takes every machine.`,
 		Example: `  ingot webhook update failures --url https://hooks.example.net/failures
   ingot webhook update failures --event operation.failed --event operation.canceled
   ingot webhook update failures --all-events --filter ''`,
 	}
 	a.oneWebhook(cmd, func(ctx context.Context, svc *services, id string) error {
 		var paths []string
-		for _, f := range [][2]string{{"url", "url"}, {"event", "event_types"}, {"all-events", "event_types"}, {"filter", "filter"}, {"max-concurrency", "max_concurrency"}} {
+		for _, f := range [][2]string{{"url", "url"}, {"event", "event_types"}, {"all-events", "event_types"},
+			{"filter", "filter"}, {"max-concurrency", "max_concurrency"}} {
 			if cmd.Flags().Changed(f[0]) {
 				paths = append(paths, f[1])
 			}
@@ -57,8 +59,8 @@ func (a *app) webhookPauseCmd() *cobra.Command {
 	return a.oneWebhook(&cobra.Command{
 		Use:   "pause WEBHOOK",
 		Short: "Send nothing until it is resumed",
-		Long: `Send nothing more. What is pending waits. What happens meanwhile is not queued for it: after resuming it, the receiver
-should walk the fleet once.`,
+		Long: `Send nothing more. What is pending waits. What happens meanwhile is not queued for it:
+after resuming it, the receiver should walk the fleet once.`,
 		Example: "  ingot webhook pause failures",
 	}, func(ctx context.Context, svc *services, id string) error {
 		return a.changeWebhook(ctx, svc, &pb.Webhook{WebhookId: id}, "enabled")
@@ -69,8 +71,8 @@ func (a *app) webhookResumeCmd() *cobra.Command {
 	return a.oneWebhook(&cobra.Command{
 		Use:   "resume WEBHOOK",
 		Short: "Send again, also after it was disabled",
-		Long: `Send again: what is pending goes out at once, and past failures are forgotten. Also for a webhook that was paused because
-it failed, and for one whose receiver has answered 410 Gone.`,
+		Long: `Send again: what is pending goes out at once, and past failures are forgotten. Also for a
+webhook that was paused because it failed, and for one whose receiver has answered 410 Gone.`,
 		Example: "  ingot webhook resume failures",
 	}, func(ctx context.Context, svc *services, id string) error {
 		return a.changeWebhook(ctx, svc, &pb.Webhook{WebhookId: id, Enabled: true}, "enabled")
@@ -82,10 +84,12 @@ func (a *app) webhookRotateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate WEBHOOK",
 		Short: "Make a new secret",
-		Long: `Make a new secret and show it, this once. Until --overlap has passed events are signed with both, so that the receiver
-can change over without losing any. --overlap 0s ends the old ones at once: when one is known to others.
+		Long: `Make a new secret and show it, this once. Until --overlap has passed events are signed with
+both, so that the receiver can change over without losing any. --overlap 0s ends the old ones at
+once: when one is known to others.
 
-The call is not repeated when its answer is lost. ingot webhook get shows whether there is a new secret; rotate again then.`,
+The call is not repeated when its answer is lost. ingot webhook get shows whether there is a new
+secret; rotate again then.`,
 		Example: "  ingot webhook rotate failures\n  ingot webhook rotate failures --overlap 0s",
 	}
 	a.oneWebhook(cmd, func(ctx context.Context, svc *services, id string) error {

@@ -13,12 +13,13 @@ func (a *app) whyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why MACHINE | OPERATION",
 		Short: "Explain what a machine is doing, on whom it waits, and what you may do",
-		Long: `Explain a machine, or one operation (op-…): the first line is the answer. Then on whom it waits and since when, how
-long such a step takes normally, what happens next by itself, the last thing that the world has shown, what the cause is
-read from, and what you may do, with its consequence. "!" marks what loses data, interrupts work or overrides a safeguard.
+		Long: `Explain a machine, or one operation (op-…): the first line is the answer. Then on whom it
+waits and since when, how long such a step takes normally, what happens next by itself, the last
+thing that the world has shown, what the cause is read from, and what you may do, with its
+consequence. "!" marks what loses data, interrupts work or overrides a safeguard.
 
-It reads, and changes nothing. With --check the exit code is 4 if somebody must act: an operator is waited for because
-something is wrong, or the step is stuck.`,
+It reads, and changes nothing. With --check the exit code is 4 if somebody must act: an operator is
+waited for because something is wrong, or the step is stuck.`,
 		Example: `  ingot why m-1
   ingot why op-01k
   ingot why m-1 -o json

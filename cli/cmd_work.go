@@ -21,7 +21,8 @@ boot id, not when it was told to reboot.` + waitHelp,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation,
+				error) {
 				return svc.machines.RebootMachine(ctx, &pb.RebootMachineRequest{
 					MachineId: args[0], RequestId: id, Mode: mode, PlanId: plan, TimeoutSeconds: secs,
 				})
@@ -53,7 +54,8 @@ firmware's next boot, or the BMC. Any other fails instead of falling back.` + wa
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation,
+				error) {
 				return svc.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{
 					MachineId: args[0], RequestId: id, ImageRef: image, PlanId: plan, Path: path, TimeoutSeconds: secs,
 				})
@@ -75,14 +77,16 @@ func (a *app) netbootCmd() *cobra.Command {
 	var mode string
 	var reboot bool
 	cmd := &cobra.Command{
-		Use:               "netboot MACHINE",
-		Short:             "Boot a machine from the network next time",
-		Long:              `Set the next boot of a machine in maintenance to the network, or with --mode DISK back to its disk, and with --reboot boot it now.` + waitHelp,
+		Use:   "netboot MACHINE",
+		Short: "Boot a machine from the network next time",
+		Long: `Set the next boot of a machine in maintenance to the network, or with --mode
+DISK back to its disk, and with --reboot boot it now.` + waitHelp,
 		Example:           `  ingot netboot m-1 --mode HTTP --reboot`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation, error) {
+			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, secs int32) (*pb.Operation,
+				error) {
 				return svc.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{
 					MachineId: args[0], RequestId: id, Mode: mode, Reboot: reboot, TimeoutSeconds: secs,
 				})
@@ -109,7 +113,8 @@ exit-maintenance change the phase.` + waitHelp,
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation, error) {
-				return svc.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: args[0], RequestId: id, Comment: comment})
+				return svc.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: args[0], RequestId: id,
+					Comment: comment})
 			})
 		},
 	}
@@ -130,7 +135,8 @@ func (a *app) exitCmd() *cobra.Command {
 		ValidArgsFunction: completeAt(a.completeMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.work(cmd, args[0], &w, func(ctx context.Context, svc *services, id string, _ int32) (*pb.Operation, error) {
-				return svc.machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: args[0], RequestId: id, Comment: comment})
+				return svc.machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: args[0], RequestId: id,
+					Comment: comment})
 			})
 		},
 	}

@@ -14,8 +14,9 @@ func (a *app) workflowCmd() *cobra.Command {
 		Use:     "workflow",
 		Aliases: []string{"workflows"},
 		Short:   "See and steer onboardings and decommissions",
-		Long: `A workflow brings a machine into the fleet or takes it out, in stages. Each attempt is an operation. When one fails,
-ingot workflow get says why and what may be done, and ingot workflow act does it.`,
+		Long: `A workflow brings a machine into the fleet or takes it out, in stages. Each attempt is an
+operation. When one fails, ingot workflow get says why and what may be done, and ingot workflow act
+does it.`,
 		Example: "  ingot workflow list --open\n  ingot workflow get wf-01k\n  ingot workflow act wf-01k resume",
 	}
 	cmd.AddCommand(a.workflowStartCmd(), a.workflowListCmd(), a.workflowGetCmd(), a.workflowActCmd())
@@ -37,7 +38,8 @@ func (a *app) workflowListCmd() *cobra.Command {
 			if open {
 				only = "true"
 			}
-			return a.listWorkflows(cmd, limit, joinFilter("machine_id", machine, "state", enumName(state), "mode", enumName(mode), "open", only, "", filter))
+			return a.listWorkflows(cmd, limit, joinFilter("machine_id", machine, "state", enumName(state), "mode",
+				enumName(mode), "open", only, "", filter))
 		},
 	}
 	f := cmd.Flags()
@@ -61,7 +63,8 @@ func (a *app) listWorkflows(cmd *cobra.Command, limit int, filter string) error 
 		return err
 	}
 	all, err := pages(limit, func(size int32, token string) ([]*pb.Workflow, string, error) {
-		r, err := svc.workflows.ListWorkflows(cmd.Context(), &pb.ListWorkflowsRequest{Filter: filter, PageSize: size, PageToken: token})
+		r, err := svc.workflows.ListWorkflows(cmd.Context(),
+			&pb.ListWorkflowsRequest{Filter: filter, PageSize: size, PageToken: token})
 		return r.GetWorkflows(), r.GetNextPageToken(), err
 	})
 	if err != nil {
@@ -78,9 +81,10 @@ func (a *app) listWorkflows(cmd *cobra.Command, limit int, filter string) error 
 
 func (a *app) workflowGetCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "get WORKFLOW",
-		Short:             "Show one workflow, why it stands and what may be done",
-		Long:              "Show one workflow: its stages, the one that it is at, why its last attempt failed, and the actions that are legal now.",
+		Use:   "get WORKFLOW",
+		Short: "Show one workflow, why it stands and what may be done",
+		Long: "Show one workflow: its stages, the one that it is at, why its last attempt failed, and the " +
+			"actions that are legal now.",
 		Example:           "  ingot workflow get wf-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeAt(a.completeWorkflows()),
@@ -99,7 +103,8 @@ func (a *app) workflowGetCmd() *cobra.Command {
 }
 
 // actionNames are the actions as they are typed.
-var actionNames = []string{"retry-stage", "resume", "rerun", "restart-clean", "cancel", "adopt-observed-state", "mark-manual-intervention-required"}
+var actionNames = []string{"retry-stage", "resume", "rerun", "restart-clean", "cancel", "adopt-observed-state",
+	"mark-manual-intervention-required"}
 
 func (a *app) workflowActCmd() *cobra.Command {
 	var w workFlags
@@ -131,7 +136,8 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
 				return invalidf("there is no action %q; there are %s", args[1], strings.Join(actionNames, ", "))
 			}
 			if action == pb.WorkflowAction_WORKFLOW_ACTION_RESTART_CLEAN && !dry {
-				if err := a.confirm(yes, "Everything that the workflow has done is done again, erasing and installing included.", args[0]); err != nil {
+				if err := a.confirm(yes, "Everything that the workflow has done is done again, erasing and installing included.",
+					args[0]); err != nil {
 					return err
 				}
 			}

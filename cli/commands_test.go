@@ -19,10 +19,12 @@ func TestImport(t *testing.T) {
 		t.Fatalf("%+v, %d registered", got, len(f.registered))
 	}
 	m := f.registered[2].GetMachine()
-	if m.GetMachineId() != "machine-3" || m.GetSpec().GetProvider() != "fake" || m.GetSpec().GetSite() != "lab" || m.GetLabels()["env"] != "demo" {
+	if m.GetMachineId() != "machine-3" || m.GetSpec().GetProvider() != "fake" || m.GetSpec().GetSite() != "lab" ||
+		m.GetLabels()["env"] != "demo" {
 		t.Errorf("third machine: %v", m)
 	}
-	if got := f.run(t, "import", "2", "--prefix", "sim-", "--start", "100", "-o", "name"); got.out != "sim-100\nsim-101\n" {
+	if got := f.run(t, "import", "2", "--prefix", "sim-", "--start", "100", "-o",
+		"name"); got.out != "sim-100\nsim-101\n" {
 		t.Errorf("prefix and start: %q", got.out)
 	}
 }
@@ -30,7 +32,8 @@ func TestImport(t *testing.T) {
 func TestImportFiles(t *testing.T) {
 	files := map[string]string{
 		"m.csv": "machine_id,rack,mac_addresses,labels.env\nm-1,r1,52:54:00:00:00:01;52:54:00:00:00:02,prod\n",
-		"m.yaml": "- machine_id: m-1\n  labels: {env: prod}\n  spec: {rack: r1, mac_addresses: ['52:54:00:00:00:01', '52:54:00:00:00:02']}\n" +
+		"m.yaml": "- machine_id: m-1\n  labels: {env: prod}\n  spec: {rack: r1, mac_addresses: ['52:54:00:00:00:01', " +
+			"'52:54:00:00:00:02']}\n" +
 			"  status: {effective_state: MAINTENANCE}\n  version: 7\n",
 	}
 	for name, text := range files {
@@ -60,7 +63,8 @@ func TestImportOfBadFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := &fakeServer{}
-		if got := f.run(t, "import", "-f", path); got.code != 2 || !strings.Contains(got.err, name) || len(f.registered) != 0 {
+		if got := f.run(t, "import", "-f", path); got.code != 2 || !strings.Contains(got.err, name) ||
+			len(f.registered) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -81,10 +85,12 @@ func TestWatchFleet(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	f.watches = append(f.watches[:0],
 		events(lostConnection, event(f.op, 1, "created", "", "")),
-		events(refuse(7, pb.Reason_SCOPE_TOO_SMALL, "revoked", nil), event(f.op, 1, "created", "", ""), event(f.op, 2, "started", "", "go")),
+		events(refuse(7, pb.Reason_SCOPE_TOO_SMALL, "revoked", nil), event(f.op, 1, "created", "", ""),
+			event(f.op, 2, "started", "", "go")),
 	)
 	got := f.run(t, "watch", "machine-1")
-	if got.code != 7 || strings.Count(got.out, "REIMAGE") != 2 || strings.Count(got.err, "connection lost, retrying…") != 1 {
+	if got.code != 7 || strings.Count(got.out, "REIMAGE") != 2 ||
+		strings.Count(got.err, "connection lost, retrying…") != 1 {
 		t.Errorf("%+v", got)
 	}
 	if f.watchReqs[0].GetFilter() != "machine_id=machine-1" || f.watchReqs[1].GetCursor() != "c1" {
@@ -95,19 +101,22 @@ func TestWatchFleet(t *testing.T) {
 func TestLogs(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	f.op.Phase = pb.Operation_SUCCEEDED
-	f.logs = append(f.logs[:0], chunks(lostConnection, chunk(1, "boot", "a\nb\x1b[2J\n")), chunks(nil, chunk(2, "boot", "c\n")))
+	f.logs = append(f.logs[:0], chunks(lostConnection, chunk(1, "boot", "a\nb\x1b[2J\n")),
+		chunks(nil, chunk(2, "boot", "c\n")))
 	if got := f.run(t, "logs", "op-1"); got.code != 0 || got.out != "│ [boot] a\n│ [boot] b[2J\n│ [boot] c\n" {
 		t.Errorf("%+v", got)
 	}
 	f.logReqs = nil
-	if got := f.run(t, "logs", "op-1", "-o", "json"); !strings.Contains(got.out, `"data":"c\n"`) || strings.Count(got.out, "\n") != 2 {
+	if got := f.run(t, "logs", "op-1", "-o", "json"); !strings.Contains(got.out, `"data":"c\n"`) ||
+		strings.Count(got.out, "\n") != 2 {
 		t.Errorf("JSON lines: %q", got.out)
 	}
 }
 
 func TestParseRule(t *testing.T) {
 	r, err := parseRule("tcp:8000-8100@10.0.0.0/8%5")
-	if err != nil || r.GetProtocol() != "tcp" || r.GetPortFrom() != 8000 || r.GetPortTo() != 8100 || r.GetSourceCidr() != "10.0.0.0/8" || r.GetRatePerSecond() != 5 {
+	if err != nil || r.GetProtocol() != "tcp" || r.GetPortFrom() != 8000 || r.GetPortTo() != 8100 ||
+		r.GetSourceCidr() != "10.0.0.0/8" || r.GetRatePerSecond() != 5 {
 		t.Errorf("%v, %v", r, err)
 	}
 	for _, bad := range []string{"", "tcp:", "tcp:x", "tcp:1-", ":22", "tcp%fast"} {
@@ -122,7 +131,8 @@ func TestCompletion(t *testing.T) {
 	if !strings.Contains(got.out, "machine-1\tREADY IDLE\n") || got.code != 0 {
 		t.Errorf("%+v", got)
 	}
-	if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "__complete", "cancel", ""); !strings.Contains(got.out, "op-1\tmachine-1 REIMAGE PENDING\n") {
+	if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "__complete", "cancel", ""); !strings.Contains(got.out,
+		"op-1\tmachine-1 REIMAGE PENDING\n") {
 		t.Errorf("%+v", got)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -142,7 +152,8 @@ func TestConfig(t *testing.T) {
 	}{
 		{[]string{"current-context"}, 3, ""},
 		{[]string{"set-context", "lab", "--server", "lab:1", "--token-stdin"}, 0, "Context lab stored in " + path + "\n"},
-		{[]string{"set-context", "prod", "--server", "prod:1", "--token-file", "/t"}, 0, "Context prod stored in " + path + "\n"},
+		{[]string{"set-context", "prod", "--server", "prod:1", "--token-file", "/t"}, 0, "Context prod stored in " + path +
+			"\n"},
 		{[]string{"current-context"}, 0, "lab\n"},
 		{[]string{"use-context", "nowhere"}, 3, ""},
 		{[]string{"use-context", "prod"}, 0, "Using context prod\n"},
@@ -151,11 +162,13 @@ func TestConfig(t *testing.T) {
 	}
 	for _, s := range steps {
 		typed := func(c *Config) { c.In = strings.NewReader("s3cret\n") }
-		if got := f.runWith(t, typed, append([]string{"config", "--config", path}, s.args...)...); got.code != s.code || got.out != s.out {
+		if got := f.runWith(t, typed, append([]string{"config", "--config", path}, s.args...)...); got.code != s.code ||
+			got.out != s.out {
 			t.Errorf("%v: %+v", s.args, got)
 		}
 	}
-	if got := f.run(t, "config", "view", "--config", path); strings.Contains(got.out, "s3cret") || !strings.Contains(got.out, "server: lab:1") {
+	if got := f.run(t, "config", "view", "--config", path); strings.Contains(got.out, "s3cret") ||
+		!strings.Contains(got.out, "server: lab:1") {
 		t.Errorf("view: %q", got.out)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -170,7 +183,8 @@ func TestNoSecretIsAnArgument(t *testing.T) {
 	walk = func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			for _, secret := range []string{"password", "secret", "token", "key", "passphrase", "bundle"} {
-				if strings.Contains(f.Name, secret) && !strings.HasSuffix(f.Name, "-file") && f.Value.Type() != "bool" && f.Name != "ssh-host-keys" {
+				if strings.Contains(f.Name, secret) && !strings.HasSuffix(f.Name, "-file") && f.Value.Type() != "bool" &&
+					f.Name != "ssh-host-keys" {
 					t.Errorf("%s --%s takes a secret as an argument", c.CommandPath(), f.Name)
 				}
 			}

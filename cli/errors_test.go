@@ -39,7 +39,8 @@ func TestExitCodesOfServerErrors(t *testing.T) {
 
 func TestErrorNamesReasonFieldsAndNextStep(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
-	f.fail = map[string]error{"ReimageMachine": refuse(codes.FailedPrecondition, pb.Reason_COMMAND_UNRESOLVED, "a command is unresolved",
+	f.fail = map[string]error{"ReimageMachine": refuse(codes.FailedPrecondition, pb.Reason_COMMAND_UNRESOLVED,
+		"a command is unresolved",
 		map[string]string{"command_id": "cmd-7"})}
 	got := f.run(t, "reimage", "machine-1", "--request-id", "r")
 	want := "error: a command is unresolved (COMMAND_UNRESOLVED)\n" +
@@ -49,7 +50,8 @@ func TestErrorNamesReasonFieldsAndNextStep(t *testing.T) {
 	}
 
 	f.fail["ReimageMachine"] = refuse(codes.InvalidArgument, pb.Reason_INVALID_FIELD, "bad request", nil,
-		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "image_ref", Description: "too long"}}})
+		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "image_ref",
+			Description: "too long"}}})
 	if got := f.run(t, "reimage", "machine-1"); !strings.Contains(got.err, "  image_ref: too long\n") || got.code != 2 {
 		t.Errorf("field at fault: %+v", got)
 	}
@@ -57,7 +59,8 @@ func TestErrorNamesReasonFieldsAndNextStep(t *testing.T) {
 
 func TestUnimplementedIsExplained(t *testing.T) {
 	f := fleet()
-	f.fail = map[string]error{"ExplainMachine": refuse(codes.Unimplemented, pb.Reason_EXPLAIN_NOT_WIRED, "machines are not explained yet", nil)}
+	f.fail = map[string]error{"ExplainMachine": refuse(codes.Unimplemented, pb.Reason_EXPLAIN_NOT_WIRED,
+		"machines are not explained yet", nil)}
 	got := f.run(t, "why", "machine-1")
 	want := "error: machines are not explained yet (EXPLAIN_NOT_WIRED)\n" +
 		"hint: until it can: ingot machine get machine-1 and ingot ops --machine machine-1\n"
@@ -103,7 +106,8 @@ func TestHintsAreFilledIn(t *testing.T) {
 
 func TestExitCodesAreDocumented(t *testing.T) {
 	got := fleet().run(t, "help", "exit-codes")
-	for _, line := range []string{"    0  ", "    1  ", "    2  ", "    3  ", "    4  ", "    5  ", "    6  ", "    7  ", "    8  ", "    9  ", "   10  "} {
+	for _, line := range []string{"    0  ", "    1  ", "    2  ", "    3  ", "    4  ", "    5  ", "    6  ", "    7  ",
+		"    8  ", "    9  ", "   10  "} {
 		if !strings.Contains(got.out, line) {
 			t.Errorf("exit code %q is not documented in:\n%s", line, got.out)
 		}

@@ -11,13 +11,18 @@ import (
 
 var (
 	someAgent = &pb.Agent{
-		AgentId: "a-1", Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Connected: true, Version: "v1", LockedReason: "at work",
-		Capabilities: []string{"reboot"}, Certs: []*pb.AgentCert{{Fingerprint: "f00d", NotAfter: at(1), RevokedAt: at(2), RevokedReason: "lost"}},
+		AgentId: "a-1", Role: pb.AgentRole_AGENT_ROLE_SITE, Site: "lab", Connected: true, Version: "v1",
+		LockedReason: "at work",
+		Capabilities: []string{"reboot"},
+		Certs:        []*pb.AgentCert{{Fingerprint: "f00d", NotAfter: at(1), RevokedAt: at(2), RevokedReason: "lost"}},
 	}
-	someToken = &pb.BootstrapToken{TokenId: "t-1", MachineId: "machine-1", Role: pb.AgentRole_AGENT_ROLE_HOST, ExpiresAt: at(9), RevokedAt: at(3)}
-	someRun   = &pb.Run{
-		RunId: "op-1", MachineId: "machine-1", Type: "REPAVE", PlanId: "repave", Phase: pb.Run_RUNNING, CurrentStep: "netboot",
-		Steps: []*pb.StepStatus{{Name: "netboot", Kind: "netboot", State: pb.StepStatus_RUNNING, RetryCount: 2, CommandId: "cmd-1"}},
+	someToken = &pb.BootstrapToken{TokenId: "t-1", MachineId: "machine-1", Role: pb.AgentRole_AGENT_ROLE_HOST,
+		ExpiresAt: at(9), RevokedAt: at(3)}
+	someRun = &pb.Run{
+		RunId: "op-1", MachineId: "machine-1", Type: "REPAVE", PlanId: "repave", Phase: pb.Run_RUNNING,
+		CurrentStep: "netboot",
+		Steps: []*pb.StepStatus{{Name: "netboot", Kind: "netboot", State: pb.StepStatus_RUNNING, RetryCount: 2,
+			CommandId: "cmd-1"}},
 	}
 	somePlan = &pb.Plan{PlanId: "twice", DisplayName: "Reboot twice", Steps: []*pb.Step{
 		{Name: "first", Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}, TimeoutSeconds: 600}, {Name: "second", MaxRetries: -1},
@@ -37,12 +42,16 @@ func (f *fakeServer) RevokeAgent(_ context.Context, r *pb.RevokeAgentRequest) (*
 	return someAgent, nil
 }
 
-func (f *fakeServer) IssueBootstrapToken(_ context.Context, r *pb.IssueBootstrapTokenRequest) (*pb.IssueBootstrapTokenResponse, error) {
+func (f *fakeServer) IssueBootstrapToken(
+	_ context.Context, r *pb.IssueBootstrapTokenRequest,
+) (*pb.IssueBootstrapTokenResponse, error) {
 	f.sent = append(f.sent, r)
 	return &pb.IssueBootstrapTokenResponse{Token: someToken, Bundle: "ingot1.bundle"}, nil
 }
 
-func (f *fakeServer) ListBootstrapTokens(context.Context, *pb.ListBootstrapTokensRequest) (*pb.ListBootstrapTokensResponse, error) {
+func (f *fakeServer) ListBootstrapTokens(
+	context.Context, *pb.ListBootstrapTokensRequest,
+) (*pb.ListBootstrapTokensResponse, error) {
 	return &pb.ListBootstrapTokensResponse{Tokens: []*pb.BootstrapToken{someToken}}, nil
 }
 
@@ -51,7 +60,9 @@ func (f *fakeServer) ForgetTPM(_ context.Context, r *pb.ForgetTPMRequest) (*pb.M
 	return f.find(r.GetMachineId())
 }
 
-func (f *fakeServer) RequireIdentity(_ context.Context, r *pb.RequireIdentityRequest) (*pb.RequireIdentityResponse, error) {
+func (f *fakeServer) RequireIdentity(
+	_ context.Context, r *pb.RequireIdentityRequest,
+) (*pb.RequireIdentityResponse, error) {
 	f.sent = append(f.sent, r)
 	return &pb.RequireIdentityResponse{Site: r.GetSite(), Group: r.GetGroup(), Level: r.GetLevel()}, nil
 }
@@ -63,22 +74,28 @@ func (f *fakeServer) SetMachineFlag(_ context.Context, r *pb.SetMachineFlagReque
 
 func (f *fakeServer) ListCommands(context.Context, *pb.ListCommandsRequest) (*pb.ListCommandsResponse, error) {
 	return &pb.ListCommandsResponse{Commands: []*pb.Command{{
-		CommandId: "cmd-1", Step: "boot", Attempt: 1, Kind: "reboot", State: "DONE", Outcome: "SUCCEEDED", ExecutorAgentId: "a-1", GrantedAt: at(5),
+		CommandId: "cmd-1", Step: "boot", Attempt: 1, Kind: "reboot", State: "DONE", Outcome: "SUCCEEDED",
+		ExecutorAgentId: "a-1", GrantedAt: at(5),
 	}}}, nil
 }
 
 func (f *fakeServer) ListAuditLog(_ context.Context, r *pb.ListAuditLogRequest) (*pb.ListAuditLogResponse, error) {
 	f.sent = append(f.sent, r)
 	return &pb.ListAuditLogResponse{Entries: []*pb.AuditEntry{{
-		AuditId: 7, Ts: at(1), Actor: "op-team", Verb: "EnterMaintenance", TargetId: "machine-1", EventData: []byte(`{"comment":"swap"}`),
+		AuditId: 7, Ts: at(1), Actor: "op-team", Verb: "EnterMaintenance", TargetId: "machine-1",
+		EventData: []byte(`{"comment":"swap"}`),
 	}}}, nil
 }
 
-func (f *fakeServer) GetMachineTimeline(context.Context, *pb.GetMachineTimelineRequest) (*pb.GetMachineTimelineResponse, error) {
+func (f *fakeServer) GetMachineTimeline(
+	context.Context, *pb.GetMachineTimelineRequest,
+) (*pb.GetMachineTimelineResponse, error) {
 	return &pb.GetMachineTimelineResponse{
-		Entries: []*pb.TimelineEntry{{Seq: 2, Ts: at(1), Kind: "audit", Actor: "op-team", OperationId: "op-1", Summary: "REIMAGE", Hash: []byte{0xab}}},
+		Entries: []*pb.TimelineEntry{{Seq: 2, Ts: at(1), Kind: "audit", Actor: "op-team", OperationId: "op-1",
+			Summary: "REIMAGE", Hash: []byte{0xab}}},
 		State: &pb.TimelineState{
-			Seq: 2, Ts: at(1), OperationId: "op-1", OperationType: "REIMAGE", OperationPhase: "RUNNING", OpenCommands: map[string]string{"cmd-1": "SENT"},
+			Seq: 2, Ts: at(1), OperationId: "op-1", OperationType: "REIMAGE", OperationPhase: "RUNNING",
+			OpenCommands: map[string]string{"cmd-1": "SENT"},
 			Status: &pb.MachineStatus{
 				Phase:      pb.MachineStatus_MAINTENANCE,
 				Conditions: []*pb.Condition{{Type: "NeedsIntervention", Status: true, LastTransition: at(1)}, {Type: "Reachable"}},
@@ -88,7 +105,9 @@ func (f *fakeServer) GetMachineTimeline(context.Context, *pb.GetMachineTimelineR
 }
 
 // VerifyTimeline gives two histories, one a page; those named in broken are at fault.
-func (f *fakeServer) VerifyTimeline(_ context.Context, r *pb.VerifyTimelineRequest) (*pb.VerifyTimelineResponse, error) {
+func (f *fakeServer) VerifyTimeline(
+	_ context.Context, r *pb.VerifyTimelineRequest,
+) (*pb.VerifyTimelineResponse, error) {
 	one := func(id string) []*pb.TimelineVerdict {
 		v := &pb.TimelineVerdict{MachineId: id, Entries: 2, HeadHash: []byte{0xab, 0xcd}, Ok: id != f.broken || id == ""}
 		if !v.GetOk() {
@@ -106,19 +125,24 @@ func (f *fakeServer) VerifyTimeline(_ context.Context, r *pb.VerifyTimelineReque
 }
 
 // ListControllers gives one that serves and, asked for all, one that has ended.
-func (f *fakeServer) ListControllers(_ context.Context, r *pb.ListControllersRequest) (*pb.ListControllersResponse, error) {
+func (f *fakeServer) ListControllers(
+	_ context.Context, r *pb.ListControllersRequest,
+) (*pb.ListControllersResponse, error) {
 	out := &pb.ListControllersResponse{Controllers: []*pb.Controller{{
-		ControllerId: "c-2", Version: "v9", Hostname: "ctl-2", State: pb.Controller_DRAINING, Sessions: 1200, Leads: true, Answering: true,
+		ControllerId: "c-2", Version: "v9", Hostname: "ctl-2", State: pb.Controller_DRAINING, Sessions: 1200, Leads: true,
+		Answering: true,
 		StartedAt: at(0), LeaseUntil: timestamppb.New(time.Now().Add(time.Hour)), DrainingSince: at(1),
 	}}}
 	if r.GetAll() {
-		out.Controllers = append(out.Controllers, &pb.Controller{ControllerId: "c-1", Version: "v8", State: pb.Controller_GONE, LeaseUntil: at(0)})
+		out.Controllers = append(out.Controllers, &pb.Controller{ControllerId: "c-1", Version: "v8",
+			State: pb.Controller_GONE, LeaseUntil: at(0)})
 	}
 	return out, nil
 }
 
 func (f *fakeServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.ServerInfo, error) {
-	return &pb.ServerInfo{Version: "v9", ControllerId: "c-1", SchemaVersion: 3, NotWired: []string{"WEBHOOKS_NOT_WIRED"}}, nil
+	return &pb.ServerInfo{Version: "v9", ControllerId: "c-1", SchemaVersion: 3, NotWired: []string{"WEBHOOKS_NOT_WIRED"}},
+		nil
 }
 
 func (f *fakeServer) ListPlans(context.Context, *pb.ListPlansRequest) (*pb.ListPlansResponse, error) {
@@ -149,7 +173,8 @@ func (f *fakeServer) ListRuns(context.Context, *pb.ListRunsRequest) (*pb.ListRun
 func (f *fakeServer) WatchRuns(r *pb.WatchRunsRequest, s pb.RunService_WatchRunsServer) error {
 	ev := &pb.RunEvent{Ts: at(1), Snapshot: someRun, Cursor: "r1", Seq: 1, Message: "begun"}
 	if r.GetCursor() == "r1" {
-		ev = &pb.RunEvent{Ts: at(2), Snapshot: &pb.Run{RunId: "op-1", MachineId: "machine-1", Phase: pb.Run_FAILED}, Cursor: "r2", Seq: 2, Message: "over"}
+		ev = &pb.RunEvent{Ts: at(2), Snapshot: &pb.Run{RunId: "op-1", MachineId: "machine-1", Phase: pb.Run_FAILED},
+			Cursor: "r2", Seq: 2, Message: "over"}
 	}
 	if err := s.Send(ev); err != nil {
 		return err
@@ -175,15 +200,19 @@ func (f *fakeServer) GetInventory(context.Context, *pb.GetInventoryRequest) (*pb
 	return &pb.Inventory{MachineId: "machine-1", Document: []byte(`{"cpu":8}`), Simulated: true}, nil
 }
 
-var someAPIToken = &pb.APIToken{TokenId: "tk-1", Name: "ci", Scope: "operate", Source: "database", ExpiresAt: at(1 << 30), CreatedBy: "op-team"}
+var someAPIToken = &pb.APIToken{TokenId: "tk-1", Name: "ci", Scope: "operate", Source: "database",
+	ExpiresAt: at(1 << 30), CreatedBy: "op-team"}
 
-func (f *fakeServer) CreateAPIToken(_ context.Context, r *pb.CreateAPITokenRequest) (*pb.CreateAPITokenResponse, error) {
+func (f *fakeServer) CreateAPIToken(
+	_ context.Context, r *pb.CreateAPITokenRequest,
+) (*pb.CreateAPITokenResponse, error) {
 	f.sent = append(f.sent, r)
 	return &pb.CreateAPITokenResponse{Token: someAPIToken, Secret: "ingotb_s3cret"}, nil
 }
 
 func (f *fakeServer) ListAPITokens(context.Context, *pb.ListAPITokensRequest) (*pb.ListAPITokensResponse, error) {
-	return &pb.ListAPITokensResponse{Tokens: []*pb.APIToken{{Name: "ops", Scope: "admin", Source: "file"}, someAPIToken}}, nil
+	return &pb.ListAPITokensResponse{Tokens: []*pb.APIToken{{Name: "ops", Scope: "admin", Source: "file"}, someAPIToken}},
+		nil
 }
 
 func (f *fakeServer) RevokeAPIToken(_ context.Context, r *pb.RevokeAPITokenRequest) (*pb.APIToken, error) {
@@ -191,14 +220,19 @@ func (f *fakeServer) RevokeAPIToken(_ context.Context, r *pb.RevokeAPITokenReque
 	return someAPIToken, nil
 }
 
-func (f *fakeServer) RevokeBootstrapToken(_ context.Context, r *pb.RevokeBootstrapTokenRequest) (*pb.BootstrapToken, error) {
+func (f *fakeServer) RevokeBootstrapToken(
+	_ context.Context, r *pb.RevokeBootstrapTokenRequest,
+) (*pb.BootstrapToken, error) {
 	f.sent = append(f.sent, r)
 	return someToken, nil
 }
 
-func (f *fakeServer) ListBMCCertificates(context.Context, *pb.ListBMCCertificatesRequest) (*pb.ListBMCCertificatesResponse, error) {
+func (f *fakeServer) ListBMCCertificates(
+	context.Context, *pb.ListBMCCertificatesRequest,
+) (*pb.ListBMCCertificatesResponse, error) {
 	return &pb.ListBMCCertificatesResponse{Certificates: []*pb.BMCCertificate{{
-		Site: "berlin", Endpoint: "10.0.0.7", MachineIds: []string{"machine-1"}, Sha256: "aaaa", OfferedSha256: "bbbb", OfferedAt: at(3),
+		Site: "berlin", Endpoint: "10.0.0.7", MachineIds: []string{"machine-1"}, Sha256: "aaaa", OfferedSha256: "bbbb",
+		OfferedAt: at(3),
 	}}}, nil
 }
 
@@ -207,7 +241,9 @@ func (f *fakeServer) UnparkBMC(_ context.Context, r *pb.UnparkBMCRequest) (*pb.U
 	return &pb.UnparkBMCResponse{Endpoint: "10.0.0.7"}, nil
 }
 
-func (f *fakeServer) TrustBMCCertificate(_ context.Context, r *pb.TrustBMCCertificateRequest) (*pb.BMCCertificate, error) {
+func (f *fakeServer) TrustBMCCertificate(
+	_ context.Context, r *pb.TrustBMCCertificateRequest,
+) (*pb.BMCCertificate, error) {
 	f.sent = append(f.sent, r)
 	return &pb.BMCCertificate{Endpoint: "10.0.0.7"}, nil
 }

@@ -35,7 +35,9 @@ func (f *fakeServer) DeleteBudget(_ context.Context, r *pb.DeleteBudgetRequest) 
 }
 
 // ListBudgetSlots gives one slot a page.
-func (f *fakeServer) ListBudgetSlots(_ context.Context, r *pb.ListBudgetSlotsRequest) (*pb.ListBudgetSlotsResponse, error) {
+func (f *fakeServer) ListBudgetSlots(
+	_ context.Context, r *pb.ListBudgetSlotsRequest,
+) (*pb.ListBudgetSlotsResponse, error) {
 	if r.GetPageToken() == "" {
 		return &pb.ListBudgetSlotsResponse{NextPageToken: "2", Slots: []*pb.BudgetSlot{
 			{OperationId: "op-1", MachineId: "machine-1", TakenAt: at(0), OperationPhase: "FAILED"},
@@ -49,9 +51,11 @@ func (f *fakeServer) ListBudgetSlots(_ context.Context, r *pb.ListBudgetSlotsReq
 func (f *fakeServer) ReleaseBudgetSlot(_ context.Context, r *pb.ReleaseBudgetSlotRequest) (*pb.BudgetSlot, error) {
 	switch r.GetMachineId() {
 	case "machine-1":
-		return &pb.BudgetSlot{OperationId: "op-1", MachineId: "machine-1", TakenAt: at(0), OperationPhase: "FAILED", ReleasedAt: at(60)}, nil
+		return &pb.BudgetSlot{OperationId: "op-1", MachineId: "machine-1", TakenAt: at(0), OperationPhase: "FAILED",
+			ReleasedAt: at(60)}, nil
 	case "machine-2":
-		return nil, refuse(codes.FailedPrecondition, pb.Reason_BUDGET_SLOT_IN_USE, "operation op-2 is RUNNING and holds the slot; wait for its end or cancel it",
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_BUDGET_SLOT_IN_USE,
+			"operation op-2 is RUNNING and holds the slot; wait for its end or cancel it",
 			map[string]string{"operation_id": "op-2"})
 	}
 	return nil, refuse(codes.NotFound, pb.Reason_BUDGET_SLOT_NOT_FOUND, "machine "+r.GetMachineId()+" holds no slot", nil)

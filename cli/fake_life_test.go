@@ -54,12 +54,15 @@ func (f *fakeServer) UpdateNode(_ context.Context, r *pb.UpdateNodeRequest) (*pb
 func (f *fakeServer) TransitionNode(_ context.Context, r *pb.TransitionNodeRequest) (*pb.Operation, error) {
 	switch {
 	case r.GetState() == pb.NodeState_NODE_STATE_ACTIVE:
-		return nil, refuse(codes.FailedPrecondition, pb.Reason_NODE_TRANSITION_ILLEGAL, "install_failed does not lead to active",
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_NODE_TRANSITION_ILLEGAL,
+			"install_failed does not lead to active",
 			map[string]string{"machine_id": r.GetNodeId()})
 	case r.GetState() == pb.NodeState_NODE_STATE_PENDING && !r.GetForce():
-		return nil, refuse(codes.FailedPrecondition, pb.Reason_NODE_GUARD_FAILED, "three installations have failed", map[string]string{"machine_id": r.GetNodeId()})
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_NODE_GUARD_FAILED, "three installations have failed",
+			map[string]string{"machine_id": r.GetNodeId()})
 	}
-	op := &pb.Operation{OperationId: "op-1", MachineId: r.GetNodeId(), Type: pb.Operation_NODE_TRANSITION, Phase: pb.Operation_SUCCEEDED, CreatedAt: at(0), FinishedAt: at(0)}
+	op := &pb.Operation{OperationId: "op-1", MachineId: r.GetNodeId(), Type: pb.Operation_NODE_TRANSITION,
+		Phase: pb.Operation_SUCCEEDED, CreatedAt: at(0), FinishedAt: at(0)}
 	if r.GetState() == pb.NodeState_NODE_STATE_REPROVISION {
 		op.Type, op.Phase, op.FinishedAt, op.PlanId = pb.Operation_REIMAGE, pb.Operation_PENDING, nil, "repave"
 	}
@@ -69,17 +72,21 @@ func (f *fakeServer) TransitionNode(_ context.Context, r *pb.TransitionNodeReque
 	return op, nil
 }
 
-func (f *fakeServer) GetNodeHistory(_ context.Context, r *pb.GetNodeHistoryRequest) (*pb.GetNodeHistoryResponse, error) {
+func (f *fakeServer) GetNodeHistory(
+	_ context.Context, r *pb.GetNodeHistoryRequest,
+) (*pb.GetNodeHistoryResponse, error) {
 	if _, err := f.findNode(r.GetNodeId()); err != nil {
 		return nil, err
 	}
 	return &pb.GetNodeHistoryResponse{Total: 2, Data: []*pb.NodeStateLog{
 		{
-			Id: "nsl-2", FromState: pb.NodeState_NODE_STATE_INSTALLING, ToState: pb.NodeState_NODE_STATE_INSTALL_FAILED, TriggeredBy: "node_report",
-			Metadata: map[string]string{"error": "disk not found", "attempt": "3"}, CreatedAt: at(2),
+			Id: "nsl-2", FromState: pb.NodeState_NODE_STATE_INSTALLING, ToState: pb.NodeState_NODE_STATE_INSTALL_FAILED,
+			TriggeredBy: "node_report",
+			Metadata:    map[string]string{"error": "disk not found", "attempt": "3"}, CreatedAt: at(2),
 		},
 		{
-			Id: "nsl-1", FromState: pb.NodeState_NODE_STATE_DISCOVERED, ToState: pb.NodeState_NODE_STATE_PENDING, TriggeredBy: "admin", UserId: "op-team",
+			Id: "nsl-1", FromState: pb.NodeState_NODE_STATE_DISCOVERED, ToState: pb.NodeState_NODE_STATE_PENDING,
+			TriggeredBy: "admin", UserId: "op-team",
 			Comment: "rack 7", Metadata: map[string]string{"operation_id": "op-1"}, CreatedAt: at(1),
 		},
 	}}, nil
@@ -89,7 +96,8 @@ func (f *fakeServer) ApproveDiscovered(_ context.Context, r *pb.ApproveDiscovere
 	if r.GetMacAddress() == "52:54:00:00:00:77" {
 		return nil, refuse(codes.NotFound, pb.Reason_DISCOVERY_NOT_FOUND, "nobody has seen it", nil)
 	}
-	return &pb.Operation{OperationId: "op-2", MachineId: "m-9", Type: pb.Operation_NODE_TRANSITION, Phase: pb.Operation_SUCCEEDED}, nil
+	return &pb.Operation{OperationId: "op-2", MachineId: "m-9", Type: pb.Operation_NODE_TRANSITION,
+		Phase: pb.Operation_SUCCEEDED}, nil
 }
 
 func (f *fakeServer) SetNodeGroup(_ context.Context, r *pb.SetNodeGroupRequest) (*pb.NodeGroup, error) {
@@ -97,7 +105,8 @@ func (f *fakeServer) SetNodeGroup(_ context.Context, r *pb.SetNodeGroupRequest) 
 }
 
 func (f *fakeServer) ListNodeGroups(context.Context, *pb.ListNodeGroupsRequest) (*pb.ListNodeGroupsResponse, error) {
-	return &pb.ListNodeGroupsResponse{Groups: []*pb.NodeGroup{{Group: "rack-7", AutoPromote: true, Nodes: 4, UpdatedAt: at(0)}, {Group: "named-only", Nodes: 1}}}, nil
+	return &pb.ListNodeGroupsResponse{Groups: []*pb.NodeGroup{{Group: "rack-7", AutoPromote: true, Nodes: 4,
+		UpdatedAt: at(0)}, {Group: "named-only", Nodes: 1}}}, nil
 }
 
 func (f *fakeServer) findScript(ref string) (*pb.Script, error) {
@@ -129,13 +138,15 @@ func (f *fakeServer) ListScripts(_ context.Context, r *pb.ListScriptsRequest) (*
 		return &pb.ListScriptsResponse{Scripts: []*pb.Script{someScript}, NextPageToken: "2"}, nil
 	}
 	return &pb.ListScriptsResponse{Scripts: []*pb.Script{{
-		ScriptRef: "wipe-2", Sha256: "beef", SizeBytes: 4096, Interpreter: "/usr/bin/python3", Destructive: true, CreatedAt: at(0),
+		ScriptRef: "wipe-2", Sha256: "beef", SizeBytes: 4096, Interpreter: "/usr/bin/python3", Destructive: true,
+		CreatedAt: at(0),
 	}}}, nil
 }
 
 func (f *fakeServer) RemoveScript(_ context.Context, r *pb.RemoveScriptRequest) (*pb.Script, error) {
 	if r.GetScriptRef() == "wipe-2" {
-		return nil, refuse(codes.FailedPrecondition, pb.Reason_SCRIPT_IN_USE, "operation op-1 needs the script", map[string]string{"operation_id": "op-1"})
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_SCRIPT_IN_USE, "operation op-1 needs the script",
+			map[string]string{"operation_id": "op-1"})
 	}
 	return f.findScript(r.GetScriptRef())
 }
@@ -146,13 +157,19 @@ func (f *fakeServer) SetSSHCredentials(_ context.Context, r *pb.SetSSHCredential
 	return out, nil
 }
 
-func (f *fakeServer) ListSSHCredentials(context.Context, *pb.ListSSHCredentialsRequest) (*pb.ListSSHCredentialsResponse, error) {
-	return &pb.ListSSHCredentialsResponse{Credentials: []*pb.SSHCredentials{someKey, {CredentialsRef: "old", Version: 1, UpdatedAt: at(0)}}}, nil
+func (f *fakeServer) ListSSHCredentials(
+	context.Context, *pb.ListSSHCredentialsRequest,
+) (*pb.ListSSHCredentialsResponse, error) {
+	return &pb.ListSSHCredentialsResponse{Credentials: []*pb.SSHCredentials{someKey,
+		{CredentialsRef: "old", Version: 1, UpdatedAt: at(0)}}}, nil
 }
 
-func (f *fakeServer) DeleteSSHCredentials(_ context.Context, r *pb.DeleteSSHCredentialsRequest) (*pb.SSHCredentials, error) {
+func (f *fakeServer) DeleteSSHCredentials(
+	_ context.Context, r *pb.DeleteSSHCredentialsRequest,
+) (*pb.SSHCredentials, error) {
 	if r.GetCredentialsRef() != "old" {
-		return nil, refuse(codes.FailedPrecondition, pb.Reason_CREDENTIALS_IN_USE, "machine machine-1 names the credentials", map[string]string{"machine_id": "machine-1"})
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_CREDENTIALS_IN_USE, "machine machine-1 names the credentials",
+			map[string]string{"machine_id": "machine-1"})
 	}
 	return &pb.SSHCredentials{CredentialsRef: "old"}, nil
 }

@@ -11,17 +11,20 @@ import (
 var (
 	someImage = &pb.Image{
 		ImageRef: "debian-12", Kind: "os", Arch: "amd64", Format: "raw.zst", SizeBytes: 1 << 30, FileSizeBytes: 100 << 20,
-		MinimumDiskBytes: 1<<30 + 64<<20, Firmware: []string{"uefi"}, Sha256File: "f00d", Sha256Raw: "beef", Url: "http://h/x", CreatedAt: at(0),
+		MinimumDiskBytes: 1<<30 + 64<<20, Firmware: []string{"uefi"}, Sha256File: "f00d", Sha256Raw: "beef",
+		Url: "http://h/x", CreatedAt: at(0),
 	}
 	someSite = &pb.Site{
 		Site: "berlin", Revision: 3, AppliedRevision: 2, AppliedAt: at(0), AgentId: "a-1", Segments: []*pb.Segment{{
-			Name: "prov", Interface: "eth1", Address: "10.0.0.1/24", PoolStart: "10.0.0.10", PoolEnd: "10.0.0.20", Mode: "dhcp", Discovery: "report",
+			Name: "prov", Interface: "eth1", Address: "10.0.0.1/24", PoolStart: "10.0.0.10", PoolEnd: "10.0.0.20", Mode: "dhcp",
+			Discovery:    "report",
 			LeaseSeconds: 3600, HttpPort: 8080, State: "up", PoolSize: 11, PoolUsed: 4, ForeignDhcpServer: "10.0.0.9",
 		}},
 	}
 	someCredentials = &pb.BMCCredentials{
 		CredentialsRef: "rack-42", Username: "admin", Version: 2, UpdatedAt: at(0),
-		AllowedEndpoints: []string{"10.0.0.0/24"}, AllowPlainHttp: true, AllowUnverifiedTls: true, Adopted: true, RefusedMachines: []string{"m-8", "m-9"},
+		AllowedEndpoints: []string{"10.0.0.0/24"}, AllowPlainHttp: true, AllowUnverifiedTls: true, Adopted: true,
+		RefusedMachines: []string{"m-8", "m-9"},
 	}
 )
 
@@ -81,14 +84,18 @@ func (f *fakeServer) ListSites(context.Context, *pb.ListSitesRequest) (*pb.ListS
 
 func (f *fakeServer) ListSiteLeases(context.Context, *pb.ListSiteLeasesRequest) (*pb.ListSiteLeasesResponse, error) {
 	return &pb.ListSiteLeasesResponse{Leases: []*pb.SiteLease{
-		{Site: "berlin", Segment: "prov", MacAddress: "52:54:00:00:00:01", Address: "10.0.0.10", MachineId: "m-1", ExpiresAt: at(0)},
+		{Site: "berlin", Segment: "prov", MacAddress: "52:54:00:00:00:01", Address: "10.0.0.10", MachineId: "m-1",
+			ExpiresAt: at(0)},
 	}}, nil
 }
 
-func (f *fakeServer) ListDiscovered(_ context.Context, r *pb.ListDiscoveredRequest) (*pb.ListDiscoveredResponse, error) {
+func (f *fakeServer) ListDiscovered(
+	_ context.Context, r *pb.ListDiscoveredRequest,
+) (*pb.ListDiscoveredResponse, error) {
 	f.sent = append(f.sent, r)
 	return &pb.ListDiscoveredResponse{Machines: []*pb.DiscoveredMachine{
-		{Site: "berlin", Segment: "prov", MacAddress: "52:54:00:00:00:02", Arch: "uefi-x64", Vendor: "ev\x1b[2Jil", FirstSeenAt: at(0), LastSeenAt: at(1)},
+		{Site: "berlin", Segment: "prov", MacAddress: "52:54:00:00:00:02", Arch: "uefi-x64", Vendor: "ev\x1b[2Jil",
+			FirstSeenAt: at(0), LastSeenAt: at(1)},
 	}}, nil
 }
 
@@ -97,11 +104,15 @@ func (f *fakeServer) SetBMCCredentials(_ context.Context, r *pb.SetBMCCredential
 	return someCredentials, nil
 }
 
-func (f *fakeServer) ListBMCCredentials(context.Context, *pb.ListBMCCredentialsRequest) (*pb.ListBMCCredentialsResponse, error) {
+func (f *fakeServer) ListBMCCredentials(
+	context.Context, *pb.ListBMCCredentialsRequest,
+) (*pb.ListBMCCredentialsResponse, error) {
 	return &pb.ListBMCCredentialsResponse{Credentials: []*pb.BMCCredentials{someCredentials, {CredentialsRef: "old"}}}, nil
 }
 
-func (f *fakeServer) DeleteBMCCredentials(_ context.Context, r *pb.DeleteBMCCredentialsRequest) (*pb.BMCCredentials, error) {
+func (f *fakeServer) DeleteBMCCredentials(
+	_ context.Context, r *pb.DeleteBMCCredentialsRequest,
+) (*pb.BMCCredentials, error) {
 	f.sent = append(f.sent, r)
 	return someCredentials, nil
 }

@@ -16,15 +16,18 @@ var rolloutDigest = strings.Repeat("5f", 32)
 
 func tally(pending, running, succeeded, failed int32) *pb.RolloutTally {
 	return &pb.RolloutTally{
-		Machines: pending + running + succeeded + failed, Pending: pending, Running: running, Succeeded: succeeded, Failed: failed,
+		Machines: pending + running + succeeded + failed, Pending: pending, Running: running, Succeeded: succeeded,
+		Failed: failed,
 	}
 }
 
 // someRollout is one of two waves over five machines, of which one was refused.
 func someRollout(state pb.Rollout_State, first, second *pb.RolloutTally) *pb.Rollout {
 	r := &pb.Rollout{
-		RolloutId: "ro-1", RequestId: "r-1", Digest: rolloutDigest, State: state, Wave: 1, Destructive: true, CreatedBy: "alice", CreatedAt: at(0),
-		Spec:  &pb.RolloutSpec{Filter: "site=berlin", Type: "REPAVE", Title: "new image", Canary: 1, Params: map[string]string{"image_ref": "ubuntu-2204"}},
+		RolloutId: "ro-1", RequestId: "r-1", Digest: rolloutDigest, State: state, Wave: 1, Destructive: true,
+		CreatedBy: "alice", CreatedAt: at(0),
+		Spec: &pb.RolloutSpec{Filter: "site=berlin", Type: "REPAVE", Title: "new image", Canary: 1,
+			Params: map[string]string{"image_ref": "ubuntu-2204"}},
 		Waves: []*pb.RolloutWave{{Wave: 1, Tally: first}, {Wave: 2, Tally: second}}, Version: 1,
 	}
 	r.Tally = &pb.RolloutTally{
@@ -45,24 +48,29 @@ func (f *fakeServer) PreviewRollout(_ context.Context, r *pb.PreviewRolloutReque
 			{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_PENDING},
 			{MachineId: "machine-2", Wave: 2, Domain: "r2", State: pb.RolloutMachine_PENDING},
 			{MachineId: "machine-3", Wave: 2, State: pb.RolloutMachine_PENDING},
-			{MachineId: "machine-4", State: pb.RolloutMachine_SKIPPED, Reason: "WRONG_PHASE", Message: "enter maintenance first"},
+			{MachineId: "machine-4", State: pb.RolloutMachine_SKIPPED, Reason: "WRONG_PHASE",
+				Message: "enter maintenance first"},
 		},
-		StepLists: []*pb.RolloutSteps{{PlanId: "repave", Machines: 3, DestructiveSteps: []string{"repave-os"}, Steps: []*pb.Step{
-			{Name: "set-netboot", Kind: &pb.Step_Netboot{Netboot: &pb.SetNetboot{}}},
-			{Name: "repave-os", Kind: &pb.Step_Repave{Repave: &pb.RepaveImage{Image: "ubuntu-2204"}}},
-		}}},
-		Budgets: []*pb.RolloutBudget{{Name: "racks", Domain: "label:rack", Value: "r1", Kind: "at once", Limit: 1, Wanted: 2}},
+		StepLists: []*pb.RolloutSteps{{PlanId: "repave", Machines: 3, DestructiveSteps: []string{"repave-os"},
+			Steps: []*pb.Step{
+				{Name: "set-netboot", Kind: &pb.Step_Netboot{Netboot: &pb.SetNetboot{}}},
+				{Name: "repave-os", Kind: &pb.Step_Repave{Repave: &pb.RepaveImage{Image: "ubuntu-2204"}}},
+			}}},
+		Budgets: []*pb.RolloutBudget{{Name: "racks", Domain: "label:rack", Value: "r1", Kind: "at once", Limit: 1,
+			Wanted: 2}},
 	}, nil
 }
 
 func (f *fakeServer) CreateRollout(_ context.Context, r *pb.CreateRolloutRequest) (*pb.Rollout, error) {
 	if r.GetDigest() != rolloutDigest {
-		return nil, refuse(codes.FailedPrecondition, pb.Reason_ROLLOUT_CHANGED, "fleet, plan or spec have changed since the preview", map[string]string{"digest": rolloutDigest})
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_ROLLOUT_CHANGED,
+			"fleet, plan or spec have changed since the preview", map[string]string{"digest": rolloutDigest})
 	}
 	out := someRollout(pb.Rollout_RUNNING, tally(0, 1, 0, 0), tally(3, 0, 0, 0))
 	out.WaitReason, out.Message = "WAITING_FOR_MACHINES", "1 under way"
 	if r.GetSpec().GetRequireApproval() {
-		out.State, out.WaitReason, out.Message = pb.Rollout_AWAITING_APPROVAL, "WAITING_FOR_APPROVAL", "another person must approve it"
+		out.State, out.WaitReason, out.Message = pb.Rollout_AWAITING_APPROVAL, "WAITING_FOR_APPROVAL",
+			"another person must approve it"
 	}
 	return out, nil
 }
@@ -89,7 +97,10 @@ func (f *fakeServer) ApproveRollout(_ context.Context, r *pb.ApproveRolloutReque
 }
 
 func (f *fakeServer) PauseRollout(_ context.Context, r *pb.PauseRolloutRequest) (*pb.Rollout, error) {
-	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) { ro.State, ro.WaitReason = pb.Rollout_PAUSED, "PAUSED_BY_OPERATOR" })
+	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) {
+		ro.State, ro.WaitReason = pb.Rollout_PAUSED,
+			"PAUSED_BY_OPERATOR"
+	})
 }
 
 func (f *fakeServer) ResumeRollout(_ context.Context, r *pb.ResumeRolloutRequest) (*pb.Rollout, error) {
@@ -111,10 +122,14 @@ func (f *fakeServer) ListRollouts(_ context.Context, r *pb.ListRolloutsRequest) 
 	return &pb.ListRolloutsResponse{Rollouts: []*pb.Rollout{old}}, err
 }
 
-func (f *fakeServer) ListRolloutMachines(_ context.Context, r *pb.ListRolloutMachinesRequest) (*pb.ListRolloutMachinesResponse, error) {
+func (f *fakeServer) ListRolloutMachines(
+	_ context.Context, r *pb.ListRolloutMachinesRequest,
+) (*pb.ListRolloutMachinesResponse, error) {
 	return &pb.ListRolloutMachinesResponse{Machines: []*pb.RolloutMachine{
-		{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_SUCCEEDED, OperationId: "op-1", StartedAt: at(0), FinishedAt: at(9)},
-		{MachineId: "machine-2", Wave: 2, Domain: "r2", State: pb.RolloutMachine_FAILED, OperationId: "op-2", Reason: "DISK_WRITE_ERROR"},
+		{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_SUCCEEDED, OperationId: "op-1",
+			StartedAt: at(0), FinishedAt: at(9)},
+		{MachineId: "machine-2", Wave: 2, Domain: "r2", State: pb.RolloutMachine_FAILED, OperationId: "op-2",
+			Reason: "DISK_WRITE_ERROR"},
 		{MachineId: "machine-4", State: pb.RolloutMachine_SKIPPED, Reason: "WRONG_PHASE", Message: "enter maintenance first"},
 	}}, nil
 }

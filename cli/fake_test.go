@@ -73,7 +73,9 @@ type fakeServer struct {
 	pinged *pb.WebhookDelivery
 }
 
-func (f *fakeServer) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+func (f *fakeServer) intercept(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+) (any, error) {
 	_, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
 	if err := f.fail[method]; err != nil {
 		return nil, err
@@ -178,7 +180,9 @@ func (f *fakeServer) WatchOperations(r *pb.WatchOperationsRequest, s pb.Operatio
 	return script(r, s)
 }
 
-func (f *fakeServer) StreamOperationLogs(r *pb.StreamOperationLogsRequest, s pb.OperationService_StreamOperationLogsServer) error {
+func (f *fakeServer) StreamOperationLogs(
+	r *pb.StreamOperationLogsRequest, s pb.OperationService_StreamOperationLogsServer,
+) error {
 	f.mu.Lock()
 	f.logReqs = append(f.logReqs, r)
 	n := len(f.logReqs)

@@ -11,21 +11,29 @@ import (
 
 var (
 	someWebhook = &pb.Webhook{
-		WebhookId: "failures", Url: "https://hooks.example.org/failures", EventTypes: []string{"operation.failed"}, Filter: "site=berlin",
-		Enabled: true, State: "active", StateChangedAt: at(0), CreatedAt: at(0), UpdatedAt: at(0), MaxConcurrency: 2, PendingDeliveries: 3,
-		Secrets: []*pb.WebhookSecret{{SecretId: "whs-2", CreatedAt: at(10)}, {SecretId: "whs-1", CreatedAt: at(0), ExpiresAt: at(3600)}},
+		WebhookId: "failures", Url: "https://hooks.example.org/failures", EventTypes: []string{"operation.failed"},
+		Filter:  "site=berlin",
+		Enabled: true, State: "active", StateChangedAt: at(0), CreatedAt: at(0), UpdatedAt: at(0), MaxConcurrency: 2,
+		PendingDeliveries: 3,
+		Secrets: []*pb.WebhookSecret{{SecretId: "whs-2", CreatedAt: at(10)},
+			{SecretId: "whs-1", CreatedAt: at(0), ExpiresAt: at(3600)}},
 	}
 	pausedWebhook = &pb.Webhook{
-		WebhookId: "wh-1", Url: "https://hooks.example.org/\x1b[2J", State: "paused", StateReason: "FAILING", StateChangedAt: at(5), CreatedAt: at(0),
+		WebhookId: "wh-1", Url: "https://hooks.example.org/\x1b[2J", State: "paused", StateReason: "FAILING",
+		StateChangedAt: at(5), CreatedAt: at(0),
 		UpdatedAt: at(5), MaxConcurrency: 4, FailingSince: at(1), FailedEvents: 10, DeadDeliveries: 10, HoldUntil: at(90),
 	}
 	deadDelivery = &pb.WebhookDelivery{
-		DeliveryId: "dlv-2", WebhookId: "wh-1", EventId: "evt-2", EventType: "operation.failed", Subject: "op-1", MachineId: "machine-1", State: "dead",
-		Attempts: 12, LastStatus: 500, LastError: "HTTP 500 Internal Server Error", CreatedAt: at(0), LastAttemptAt: at(30), FinishedAt: at(30),
+		DeliveryId: "dlv-2", WebhookId: "wh-1", EventId: "evt-2", EventType: "operation.failed", Subject: "op-1",
+		MachineId: "machine-1", State: "dead",
+		Attempts: 12, LastStatus: 500, LastError: "HTTP 500 Internal Server Error", CreatedAt: at(0), LastAttemptAt: at(30),
+		FinishedAt: at(30),
 	}
 	waitingDelivery = &pb.WebhookDelivery{
-		DeliveryId: "dlv-1", WebhookId: "failures", EventId: "evt-1", EventType: "machine.updated", Subject: "machine-1", MachineId: "machine-1",
-		State: "pending", Attempts: 1, LastError: "connection refused", CreatedAt: at(20), LastAttemptAt: at(50), NextAt: at(85),
+		DeliveryId: "dlv-1", WebhookId: "failures", EventId: "evt-1", EventType: "machine.updated", Subject: "machine-1",
+		MachineId: "machine-1",
+		State:     "pending", Attempts: 1, LastError: "connection refused", CreatedAt: at(20), LastAttemptAt: at(50),
+		NextAt: at(85),
 	}
 )
 
@@ -94,11 +102,14 @@ func (f *fakeServer) TestWebhook(_ context.Context, r *pb.TestWebhookRequest) (*
 	if _, err := f.findWebhook(r.GetWebhookId()); err != nil {
 		return nil, err
 	}
-	return &pb.WebhookDelivery{DeliveryId: "dlv-9", WebhookId: r.GetWebhookId(), EventType: "ping", State: "pending", CreatedAt: at(60)}, nil
+	return &pb.WebhookDelivery{DeliveryId: "dlv-9", WebhookId: r.GetWebhookId(), EventType: "ping", State: "pending",
+		CreatedAt: at(60)}, nil
 }
 
 // ListWebhookDeliveries gives one delivery a page; one that is asked for by its id has come to its end.
-func (f *fakeServer) ListWebhookDeliveries(_ context.Context, r *pb.ListWebhookDeliveriesRequest) (*pb.ListWebhookDeliveriesResponse, error) {
+func (f *fakeServer) ListWebhookDeliveries(
+	_ context.Context, r *pb.ListWebhookDeliveriesRequest,
+) (*pb.ListWebhookDeliveriesResponse, error) {
 	switch {
 	case r.GetDeliveryId() == "dlv-gone":
 		return &pb.ListWebhookDeliveriesResponse{}, nil
@@ -106,8 +117,9 @@ func (f *fakeServer) ListWebhookDeliveries(_ context.Context, r *pb.ListWebhookD
 		return &pb.ListWebhookDeliveriesResponse{Deliveries: []*pb.WebhookDelivery{f.pinged}}, nil
 	case r.GetDeliveryId() != "":
 		return &pb.ListWebhookDeliveriesResponse{Deliveries: []*pb.WebhookDelivery{{
-			DeliveryId: r.GetDeliveryId(), WebhookId: "failures", EventType: "ping", State: "delivered", Attempts: 1, LastStatus: 204,
-			CreatedAt: at(60), LastAttemptAt: at(60), FinishedAt: at(60),
+			DeliveryId: r.GetDeliveryId(), WebhookId: "failures", EventType: "ping", State: "delivered", Attempts: 1,
+			LastStatus: 204,
+			CreatedAt:  at(60), LastAttemptAt: at(60), FinishedAt: at(60),
 		}}}, nil
 	case r.GetPageToken() == "":
 		return &pb.ListWebhookDeliveriesResponse{Deliveries: []*pb.WebhookDelivery{waitingDelivery}, NextPageToken: "2"}, nil
@@ -117,7 +129,8 @@ func (f *fakeServer) ListWebhookDeliveries(_ context.Context, r *pb.ListWebhookD
 
 func (f *fakeServer) RedeliverWebhook(_ context.Context, r *pb.RedeliverWebhookRequest) (*pb.WebhookDelivery, error) {
 	if r.GetDeliveryId() != "dlv-2" && r.GetDeliveryId() != "dlv-1" {
-		return nil, refuse(codes.NotFound, pb.Reason_DELIVERY_NOT_FOUND, "there is no delivery \""+r.GetDeliveryId()+"\"", nil)
+		return nil, refuse(codes.NotFound, pb.Reason_DELIVERY_NOT_FOUND, "there is no delivery \""+r.GetDeliveryId()+"\"",
+			nil)
 	}
 	d := proto.CloneOf(deadDelivery)
 	d.DeliveryId, d.State, d.Attempts, d.FinishedAt, d.NextAt = r.GetDeliveryId(), "pending", 0, nil, at(60)

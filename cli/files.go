@@ -75,7 +75,8 @@ func (a *app) readMachines(path string) ([]*pb.Machine, error) {
 	}
 	for i, m := range out {
 		if m.GetMachineId() == "" {
-			return nil, invalidf("%s: machine %d has no machine_id; without one a second import would register it again", path, i+1)
+			return nil, invalidf("%s: machine %d has no machine_id; without one a second import would register it again", path,
+				i+1)
 		}
 	}
 	return out, nil

@@ -27,7 +27,9 @@ type stillClock struct{ quickClock }
 func (stillClock) Now() time.Time { return at(60).AsTime() }
 
 // record keeps what is asked of the server, for transcripts.
-func (f *fakeServer) record(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+func (f *fakeServer) record(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+) (any, error) {
 	method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
 	line, err := said(req.(proto.Message))
 	if err != nil {
@@ -79,8 +81,8 @@ func withoutEmpty(tree map[string]any) map[string]any {
 
 var madeID = regexp.MustCompile(`\b(req|plan)-[0-9a-z]{20,}`)
 
-// golden runs command lines, each against a server of its own, and compares the transcript with testdata/NAME.golden: what
-// is typed ($), what the server is asked (>), what is printed, what goes to standard error (!), and the exit code.
+// golden runs command lines, each against a server of its own, and compares the transcript with testdata/NAME.golden:
+// what is typed ($), what the server is asked (>), what is printed, what goes to standard error (!), and the exit code.
 func golden(t *testing.T, name string, server func() *fakeServer, lines ...string) {
 	t.Helper()
 	var b strings.Builder
@@ -128,7 +130,8 @@ func compare(t *testing.T, path, got string) {
 	have, wanted := strings.Split(got, "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(have), len(wanted)) {
 		if i >= len(have) || i >= len(wanted) || have[i] != wanted[i] {
-			t.Fatalf("%s, line %d: write it anew with -update where this is meant\ngot  %q\nwant %q", path, i+1, from(have, i), from(wanted, i))
+			t.Fatalf("%s, line %d: write it anew with -update where this is meant\ngot  %q\nwant %q", path, i+1, from(have, i),
+				from(wanted, i))
 		}
 	}
 }

@@ -38,8 +38,8 @@ type kubeconfig struct {
 	} `yaml:"users"`
 }
 
-// fromKubeconfig reads one context. What the file only points to is not looked for: it would be read on another machine than
-// the one that it was written for.
+// fromKubeconfig reads one context. What the file only points to is not looked for: it would be read on another machine
+// than the one that it was written for.
 func fromKubeconfig(raw []byte, name string) (*pb.SetClusterRequest, error) {
 	var k kubeconfig
 	if err := yaml.Unmarshal(raw, &k); err != nil {

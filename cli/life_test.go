@@ -30,7 +30,8 @@ func TestNodeCommands(t *testing.T) {
 		"node history machine-1 --limit 2 --offset 1",
 		"node history machine-1 -o json",
 		"node history machine-9",
-		"node approve 52:54:00:00:00:01 --machine m-9 --site berlin --plan repave --group rack-7 --label env=prod --bmc-endpoint 10.0.0.2 --bmc-credentials rack-42 --default-image-ref debian-12 --comment new --request-id r-5",
+		"node approve 52:54:00:00:00:01 --machine m-9 --site berlin --plan repave --group rack-7 --label env=prod "+
+			"--bmc-endpoint 10.0.0.2 --bmc-credentials rack-42 --default-image-ref debian-12 --comment new --request-id r-5",
 		"node approve 52:54:00:00:00:01 --request-id r-6 -o name",
 		"node approve 52:54:00:00:00:77 --request-id r-7",
 		"node group set rack-7 --auto-promote",
@@ -90,7 +91,8 @@ func TestReturnsOfMachines(t *testing.T) {
 	)
 	golden(t, "rma-refused", func() *fakeServer {
 		f := fleet()
-		f.fail = map[string]error{"StartRun": refuse(9, pb.Reason_MACHINE_BLOCKED, "the machine is flagged RMA", map[string]string{"machine_id": "machine-4"})}
+		f.fail = map[string]error{"StartRun": refuse(9, pb.Reason_MACHINE_BLOCKED, "the machine is flagged RMA",
+			map[string]string{"machine_id": "machine-4"})}
 		return f
 	}, "rma machine-4 --request-id r-1 --no-wait")
 }
@@ -100,7 +102,8 @@ func TestReturnsAreFollowed(t *testing.T) {
 	if got.code != 0 || !inOrder(got.out, "→ Setting netboot…", "✓") {
 		t.Errorf("%+v", got)
 	}
-	got = reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "STEP_TIMEOUT", Message: "slow"}).run(t, "rma", "machine-1", "--return")
+	got = reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "STEP_TIMEOUT", Message: "slow"}).run(t, "rma", "machine-1",
+		"--return")
 	if got.code != exitFailed {
 		t.Errorf("%+v", got)
 	}

@@ -8,8 +8,11 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-func machine(id string, phase pb.MachineStatus_Phase, eff pb.MachineStatus_EffectiveState, op string, conditions ...string) *pb.Machine {
-	m := &pb.Machine{MachineId: id, CreatedAt: at(0), Status: &pb.MachineStatus{Phase: phase, EffectiveState: eff, ActiveOperationId: op}}
+func machine(
+	id string, phase pb.MachineStatus_Phase, eff pb.MachineStatus_EffectiveState, op string, conditions ...string,
+) *pb.Machine {
+	m := &pb.Machine{MachineId: id, CreatedAt: at(0),
+		Status: &pb.MachineStatus{Phase: phase, EffectiveState: eff, ActiveOperationId: op}}
 	for _, c := range conditions {
 		m.Status.Conditions = append(m.Status.Conditions, &pb.Condition{Type: c, Status: true})
 	}
@@ -20,7 +23,8 @@ func fleet() *fakeServer {
 	f := &fakeServer{machines: []*pb.Machine{
 		machine("machine-1", pb.MachineStatus_READY, pb.MachineStatus_IDLE, "", "Reachable", "Provisioned"),
 		machine("machine-2", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_BUSY, "op-abc", "Reachable", "Provisioned"),
-		machine("machine-3", pb.MachineStatus_READY, pb.MachineStatus_ATTENTION, "", "Reachable", "Provisioned", "NeedsIntervention"),
+		machine("machine-3", pb.MachineStatus_READY, pb.MachineStatus_ATTENTION, "", "Reachable", "Provisioned",
+			"NeedsIntervention"),
 		machine("machine-4", pb.MachineStatus_READY, pb.MachineStatus_BLOCKED, "", "RMA"),
 		machine("machine-5", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, ""),
 	}}
@@ -110,7 +114,8 @@ func TestColoursOnlyOnATerminal(t *testing.T) {
 			return env(k)
 		}
 	}
-	for _, got := range []result{f.run(t, "list"), f.runWith(t, terminal, "list", "--no-color"), f.runWith(t, noColor, "list")} {
+	for _, got := range []result{f.run(t, "list"), f.runWith(t, terminal, "list", "--no-color"),
+		f.runWith(t, noColor, "list")} {
 		if strings.Contains(got.out, "\x1b") {
 			t.Errorf("colours where there must be none: %q", got.out)
 		}

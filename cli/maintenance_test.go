@@ -23,8 +23,10 @@ func (f *fakeServer) ExitMaintenance(_ context.Context, r *pb.ExitMaintenanceReq
 // TestMaintenanceCommandsSendWhatTheySay, and show the operation.
 func TestMaintenanceCommandsSendWhatTheySay(t *testing.T) {
 	for line, want := range map[string]proto.Message{
-		"enter-maintenance machine-1 --request-id r --no-wait": &pb.EnterMaintenanceRequest{MachineId: "machine-1", RequestId: "r"},
-		"exit-maintenance machine-1 --request-id r --no-wait":  &pb.ExitMaintenanceRequest{MachineId: "machine-1", RequestId: "r"},
+		"enter-maintenance machine-1 --request-id r --no-wait": &pb.EnterMaintenanceRequest{MachineId: "machine-1",
+			RequestId: "r"},
+		"exit-maintenance machine-1 --request-id r --no-wait": &pb.ExitMaintenanceRequest{MachineId: "machine-1",
+			RequestId: "r"},
 	} {
 		f := reimaging(pb.Operation_SUCCEEDED, nil)
 		got := f.run(t, strings.Fields(line)...)

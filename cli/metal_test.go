@@ -42,15 +42,19 @@ func TestWhatImagesAndSitesShow(t *testing.T) {
 
 func TestWhatImagesAndSitesSend(t *testing.T) {
 	machine := &pb.Machine{MachineId: "m", Spec: &pb.MachineSpec{
-		Site: "berlin", MacAddresses: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, BmcEndpoint: "10.0.0.2", BmcCredentialsRef: "rack-42",
-		InstallDisk: "serial=a,size>=1GiB", ProtectedDisks: []string{"serial=b,model=c", "wwn=d"},
+		Site: "berlin", MacAddresses: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, BmcEndpoint: "10.0.0.2",
+		BmcCredentialsRef: "rack-42",
+		InstallDisk:       "serial=a,size>=1GiB", ProtectedDisks: []string{"serial=b,model=c", "wwn=d"},
 	}}
-	register := "machine register m --mac 52:54:00:00:00:01 --mac-addresses 52:54:00:00:00:02 --bmc-endpoint 10.0.0.2 --bmc-credentials rack-42 " +
+	register := "machine register m --mac 52:54:00:00:00:01 --mac-addresses 52:54:00:00:00:02 --bmc-endpoint 10.0.0.2 " +
+		"--bmc-credentials rack-42 " +
 		"--site berlin --install-disk serial=a,size>=1GiB --protected-disk serial=b,model=c --protected-disks wwn=d"
 	for line, want := range map[string]proto.Message{
 		"image list --kind os --arch arm64": &pb.ListImagesRequest{Filter: "kind=os,arch=arm64", PageSize: 1000},
-		"image add x https://h/x --sha256 ab --kind os --firmware bios,uefi --minimum-disk 5": &pb.AddImageRequest{Image: &pb.Image{
-			ImageRef: "x", Url: "https://h/x", Sha256Source: "ab", Kind: "os", Firmware: []string{"bios", "uefi"}, MinimumDiskBytes: 5}},
+		"image add x https://h/x --sha256 ab --kind os --firmware bios,uefi --minimum-disk 5": &pb.AddImageRequest{
+			Image: &pb.Image{
+				ImageRef: "x", Url: "https://h/x", Sha256Source: "ab", Kind: "os", Firmware: []string{"bios", "uefi"},
+				MinimumDiskBytes: 5}},
 		"image remove x":                &pb.RemoveImageRequest{ImageRef: "x"},
 		"site discovered berlin":        &pb.ListDiscoveredRequest{Site: "berlin", PageSize: 1000},
 		"bmc credentials delete rack-1": &pb.DeleteBMCCredentialsRequest{CredentialsRef: "rack-1"},
@@ -157,10 +161,12 @@ func TestPasswords(t *testing.T) {
 	}
 	f := &fakeServer{}
 	broken := func(c *Config) { c.ReadPassword = func() ([]byte, error) { return nil, errors.New("no terminal") } }
-	if got := f.runWith(t, broken, "bmc", "credentials", "set", "x", "--username", "u"); got.code != 1 || len(f.sent) != 0 {
+	if got := f.runWith(t, broken, "bmc", "credentials", "set", "x", "--username", "u"); got.code != 1 ||
+		len(f.sent) != 0 {
 		t.Errorf("%+v", got)
 	}
-	if got := f.run(t, "bmc", "credentials", "set", "x", "--username", "u", "--password", "p"); got.code != 1 || len(f.sent) != 0 {
+	if got := f.run(t, "bmc", "credentials", "set", "x", "--username", "u", "--password", "p"); got.code != 1 ||
+		len(f.sent) != 0 {
 		t.Errorf("a password in the arguments: %+v", got)
 	}
 }
@@ -175,7 +181,8 @@ func TestCompletionOfImagesAndSites(t *testing.T) {
 		"reimage m --path ":        "kexec\n",
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
-		if got := (&fakeServer{machines: fleet().machines}).run(t, args...); got.code != 0 || !strings.Contains(got.out, want) {
+		if got := (&fakeServer{machines: fleet().machines}).run(t, args...); got.code != 0 ||
+			!strings.Contains(got.out, want) {
 			t.Errorf("%q: %+v", line, got)
 		}
 	}

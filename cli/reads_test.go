@@ -37,23 +37,26 @@ func TestWhatReadsShow(t *testing.T) {
 		"audit machine-1":                     {"2026-03-01T12:00:01Z", "op-team", "EnterMaintenance"},
 		"audit -o json":                       {`"event_data": {`, `"comment": "swap"`},
 		"timeline machine-1":                  {"SEQ", "2026-03-01T12:00:01Z", "audit", "op-team", "op-1", "REIMAGE"},
-		"timeline machine-1 --at 1h":          {"LastChange:", "(entry 2)", "MAINTENANCE", "NeedsIntervention:", "Operation:", "op-1, REIMAGE RUNNING", "Command:", "cmd-1 SENT"},
-		"timeline machine-1 -o json":          {`"hash"`, `"state"`},
-		"audit verify machine-1":              {"machine-1", "2", "abcd", "yes", "1 histories with 2 entries verified, 0 at fault"},
-		"controllers":                         {"CONTROLLER_ID", "c-2", "ctl-2", "v9", "DRAINING", "1200", "✓", "✓", "holds for"},
-		"controllers --all":                   {"c-2", "c-1", "v8", "GONE", "ended"},
-		"server info":                         {"v9", "c-1", "WEBHOOKS_NOT_WIRED"},
-		"token issue machine-1":               {"Token t-1", "ingot1.bundle", "ingot-agent enroll --token-file -"},
-		"token issue machine-1 --bare":        {"ingot1.bundle"},
-		"version":                             {"ingot test"},
-		"__complete settle machine-1 ":        {":4"},
-		"__complete agent get ":               {"a-1\tSITE"},
-		"__complete token revoke ":            {"tk-1\tci", "t-1\tmachine-1"},
-		"token list":                          {"ops", "admin", "file", "in force", "tk-1", "ci", "operate", "database", "op-team"},
-		"token create ci --scope operate":     {"Token tk-1 of ci, scope operate", "ingotb_s3cret"},
-		"token create ci --bare":              {"ingotb_s3cret"},
-		"bmc credentials list":                {"rack-42", "10.0.0.0/24", "adopted, plain HTTP, unverified TLS"},
-		"bmc certificates --changed":          {"berlin", "10.0.0.7", "machine-1", "aaaa", "bbbb"},
+		"timeline machine-1 --at 1h": {"LastChange:", "(entry 2)", "MAINTENANCE", "NeedsIntervention:", "Operation:",
+			"op-1, REIMAGE RUNNING", "Command:", "cmd-1 SENT"},
+		"timeline machine-1 -o json": {`"hash"`, `"state"`},
+		"audit verify machine-1": {"machine-1", "2", "abcd", "yes",
+			"1 histories with 2 entries verified, 0 at fault"},
+		"controllers":                  {"CONTROLLER_ID", "c-2", "ctl-2", "v9", "DRAINING", "1200", "✓", "✓", "holds for"},
+		"controllers --all":            {"c-2", "c-1", "v8", "GONE", "ended"},
+		"server info":                  {"v9", "c-1", "WEBHOOKS_NOT_WIRED"},
+		"token issue machine-1":        {"Token t-1", "ingot1.bundle", "ingot-agent enroll --token-file -"},
+		"token issue machine-1 --bare": {"ingot1.bundle"},
+		"version":                      {"ingot test"},
+		"__complete settle machine-1 ": {":4"},
+		"__complete agent get ":        {"a-1\tSITE"},
+		"__complete token revoke ":     {"tk-1\tci", "t-1\tmachine-1"},
+		"token list": {"ops", "admin", "file", "in force", "tk-1", "ci", "operate", "database",
+			"op-team"},
+		"token create ci --scope operate": {"Token tk-1 of ci, scope operate", "ingotb_s3cret"},
+		"token create ci --bare":          {"ingotb_s3cret"},
+		"bmc credentials list":            {"rack-42", "10.0.0.0/24", "adopted, plain HTTP, unverified TLS"},
+		"bmc certificates --changed":      {"berlin", "10.0.0.7", "machine-1", "aaaa", "bbbb"},
 		"doctor": {
 			"rack-42", "an upgrade allowed", "without TLS", "whatever certificate", "2 machines that name them: m-8 m-9",
 			"BMC 10.0.0.7", "ingot bmc trust machine-1 --sha256 bbbb",
@@ -86,7 +89,8 @@ func TestWhatWritesSend(t *testing.T) {
 			MachineId: "machine-1", Sha256: "aabb", Comment: "checked"},
 		"bmc unpark machine-1 --comment ldap": &pb.UnparkBMCRequest{MachineId: "machine-1", Comment: "ldap"},
 		"audit machine-1 --actor ci --since 2026-03-01T00:00:00Z --limit 7": &pb.ListAuditLogRequest{
-			TargetId: "machine-1", Actor: "ci", Since: timestamppb.New(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)), PageSize: 7},
+			TargetId: "machine-1", Actor: "ci", Since: timestamppb.New(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)),
+			PageSize: 7},
 		"agent revoke a-1 --reason old":                &pb.RevokeAgentRequest{AgentId: "a-1", Reason: "old"},
 		"machine forget-tpm machine-1 --comment board": &pb.ForgetTPMRequest{MachineId: "machine-1", Comment: "board"},
 		"identity require tpm --site lab":              &pb.RequireIdentityRequest{Site: "lab", Level: "tpm"},
@@ -96,12 +100,14 @@ func TestWhatWritesSend(t *testing.T) {
 		"machine update machine-1 --rack r2 --mac-addresses 52:54:00:00:00:01 --label env=prod --label gone-": &pb.UpdateMachineRequest{Machine: updated, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}}},
 		"run start machine-1 --type REPAVE --param image_ref=u --request-id r --no-wait": &pb.StartRunRequest{
 			RequestId: "r", MachineId: "machine-1", Type: "REPAVE", Params: map[string]string{"image_ref": "u"}},
-		"reconfigure machine-1 --hostname web --accept-drift sha256:0000000000000000000000000000000000000000000000000000000000000abc --request-id r --no-wait": &pb.ReconfigureMachineRequest{
+		"reconfigure machine-1 --hostname web --accept-drift " +
+			"sha256:0000000000000000000000000000000000000000000000000000000000000abc --request-id r --no-wait": &pb.ReconfigureMachineRequest{
 			MachineId: "machine-1", RequestId: "r", Config: &pb.NetReconfig{
 				Hostname: "web", AcceptedDrift: "sha256:0000000000000000000000000000000000000000000000000000000000000abc",
 			},
 		},
-		"reconfigure machine-1 --hostname web --default-input drop --allow tcp:22 --smtp-egress --confirm-timeout 90s --request-id r --no-wait --step-timeout 5m": &pb.ReconfigureMachineRequest{
+		"reconfigure machine-1 --hostname web --default-input drop --allow tcp:22 --smtp-egress --confirm-timeout 90s " +
+			"--request-id r --no-wait --step-timeout 5m": &pb.ReconfigureMachineRequest{
 			MachineId: "machine-1", RequestId: "r", TimeoutSeconds: 300, Config: &pb.NetReconfig{
 				Hostname: "web", ConfirmTimeoutSeconds: 90, Firewall: &pb.FirewallPolicy{
 					DefaultInput: "drop", SmtpEgressAllowed: true, Allow: []*pb.FirewallRule{{Protocol: "tcp", PortFrom: 22}}}}},
@@ -123,7 +129,8 @@ func TestFilesOfMessages(t *testing.T) {
 		return path
 	}
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
-	got := f.run(t, "plan", "create", "-f", file("display_name: x\nsteps:\n  - {name: a, reboot: {mode: force}}\n"), "-o", "name")
+	got := f.run(t, "plan", "create", "-f", file("display_name: x\nsteps:\n  - {name: a, reboot: {mode: force}}\n"), "-o",
+		"name")
 	if got.code != 0 || len(f.sent) != 1 {
 		t.Fatalf("%+v", got)
 	}
@@ -131,7 +138,8 @@ func TestFilesOfMessages(t *testing.T) {
 	if plan.GetSteps()[0].GetReboot().GetMode() != "force" || plan.GetPlanId()+"\n" != got.out || plan.GetPlanId() == "" {
 		t.Errorf("sent %v, printed %q", plan, got.out)
 	}
-	if got := f.run(t, "plan", "create", "-f", file("steps: [{name: a, dance: {}}]")); got.code != 2 || !strings.Contains(got.err, "dance") {
+	if got := f.run(t, "plan", "create", "-f", file("steps: [{name: a, dance: {}}]")); got.code != 2 ||
+		!strings.Contains(got.err, "dance") {
 		t.Errorf("unknown step kind: %+v", got)
 	}
 	f.sent = nil
@@ -147,8 +155,10 @@ func TestFilesOfMessages(t *testing.T) {
 
 func TestAttachAndRunStartShowTheOperation(t *testing.T) {
 	for _, line := range []string{"watch op-1", "run start machine-1 --plan twice"} {
-		got := reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "STEP_TIMEOUT", Message: "slow"}).run(t, strings.Fields(line)...)
-		if got.code != 5 || !inOrder(got.out, "→ Setting netboot…", "✗ FAILED") || !strings.Contains(got.err, "hint: ingot logs op-1") {
+		got := reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "STEP_TIMEOUT", Message: "slow"}).run(t,
+			strings.Fields(line)...)
+		if got.code != 5 || !inOrder(got.out, "→ Setting netboot…", "✗ FAILED") ||
+			!strings.Contains(got.err, "hint: ingot logs op-1") {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 func TestRolloutCommands(t *testing.T) {
 	digest := strings.Repeat("5f", 32)
 	golden(t, "rollout", fleet,
-		"rollout preview --filter site=berlin --type REPAVE --image ubuntu-2204 --canary 1 --percents 50,100 --max-in-flight 3 --domain label:rack --max-failures 2 --soak 10m",
+		"rollout preview --filter site=berlin --type REPAVE --image ubuntu-2204 --canary 1 --percents 50,100 "+
+			"--max-in-flight 3 --domain label:rack --max-failures 2 --soak 10m",
 		"rollout preview --filter site=berlin --type REBOOT -o name",
 		"rollout preview --type REBOOT",
 		"rollout preview -f testdata/rollout.yaml --max-in-flight 9 -o name",

@@ -43,11 +43,14 @@ Put the machine into maintenance before work that destroys data:
 	)
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
-	add(root, groupWork, a.rebootCmd(), a.powerCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
+	add(root, groupWork, a.rebootCmd(), a.powerCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(),
+		a.exitCmd(),
 		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rolloutCmd(), a.rmaCmd(),
 		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
-	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(), a.clusterCmd(), a.planCmd(), a.runCmd())
-	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.controllersCmd(), a.siteCmd(), a.identityCmd(), a.bmcCmd(), a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
+	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(),
+		a.clusterCmd(), a.planCmd(), a.runCmd())
+	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.controllersCmd(), a.siteCmd(), a.identityCmd(), a.bmcCmd(),
+		a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
 		a.auditCmd(), a.doctorCmd(), a.serverCmd())
 	add(root, groupSetup, a.configCmd(), a.versionCmd())
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
@@ -70,11 +73,14 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.flags.Server, "server", "", "controller's API as host:port (INGOT_SERVER)")
 	f.StringVar(&a.flags.CAFile, "ca-file", "", "PEM file with the controller's root certificate (INGOT_CA_FILE)")
 	f.StringVar(&a.flags.CAHash, "ca-hash", "", "SHA-256 of that root instead of a file (INGOT_CA_HASH)")
-	f.StringVar(&a.flags.TokenFile, "token-file", "", "file with the bearer token (INGOT_TOKEN_FILE, or INGOT_TOKEN itself)")
-	f.StringVar(&a.flags.configPath, "config", "", "configuration file (INGOT_CONFIG; default ~/.config/ingot/config.yaml)")
+	f.StringVar(&a.flags.TokenFile, "token-file", "",
+		"file with the bearer token (INGOT_TOKEN_FILE, or INGOT_TOKEN itself)")
+	f.StringVar(&a.flags.configPath, "config", "",
+		"configuration file (INGOT_CONFIG; default ~/.config/ingot/config.yaml)")
 	f.StringVarP(&a.flags.output, "output", "o", "table", "table, wide, json, yaml or name")
 	f.DurationVar(&a.flags.timeout, "timeout", 0, "give up after this time, exit code 9 (default: never)")
-	f.DurationVar(&a.flags.retryFor, "retry-for", 15*time.Second, "how long to repeat a call while the server cannot be reached")
+	f.DurationVar(&a.flags.retryFor, "retry-for", 15*time.Second,
+		"how long to repeat a call while the server cannot be reached")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colours (NO_COLOR does the same)")
 	fixed(root, "output", "table", "wide", "json", "yaml", "name")
 	a.must(root.RegisterFlagCompletionFunc("context", a.completeContexts))
@@ -88,7 +94,8 @@ func (a *app) must(err error) {
 }
 
 func fixed(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}
 }

@@ -13,7 +13,9 @@ import (
 )
 
 // events sends what has a number above the cursor and ends with err.
-func events(err error, evs ...*pb.OperationEvent) func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error {
+func events(
+	err error, evs ...*pb.OperationEvent,
+) func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error {
 	return func(_ *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
 		for _, ev := range evs {
 			if err := s.Send(ev); err != nil {
@@ -29,7 +31,9 @@ func events(err error, evs ...*pb.OperationEvent) func(*pb.WatchOperationsReques
 }
 
 // chunks sends the chunks after the one that the reader names, and ends with err.
-func chunks(err error, all ...*pb.LogChunk) func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error {
+func chunks(
+	err error, all ...*pb.LogChunk,
+) func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error {
 	return func(r *pb.StreamOperationLogsRequest, s pb.OperationService_StreamOperationLogsServer) error {
 		for _, c := range all {
 			if c.GetSeq() <= r.GetAfterSeq() {
@@ -48,8 +52,11 @@ var errHang = status.Error(codes.Internal, "hang")
 
 var lostConnection = status.Error(codes.Unavailable, "connection reset")
 
-func refuse(code codes.Code, reason pb.Reason, msg string, metadata map[string]string, more ...protoadapt.MessageV1) error {
-	details := append([]protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason.String(), Domain: "ingot.dev", Metadata: metadata}}, more...)
+func refuse(
+	code codes.Code, reason pb.Reason, msg string, metadata map[string]string, more ...protoadapt.MessageV1,
+) error {
+	details := append([]protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason.String(), Domain: "ingot.dev",
+		Metadata: metadata}}, more...)
 	st, err := status.New(code, msg).WithDetails(details...)
 	if err != nil {
 		panic(err)

@@ -13,7 +13,8 @@ import (
 // specHelp says what each field of MachineSpec is; every field has a flag of its name.
 var specHelp = map[protoreflect.Name]string{
 	"ssh_endpoint": "host:port of the SSH server",
-	"bmc_endpoint": "host or host:port of the management controller; redfish://, redfish+http:// or ipmi:// before it says how to speak to it; " +
+	"bmc_endpoint": "host or host:port of the management controller; redfish://, redfish+http:// or ipmi:// before it " +
+		"says how to speak to it; " +
 		"/redfish/v1/Systems/NAME after it names one of several systems",
 	"target_cluster_ref":  "cluster that the machine is meant for",
 	"mac_addresses":       "MAC addresses, separated by commas",
@@ -28,9 +29,11 @@ var specHelp = map[protoreflect.Name]string{
 	"site":                "site whose agent serves the machine",
 	"default_image_ref":   "image used where a reimage names none",
 	"bmc_credentials_ref": "name under which the BMC's credentials are stored",
-	"install_disk":        "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms joined by commas",
-	"protected_disks":     "rule of disks that are never written; may be given several times",
-	"ssh_host_keys":       "key that the SSH server may show, as SHA256:… or as a line of authorized_keys; may be given several times",
+	"install_disk": "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms " +
+		"joined by commas",
+	"protected_disks": "rule of disks that are never written; may be given several times",
+	"ssh_host_keys": "key that the SSH server may show, as SHA256:… or as a line of authorized_keys; may be given " +
+		"several times",
 	"ssh_credentials_ref": "name under which the SSH credentials are stored",
 	"provider_ref":        "MAAS region of a machine of provider maas",
 }

@@ -24,7 +24,8 @@ func TestWebhookCommands(t *testing.T) {
 		"webhook why wh-1 -o json",
 		"webhook why nobody",
 		"webhook create https://hooks.example.org/all",
-		"webhook create https://hooks.example.org/x --name x --event operation.failed,machine.* --event operation.canceled --filter site=berlin,labels.env=prod --max-concurrency 4 -o json",
+		"webhook create https://hooks.example.org/x --name x --event operation.failed,machine.* --event operation.canceled "+
+			"--filter site=berlin,labels.env=prod --max-concurrency 4 -o json",
 		"webhook create https://hooks.example.org/failures --name failures",
 		"webhook create https://hooks.example.org/failures --name wh-1",
 		"webhook create https://hooks.example.org/all -o name",
@@ -61,14 +62,15 @@ func TestAPingThatIsNotTaken(t *testing.T) {
 	golden(t, "webhook-ping", func() *fakeServer {
 		f := fleet()
 		f.pinged = &pb.WebhookDelivery{
-			DeliveryId: "dlv-9", WebhookId: "failures", EventType: "ping", State: "dead", Attempts: 1, LastError: "TLS: certificate has expired\x1b[2J",
+			DeliveryId: "dlv-9", WebhookId: "failures", EventType: "ping", State: "dead", Attempts: 1,
+			LastError: "TLS: certificate has expired\x1b[2J",
 		}
 		return f
 	}, "webhook test failures", "webhook test failures -o json")
 }
 
-// TestWhatIsNotRepeated: where the answer of a call is lost that makes something anew each time, a person decides. The others
-// are repeated.
+// TestWhatIsNotRepeated: where the answer of a call is lost that makes something anew each time, a person decides. The
+// others are repeated.
 func TestWhatIsNotRepeated(t *testing.T) {
 	for line, calls := range map[string]int{
 		"webhook create https://h/":                   1,
@@ -87,7 +89,8 @@ func TestWhatIsNotRepeated(t *testing.T) {
 		f.op = &pb.Operation{MachineId: "machine-1", Phase: pb.Operation_SUCCEEDED}
 		f.lose = map[string]error{}
 		for _, method := range []string{
-			"CreateWebhook", "TestWebhook", "UpdateWebhook", "RedeliverWebhook", "DeleteWebhook", "GetWebhook", "ListWebhookDeliveries", "TransitionNode",
+			"CreateWebhook", "TestWebhook", "UpdateWebhook", "RedeliverWebhook", "DeleteWebhook", "GetWebhook",
+			"ListWebhookDeliveries", "TransitionNode",
 		} {
 			f.lose[method] = lostConnection
 		}

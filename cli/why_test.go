@@ -11,15 +11,19 @@ import (
 )
 
 // ExplainMachine knows one machine that waits, one that needs somebody, one that is stuck, and an operation.
-func (f *fakeServer) ExplainMachine(_ context.Context, r *pb.ExplainMachineRequest) (*pb.ExplainMachineResponse, error) {
+func (f *fakeServer) ExplainMachine(
+	_ context.Context, r *pb.ExplainMachineRequest,
+) (*pb.ExplainMachineResponse, error) {
 	f.mu.Lock()
 	f.sent = append(f.sent, r)
 	f.mu.Unlock()
 	switch {
 	case r.GetMachineId() == "m-waits" || r.GetOperationId() == "op-1":
-		return &pb.ExplainMachineResponse{MachineId: "m-waits", Summary: "REBOOT, step reboot, waits", WaitsOn: "bmc", OperationId: "op-1"}, nil
+		return &pb.ExplainMachineResponse{MachineId: "m-waits", Summary: "REBOOT, step reboot, waits", WaitsOn: "bmc",
+			OperationId: "op-1"}, nil
 	case r.GetMachineId() == "m-needs":
-		return &pb.ExplainMachineResponse{MachineId: "m-needs", Summary: "failed", WaitsOn: "operator", Reason: "BMC_AUTH_FAILED"}, nil
+		return &pb.ExplainMachineResponse{MachineId: "m-needs", Summary: "failed", WaitsOn: "operator",
+			Reason: "BMC_AUTH_FAILED"}, nil
 	case r.GetMachineId() == "m-stuck":
 		return &pb.ExplainMachineResponse{MachineId: "m-stuck", Summary: "waits", WaitsOn: "agent", Stuck: true}, nil
 	}
@@ -55,7 +59,8 @@ func TestWhyAsksForWhatWasNamed(t *testing.T) {
 	} {
 		f := fleet()
 		f.run(t, "why", subject)
-		if got, ok := f.sent[0].(*pb.ExplainMachineRequest); !ok || got.GetMachineId() != want.GetMachineId() || got.GetOperationId() != want.GetOperationId() {
+		if got, ok := f.sent[0].(*pb.ExplainMachineRequest); !ok || got.GetMachineId() != want.GetMachineId() ||
+			got.GetOperationId() != want.GetOperationId() {
 			t.Errorf("%s asked for %v", subject, f.sent)
 		}
 	}

@@ -16,14 +16,17 @@ import (
 // reimaging is a server with one machine in maintenance that is about to be reimaged.
 func reimaging(end pb.Operation_Phase, failure *pb.ErrorStatus) *fakeServer {
 	op := &pb.Operation{
-		OperationId: "op-1", MachineId: "machine-1", Type: pb.Operation_REIMAGE, Phase: pb.Operation_PENDING, CreatedAt: at(0),
+		OperationId: "op-1", MachineId: "machine-1", Type: pb.Operation_REIMAGE, Phase: pb.Operation_PENDING,
+		CreatedAt: at(0),
 	}
 	done := proto.CloneOf(op)
 	done.Phase, done.FinishedAt, done.Error = end, at(32), failure
 	f := &fakeServer{
-		op:       op,
-		machines: []*pb.Machine{machine("machine-1", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, "", "Reachable")},
-		after:    machine("machine-1", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, "", "Reachable", "Provisioned"),
+		op: op,
+		machines: []*pb.Machine{machine("machine-1", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, "",
+			"Reachable")},
+		after: machine("machine-1", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, "", "Reachable",
+			"Provisioned"),
 	}
 	f.watches = append(f.watches, events(errHang,
 		event(op, 1, "created", "", ""),
@@ -58,11 +61,13 @@ func inOrder(text string, parts ...string) bool {
 }
 
 func TestReimagePlain(t *testing.T) {
-	got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "reimage", "machine-1", "--image", "ubuntu-2204", "--request-id", "r1")
+	got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "reimage", "machine-1", "--image", "ubuntu-2204", "--request-id",
+		"r1")
 	if got.code != 0 || got.err != "" {
 		t.Fatalf("exit code %d, stderr %q", got.code, got.err)
 	}
-	eventsSeen := inOrder(got.out, "Operation: op-1 (PENDING)\n", "→ Setting netboot…\n", "✓ Netboot configured\n", "✓ SUCCEEDED\nDuration: 32s\n",
+	eventsSeen := inOrder(got.out, "Operation: op-1 (PENDING)\n", "→ Setting netboot…\n", "✓ Netboot configured\n",
+		"✓ SUCCEEDED\nDuration: 32s\n",
 		"Machine state after operation:\n  Phase: MAINTENANCE (unchanged)\n  EffectiveState: MAINTENANCE (was BUSY)\n"+
 			"  Conditions: Reachable=✓, Provisioned=✓ (newly set)\n  ActiveOperationId: (cleared)\n")
 	logsSeen := inOrder(got.out, "│ [netboot] Configuring PXE\n", "│ [netboot] DHCP updated\n", "✓ SUCCEEDED")
@@ -74,7 +79,8 @@ func TestReimagePlain(t *testing.T) {
 func TestReimageOnATerminal(t *testing.T) {
 	got := reimaging(pb.Operation_SUCCEEDED, nil).runWith(t, func(c *Config) { c.OutTerminal = true },
 		"reimage", "machine-1", "--no-color", "--request-id", "r1")
-	want := []string{"┌──", "│ Operation: op-1\n│ Machine: machine-1\n│ Type: REIMAGE\n│ Phase: MAINTENANCE → EffectiveState: BUSY\n└──",
+	want := []string{"┌──",
+		"│ Operation: op-1\n│ Machine: machine-1\n│ Type: REIMAGE\n│ Phase: MAINTENANCE → EffectiveState: BUSY\n└──",
 		"│ ✓ SUCCEEDED\n│ Duration: 32s\n└", "Machine state after operation:\n┌"}
 	if !inOrder(got.out, want...) {
 		t.Errorf("boxed view:\n%s", got.out)
@@ -112,7 +118,8 @@ func TestNoWait(t *testing.T) {
 func TestRepeatOfAFinishedRequest(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	f.op.Phase = pb.Operation_SUCCEEDED
-	if got := f.run(t, "reimage", "machine-1", "--request-id", "deploy-v2.1"); got.out != "Operation: op-1 (SUCCEEDED)\n" || got.code != 0 {
+	if got := f.run(t, "reimage", "machine-1", "--request-id",
+		"deploy-v2.1"); got.out != "Operation: op-1 (SUCCEEDED)\n" || got.code != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -130,9 +137,11 @@ func TestLostAnswerIsRepeatedWithTheSameRequestID(t *testing.T) {
 }
 
 func TestFailedOperation(t *testing.T) {
-	f := reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "OUTCOME_UNKNOWN", Message: "no result", Details: map[string]string{"command_id": "cmd-9"}})
+	f := reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "OUTCOME_UNKNOWN", Message: "no result",
+		Details: map[string]string{"command_id": "cmd-9"}})
 	got := f.run(t, "reimage", "machine-1", "--request-id", "r1")
-	if got.code != 5 || !strings.Contains(got.out, "✗ FAILED") || !strings.Contains(got.out, "Error: no result (OUTCOME_UNKNOWN)") {
+	if got.code != 5 || !strings.Contains(got.out, "✗ FAILED") ||
+		!strings.Contains(got.out, "Error: no result (OUTCOME_UNKNOWN)") {
 		t.Errorf("%+v", got)
 	}
 	if !strings.Contains(got.err, "ingot settle machine-1 cmd-9 --verdict") {
@@ -150,7 +159,8 @@ func TestCanceledOperation(t *testing.T) {
 	if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "cancel", "op-1", "--wait"); got.code != 4 {
 		t.Errorf("cancel --wait of what succeeded: %+v", got)
 	}
-	if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "cancel", "op-1"); got.out != "Operation: op-1 (PENDING)\n" || got.code != 0 {
+	if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "cancel", "op-1"); got.out != "Operation: op-1 (PENDING)\n" ||
+		got.code != 0 {
 		t.Errorf("cancel: %+v", got)
 	}
 }
@@ -168,11 +178,12 @@ func TestInterruptLeavesTheOperation(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	ctx, interrupt := context.WithCancel(t.Context())
 	f.ctx = ctx
-	f.watches = append(f.watches[:0], func(_ *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
-		interrupt()
-		<-s.Context().Done()
-		return s.Context().Err()
-	})
+	f.watches = append(f.watches[:0],
+		func(_ *pb.WatchOperationsRequest, s pb.OperationService_WatchOperationsServer) error {
+			interrupt()
+			<-s.Context().Done()
+			return s.Context().Err()
+		})
 	got := f.run(t, "reimage", "machine-1")
 	if got.code != 130 || !inOrder(got.err, "op-1 goes on", "ingot cancel op-1", "error: interrupted") {
 		t.Errorf("%+v", got)
@@ -183,7 +194,8 @@ func TestViewSurvivesARestart(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	whole := f.watches[0]
 	f.watches = append(f.watches[:0],
-		events(lostConnection, event(f.op, 1, "created", "", ""), event(f.op, 2, "step_started", "netboot", "Setting netboot")),
+		events(lostConnection, event(f.op, 1, "created", "", ""),
+			event(f.op, 2, "step_started", "netboot", "Setting netboot")),
 		events(lostConnection),
 		whole, // a server that forgets the cursor and repeats everything
 	)
@@ -204,7 +216,8 @@ func TestViewSurvivesARestart(t *testing.T) {
 		t.Errorf("%d lines about a lost connection, want one for each of two outages:\n%s", n, got.out)
 	}
 	if f.watchReqs[1].GetCursor() != "c2" || f.watchReqs[2].GetCursor() != "c2" {
-		t.Errorf("reopened with %q and %q, want the cursor of the last event", f.watchReqs[1].GetCursor(), f.watchReqs[2].GetCursor())
+		t.Errorf("reopened with %q and %q, want the cursor of the last event", f.watchReqs[1].GetCursor(),
+			f.watchReqs[2].GetCursor())
 	}
 	if f.logReqs[1].GetAfterSeq() != 1 {
 		t.Errorf("log reopened after %d, want 1", f.logReqs[1].GetAfterSeq())
@@ -236,7 +249,8 @@ func TestLastEventThatNeverComes(t *testing.T) {
 		f.op = over
 		return lostConnection
 	})
-	if got := f.run(t, "reimage", "machine-1", "--request-id", "r1"); got.code != 0 || !strings.Contains(got.out, "✓ SUCCEEDED") {
+	if got := f.run(t, "reimage", "machine-1", "--request-id", "r1"); got.code != 0 ||
+		!strings.Contains(got.out, "✓ SUCCEEDED") {
 		t.Errorf("%+v", got)
 	}
 }

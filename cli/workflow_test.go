@@ -14,9 +14,11 @@ import (
 
 var someWorkflow = &pb.Workflow{
 	WorkflowId: "wf-1", MachineId: "machine-1", Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_FULL_DECOMMISSION,
-	State: pb.Workflow_FAILED_RETRYABLE, CurrentStage: "cleanup_storage", AttemptCount: 2, FailureClass: "execution_failed",
-	Reason: "EXECUTION_FAILED", Message: "the disk said no", RecommendedAction: "resume: the disk said no", OperationId: "op-1",
-	Stages: []string{"disable_node", "cleanup_storage"}, CreatedAt: at(0),
+	State: pb.Workflow_FAILED_RETRYABLE, CurrentStage: "cleanup_storage", AttemptCount: 2,
+	FailureClass: "execution_failed",
+	Reason:       "EXECUTION_FAILED", Message: "the disk said no", RecommendedAction: "resume: the disk said no",
+	OperationId: "op-1",
+	Stages:      []string{"disable_node", "cleanup_storage"}, CreatedAt: at(0),
 	LegalActions: []pb.WorkflowAction{pb.WorkflowAction_WORKFLOW_ACTION_RESUME, pb.WorkflowAction_WORKFLOW_ACTION_CANCEL},
 }
 
@@ -28,7 +30,8 @@ func (f *fakeServer) StartWorkflow(_ context.Context, r *pb.StartWorkflowRequest
 	f.sent = append(f.sent, proto.CloneOf(r))
 	f.mu.Unlock()
 	if r.GetDryRun() {
-		return &pb.Operation{MachineId: r.GetMachineId(), Params: map[string]string{"would": "the data is lost", "stages": "disable_node,cleanup_storage"}}, nil
+		return &pb.Operation{MachineId: r.GetMachineId(),
+			Params: map[string]string{"would": "the data is lost", "stages": "disable_node,cleanup_storage"}}, nil
 	}
 	return f.start(r.GetMachineId(), r.GetRequestId())
 }
@@ -61,7 +64,8 @@ func TestWorkflowReads(t *testing.T) {
 	f := fleet()
 	want := "WORKFLOW_ID  MACHINE_ID  MODE               STATE             STAGE            ATTEMPTS  AGE\n" +
 		"wf-1         machine-1   full_decommission  FAILED_RETRYABLE  cleanup_storage  2         "
-	got := f.run(t, "workflow", "list", "--machine", "machine-1", "--state", "failed-retryable", "--mode", "full-decommission", "--open")
+	got := f.run(t, "workflow", "list", "--machine", "machine-1", "--state", "failed-retryable", "--mode",
+		"full-decommission", "--open")
 	if got.code != 0 || !strings.HasPrefix(got.out, want) {
 		t.Errorf("exit code %d, stderr %q, table:\n%s", got.code, got.err, got.out)
 	}
@@ -70,7 +74,8 @@ func TestWorkflowReads(t *testing.T) {
 		t.Errorf("filter %q", filter)
 	}
 	got = f.run(t, "workflow", "get", "wf-1")
-	for _, part := range []string{"disable_node → cleanup_storage", "resume, cancel", "the disk said no", "execution_failed"} {
+	for _, part := range []string{"disable_node → cleanup_storage", "resume, cancel", "the disk said no",
+		"execution_failed"} {
 		if !strings.Contains(got.out, part) {
 			t.Errorf("the sheet lacks %q:\n%s", part, got.out)
 		}
@@ -84,27 +89,33 @@ func TestWorkflowReads(t *testing.T) {
 func TestDecommissionAsks(t *testing.T) {
 	f := fleet()
 	f.op = &pb.Operation{OperationId: "op-1", MachineId: "machine-1", Phase: pb.Operation_PENDING}
-	if got := f.run(t, "decommission", "machine-1", "--mode", "full-decommission", "--no-wait"); got.code == 0 || len(f.sent) != 0 || !strings.Contains(got.err, "--yes") {
+	if got := f.run(t, "decommission", "machine-1", "--mode", "full-decommission", "--no-wait"); got.code == 0 ||
+		len(f.sent) != 0 || !strings.Contains(got.err, "--yes") {
 		t.Fatalf("%+v, sent %v", got, f.sent)
 	}
-	got := f.run(t, "decommission", "machine-1", "--mode", "full-decommission", "--yes", "--enter-maintenance", "--image", "img", "--request-id", "r", "--no-wait")
+	got := f.run(t, "decommission", "machine-1", "--mode", "full-decommission", "--yes", "--enter-maintenance", "--image",
+		"img", "--request-id", "r", "--no-wait")
 	want := &pb.StartWorkflowRequest{
-		MachineId: "machine-1", RequestId: "r", Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_FULL_DECOMMISSION, EnterMaintenance: true,
-		Params: map[string]string{"image_ref": "img"},
+		MachineId: "machine-1", RequestId: "r", Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_FULL_DECOMMISSION,
+		EnterMaintenance: true,
+		Params:           map[string]string{"image_ref": "img"},
 	}
 	if got.code != 0 || len(f.sent) != 1 || !proto.Equal(f.sent[0], want) {
 		t.Errorf("%+v, sent %v", got, f.sent)
 	}
 	got = f.run(t, "decommission", "machine-1", "--mode", "full-decommission", "--dry-run")
-	if got.code != 0 || !strings.Contains(got.out, "disable_node → cleanup_storage") || !strings.Contains(got.out, "the data is lost") {
+	if got.code != 0 || !strings.Contains(got.out, "disable_node → cleanup_storage") ||
+		!strings.Contains(got.out, "the data is lost") {
 		t.Errorf("a dry run says %+v", got)
 	}
-	for _, quiet := range [][]string{{"decommission", "machine-1", "--mode", "soft-reset"}, {"onboard", "machine-1", "--path", "adopt"}} {
+	for _, quiet := range [][]string{{"decommission", "machine-1", "--mode", "soft-reset"},
+		{"onboard", "machine-1", "--path", "adopt"}} {
 		if got := f.run(t, append(quiet, "--no-wait")...); got.code != 0 {
 			t.Errorf("%v asked: %+v", quiet, got)
 		}
 	}
-	if got := f.run(t, "decommission", "machine-1", "--mode", "gently", "--yes"); got.code == 0 || !strings.Contains(got.err, "soft-reset") {
+	if got := f.run(t, "decommission", "machine-1", "--mode", "gently", "--yes"); got.code == 0 ||
+		!strings.Contains(got.err, "soft-reset") {
 		t.Errorf("an unknown mode: %+v", got)
 	}
 }
@@ -113,17 +124,21 @@ func TestDecommissionAsks(t *testing.T) {
 func TestOnboardingABatch(t *testing.T) {
 	f := fleet()
 	f.op = &pb.Operation{OperationId: "op-1", MachineId: "machine-1", Phase: pb.Operation_SUCCEEDED}
-	args := []string{"onboard", "machine-1", "machine-2", "machine-3", "--yes", "--parallelism", "2", "--request-id", "rack-42"}
+	args := []string{"onboard", "machine-1", "machine-2", "machine-3", "--yes", "--parallelism", "2", "--request-id",
+		"rack-42"}
 	for range 2 {
 		if got := f.run(t, args...); got.code != 0 || strings.Count(got.out, "SUCCEEDED") != 3 {
 			t.Fatalf("%+v", got)
 		}
 	}
 	slices.Sort(f.starts)
-	if got := strings.Join(f.starts, " "); got != "rack-42/machine-1 rack-42/machine-1 rack-42/machine-2 rack-42/machine-2 rack-42/machine-3 rack-42/machine-3" {
+	if got := strings.Join(f.starts,
+		" "); got != "rack-42/machine-1 rack-42/machine-1 rack-42/machine-2 rack-42/machine-2 rack-42/machine-3 "+
+		"rack-42/machine-3" {
 		t.Errorf("request ids %s", got)
 	}
-	if got := f.run(t, "onboard", "machine-1", "machine-no", "--yes"); got.code == 0 || !strings.Contains(got.out, "machine-no") {
+	if got := f.run(t, "onboard", "machine-1", "machine-no", "--yes"); got.code == 0 ||
+		!strings.Contains(got.out, "machine-no") {
 		t.Errorf("a machine that there is not: %+v", got)
 	}
 }
@@ -132,11 +147,13 @@ func TestWorkflowActs(t *testing.T) {
 	f := fleet()
 	f.op = &pb.Operation{OperationId: "op-2", MachineId: "machine-1", Phase: pb.Operation_PENDING}
 	got := f.run(t, "workflow", "act", "wf-1", "resume", "--comment", "disk swapped", "--request-id", "r", "--no-wait")
-	want := &pb.ActOnWorkflowRequest{WorkflowId: "wf-1", RequestId: "r", Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME, Comment: "disk swapped"}
+	want := &pb.ActOnWorkflowRequest{WorkflowId: "wf-1", RequestId: "r", Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME,
+		Comment: "disk swapped"}
 	if got.code != 0 || len(f.sent) != 1 || !proto.Equal(f.sent[0], want) {
 		t.Errorf("%+v, sent %v", got, f.sent)
 	}
-	if got := f.run(t, "workflow", "act", "wf-1", "restart-clean", "--dry-run"); got.code != 0 || !strings.Contains(got.out, "it goes on") {
+	if got := f.run(t, "workflow", "act", "wf-1", "restart-clean", "--dry-run"); got.code != 0 ||
+		!strings.Contains(got.out, "it goes on") {
 		t.Errorf("a dry run says %+v", got)
 	}
 	if got := f.run(t, "workflow", "act", "wf-1", "restart-clean", "--no-wait"); got.code == 0 {
@@ -147,7 +164,8 @@ func TestWorkflowActs(t *testing.T) {
 			t.Errorf("%s is no action", name)
 		}
 	}
-	if got := f.run(t, "workflow", "act", "wf-1", "pray"); got.code == 0 || !strings.Contains(got.err, "adopt-observed-state") {
+	if got := f.run(t, "workflow", "act", "wf-1", "pray"); got.code == 0 ||
+		!strings.Contains(got.err, "adopt-observed-state") {
 		t.Errorf("an unknown action: %+v", got)
 	}
 }

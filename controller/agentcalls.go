@@ -16,13 +16,15 @@ import (
 )
 
 const (
-	// hostCalls and siteCalls are the calls of one agent that are under way at a time, without its streams of commands and events.
+	// hostCalls and siteCalls are the calls of one agent that are under way at a time, without its streams of commands and
+	// events.
 	hostCalls, siteCalls = 6, 64
 	// agentStreams are those streams of one agent: a session has two, and another session may take its place.
 	agentStreams = 6
 )
 
-// agentCalls bounds the calls that one agent has under way, since each may hold a message. It is safe for concurrent use.
+// agentCalls bounds the calls that one agent has under way, since each may hold a message. It is safe for concurrent
+// use.
 type agentCalls struct {
 	sessions *session.Registry
 
@@ -39,7 +41,8 @@ func (a *agentCalls) options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.InTapHandle(a.begin), grpc.StreamInterceptor(a.stream)}
 }
 
-// lasting reports whether a call is one of a session's streams. Those are counted without anything that lasts as long as they do.
+// lasting reports whether a call is one of a session's streams. Those are counted without anything that lasts as long
+// as they do.
 func lasting(method string) bool {
 	return method == fleetv1.AgentService_Commands_FullMethodName || method == fleetv1.AgentService_Events_FullMethodName
 }
@@ -78,7 +81,8 @@ func (a *agentCalls) take(of map[string]int, agent string, most int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if of[agent] >= most {
-		return failure.ToStatus(failure.Exhausted(ratelimit.ReasonStreams, "this agent has %d calls under way; wait until some have ended", most)).Err()
+		return failure.ToStatus(failure.Exhausted(ratelimit.ReasonStreams,
+			"this agent has %d calls under way; wait until some have ended", most)).Err()
 	}
 	of[agent]++
 	return nil
@@ -92,8 +96,8 @@ func (a *agentCalls) give(of map[string]int, agent string) {
 	}
 }
 
-// stream gives the place of a session's stream back when that has ended. It stands before all other interceptors, so that it is
-// always reached.
+// stream gives the place of a session's stream back when that has ended. It stands before all other interceptors, so
+// that it is always reached.
 func (a *agentCalls) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if lasting(info.FullMethod) {
 		defer a.give(a.streams, peerAgent(s.Context()))

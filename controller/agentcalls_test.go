@@ -26,7 +26,8 @@ import (
 // callOf is the context of a call on the connection of an agent.
 func callOf(ctx context.Context, agentID string) context.Context {
 	leaf := &x509.Certificate{URIs: []*url.URL{pki.AgentURI(agentID)}}
-	return peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}}})
+	return peer.NewContext(ctx,
+		&peer.Peer{AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}}})
 }
 
 type streamOf struct {
@@ -37,7 +38,8 @@ type streamOf struct {
 func (s streamOf) Context() context.Context    { return s.ctx }
 func (s streamOf) SetHeader(metadata.MD) error { return nil }
 
-// TestOneAgentHasFewCallsUnderWay: each call may hold a message, and one agent must not hold many; another agent has its own.
+// TestOneAgentHasFewCallsUnderWay: each call may hold a message, and one agent must not hold many; another agent has
+// its own.
 func TestOneAgentHasFewCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	a := newAgentCalls(session.NewRegistry())
@@ -55,7 +57,8 @@ func TestOneAgentHasFewCallsUnderWay(t *testing.T) {
 		}
 		ends = append(ends, end)
 	}
-	if _, err := begin(greedy, fleetv1.AgentService_FetchBlob_FullMethodName); status.Code(err) != codes.ResourceExhausted {
+	if _, err := begin(greedy, fleetv1.AgentService_FetchBlob_FullMethodName); status.Code(
+		err) != codes.ResourceExhausted {
 		t.Errorf("one more: %v", err)
 	}
 	if _, err := begin(other, fleetv1.AgentService_SyncSite_FullMethodName); err != nil {
@@ -68,8 +71,8 @@ func TestOneAgentHasFewCallsUnderWay(t *testing.T) {
 	}, "a call that has ended counts")
 }
 
-// TestSessionStreamsAreCountedUntilTheyEnd: they are few for each agent, and one that has ended makes room for the next, also when
-// nothing behind the count was reached.
+// TestSessionStreamsAreCountedUntilTheyEnd: they are few for each agent, and one that has ended makes room for the
+// next, also when nothing behind the count was reached.
 func TestSessionStreamsAreCountedUntilTheyEnd(t *testing.T) {
 	t.Parallel()
 	a := newAgentCalls(session.NewRegistry())
@@ -84,7 +87,8 @@ func TestSessionStreamsAreCountedUntilTheyEnd(t *testing.T) {
 		t.Fatalf("one more: %v", err)
 	}
 	refused := func(any, grpc.ServerStream) error { return status.Error(codes.Unavailable, "the database is away") }
-	if err := a.stream(nil, streamOf{ctx: call}, &grpc.StreamServerInfo{FullMethod: method}, refused); status.Code(err) != codes.Unavailable {
+	if err := a.stream(nil, streamOf{ctx: call}, &grpc.StreamServerInfo{FullMethod: method},
+		refused); status.Code(err) != codes.Unavailable {
 		t.Fatal(err)
 	}
 	if _, err := a.begin(call, &tap.Info{FullMethodName: method}); err != nil {

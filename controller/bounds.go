@@ -20,15 +20,18 @@ func (c *Controller) boundListeners() error {
 	}
 	a, s := c.cfg.Agents.Admission, c.cfg.Strangers
 	clients := ratelimit.ConnectionLimits{
-		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections, PerAddress: c.cfg.Clients.UnprovenPerAddress,
+		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections,
+		PerAddress: c.cfg.Clients.UnprovenPerAddress,
 	}
-	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each other.
+	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each
+	// other.
 	turns, fleetTurns := ratelimit.NewQueue(2*runtime.GOMAXPROCS(0)), ratelimit.NewQueue(a.Handshakes)
 	c.bounded.frontpage = ratelimit.Listen(c.listeners.frontpage, c.bounds("frontpage", clients, front, turns))
 	c.listeners.frontpage = c.bounded.frontpage
 
 	fleet := c.bounds("fleet", ratelimit.ConnectionLimits{
-		All: a.Connections, Unproven: a.UnprovenConnections, PerAddress: a.UnprovenPerAddress, PerCaller: a.ConnectionsPerAgent,
+		All: a.Connections, Unproven: a.UnprovenConnections, PerAddress: a.UnprovenPerAddress,
+		PerCaller: a.ConnectionsPerAgent,
 	}, c.fleetTLS(), fleetTurns)
 	fleet.Caller = agentOf
 	c.bounded.fleet = ratelimit.Listen(c.listeners.fleet, fleet)
@@ -53,7 +56,9 @@ func (c *Controller) boundListeners() error {
 	return nil
 }
 
-func (c *Controller) bounds(name string, l ratelimit.ConnectionLimits, t *tls.Config, turns *ratelimit.Queue) ratelimit.ListenerConfig {
+func (c *Controller) bounds(
+	name string, l ratelimit.ConnectionLimits, t *tls.Config, turns *ratelimit.Queue,
+) ratelimit.ListenerConfig {
 	return ratelimit.ListenerConfig{
 		Limits: l, TLS: t, Turns: turns, Refusals: refusals,
 		Times: ratelimit.Times{

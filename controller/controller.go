@@ -82,7 +82,8 @@ type listeners struct{ frontpage, fleet, enrolment, http, rest net.Listener }
 
 // New opens the listeners, the keys and the tokens. It does not wait for the database.
 func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error) {
-	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, ticks: o.Clock, version: o.Version, id: ids.New(ids.Controller), sessions: session.NewRegistry(), started: make(chan struct{})}
+	c := &Controller{cfg: cfg, log: o.Logger, clock: o.Clock, ticks: o.Clock, version: o.Version,
+		id: ids.New(ids.Controller), sessions: session.NewRegistry(), started: make(chan struct{})}
 	if o.Clock == nil {
 		c.ticks = clock.Real()
 		c.steered = clock.NewSteered(c.ticks)
@@ -93,7 +94,8 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 	}
 	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())
-	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openSecrets, c.openStore, c.openImages, c.openEngine, c.openServers}
+	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openSecrets, c.openStore,
+		c.openImages, c.openEngine, c.openServers}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			c.closeListeners()
@@ -131,7 +133,8 @@ func (c *Controller) openListeners(ctx context.Context) error {
 }
 
 func (c *Controller) closeListeners() {
-	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http, c.listeners.rest} {
+	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http,
+		c.listeners.rest} {
 		if l != nil {
 			// Closing a listener twice is harmless, and nobody can be told at this point.
 			_ = l.Close()
@@ -193,7 +196,8 @@ func (c *Controller) openEngine(context.Context) (err error) {
 	c.registry = metrics.NewRegistry()
 	c.metrics = metrics.New(c.registry)
 	c.door = ratelimit.New(ratelimit.Config{
-		Limits: c.cfg.Clients.Limits(), MaxWait: c.cfg.Clients.MaxWait.Duration, Clock: c.clock, Observer: observer{c.metrics},
+		Limits: c.cfg.Clients.Limits(), MaxWait: c.cfg.Clients.MaxWait.Duration, Clock: c.clock,
+		Observer: observer{c.metrics},
 	})
 	hooks, err := c.webhooks()
 	if err != nil {
@@ -204,9 +208,11 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		hostname = "" // operators see the id, and the log its own machine
 	}
 	c.engine, err = engine.New(engine.Config{
-		Hostname: hostname, Marks: position.File(filepath.Join(c.cfg.DataDir, "database-position")), Store: c.store, Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
+		Hostname: hostname, Marks: position.File(filepath.Join(c.cfg.DataDir, "database-position")), Store: c.store,
+		Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
-		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats, Observer: observer{c.metrics}, Webhooks: hooks,
+		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats,
+		Observer: observer{c.metrics}, Webhooks: hooks,
 		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir},
 	})
 	return err
@@ -217,7 +223,8 @@ type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP, REST string }
 
 // Addresses says where the listeners are, with the real ports.
 func (c *Controller) Addresses() Addresses {
-	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP, c.cfg.Listen.REST}
+	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP,
+		c.cfg.Listen.REST}
 }
 
 // RootPEM is the certificate that clients should trust.

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 )
 
-// serve runs one gRPC server until ctx ends: from then on it takes nothing new, and it returns when the calls under way have
-// ended or were cut off.
+// serve runs one gRPC server until ctx ends: from then on it takes nothing new, and it returns when the calls under way
+// have ended or were cut off.
 func (c *Controller) serve(s *grpc.Server, l net.Listener) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ended := make(chan struct{})
@@ -50,8 +50,8 @@ func (c *Controller) sayDraining() {
 	}
 }
 
-// drainAll stops taking work, waits until what is under way has ended or gone elsewhere, and returns. The engine goes on
-// meanwhile: grants are given and results are stored to the last.
+// drainAll stops taking work, waits until what is under way has ended or gone elsewhere, and returns. The engine goes
+// on meanwhile: grants are given and results are stored to the last.
 func (c *Controller) drainAll(quiet context.CancelFunc) {
 	begun := c.clock.Now()
 	c.ready.stop("shutting down")
@@ -72,5 +72,6 @@ func (c *Controller) drainAll(quiet context.CancelFunc) {
 		case <-c.clock.After(20 * time.Millisecond):
 		}
 	}
-	c.log.Info("controller drained", "controller_id", c.id, "sessions", n, "took", c.clock.Now().Sub(begun).Round(time.Millisecond).String())
+	c.log.Info("controller drained", "controller_id", c.id, "sessions", n, "took",
+		c.clock.Now().Sub(begun).Round(time.Millisecond).String())
 }

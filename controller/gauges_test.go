@@ -19,9 +19,11 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestCapacityOfSites(t *testing.T) {
 	got := capacityOf([]*baremetalv1.Site{
-		{Site: "lab", Segments: []*baremetalv1.Segment{{Name: "a", PoolSize: 12, PoolUsed: 3}, {Name: "b", Mode: "proxy"}}}, {Site: "empty"},
+		{Site: "lab", Segments: []*baremetalv1.Segment{{Name: "a", PoolSize: 12, PoolUsed: 3}, {Name: "b", Mode: "proxy"}}},
+		{Site: "empty"},
 	})
-	want := []metrics.Capacity{{Site: "lab", Segment: "a", Resource: "addresses", Used: 3, Size: 12}, {Site: "lab", Segment: "b", Resource: "addresses"}}
+	want := []metrics.Capacity{{Site: "lab", Segment: "a", Resource: "addresses", Used: 3, Size: 12},
+		{Site: "lab", Segment: "b", Resource: "addresses"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -30,7 +32,8 @@ func TestCapacityOfSites(t *testing.T) {
 // TestGaugesAreRefreshedEvery30Seconds: the fleet is counted at once, and again after 30 s and not before.
 func TestGaugesAreRefreshedEvery30Seconds(t *testing.T) {
 	st, fake, registry := storetest.New(t), clock.NewFake(time.Now()), metrics.NewRegistry()
-	c := &Controller{store: st, clock: fake, metrics: metrics.New(registry), sessions: session.NewRegistry(), log: testkit.Logger(t)}
+	c := &Controller{store: st, clock: fake, metrics: metrics.New(registry), sessions: session.NewRegistry(),
+		log: testkit.Logger(t)}
 	register := func(id string) {
 		t.Helper()
 		if _, err := st.Register(t.Context(), &baremetalv1.Machine{MachineId: id}, "tester", time.Now()); err != nil {

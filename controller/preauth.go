@@ -19,15 +19,17 @@ import (
 )
 
 const (
-	// strangers is how many calls that need no token are under way at a time, such as health checks, and strangerTime how long
-	// one may take: the message of each may be of any size that a message may have. Watches of health may take any time.
+	// strangers is how many calls that need no token are under way at a time, such as health checks, and strangerTime how
+	// long one may take: the message of each may be of any size that a message may have. Watches of health may take any
+	// time.
 	strangers, watches = 8, 64
 	strangerTime       = 5 * time.Second
 	// refusals is how many calls without a token that counts one connection is good for.
 	refusals = 100
 )
 
-// knock looks at the calls of the frontpage before their messages are read, so that those whom nobody knows cost no memory.
+// knock looks at the calls of the frontpage before their messages are read, so that those whom nobody knows cost no
+// memory.
 type knock struct {
 	guard *auth.Guard
 	conns *ratelimit.Listener
@@ -54,7 +56,8 @@ func (k *knock) option() grpc.ServerOption {
 			k.conns.Refused(ctx)
 			e := failure.From(err)
 			k.observe(info.FullMethodName, codes.Unauthenticated, 0)
-			k.log.Debug("call", "method", info.FullMethodName, "code", codes.Unauthenticated.String(), "reason", e.Reason, "message", e.Message)
+			k.log.Debug("call", "method", info.FullMethodName, "code", codes.Unauthenticated.String(), "reason", e.Reason,
+				"message", e.Message)
 			return ctx, failure.ToStatus(err).Err()
 		case known:
 			k.conns.Known(ctx)
@@ -85,8 +88,8 @@ func (k *knock) rest(ctx context.Context, method string, authorization []string)
 	return nil
 }
 
-// enrolmentBounds bound the calls of the enrolment listener, where nobody is known: the messages that are being received by
-// their number, and those that have come by their size.
+// enrolmentBounds bound the calls of the enrolment listener, where nobody is known: the messages that are being
+// received by their number, and those that have come by their size.
 func (c *Controller) enrolmentBounds() []grpc.ServerOption {
 	calls := ratelimit.NewAnonymousCalls(c.cfg.Strangers.EnrolmentCalls, enrolmentTime)
 	var held atomic.Int64
@@ -95,7 +98,8 @@ func (c *Controller) enrolmentBounds() []grpc.ServerOption {
 			c.bounded.enrolment.Requested(ctx)
 			return calls.Enter(ctx), nil
 		}),
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
+			error) {
 			calls.Received(ctx)
 			m, ok := r.(proto.Message)
 			if !ok {
@@ -104,7 +108,8 @@ func (c *Controller) enrolmentBounds() []grpc.ServerOption {
 			size := int64(proto.Size(m))
 			defer held.Add(-size)
 			if held.Add(size) > enrolmentBytes {
-				return nil, failure.Exhausted(ratelimit.ReasonOverloaded, "too many enrolments are under way").WithRetry(time.Second)
+				return nil, failure.Exhausted(ratelimit.ReasonOverloaded,
+					"too many enrolments are under way").WithRetry(time.Second)
 			}
 			return next(ctx, r)
 		}),

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// runREST serves the frontpage's calls as JSON. They go to a server of the same kind as the frontpage's, behind the same
-// interceptors, which nobody but the gateway can reach.
+// runREST serves the frontpage's calls as JSON. They go to a server of the same kind as the frontpage's, behind the
+// same interceptors, which nobody but the gateway can reach.
 func (c *Controller) runREST(ctx context.Context) error {
 	pipe := gateway.NewPipe()
 	conn, err := grpc.NewClient("passthrough:///frontpage", grpc.WithContextDialer(pipe.Dial),
@@ -28,7 +28,8 @@ func (c *Controller) runREST(ctx context.Context) error {
 	knock := c.knock(guard)
 	knock.conns = c.bounded.rest
 	gateway, err := gateway.New(gateway.Config{
-		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, Knock: knock.rest, Requested: c.bounded.rest.Requested,
+		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, Knock: knock.rest,
+		Requested: c.bounded.rest.Requested,
 	})
 	if err != nil {
 		return fmt.Errorf("make the REST gateway: %w", err)

@@ -33,8 +33,8 @@ const (
 	prefaceTime = 20 * time.Second
 	// enrolmentMessage is more than a key and its proof have, in bytes. Nobody is known who sends one.
 	enrolmentMessage = 64 << 10
-	// enrolmentStreams are calls on one connection, enrolmentTime is how long one takes, and enrolmentAge how long a connection
-	// is good for. enrolmentBytes is how large the messages are together that wait for their answers.
+	// enrolmentStreams are calls on one connection, enrolmentTime is how long one takes, and enrolmentAge how long a
+	// connection is good for. enrolmentBytes is how large the messages are together that wait for their answers.
 	enrolmentStreams = 8
 	enrolmentBytes   = 16 << 20
 	enrolmentTime    = 30 * time.Second
@@ -57,11 +57,13 @@ func (c *Controller) openServers(context.Context) error {
 		c.server(atFront, ratelimit.Handshaken{}, append(c.behindDoor(), c.knock(atFront).option(),
 			// Whoever has more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
-		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, ratelimit.Handshaken{}, append(agents.options(),
-			grpc.HeaderTableSize(0), grpc.MaxConcurrentStreams(fleetStreams))...),
+		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, ratelimit.Handshaken{},
+			append(agents.options(),
+				grpc.HeaderTableSize(0), grpc.MaxConcurrentStreams(fleetStreams))...),
 		c.server(auth.GuardConfig{Listener: auth.Enrolment}, ratelimit.Handshaken{}, append(c.enrolmentBounds(),
 			grpc.MaxRecvMsgSize(enrolmentMessage), grpc.MaxConcurrentStreams(enrolmentStreams), grpc.HeaderTableSize(0),
-			grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: enrolmentAge, Time: 30 * time.Second, Timeout: 15 * time.Second}))...),
+			grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: enrolmentAge, Time: 30 * time.Second,
+				Timeout: 15 * time.Second}))...),
 	}
 	c.registerFrontpage(c.servers[0])
 	roots, err := c.tpmRoots()
@@ -73,8 +75,10 @@ func (c *Controller) openServers(context.Context) error {
 		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Roots: roots,
 	}
 	fleetv1.RegisterAgentServiceServer(c.servers[1], agent.New(agent.Config{
-		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs, Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
-		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread, Cut: c.bounded.fleet.CloseConn, Paced: c.metrics.SessionsPaced.Inc,
+		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs,
+		Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
+		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread,
+		Cut: c.bounded.fleet.CloseConn, Paced: c.metrics.SessionsPaced.Inc,
 		MaxMessage: c.cfg.MaxMessageBytes, Draining: c.draining, FleetAddresses: c.cfg.FleetAddresses(),
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
@@ -92,7 +96,8 @@ func (c *Controller) behindDoor() []grpc.ServerOption {
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
 	public.Register(s, public.New(public.Config{
-		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock, Draining: c.draining,
+		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock,
+		Draining:      c.draining,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
 		Info:        public.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
@@ -110,7 +115,9 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 }
 
 // server makes a gRPC server behind the interceptors that every listener has.
-func (c *Controller) server(g auth.GuardConfig, t credentials.TransportCredentials, more ...grpc.ServerOption) *grpc.Server {
+func (c *Controller) server(
+	g auth.GuardConfig, t credentials.TransportCredentials, more ...grpc.ServerOption,
+) *grpc.Server {
 	guard := auth.NewGuard(g)
 	calls := obs.CallLog{Logger: c.log, Observe: c.metrics.ObserveCall}
 	errs := failure.Interceptor{Logger: c.log}
@@ -137,7 +144,9 @@ func (c *Controller) gate() error {
 	}
 }
 
-func (c *Controller) gateUnary(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (c *Controller) gateUnary(
+	ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (any, error) {
 	if err := c.gate(); err != nil {
 		return nil, err
 	}
@@ -196,7 +205,8 @@ func (c *Controller) fleetTLS() *tls.Config {
 
 // checkCaller is checkAgent for the goroutine of a call, which may live as long as a session.
 func (c *Controller) checkCaller(ctx context.Context, agentID string, cert *x509.Certificate) error {
-	return task.Apart(ctx, "check certificate", func(ctx context.Context) error { return c.checkAgent(ctx, agentID, cert) })
+	return task.Apart(ctx, "check certificate",
+		func(ctx context.Context) error { return c.checkAgent(ctx, agentID, cert) })
 }
 
 // checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use.

@@ -15,7 +15,8 @@ func (c *Controller) webhooks() (*engine.Webhooks, error) {
 	}
 	return &engine.Webhooks{
 		Sender: webhook.NewSender(webhook.SenderConfig{
-			Policy: c.webhookPolicy(), Timeout: w.Timeout.Duration, Roots: roots, UserAgent: "ingot/" + c.version, Clock: c.clock,
+			Policy: c.webhookPolicy(), Timeout: w.Timeout.Duration, Roots: roots, UserAgent: "ingot/" + c.version,
+			Clock: c.clock,
 		}),
 		Secrets: c.secrets, Source: w.Source,
 		Schedule: webhook.Schedule{

@@ -136,7 +136,8 @@ func moduleEntries(cfg Config) ([]entry, error) {
 	for _, m := range mods.all {
 		entries = append(entries, file(m.path(), m.data))
 	}
-	entries = append(entries, file(pid1.ModuleList, []byte(mods.loadOrder())), file(pid1.HardwareList, []byte(mods.hardwareList())))
+	entries = append(entries, file(pid1.ModuleList, []byte(mods.loadOrder())),
+		file(pid1.HardwareList, []byte(mods.hardwareList())))
 	firmware, err := firmwareEntries(cfg.FirmwareDir, mods)
 	if err != nil {
 		return nil, err

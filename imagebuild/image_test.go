@@ -155,7 +155,8 @@ func TestHardwareIsListedWithItsDevices(t *testing.T) {
 	if got := listed(t, archive, pid1.ModuleList); got != always {
 		t.Errorf("inserted always: %q", got)
 	}
-	const drivers = "/lib/modules/base.ko /lib/modules/left_one.ko /lib/modules/crc_generic.ko /lib/modules/card.ko\n\tpci:v1*\n\tpci:v2*\n"
+	const drivers = "/lib/modules/base.ko /lib/modules/left_one.ko /lib/modules/crc_generic.ko " +
+		"/lib/modules/card.ko\n\tpci:v1*\n\tpci:v2*\n"
 	if got := listed(t, archive, pid1.HardwareList); got != drivers {
 		t.Errorf("drivers: %q, want %q", got, drivers)
 	}
@@ -264,8 +265,9 @@ func TestStateDisk(t *testing.T) {
 	}
 }
 
-// TestDisksBehindControllersOfServersAreFound: drivers by their names in Linux (drivers/pci/controller/vmd.c, drivers/scsi/mpi3mr,
-// qla2xxx and lpfc), for NVMe behind Intel VMD, Broadcom's newer RAID controllers, and Fibre Channel.
+// TestDisksBehindControllersOfServersAreFound: drivers by their names in Linux (drivers/pci/controller/vmd.c,
+// drivers/scsi/mpi3mr, qla2xxx and lpfc), for NVMe behind Intel VMD, Broadcom's newer RAID controllers, and Fibre
+// Channel.
 func TestDisksBehindControllersOfServersAreFound(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"nvme", "vmd", "ahci", "megaraid_sas", "mpt3sas", "mpi3mr", "qla2xxx", "lpfc"} {

@@ -147,7 +147,8 @@ func MachineConfig(agent string, k Kernel, firmwareDir string, c Compression, fi
 		wanted = idx.has(wanted)
 	}
 	return Config{
-		Init: agent, Kernel: k, Modules: wanted, Hardware: HardwareModules(), FirmwareDir: firmwareDir, Compression: c, Files: files,
+		Init: agent, Kernel: k, Modules: wanted, Hardware: HardwareModules(), FirmwareDir: firmwareDir, Compression: c,
+		Files: files,
 	}
 }
 
@@ -212,7 +213,8 @@ func checkArch(program string, kernel []byte, arch string) error {
 		return fmt.Errorf("%w: %q is not amd64 or arm64", ErrWrongArch, arch)
 	}
 	if f.Machine != want {
-		return fmt.Errorf("%w: %s is for %s, not %s", ErrWrongArch, program, strings.TrimPrefix(f.Machine.String(), "EM_"), arch)
+		return fmt.Errorf("%w: %s is for %s, not %s", ErrWrongArch, program, strings.TrimPrefix(f.Machine.String(), "EM_"),
+			arch)
 	}
 	if got, err := uki.Machine(kernel); err == nil && got != arch {
 		return fmt.Errorf("%w: the kernel is for %s, not %s", ErrWrongArch, got, arch)

@@ -111,7 +111,8 @@ func checkManifest(t *testing.T, dir string, m Manifest) {
 		t.Fatal(err)
 	}
 	var written Manifest
-	if err := json.Unmarshal(text, &written); err != nil || written.Arch != "arm64" || written.Release != "test" || len(written.Files) != 3 {
+	if err := json.Unmarshal(text, &written); err != nil || written.Arch != "arm64" || written.Release != "test" ||
+		len(written.Files) != 3 {
 		t.Errorf("manifest %s (%v)", text, err)
 	}
 	for name, f := range m.Files {
@@ -172,7 +173,8 @@ func TestInstallerFormats(t *testing.T) {
 	t.Parallel()
 	agent := writeFile(t, t.TempDir(), "agent", object(t, "", elf.PT_LOAD))
 	for format, want := range map[string]string{
-		FormatSplit: "initrd kernel manifest.json", FormatUKI: "manifest.json uki.efi", FormatAll: "initrd kernel manifest.json uki.efi",
+		FormatSplit: "initrd kernel manifest.json", FormatUKI: "manifest.json uki.efi",
+		FormatAll: "initrd kernel manifest.json uki.efi",
 	} {
 		cfg := installerConfig(t, agent, efiAMD64)
 		cfg.Format = format
@@ -200,10 +202,13 @@ func TestInstallerRefuses(t *testing.T) {
 		change func(*InstallerConfig)
 		says   string
 	}{
-		"format":       {func(c *InstallerConfig) { c.Format = "floppy" }, "floppy"},
-		"no stub":      {func(c *InstallerConfig) { c.Stub = "/nowhere" }, "systemd-boot-efi"},
-		"no kernel":    {func(c *InstallerConfig) { c.Kernel.Image = "/nowhere" }, "read kernel"},
-		"other kernel": {func(c *InstallerConfig) { writeFile(t, filepath.Dir(c.Kernel.Image), "vmlinuz", efiProgram(efiARM64)) }, "kernel is for arm64"},
+		"format":    {func(c *InstallerConfig) { c.Format = "floppy" }, "floppy"},
+		"no stub":   {func(c *InstallerConfig) { c.Stub = "/nowhere" }, "systemd-boot-efi"},
+		"no kernel": {func(c *InstallerConfig) { c.Kernel.Image = "/nowhere" }, "read kernel"},
+		"other kernel": {func(c *InstallerConfig) {
+			writeFile(t, filepath.Dir(c.Kernel.Image), "vmlinuz",
+				efiProgram(efiARM64))
+		}, "kernel is for arm64"},
 		"architecture": {func(c *InstallerConfig) { c.Arch = "vax" }, "vax"},
 	} {
 		cfg := installerConfig(t, agent, efiAMD64)
@@ -229,7 +234,8 @@ func TestInstalledKernel(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ running, arch, want string }{
-		{"", "amd64", "6.1.0-10-amd64"}, {"6.1.0-9-amd64", "amd64", "6.1.0-9-amd64"}, {"6.12.0-bare-amd64", "amd64", "6.1.0-10-amd64"},
+		{"", "amd64", "6.1.0-10-amd64"}, {"6.1.0-9-amd64", "amd64", "6.1.0-9-amd64"},
+		{"6.12.0-bare-amd64", "amd64", "6.1.0-10-amd64"},
 		{"6.1.0-9-amd64", "arm64", "6.1.0-11-arm64"},
 	} {
 		if k, err := installedKernel(root, c.running, c.arch); err != nil || k.Release != c.want {

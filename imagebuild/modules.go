@@ -22,8 +22,8 @@ func DefaultModules() []string {
 }
 
 // ExtraModules are inserted at boot where the kernel has them: what disks of real machines need beside their
-// controller's driver, what the firmware's devices need, and what network configurations are made of. No modprobe is there
-// to do it when the kernel asks.
+// controller's driver, what the firmware's devices need, and what network configurations are made of. No modprobe is
+// there to do it when the kernel asks.
 func ExtraModules() []string {
 	return []string{
 		"sd_mod", "vfat", "nls_cp437", "nls_ascii", "nls_utf8", "ipmi_devintf",
@@ -35,7 +35,8 @@ func ExtraModules() []string {
 func HardwareModules() []string {
 	return []string{
 		"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "bnxt_en", "bnx2", "bnx2x", "mlx5_core",
-		"tg3", "r8169", "ena", "gve", "atlantic", "qede", "sfc", "vmxnet3", "hv_netvsc", "hv_vmbus", "hv_storvsc", "xen_netfront",
+		"tg3", "r8169", "ena", "gve", "atlantic", "qede", "sfc", "vmxnet3", "hv_netvsc", "hv_vmbus", "hv_storvsc",
+		"xen_netfront",
 		"nvme", "vmd", "ahci", "ata_piix", "megaraid_sas", "mpt3sas", "mpi3mr", "aacraid", "hpsa", "smartpqi", "virtio_scsi",
 		"vmw_pvscsi", "qla2xxx", "lpfc",
 		"mmc_block", "sdhci_pci", "sdhci_acpi", "xhci_pci", "usb_storage", "uas",

@@ -120,9 +120,11 @@ func stateTemplate(ctx context.Context) (packed []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	const features = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file," +
+	const features = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg," +
+		"sparse_super,large_file," +
 		"huge_file,dir_nlink,extra_isize,metadata_csum"
-	_, err = run(ctx, "", "env", "E2FSPROGS_FAKE_TIME=1", tool, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-i", "16384",
+	_, err = run(ctx, "", "env", "E2FSPROGS_FAKE_TIME=1", tool, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-i",
+		"16384",
 		"-m", "0", "-O", features, "-L", pid1.StateLabel, "-U", templateUUID,
 		"-E", "hash_seed="+templateUUID+",root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", disk)
 	if err != nil {

@@ -59,7 +59,8 @@ func holdNothingPersonal(t *testing.T, columns []column) {
 func personalWord(name string) string {
 	padded := "_" + strings.ToLower(name) + "_"
 	for _, word := range personalWords {
-		if slices.ContainsFunc([]string{"_", "s_", "es_"}, func(end string) bool { return strings.Contains(padded, "_"+word+end) }) {
+		if slices.ContainsFunc([]string{"_", "s_", "es_"},
+			func(end string) bool { return strings.Contains(padded, "_"+word+end) }) {
 			return word
 		}
 	}

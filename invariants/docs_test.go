@@ -14,7 +14,9 @@ func TestSpecsHaveTheirForm(t *testing.T) {
 		t.Fatalf("found %d specs (%v)", len(paths), err)
 	}
 	index := readFile(t, "SPECS.md")
-	opening := regexp.MustCompile(`(?s)^# \d{3} [^\n]+\n\n\*\*Status:\*\* .+\n\*\*Date:\*\* \d{4}-\d\d-\d\d\n\*\*Scope:\*\* .+\n\*\*Depends on:\*\* .+\n`)
+	opening := regexp.MustCompile(
+		`(?s)^# \d{3} [^\n]+\n\n\*\*Status:\*\* .+\n\*\*Date:\*\* \d{4}-\d\d-\d\d\n\*\*Scope:\*\* .+\n\*\*Depends on:\*\* .+\n`,
+	)
 	for _, path := range paths {
 		name := relative(path)
 		text := readFile(t, name)

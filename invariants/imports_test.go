@@ -58,7 +58,8 @@ func TestImportRulesNameWhatExists(t *testing.T) {
 
 func TestImportRulesBite(t *testing.T) {
 	packages := map[string]listedPackage{
-		module + "/a": {ImportPath: module + "/a", Imports: []string{module + "/b", "os"}, Deps: []string{"os", "net", module + "/b"}},
+		module + "/a": {ImportPath: module + "/a", Imports: []string{module + "/b", "os"},
+			Deps: []string{"os", "net", module + "/b"}},
 		module + "/b": {ImportPath: module + "/b", Imports: []string{"net"}, Deps: []string{"net"}},
 	}
 	for _, c := range []struct {

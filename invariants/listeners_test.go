@@ -65,10 +65,13 @@ func TestEachListenerServesItsOwn(t *testing.T) {
 		address string
 		want    map[string][]codes.Code
 	}{
-		"frontpage": {at.Frontpage, map[string][]codes.Code{"machines": {codes.OK}, "agents": {codes.Unimplemented}, "enrolment": {codes.Unimplemented}}},
-		"fleet":     {at.Fleet, map[string][]codes.Code{"machines": {codes.Unavailable}, "agents": {codes.Unavailable}, "enrolment": {codes.Unavailable}}},
+		"frontpage": {at.Frontpage, map[string][]codes.Code{"machines": {codes.OK}, "agents": {codes.Unimplemented},
+			"enrolment": {codes.Unimplemented}}},
+		"fleet": {at.Fleet, map[string][]codes.Code{"machines": {codes.Unavailable}, "agents": {codes.Unavailable},
+			"enrolment": {codes.Unavailable}}},
 		"enrolment": {at.Enrolment, map[string][]codes.Code{
-			"machines": {codes.Unimplemented}, "agents": {codes.Unimplemented}, "enrolment": {codes.InvalidArgument, codes.Unauthenticated},
+			"machines": {codes.Unimplemented}, "agents": {codes.Unimplemented},
+			"enrolment": {codes.InvalidArgument, codes.Unauthenticated},
 		}},
 	} {
 		conn := dialAddress(t, ctl, c.address)
@@ -129,7 +132,8 @@ func TestUnitsAreInThePackage(t *testing.T) {
 			t.Errorf("%s has no unit in its package", name)
 		}
 	}
-	if unit := readFile(t, "deploy/systemd/ingot-controller.service"); !strings.Contains(unit, "\nExecReload=/bin/kill -HUP $MAINPID\n") {
+	if unit := readFile(t, "deploy/systemd/ingot-controller.service"); !strings.Contains(unit,
+		"\nExecReload=/bin/kill -HUP $MAINPID\n") {
 		t.Error("reloading the controller does not send SIGHUP")
 	}
 }

@@ -56,7 +56,9 @@ func TestNoLogLineCarriesABearerToken(t *testing.T) {
 	}
 }
 
-func startController(t *testing.T, log *testkit.Buffer, change ...func(*config.Config)) (*controller.Controller, string) {
+func startController(
+	t *testing.T, log *testkit.Buffer, change ...func(*config.Config),
+) (*controller.Controller, string) {
 	t.Helper()
 	dir := testkit.TempDir(t)
 	c := config.Default()
@@ -93,7 +95,8 @@ func startController(t *testing.T, log *testkit.Buffer, change ...func(*config.C
 			t.Errorf("controller ended: %v", err)
 		}
 	})
-	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(log.String(), "controller ready") }, "controller ready")
+	testkit.Eventually(t, 30*time.Second, func() bool { return strings.Contains(log.String(), "controller ready") },
+		"controller ready")
 	return ctl, token
 }
 
@@ -165,17 +168,21 @@ func panicOnce(t *testing.T, conn *grpc.ClientConn, token string) {
 	if _, err := baremetalv1.NewAdminServiceClient(conn).ThawFleet(ctx, &baremetalv1.ThawFleetRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := machines.RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: "m-1"}})
+	m, err := machines.RegisterMachine(ctx,
+		&baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: "m-1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plans := baremetalv1.NewPlanServiceClient(conn)
-	wait := &baremetalv1.Step{Name: "wait", Kind: &baremetalv1.Step_WaitForAgent{WaitForAgent: &baremetalv1.WaitForAgent{}}}
-	p, err := plans.CreatePlan(ctx, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{Steps: []*baremetalv1.Step{wait}}})
+	wait := &baremetalv1.Step{Name: "wait",
+		Kind: &baremetalv1.Step_WaitForAgent{WaitForAgent: &baremetalv1.WaitForAgent{}}}
+	p, err := plans.CreatePlan(ctx,
+		&baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{Steps: []*baremetalv1.Step{wait}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := machines.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: m.GetMachineId(), RequestId: "r-0"}); err != nil {
+	if _, err := machines.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: m.GetMachineId(),
+		RequestId: "r-0"}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 10*time.Second, func() bool {
@@ -190,7 +197,8 @@ func panicOnce(t *testing.T, conn *grpc.ClientConn, token string) {
 	}
 	restore := failpoint.Set("store.before-apply", failpoint.Panic())
 	defer restore()
-	if _, err := machines.CancelOperation(ctx, &baremetalv1.CancelOperationRequest{OperationId: run.GetRunId()}); err == nil {
+	if _, err := machines.CancelOperation(ctx,
+		&baremetalv1.CancelOperationRequest{OperationId: run.GetRunId()}); err == nil {
 		t.Error("the call that panics has answered well")
 	}
 }

@@ -38,7 +38,8 @@ func described[D protoreflect.Descriptor](t *testing.T, name string) D {
 	return out
 }
 
-// TestPublishedMessagesKeepTheirFields: names, types and numbers of fields and enum values, as clients were promised them.
+// TestPublishedMessagesKeepTheirFields: names, types and numbers of fields and enum values, as clients were promised
+// them.
 func TestPublishedMessagesKeepTheirFields(t *testing.T) {
 	for _, m := range published(t, "message") {
 		fields := described[protoreflect.MessageDescriptor](t, m[0]).Fields()

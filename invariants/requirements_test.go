@@ -51,7 +51,8 @@ func requirementsOf(t *testing.T, path string) []requirement {
 			t.Errorf("%s: %d cells, want 4", r.place, len(cells))
 			continue
 		}
-		r.number, r.text, r.where, r.cell = strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
+		r.number, r.text, r.where, r.cell = strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]),
+			strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
 		r.standing = standingOf(r.cell)
 		rows = append(rows, r)
 	}

@@ -36,7 +36,8 @@ func methodsOf(t *testing.T, pkg protoreflect.FullName) map[string]protoreflect.
 	return methods
 }
 
-// repeatable are calls that start no work and take a request_id all the same: what they make cannot be asked for again without one.
+// repeatable are calls that start no work and take a request_id all the same: what they make cannot be asked for again
+// without one.
 var repeatable = []string{"RegisterMachine", "IssueBootstrapToken"}
 
 // A call that starts work can be repeated without fear only if it carries the caller's key and answers with the handle
@@ -54,7 +55,8 @@ func TestCallsThatStartWorkAreIdempotent(t *testing.T) {
 			t.Errorf("%s takes a request_id and is in rpcs_without_request_id.txt", name)
 		case field != nil && field.Kind() != protoreflect.StringKind:
 			t.Errorf("%s: request_id is a %s, want a string", name, field.Kind())
-		case field != nil && !isHandle(m.Output().FullName()) && m.Output().FullName() != frontpage+".Rollout" && !slices.Contains(repeatable, string(m.Name())):
+		case field != nil && !isHandle(m.Output().FullName()) && m.Output().FullName() != frontpage+".Rollout" &&
+			!slices.Contains(repeatable, string(m.Name())):
 			t.Errorf("%s takes a request_id and returns %s, want Operation, Run or Rollout", name, m.Output().FullName())
 		case field == nil && isHandle(m.Output().FullName()) && !readsOrCancels(m.Name()):
 			t.Errorf("%s returns %s and takes no request_id: does it start work?", name, m.Output().FullName())
@@ -74,7 +76,8 @@ func isHandle(name protoreflect.FullName) bool {
 	return name == frontpage+".Operation" || name == frontpage+".Run"
 }
 
-// readsOrCancels names the calls that return a handle of work that is there already. Cancelling is idempotent by nature.
+// readsOrCancels names the calls that return a handle of work that is there already. Cancelling is idempotent by
+// nature.
 func readsOrCancels(name protoreflect.Name) bool {
 	return slices.Contains([]protoreflect.Name{"GetOperation", "CancelOperation", "GetRun", "CancelRun"}, name)
 }

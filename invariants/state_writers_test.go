@@ -19,7 +19,8 @@ var applyOnlyTables = []string{"operations", "operation_steps", "commands", "ope
 // applyOnlyColumns are the columns of machines that say what is under way.
 var applyOnlyColumns = regexp.MustCompile(`(?i)\b(phase|current_operation_id|unresolved_command_id)\s*=`)
 
-var sqlWrite = regexp.MustCompile(`(?is)\b(?:INSERT\s+INTO|UPDATE(?:\s+ONLY)?|DELETE\s+FROM|TRUNCATE(?:\s+TABLE)?|MERGE\s+INTO)\s+([a-z_]+)`)
+var sqlWrite = regexp.MustCompile(
+	`(?is)\b(?:INSERT\s+INTO|UPDATE(?:\s+ONLY)?|DELETE\s+FROM|TRUNCATE(?:\s+TABLE)?|MERGE\s+INTO)\s+([a-z_]+)`)
 
 // Decide is pure and Apply stores its answer guarded by the operation's version: a second writer would break both.
 func TestOnlyApplyWritesOperationState(t *testing.T) {

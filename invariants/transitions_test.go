@@ -22,9 +22,11 @@ type table struct {
 
 func transitionTables() []table {
 	return []table{
-		{"PhaseTable", "Phase", string(operation.Pending), "docs/specs/002-operations-engine.md", plain(operation.PhaseTable)},
+		{"PhaseTable", "Phase", string(operation.Pending), "docs/specs/002-operations-engine.md",
+			plain(operation.PhaseTable)},
 		{"StepTable", "StepState", string(operation.StepWaiting), "", plain(operation.StepTable)},
-		{"CommandTable", "CommandState", string(operation.Queued), "docs/specs/004-commands-and-grants.md", plain(operation.CommandTable)},
+		{"CommandTable", "CommandState", string(operation.Queued), "docs/specs/004-commands-and-grants.md",
+			plain(operation.CommandTable)},
 	}
 }
 

@@ -101,7 +101,8 @@ func camelWords(id string) []string {
 
 func TestCamelWords(t *testing.T) {
 	for id, want := range map[string][]string{
-		"NewLoneStep": {"new", "lone", "step"}, "carryOut": {"carry", "out"}, "Desk": {"desk"}, "HTTPServer": {"http", "server"}, "ParseURL": {"parse", "url"},
+		"NewLoneStep": {"new", "lone", "step"}, "carryOut": {"carry", "out"}, "Desk": {"desk"},
+		"HTTPServer": {"http", "server"}, "ParseURL": {"parse", "url"},
 	} {
 		if got := camelWords(id); !slices.Equal(got, want) {
 			t.Errorf("camelWords(%q) = %q, want %q", id, got, want)

@@ -36,7 +36,8 @@ type bare struct {
 // bare registers a machine, in maintenance and switched off.
 func (s *site) bare(n int, change func(*pb.MachineSpec)) *bare {
 	s.Helper()
-	b := &bare{site: s, id: fmt.Sprintf("bare-%d", n), mac: fmt.Sprintf("52:54:00:ba:4e:%02x", n), card: fmt.Sprintf("bare%d", n)}
+	b := &bare{site: s, id: fmt.Sprintf("bare-%d", n), mac: fmt.Sprintf("52:54:00:ba:4e:%02x", n),
+		card: fmt.Sprintf("bare%d", n)}
 	b.chassis = &bmc.Memory{Info: bmc.About{Name: b.id, MACs: []string{b.mac}}}
 	address := netip.AddrFrom4([4]byte{198, 51, 100, byte(100 + n)})
 	if err := s.lab.SiteNetwork().Address("lo", netip.PrefixFrom(address, address.BitLen())); err != nil {
@@ -46,7 +47,8 @@ func (s *site) bare(n int, change func(*pb.MachineSpec)) *bare {
 	if err != nil {
 		s.Fatal(err)
 	}
-	b.redfish, err = bmc.StartRedfish(s.ctx, bmc.RedfishConfig{Chassis: b.chassis, Listener: listener, User: metal.Username, Password: metal.Password})
+	b.redfish, err = bmc.StartRedfish(s.ctx, bmc.RedfishConfig{Chassis: b.chassis, Listener: listener,
+		User: metal.Username, Password: metal.Password})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -56,12 +58,14 @@ func (s *site) bare(n int, change func(*pb.MachineSpec)) *bare {
 		}
 	})
 	spec := &pb.MachineSpec{
-		MacAddresses: []string{b.mac}, Site: metal.SiteName, BmcEndpoint: b.redfish.Endpoint(), BmcCredentialsRef: metal.CredentialsRef,
+		MacAddresses: []string{b.mac}, Site: metal.SiteName, BmcEndpoint: b.redfish.Endpoint(),
+		BmcCredentialsRef: metal.CredentialsRef,
 	}
 	if change != nil {
 		change(spec)
 	}
-	if _, err := s.api.Machines.RegisterMachine(s.ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: b.id, Spec: spec}}); err != nil {
+	if _, err := s.api.Machines.RegisterMachine(s.ctx,
+		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: b.id, Spec: spec}}); err != nil {
 		s.Fatal(err)
 	}
 	s.maintain(b.id)
@@ -73,7 +77,8 @@ func (s *site) bare(n int, change func(*pb.MachineSpec)) *bare {
 func (b *bare) sentIn() *pb.Operation {
 	b.Helper()
 	op := b.reimage(b.id, "in")
-	return b.await(op, nil, "waits for the installer", func(op *pb.Operation) bool { return op.GetWaitReason() == "WAITING_FOR_INSTALLER" })
+	return b.await(op, nil, "waits for the installer",
+		func(op *pb.Operation) bool { return op.GetWaitReason() == "WAITING_FOR_INSTALLER" })
 }
 
 // plug puts the machine's network card into the segment.
@@ -87,7 +92,8 @@ func (b *bare) plug(mac string) {
 		b.Fatal(err)
 	}
 	// The address stands for none: DHCP gives one.
-	err = errors.Join(b.lab.Switch().Card(b.ns, b.card, netip.MustParsePrefix("169.254.7.7/32")), b.ns.SetMAC(b.card, hardware))
+	err = errors.Join(b.lab.Switch().Card(b.ns, b.card, netip.MustParsePrefix("169.254.7.7/32")),
+		b.ns.SetMAC(b.card, hardware))
 	b.Cleanup(func() {
 		if err := errors.Join(b.ns.Remove(b.card), b.ns.Close()); err != nil {
 			b.Error(err)
@@ -101,7 +107,8 @@ func (b *bare) plug(mac string) {
 // asks for an address, and takes it if one is given.
 func (b *bare) asks() (address string) {
 	b.Helper()
-	cmd := b.ns.Command(b.ctx, "busybox", "udhcpc", "-i", b.card, "-n", "-q", "-f", "-t", "3", "-T", "1", "-s", "/bin/true")
+	cmd := b.ns.Command(b.ctx, "busybox", "udhcpc", "-i", b.card, "-n", "-q", "-f", "-t", "3", "-T", "1", "-s",
+		"/bin/true")
 	out, err := cmd.CombinedOutput()
 	found := leaseOf.FindSubmatch(out)
 	if err != nil || found == nil {
@@ -127,7 +134,8 @@ func (b *bare) says(method, path, body string) string {
 		b.Fatal(err)
 	}
 	defer conn.Close() //nolint:errcheck // everything was read
-	_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: site\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	_, err = fmt.Fprintf(conn,
+		"%s %s HTTP/1.1\r\nHost: site\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, len(body), body)
 	if err != nil {
 		b.Fatal(err)

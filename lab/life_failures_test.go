@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestLifeThreeFailures: a disk that cannot be written fails three installations. The machine then waits for a person, and
-// why names the disk; with a plan for its other disk it comes into service.
+// TestLifeThreeFailures: a disk that cannot be written fails three installations. The machine then waits for a person,
+// and why names the disk; with a plan for its other disk it comes into service.
 func TestLifeThreeFailures(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -23,7 +23,8 @@ func TestLifeThreeFailures(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	m := s.machine(metal.MachineConfig{
-		Firmware: vm.BIOS, BMC: metal.Redfish, Disks: []chassis.Disk{disk("sound", 2), {Serial: "worn", Bytes: 2 << 30, BadSector: badSector}},
+		Firmware: vm.BIOS, BMC: metal.Redfish, Disks: []chassis.Disk{disk("sound", 2),
+			{Serial: "worn", Bytes: 2 << 30, BadSector: badSector}},
 	})
 	s.installPlan("on-worn", "serial=worn")
 	s.installPlan("on-sound", "serial=sound")
@@ -40,7 +41,8 @@ func TestLifeThreeFailures(t *testing.T) {
 	}
 	n := s.node(id)
 	if n.GetInstallAttempts() != 3 || !strings.Contains(n.GetLastInstallError(), "worn") {
-		t.Errorf("after %d operations the node shows %d attempts and %q", failures, n.GetInstallAttempts(), n.GetLastInstallError())
+		t.Errorf("after %d operations the node shows %d attempts and %q", failures, n.GetInstallAttempts(),
+			n.GetLastInstallError())
 	}
 	s.namesTheDisk(id)
 	s.refused("NODE_GUARD_FAILED", "node", "transition", id, "pending", "--force")
@@ -66,7 +68,8 @@ func (s *site) namesTheDisk(id string) {
 	e := s.explain(id)
 	out := s.run("why", id)
 	s.Logf("why:\n%s", out)
-	if e.GetReason() != "INSTALL_ATTEMPTS_EXHAUSTED" && e.GetReason() != "DISK_WRITE_ERROR" || e.GetWaitsOn() != "operator" {
+	if e.GetReason() != "INSTALL_ATTEMPTS_EXHAUSTED" && e.GetReason() != "DISK_WRITE_ERROR" ||
+		e.GetWaitsOn() != "operator" {
 		s.Errorf("why says %s on %s", e.GetReason(), e.GetWaitsOn())
 	}
 	for _, word := range []string{"worn", "ingot node transition " + id} {

@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestLifeLeavingKilled: a machine is wiped and installed anew, and then removed; at every stage of both, controller and
-// site agent are killed, and the machine itself is reset in the middle of its erasure. Both end as their mode says.
+// TestLifeLeavingKilled: a machine is wiped and installed anew, and then removed; at every stage of both, controller
+// and site agent are killed, and the machine itself is reset in the middle of its erasure. Both end as their mode says.
 func TestLifeLeavingKilled(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -36,8 +36,8 @@ func TestLifeLeavingKilled(t *testing.T) {
 	}
 }
 
-// leavesKilled kills something whenever the workflow has come to another stage, or its attempt to another command. It says
-// whether the machine was reset in the middle of its erasure.
+// leavesKilled kills something whenever the workflow has come to another stage, or its attempt to another command. It
+// says whether the machine was reset in the middle of its erasure.
 func (s *site) leavesKilled(m *metal.Machine, mode pb.Workflow_Mode) (reset bool) {
 	s.Helper()
 	began := time.Now()
@@ -54,7 +54,8 @@ func (s *site) leavesKilled(m *metal.Machine, mode pb.Workflow_Mode) (reset bool
 		}
 		k.resume(w)
 	}
-	s.Logf("%s: %s after %.1f s; killed at %v; %d resumes", mode, w.GetState(), time.Since(began).Seconds(), k.kills, k.resumes)
+	s.Logf("%s: %s after %.1f s; killed at %v; %d resumes", mode, w.GetState(), time.Since(began).Seconds(), k.kills,
+		k.resumes)
 	if w.GetState() != pb.Workflow_COMPLETED || w.GetMode() != mode {
 		s.Fatalf("the workflow ended as %v", w)
 	}
@@ -158,7 +159,8 @@ func (k *killer) resume(w *pb.Workflow) {
 		go func() {
 			defer wg.Done()
 			op, err := k.api.Workflows.ActOnWorkflow(k.ctx, &pb.ActOnWorkflowRequest{
-				WorkflowId: w.GetWorkflowId(), RequestId: fmt.Sprintf("resume-%d-%d", k.resumes, i), Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME,
+				WorkflowId: w.GetWorkflowId(), RequestId: fmt.Sprintf("resume-%d-%d", k.resumes, i),
+				Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME,
 			})
 			if err != nil {
 				k.Errorf("resume: %v", err)
@@ -174,8 +176,9 @@ func (k *killer) resume(w *pb.Workflow) {
 	}
 }
 
-// TestLifeResumed: a machine is off, and somebody has changed the password of its BMC. It cannot be wiped and installed anew,
-// and nothing of it is touched. Once the new password is known, resume does it, with the image that was asked for at first.
+// TestLifeResumed: a machine is off, and somebody has changed the password of its BMC. It cannot be wiped and installed
+// anew, and nothing of it is touched. Once the new password is known, resume does it, with the image that was asked for
+// at first.
 func TestLifeResumed(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -193,7 +196,8 @@ func TestLifeResumed(t *testing.T) {
 	s.startsLeaving(m, pb.Workflow_STORAGE_CLEANUP)
 	w := s.workflowWhich(m, "waits for a person", stuckWorkflow)
 	if w.GetReason() != "BMC_AUTH_FAILED" || m.PowerOns() != before {
-		t.Errorf("with a password that nobody knows: %s (%s), and %d power-ons", w.GetReason(), w.GetMessage(), m.PowerOns()-before)
+		t.Errorf("with a password that nobody knows: %s (%s), and %d power-ons", w.GetReason(), w.GetMessage(),
+			m.PowerOns()-before)
 	}
 	s.credentials(changed)
 	(&killer{site: s, m: m}).resume(w)

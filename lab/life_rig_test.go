@@ -20,8 +20,9 @@ func (s *site) ingot(args ...string) (int, string) {
 	s.Helper()
 	reach := s.lab.Reach()
 	env := map[string]string{
-		"INGOT_SERVER": reach.Frontpage, "INGOT_CA_FILE": reach.CAFile, "INGOT_TOKEN_FILE": reach.TokenFile, "INGOT_CONFIG": os.DevNull,
-		"HOME": s.dir,
+		"INGOT_SERVER": reach.Frontpage, "INGOT_CA_FILE": reach.CAFile, "INGOT_TOKEN_FILE": reach.TokenFile,
+		"INGOT_CONFIG": os.DevNull,
+		"HOME":         s.dir,
 	}
 	return harness.RunIngot(s.ctx, env, args...)
 }

@@ -21,13 +21,15 @@ func TestLife(t *testing.T) {
 	}
 	t.Parallel()
 	s := newSite(t, nil)
-	m := s.machine(metal.MachineConfig{Name: "stranger", Firmware: vm.BIOS, BMC: metal.Redfish, Unknown: true, NetworkFirst: true})
+	m := s.machine(metal.MachineConfig{Name: "stranger", Firmware: vm.BIOS, BMC: metal.Redfish, Unknown: true,
+		NetworkFirst: true})
 	first := s.comesIn(m, "rack-7-1")
 	s.leaves(m, first)
 	// The credentials of its BMC went with the record that alone had used them.
 	s.credentials(metal.Password)
 	second := s.comesIn(m, "rack-7-2")
-	if a, b := s.get(first), s.get(second); a.GetDeletedAt() == nil || b.GetDeletedAt() != nil || b.GetCreatedAt().AsTime().Before(a.GetDeletedAt().AsTime()) {
+	if a, b := s.get(first), s.get(second); a.GetDeletedAt() == nil || b.GetDeletedAt() != nil ||
+		b.GetCreatedAt().AsTime().Before(a.GetDeletedAt().AsTime()) {
 		t.Errorf("the first record is %v, the second %v", a, b)
 	}
 	s.holdsNode(first, pb.NodeState_NODE_STATE_DELETED)
@@ -37,7 +39,8 @@ func TestLife(t *testing.T) {
 func (s *site) credentials(password string) {
 	s.Helper()
 	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{
-		CredentialsRef: metal.CredentialsRef, Username: metal.Username, Password: password, AllowedEndpoints: []string{metal.BMCNetwork},
+		CredentialsRef: metal.CredentialsRef, Username: metal.Username, Password: password,
+		AllowedEndpoints: []string{metal.BMCNetwork},
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -101,7 +104,8 @@ func (s *site) holdsServes(id string, op *pb.Operation) {
 func (s *site) leaves(m *metal.Machine, id string) {
 	s.Helper()
 	began := time.Now()
-	if out := s.run("decommission", id, "--mode", "full-decommission", "--enter-maintenance", "--dry-run"); !strings.Contains(out, "lost") {
+	if out := s.run("decommission", id, "--mode", "full-decommission", "--enter-maintenance",
+		"--dry-run"); !strings.Contains(out, "lost") {
 		s.Errorf("the dry run does not say that data are lost:\n%s", out)
 	}
 	s.holdsNode(id, pb.NodeState_NODE_STATE_ACTIVE)

@@ -22,18 +22,22 @@ type diskFault struct {
 }
 
 var diskFaults = []diskFault{
-	{harness.Expected{Fault: "two disks fit the rule", Reasons: []string{"DISK_RULE_NO_UNIQUE_MATCH"}, On: "operator", Says: []string{"left-disk", "right-disk"}},
+	{harness.Expected{Fault: "two disks fit the rule", Reasons: []string{"DISK_RULE_NO_UNIQUE_MATCH"}, On: "operator",
+		Says: []string{"left-disk", "right-disk"}},
 		[]chassis.Disk{disk("left-disk", 2), disk("right-disk", 2)}, "size>=1GiB"},
-	{harness.Expected{Fault: "no disk fits the rule", Reasons: []string{"DISK_RULE_NO_UNIQUE_MATCH"}, On: "operator", Says: []string{"serial=absent", "only-disk"}},
+	{harness.Expected{Fault: "no disk fits the rule", Reasons: []string{"DISK_RULE_NO_UNIQUE_MATCH"}, On: "operator",
+		Says: []string{"serial=absent", "only-disk"}},
 		[]chassis.Disk{disk("only-disk", 2)}, "serial=absent"},
-	{harness.Expected{Fault: "the image is bigger than the disk", Reasons: []string{"IMAGE_TOO_LARGE"}, On: "operator", Says: []string{"disk"}},
+	{harness.Expected{Fault: "the image is bigger than the disk", Reasons: []string{"IMAGE_TOO_LARGE"}, On: "operator",
+		Says: []string{"disk"}},
 		[]chassis.Disk{{Serial: "small-disk", Bytes: 64 << 20}}, ""},
-	{harness.Expected{Fault: "the disk refuses a write", Reasons: []string{"DISK_WRITE_ERROR", "INSTALL_ATTEMPTS_EXHAUSTED"}, On: "operator", Says: []string{"worn-disk"}},
+	{harness.Expected{Fault: "the disk refuses a write",
+		Reasons: []string{"DISK_WRITE_ERROR", "INSTALL_ATTEMPTS_EXHAUSTED"}, On: "operator", Says: []string{"worn-disk"}},
 		[]chassis.Disk{{Serial: "worn-disk", Bytes: 2 << 30, BadSector: badSector}}, ""},
 }
 
-// TestLifeWhy: what goes wrong on the disk and on the way of the image has its name, and a write that goes well is called
-// that.
+// TestLifeWhy: what goes wrong on the disk and on the way of the image has its name, and a write that goes well is
+// called that.
 func TestLifeWhy(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -76,10 +80,12 @@ func (s *site) cutInMidWrite(all *harness.Answers) {
 	m := s.slowMachine()
 	s.maintain(m.Name())
 	s.until(s.reimage(m.Name(), "cut"), "stage: write")
-	s.answered(all, m, harness.Expected{Fault: "none: the disk is being written", Reasons: []string{""}, On: "agent", Says: []string{"image is being written"}})
+	s.answered(all, m, harness.Expected{Fault: "none: the disk is being written", Reasons: []string{""}, On: "agent",
+		Says: []string{"image is being written"}})
 	s.unplug(m)
 	s.answered(all, m, harness.Expected{
-		Fault: "the cable is pulled in the middle of the write", Reasons: []string{"OUTCOME_UNKNOWN", "INSTALLER_SILENT"}, On: "agent",
+		Fault: "the cable is pulled in the middle of the write", Reasons: []string{"OUTCOME_UNKNOWN", "INSTALLER_SILENT"},
+		On:   "agent",
 		Says: []string{"installer", "heard last"},
 	})
 	s.power(m, bmc.ForceOff)
@@ -97,6 +103,7 @@ func (s *site) damagedImage(all *harness.Answers) {
 	}
 	m := s.machine(metal.MachineConfig{Firmware: vm.BIOS, BMC: metal.Redfish})
 	s.installFails(all, m, diskFault{Expected: harness.Expected{
-		Fault: "a wrong byte in the image", Reasons: []string{"IMAGE_DIGEST_MISMATCH", "IMAGE_UNAVAILABLE"}, On: "operator", Says: []string{"not those of the image"},
+		Fault: "a wrong byte in the image", Reasons: []string{"IMAGE_DIGEST_MISMATCH", "IMAGE_UNAVAILABLE"}, On: "operator",
+		Says: []string{"not those of the image"},
 	}})
 }

@@ -70,7 +70,8 @@ func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 
 func (s *site) took(what string, op *pb.Operation) {
 	s.Helper()
-	s.Logf("%s in %.1f s: %s", what, op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), op.GetError().GetMessage())
+	s.Logf("%s in %.1f s: %s", what, op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(),
+		op.GetError().GetMessage())
 }
 
 // standing is what an installation that cannot succeed must not change.
@@ -90,7 +91,8 @@ func (s *site) stands(name string) standing {
 		s.Fatal(err)
 	}
 	out := standing{
-		node: n.GetState(), attempts: n.GetInstallAttempts(), digest: m.GetStatus().GetOsImageDigest(), boot: m.GetStatus().GetBootId(),
+		node: n.GetState(), attempts: n.GetInstallAttempts(), digest: m.GetStatus().GetOsImageDigest(),
+		boot:  m.GetStatus().GetBootId(),
 		agent: m.GetStatus().GetAgentId(),
 	}
 	for _, c := range m.GetStatus().GetConditions() {
@@ -151,14 +153,16 @@ func (s *site) refusedAtOnce(name, reason string) {
 		_, err := s.api.Machines.GetInventory(s.ctx, &pb.GetInventoryRequest{MachineId: name})
 		return err == nil
 	}, "the machine's agent reports no inventory")
-	_, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{MachineId: name, RequestId: "refused", ImageRef: metal.TinyRef})
+	_, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{MachineId: name, RequestId: "refused",
+		ImageRef: metal.TinyRef})
 	var info *errdetails.ErrorInfo
 	for _, d := range status.Convert(err).Details() {
 		if i, ok := d.(*errdetails.ErrorInfo); ok {
 			info = i
 		}
 	}
-	if status.Code(err) != codes.FailedPrecondition || info.GetReason() != reason || info.GetMetadata()["machine_id"] != name {
+	if status.Code(err) != codes.FailedPrecondition || info.GetReason() != reason ||
+		info.GetMetadata()["machine_id"] != name {
 		s.Errorf("a reimage that cannot succeed: %v, %v", err, info)
 	}
 }
@@ -183,8 +187,8 @@ func (s *site) holdsTurnedBack(op *pb.Operation) {
 	}
 }
 
-// installerThatReboots adds an installer that restarts the machine as soon as it runs, as one does whose kernel panics. It is
-// newer than the good one. It returns the names of its files.
+// installerThatReboots adds an installer that restarts the machine as soon as it runs, as one does whose kernel panics.
+// It is newer than the good one. It returns the names of its files.
 func (s *site) installerThatReboots() []string {
 	s.Helper()
 	p, err := sharedMetal()
@@ -219,9 +223,11 @@ func main() { panic(syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)) }
 		s.Fatal(err)
 	}
 	var refs []string
-	for kind, path := range map[string]string{"installer-kernel": filepath.Join(p.files.Dir, imagebuild.KernelFile), "installer-initrd": initrd} {
+	for kind, path := range map[string]string{"installer-kernel": filepath.Join(p.files.Dir, imagebuild.KernelFile),
+		"installer-initrd": initrd} {
 		ref := kind + "-that-reboots"
-		if err := s.lab.Client().Upload(s.ctx, path, &pb.Image{ImageRef: ref, Kind: kind, Format: "raw", Arch: "amd64"}); err != nil {
+		if err := s.lab.Client().Upload(s.ctx, path, &pb.Image{ImageRef: ref, Kind: kind, Format: "raw",
+			Arch: "amd64"}); err != nil {
 			s.Fatal(err)
 		}
 		refs = append(refs, ref)

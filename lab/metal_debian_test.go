@@ -35,7 +35,8 @@ func TestMetalDebian(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.maintain(m.Name())
-			op, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{MachineId: m.Name(), RequestId: "debian", ImageRef: "debian"})
+			op, err := s.api.Machines.ReimageMachine(s.ctx,
+				&pb.ReimageMachineRequest{MachineId: m.Name(), RequestId: "debian", ImageRef: "debian"})
 			op = s.ended(op, err)
 			s.holdsInstalled(m, op)
 			t.Logf("%v", op.GetEvidence())

@@ -69,7 +69,8 @@ func TestMetalKilledInMidWrite(t *testing.T) {
 	s.maintain(m.Name())
 	op := s.reimage(m.Name(), "killed")
 	s.until(op, "stage: write")
-	if err := errors.Join(s.lab.KillSite(), s.lab.KillController(), s.lab.StartController(s.ctx), s.lab.StartSite(s.ctx)); err != nil {
+	if err := errors.Join(s.lab.KillSite(), s.lab.KillController(), s.lab.StartController(s.ctx),
+		s.lab.StartSite(s.ctx)); err != nil {
 		t.Fatal(err)
 	}
 	s.hurry(m)
@@ -121,7 +122,8 @@ func TestMetalBMCs(t *testing.T) {
 	}
 	t.Parallel()
 	s := newSite(t, nil)
-	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "wrong", Username: metal.Username, Password: "not-it", AllowedEndpoints: []string{metal.BMCNetwork}})
+	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "wrong",
+		Username: metal.Username, Password: "not-it", AllowedEndpoints: []string{metal.BMCNetwork}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +133,8 @@ func TestMetalBMCs(t *testing.T) {
 		spoil        func(*metal.Machine)
 		holds        func(*metal.Machine) error
 	}{
-		{"a wrong password", "BMC_AUTH_FAILED", metal.MachineConfig{BMC: metal.Redfish, CredentialsRef: "wrong"}, func(*metal.Machine) {},
+		{"a wrong password", "BMC_AUTH_FAILED", metal.MachineConfig{BMC: metal.Redfish, CredentialsRef: "wrong"},
+			func(*metal.Machine) {},
 			func(m *metal.Machine) error {
 				if n := m.Redfish.Counts().WrongPasswords; n != 1 {
 					return fmt.Errorf("the wrong password was tried %d times", n)
@@ -140,7 +143,8 @@ func TestMetalBMCs(t *testing.T) {
 			}},
 		{"a liar by Redfish", "BMC_NO_EFFECT", metal.MachineConfig{BMC: metal.Redfish},
 			func(m *metal.Machine) { m.Redfish.Misbehave(bmc.Faults{Liar: true}) }, nil},
-		{"a liar by IPMI", "BMC_NO_EFFECT", metal.MachineConfig{BMC: metal.IPMI}, func(m *metal.Machine) { m.IPMI.Lie(true) }, nil},
+		{"a liar by IPMI", "BMC_NO_EFFECT", metal.MachineConfig{BMC: metal.IPMI}, func(m *metal.Machine) { m.IPMI.Lie(true) },
+			nil},
 		{"silence", "BMC_UNREACHABLE", metal.MachineConfig{BMC: metal.Redfish},
 			func(m *metal.Machine) { m.Redfish.Misbehave(bmc.Faults{Silent: true}) }, nil},
 	} {
@@ -150,7 +154,8 @@ func TestMetalBMCs(t *testing.T) {
 		c.spoil(m)
 		began := time.Now()
 		op := s.ended(s.reimage(m.Name(), "spoilt"), nil)
-		t.Logf("%s: %s after %.1f s: %s", c.name, op.GetError().GetCode(), time.Since(began).Seconds(), op.GetError().GetMessage())
+		t.Logf("%s: %s after %.1f s: %s", c.name, op.GetError().GetCode(), time.Since(began).Seconds(),
+			op.GetError().GetMessage())
 		if op.GetPhase() != pb.Operation_FAILED || op.GetError().GetCode() != c.reason {
 			t.Errorf("%s: %s, %v; want %s", c.name, op.GetPhase(), op.GetError(), c.reason)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMetalBesideAnotherServer: another server gives the addresses, as it is meant to, and the site agent only says how to
-// boot.
+// TestMetalBesideAnotherServer: another server gives the addresses, as it is meant to, and the site agent only says how
+// to boot.
 func TestMetalBesideAnotherServer(t *testing.T) {
 	if !asRoot(t) {
 		return

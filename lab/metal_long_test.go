@@ -19,7 +19,8 @@ import (
 )
 
 // TestMetalKilledAtEachStage: the site agent or the controller dies at every stage of an installation, and comes back.
-// The installation ends well, with one write, but where the machine gave up on the site meanwhile and was sent in again.
+// The installation ends well, with one write, but where the machine gave up on the site meanwhile and was sent in
+// again.
 func TestMetalKilledAtEachStage(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -107,7 +108,8 @@ func TestMetalPlugPulled(t *testing.T) {
 	}
 }
 
-// TestMetalNobodyReports: the machine is sent in as often as the step allows, and then the operation says what is missing.
+// TestMetalNobodyReports: the machine is sent in as often as the step allows, and then the operation says what is
+// missing.
 func TestMetalNobodyReports(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -154,7 +156,8 @@ func (s *site) unplug(m *metal.Machine) {
 // failed: the reason is right, nothing was verified, and nothing boots from the network any more.
 func (s *site) failed(op *pb.Operation, reason string) {
 	s.Helper()
-	s.Logf("%s after %.1f s: %s", op.GetError().GetCode(), op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), op.GetError().GetMessage())
+	s.Logf("%s after %.1f s: %s", op.GetError().GetCode(),
+		op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), op.GetError().GetMessage())
 	if op.GetPhase() != pb.Operation_FAILED || causeOf(op) != reason {
 		s.Errorf("ended %s, %v; want %s", op.GetPhase(), op.GetError(), reason)
 	}
@@ -196,7 +199,8 @@ func TestMetalDisks(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, nil)
 		m := s.machine(metal.MachineConfig{
-			Firmware: vm.BIOS, BMC: metal.IPMI, Disks: []chassis.Disk{disk("wanted", 2), disk("data", 3)}, InstallDisk: "serial=wanted",
+			Firmware: vm.BIOS, BMC: metal.IPMI, Disks: []chassis.Disk{disk("wanted", 2), disk("data", 3)},
+			InstallDisk: "serial=wanted",
 		})
 		op := s.installs(m, "chosen")
 		if op.GetEvidence()["disk"] != "wanted" {
@@ -313,7 +317,8 @@ func (s *site) powerCycles(m *metal.Machine) {
 		s.Fatal(err)
 	}
 	powerOns := m.PowerOns()
-	op, err := s.api.Machines.RebootMachine(s.ctx, &pb.RebootMachineRequest{MachineId: m.Name(), RequestId: "cycle", PlanId: plan.GetPlanId()})
+	op, err := s.api.Machines.RebootMachine(s.ctx, &pb.RebootMachineRequest{MachineId: m.Name(), RequestId: "cycle",
+		PlanId: plan.GetPlanId()})
 	op = s.ended(op, err)
 	s.succeeded(op)
 	e := op.GetEvidence()

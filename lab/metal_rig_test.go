@@ -44,7 +44,8 @@ func buildMetal() (metalParts, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return metalParts{}, err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=", "-o", dir,
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=",
+		"-o", dir,
 		"../cmd/ingot-controller", "../cmd/ingot-agent", "../cmd/ingot-image")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -248,7 +249,8 @@ func (s *site) stages(op *pb.Operation) {
 	}
 	var b strings.Builder
 	metal.PrintStages(&b, op.GetCreatedAt().AsTime(), stages)
-	s.Logf("%s in %.1f s\n%s", op.GetType(), op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(), b.String())
+	s.Logf("%s in %.1f s\n%s", op.GetType(), op.GetFinishedAt().AsTime().Sub(op.GetCreatedAt().AsTime()).Seconds(),
+		b.String())
 }
 
 func (s *site) power(m *metal.Machine, to bmc.Switch) {

@@ -24,8 +24,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/network"
 )
 
-// TestMetalSecondKey: while the installer writes, somebody else with the machine's addresses asks to be certified for the
-// same operation, and asks again after the installer has shown that it lives. Neither may go on.
+// TestMetalSecondKey: while the installer writes, somebody else with the machine's addresses asks to be certified for
+// the same operation, and asks again after the installer has shown that it lives. Neither may go on.
 func TestMetalSecondKey(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -129,8 +129,9 @@ func (r *rogue) request() string {
 	if err != nil {
 		r.s.Fatal(err)
 	}
-	return fmt.Sprintf("POST /boot/%s/enrol HTTP/1.1\r\nHost: site\r\nConnection: close\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n%s", r.token, len(ask), ask)
+	return fmt.Sprintf(
+		"POST /boot/%s/enrol HTTP/1.1\r\nHost: site\r\nConnection: close\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n%s", r.token, len(ask), ask)
 }
 
 // ask takes the machine's place on the segment, asks to be certified, and goes away.

@@ -85,7 +85,8 @@ func (s *site) holdsNoSecret(where string, data []byte) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	for what, secret := range map[string]string{"BMC password": metal.Password, "administrator's token": strings.TrimSpace(string(admin))} {
+	for what, secret := range map[string]string{"BMC password": metal.Password,
+		"administrator's token": strings.TrimSpace(string(admin))} {
 		for _, form := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} {
 			if bytes.Contains(data, []byte(form)) {
 				s.Errorf("the %s stands %s", what, where)

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMetalEveryShape: a machine that is off comes into the installer, and out of it with the system, whatever its BMC is
-// like.
+// TestMetalEveryShape: a machine that is off comes into the installer, and out of it with the system, whatever its BMC
+// is like.
 func TestMetalEveryShape(t *testing.T) {
 	if !asRoot(t) {
 		return

@@ -17,7 +17,8 @@ import (
 )
 
 // TestMetalTPM: the first installation records the machine's TPM. After that, neither a box without a TPM nor a second
-// computer with the machine's MAC address, UUID and serial number gets anything, and the machine itself is still installed.
+// computer with the machine's MAC address, UUID and serial number gets anything, and the machine itself is still
+// installed.
 func TestMetalTPM(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -31,7 +32,8 @@ func TestMetalTPM(t *testing.T) {
 	s.identified(op, m)
 	s.requiredLevel()
 
-	twin := s.machine(metal.MachineConfig{Name: "twin", TwinOf: m.Name(), Firmware: vm.BIOS, BMC: metal.NoBMC, NetworkFirst: true, TPM: true, Unknown: true})
+	twin := s.machine(metal.MachineConfig{Name: "twin", TwinOf: m.Name(), Firmware: vm.BIOS, BMC: metal.NoBMC,
+		NetworkFirst: true, TPM: true, Unknown: true})
 	if twin.About().UUID != m.About().UUID || twin.About().MACs[0] != m.About().MACs[0] {
 		t.Fatal("the twin is no twin")
 	}
@@ -39,14 +41,16 @@ func TestMetalTPM(t *testing.T) {
 		t.Fatal(err)
 	}
 	op = s.reimageBy(m.Name(), "second", "bmc")
-	s.await(op, nil, "waits for the installer", func(op *pb.Operation) bool { return op.GetWaitReason() == "WAITING_FOR_INSTALLER" })
+	s.await(op, nil, "waits for the installer",
+		func(op *pb.Operation) bool { return op.GetWaitReason() == "WAITING_FOR_INSTALLER" })
 	s.power(m, bmc.ForceOff)
 	if err := s.lab.Switch().Plug(m.Port); err != nil {
 		t.Fatal(err)
 	}
 	s.refusesTwin(m, twin)
 	s.power(twin, bmc.ForceOff)
-	if status, problem := s.newRogueSeen(twin, m).ask(); status != http.StatusForbidden || !strings.Contains(problem, "TPM_REQUIRED") {
+	if status, problem := s.newRogueSeen(twin, m).ask(); status != http.StatusForbidden ||
+		!strings.Contains(problem, "TPM_REQUIRED") {
 		t.Errorf("a box without a TPM is answered %d: %s", status, problem)
 	}
 	s.power(m, bmc.PowerOn)
@@ -62,7 +66,8 @@ func (s *site) identified(op *pb.Operation, m *metal.Machine) {
 		s.Errorf("%s has the evidence %v", op.GetOperationId(), e)
 	}
 	st := s.get(m.Name()).GetStatus()
-	if st.GetIdentityLevel() != "tpm" || st.GetTpm().GetTrust() != "first-use" || len(st.GetTpm().GetEndorsementKey()) != 64 {
+	if st.GetIdentityLevel() != "tpm" || st.GetTpm().GetTrust() != "first-use" ||
+		len(st.GetTpm().GetEndorsementKey()) != 64 {
 		s.Errorf("the machine shows %q, %v", st.GetIdentityLevel(), st.GetTpm())
 	}
 }
@@ -76,7 +81,8 @@ func (s *site) requiredLevel() {
 	}
 	other := s.machine(metal.MachineConfig{Name: "plain", Firmware: vm.BIOS, BMC: metal.Redfish})
 	s.maintain(other.Name())
-	_, err = s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{MachineId: other.Name(), RequestId: "r", ImageRef: metal.TinyRef})
+	_, err = s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{MachineId: other.Name(), RequestId: "r",
+		ImageRef: metal.TinyRef})
 	if err == nil || !strings.Contains(err.Error(), "requires the identity level tpm") {
 		s.Errorf("a reimage of a machine without a TPM: %v", err)
 	}

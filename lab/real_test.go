@@ -40,7 +40,8 @@ func TestRealReboot(t *testing.T) {
 		t.Errorf("boot ids %q, then %q; the machine had %q", first, second, before.GetStatus().GetBootId())
 	}
 	after := r.machine().GetStatus()
-	if after.GetBootId() != second || after.GetAgentId() != before.GetStatus().GetAgentId() || after.GetUnresolvedCommandId() != "" {
+	if after.GetBootId() != second || after.GetAgentId() != before.GetStatus().GetAgentId() ||
+		after.GetUnresolvedCommandId() != "" {
 		t.Errorf("the machine came back as %v", after)
 	}
 	if n := r.vm.Reboots(); n != 1 {
@@ -65,7 +66,8 @@ func (r *rig) checkInventory() {
 	if inv.GetSimulated() || doc.Simulated {
 		r.Error("a machine in QEMU says that it is simulated by the agent")
 	}
-	if doc.System.Serial != built.Serial || !strings.EqualFold(doc.System.UUID, built.UUID) || doc.System.Vendor != "Ingot" {
+	if doc.System.Serial != built.Serial || !strings.EqualFold(doc.System.UUID, built.UUID) ||
+		doc.System.Vendor != "Ingot" {
 		r.Errorf("system %+v", doc.System)
 	}
 	if len(doc.Disks) != 1 || doc.Disks[0].SizeBytes != 64<<20 || doc.Disks[0].Serial != "disk0" {
@@ -89,7 +91,8 @@ func TestRealMachineThatNeverComesBack(t *testing.T) {
 	if err := r.vm.EndOnReset(r.ctx); err != nil {
 		t.Fatal(err)
 	}
-	op, err := r.machines.RebootMachine(r.ctx, &pb.RebootMachineRequest{MachineId: r.id, RequestId: "lost", TimeoutSeconds: 10})
+	op, err := r.machines.RebootMachine(r.ctx, &pb.RebootMachineRequest{MachineId: r.id, RequestId: "lost",
+		TimeoutSeconds: 10})
 	op = r.ended(op, err)
 	if op.GetPhase() != pb.Operation_FAILED || op.GetError().GetCode() != "OUTCOME_UNKNOWN" {
 		t.Fatalf("ended %s, %v", op.GetPhase(), op.GetError())
@@ -202,7 +205,8 @@ func TestRealNetboot(t *testing.T) {
 	r.power(cfg)
 	r.connected("")
 	r.enterMaintenance()
-	op, err := r.machines.NetbootMachine(r.ctx, &pb.NetbootMachineRequest{MachineId: r.id, RequestId: "netboot", Mode: "PXE"})
+	op, err := r.machines.NetbootMachine(r.ctx, &pb.NetbootMachineRequest{MachineId: r.id, RequestId: "netboot",
+		Mode: "PXE"})
 	op = r.ended(op, err)
 	r.succeeded(op)
 	if got, want := op.GetEvidence()[evidence.BootNext], "pxe "+r.vm.Config().MAC; got != want {

@@ -12,8 +12,9 @@ import (
 // badSector is in the EFI system partition, which the tiny image fills.
 const badSector = 8192
 
-// TestAFailedInstallAndItsPlainRetry is the failure example of the API's design with a disk that really refuses writes: the
-// machine needs attention, a reboot changes nothing about that, and the next reimage, asked for plainly, brings it into service.
+// TestAFailedInstallAndItsPlainRetry is the failure example of the API's design with a disk that really refuses writes:
+// the machine needs attention, a reboot changes nothing about that, and the next reimage, asked for plainly, brings it
+// into service.
 func TestAFailedInstallAndItsPlainRetry(t *testing.T) {
 	t.Parallel()
 	if !asRoot(t) {
@@ -41,7 +42,8 @@ func TestAFailedInstallAndItsPlainRetry(t *testing.T) {
 	s.holdsState(id, pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, "")
 	s.exit(id, "done")
 	s.holdsState(id, pb.MachineStatus_READY, pb.MachineStatus_IDLE, "")
-	if st := s.get(id).GetStatus(); !st.GetSchedulable() || st.GetNodeState() != pb.NodeState_NODE_STATE_ACTIVE || st.GetInstallAttempts() != 0 {
+	if st := s.get(id).GetStatus(); !st.GetSchedulable() || st.GetNodeState() != pb.NodeState_NODE_STATE_ACTIVE ||
+		st.GetInstallAttempts() != 0 {
 		t.Errorf("in the end: %v", st)
 	}
 }
@@ -59,11 +61,14 @@ func (s *site) exit(id, request string) {
 }
 
 // holdsState holds what a person reads first of a machine.
-func (s *site) holdsState(id string, phase pb.MachineStatus_Phase, effective pb.MachineStatus_EffectiveState, reason string) {
+func (s *site) holdsState(
+	id string, phase pb.MachineStatus_Phase, effective pb.MachineStatus_EffectiveState, reason string,
+) {
 	s.Helper()
 	st := s.get(id).GetStatus()
 	if st.GetPhase() != phase || st.GetEffectiveState() != effective || st.GetAttentionReason() != reason {
-		s.Errorf("%s: phase %s, %s (%s: %s), want %s, %s (%s)", id, st.GetPhase(), st.GetEffectiveState(), st.GetAttentionReason(),
+		s.Errorf("%s: phase %s, %s (%s: %s), want %s, %s (%s)", id, st.GetPhase(), st.GetEffectiveState(),
+			st.GetAttentionReason(),
 			st.GetAttentionMessage(), phase, effective, reason)
 	}
 }

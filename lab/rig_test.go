@@ -62,7 +62,8 @@ func TestMain(m *testing.M) {
 // buildParts builds the agent as it is shipped: static, without the race detector.
 func buildParts() (parts, error) {
 	binary := filepath.Join(sharedDir, "ingot-agent")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=", "-o", binary, "../cmd/ingot-agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=",
+		"-o", binary, "../cmd/ingot-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build agent: %w: %s", err, out)
@@ -190,7 +191,8 @@ func (r *rig) prepare() vm.Config {
 	if err != nil {
 		r.Fatal(err)
 	}
-	issued, err := r.admin.IssueBootstrapToken(r.ctx, &pb.IssueBootstrapTokenRequest{MachineId: r.id, Role: pb.AgentRole_AGENT_ROLE_HOST})
+	issued, err := r.admin.IssueBootstrapToken(r.ctx,
+		&pb.IssueBootstrapTokenRequest{MachineId: r.id, Role: pb.AgentRole_AGENT_ROLE_HOST})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -204,7 +206,8 @@ func (r *rig) prepare() vm.Config {
 		r.Fatal(err)
 	}
 	return vm.Config{
-		Name: r.id, Dir: dir, Kernel: p.kernel.Image, Initrd: p.initrd, StateDisk: disk, Serial: "SN-4711", Firmware: r.firmware,
+		Name: r.id, Dir: dir, Kernel: p.kernel.Image, Initrd: p.initrd, StateDisk: disk, Serial: "SN-4711",
+		Firmware: r.firmware,
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // strangerMAC is in no record.
 const strangerMAC = "52:54:00:ba:4e:ff"
 
-// bootFault is something that keeps a machine from coming into the installer. It is really brought about: by its BMC, by
-// what its card says on the segment, by what else is there.
+// bootFault is something that keeps a machine from coming into the installer. It is really brought about: by its BMC,
+// by what its card says on the segment, by what else is there.
 type bootFault struct {
 	harness.Expected
 	// spec changes the machine's record; happens runs once the machine has been switched on.
@@ -25,35 +25,42 @@ type bootFault struct {
 
 // bootFaults leave the site as it is.
 var bootFaults = []bootFault{
-	{Expected: harness.Expected{Fault: "nobody asks by DHCP", Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp", Says: []string{"no DHCP request", "52:54:00:ba:4e:01"}}},
-	{Expected: harness.Expected{Fault: "an address, and then silence", Reasons: []string{"INSTALLER_SILENT"}, On: "agent", Says: []string{"10.77.0."}},
+	{Expected: harness.Expected{Fault: "nobody asks by DHCP", Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp",
+		Says: []string{"no DHCP request", "52:54:00:ba:4e:01"}}},
+	{Expected: harness.Expected{Fault: "an address, and then silence", Reasons: []string{"INSTALLER_SILENT"}, On: "agent",
+		Says: []string{"10.77.0."}},
 		happens: func(b *bare) {
 			b.plug(b.mac)
 			if b.asks() == "" {
 				b.Fatal("no address was given")
 			}
 		}},
-	{Expected: harness.Expected{Fault: "certified, and then silence", Reasons: []string{"INSTALLER_SILENT"}, On: "agent", Says: []string{"certified"}},
+	{Expected: harness.Expected{Fault: "certified, and then silence", Reasons: []string{"INSTALLER_SILENT"}, On: "agent",
+		Says: []string{"certified"}},
 		happens: func(b *bare) {
 			b.plug(b.mac)
 			b.asks()
 			b.enrols()
 		}},
-	{Expected: harness.Expected{Fault: "a second key", Reasons: []string{"ENROLMENT_CONTESTED"}, On: "operator", Says: []string{"second"}},
+	{Expected: harness.Expected{Fault: "a second key", Reasons: []string{"ENROLMENT_CONTESTED"}, On: "operator",
+		Says: []string{"second"}},
 		happens: func(b *bare) {
 			b.plug(b.mac)
 			b.asks()
 			b.enrols()
 			b.enrols()
 		}},
-	{Expected: harness.Expected{Fault: "the power goes off again", Reasons: []string{"BMC_NO_EFFECT"}, On: "bmc", Says: []string{"off"}},
+	{Expected: harness.Expected{Fault: "the power goes off again", Reasons: []string{"BMC_NO_EFFECT"}, On: "bmc",
+		Says: []string{"off"}},
 		happens: func(b *bare) {
-			testkit.Eventually(b.T, cycle, func() bool { return b.get(b.id).GetStatus().GetPowerState() == "on" }, "nobody has seen it on")
+			testkit.Eventually(b.T, cycle, func() bool { return b.get(b.id).GetStatus().GetPowerState() == "on" },
+				"nobody has seen it on")
 			if err := b.chassis.SetPower(b.ctx, bmc.ForceOff); err != nil {
 				b.Fatal(err)
 			}
 		}},
-	{Expected: harness.Expected{Fault: "no MAC address is registered", Reasons: []string{"INSTALLER_SILENT"}, On: "operator", Says: []string{"MAC address"}},
+	{Expected: harness.Expected{Fault: "no MAC address is registered", Reasons: []string{"INSTALLER_SILENT"},
+		On: "operator", Says: []string{"MAC address"}},
 		spec: func(m *pb.MachineSpec) { m.MacAddresses = nil }},
 }
 
@@ -70,7 +77,8 @@ func TestWhyOfAMachineThatDoesNotBoot(t *testing.T) {
 		s.bootFails(all, n+1, f)
 	}
 	s.bootFails(all, 11, bootFault{
-		Expected: harness.Expected{Fault: "another card than the one that is registered", Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp", Says: []string{strangerMAC}},
+		Expected: harness.Expected{Fault: "another card than the one that is registered",
+			Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp", Says: []string{strangerMAC}},
 		happens: func(b *bare) {
 			b.plug(strangerMAC)
 			b.asks()
@@ -114,13 +122,15 @@ func (s *site) siteFaults(all *harness.Answers) {
 	if got := b.asks(); got != "" {
 		s.Errorf("there is an address left: %s", got)
 	}
-	s.asked(all, b, harness.Expected{Fault: "the address pool is used up", Reasons: []string{"INSTALLER_SILENT"}, On: "limit", Says: []string{"no free address"}})
+	s.asked(all, b, harness.Expected{Fault: "the address pool is used up", Reasons: []string{"INSTALLER_SILENT"},
+		On: "limit", Says: []string{"no free address"}})
 	s.segments(pool(metal.PoolEnd))
 
 	s.segments(func(g *pb.Segment) { g.Interface = "gone0" })
 	b = s.bare(22, nil)
 	b.sentIn()
-	s.asked(all, b, harness.Expected{Fault: "the segment's card is gone", Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp", Says: []string{"not served", "rack1"}})
+	s.asked(all, b, harness.Expected{Fault: "the segment's card is gone", Reasons: []string{"INSTALLER_SILENT"},
+		On: "dhcp", Says: []string{"not served", "rack1"}})
 	s.segments(func(g *pb.Segment) { g.Interface = "site0" })
 
 	s.anotherServer(all)
@@ -135,7 +145,8 @@ func (s *site) anotherServer(all *harness.Answers) {
 		s.Fatal(err)
 	}
 	dead.reimage(dead.id, "in")
-	s.asked(all, dead, harness.Expected{Fault: "the site's agent is dead", Reasons: []string{"SITE_AGENT_SILENT"}, On: "agent", Says: []string{metal.SiteName}})
+	s.asked(all, dead, harness.Expected{Fault: "the site's agent is dead", Reasons: []string{"SITE_AGENT_SILENT"},
+		On: "agent", Says: []string{metal.SiteName}})
 	s.foreignServer()
 	taken.plug(taken.mac)
 	testkit.Eventually(s.T, cycle, func() bool { return taken.asks() != "" }, "the other server gives no address")
@@ -148,5 +159,6 @@ func (s *site) anotherServer(all *harness.Answers) {
 		site, err := s.api.Admin.GetSite(s.ctx, &pb.GetSiteRequest{Site: metal.SiteName})
 		return err == nil && site.GetSegments()[0].GetForeignDhcpServer() != ""
 	}, "the other server is not noticed")
-	s.asked(all, taken, harness.Expected{Fault: "another DHCP server", Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp", Says: []string{foreignAddress}})
+	s.asked(all, taken, harness.Expected{Fault: "another DHCP server", Reasons: []string{"INSTALLER_SILENT"}, On: "dhcp",
+		Says: []string{foreignAddress}})
 }

@@ -94,8 +94,9 @@ func New(t testing.TB, hooks Hooks) *Controller {
 		t.Fatal(err)
 	}
 	c := &Controller{
-		t: t, ca: newAuthority(t), grantKey: grantKey, hooks: hooks, AgentID: ids.New(ids.Agent), MachineID: ids.New(ids.Machine),
-		Role: "host", changed: make(chan struct{}), acks: map[string][]string{},
+		t: t, ca: newAuthority(t), grantKey: grantKey, hooks: hooks, AgentID: ids.New(ids.Agent),
+		MachineID: ids.New(ids.Machine),
+		Role:      "host", changed: make(chan struct{}), acks: map[string][]string{},
 		results: map[string][]*fleetv1.CommandResult{}, enrolled: map[[sha256.Size]byte]*enrollv1.EnrollResponse{},
 		lastSeq: map[string]uint64{},
 	}
@@ -103,15 +104,18 @@ func New(t testing.TB, hooks Hooks) *Controller {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.ca.root)
 	c.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: roots,
 	})))
 	fleetv1.RegisterAgentServiceServer(c.server, &fleet{c: c})
 	c.FleetAddr = c.serve(c.server)
-	enrol := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}})))
+	enrol := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}})))
 	enrollv1.RegisterEnrollmentServiceServer(enrol, &enrolment{c: c})
 	c.EnrolAddr = c.serve(enrol)
 	c.token = pki.Bundle{
-		TokenID: ids.New(ids.Token), Secret: ids.Secret(16), CAHash: c.ca.hash(), Addresses: []string{c.EnrolAddr}, IssuedAt: time.Now(),
+		TokenID: ids.New(ids.Token), Secret: ids.Secret(16), CAHash: c.ca.hash(), Addresses: []string{c.EnrolAddr},
+		IssuedAt: time.Now(),
 	}
 	return c
 }
@@ -203,7 +207,8 @@ func (c *Controller) Redeliver(id string) {
 
 // Cancel asks the agent to cancel.
 func (c *Controller) Cancel(id string) {
-	c.Session().Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{Cancel: &fleetv1.CancelCommand{CommandId: id}}})
+	c.Session().Send(
+		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{Cancel: &fleetv1.CancelCommand{CommandId: id}}})
 }
 
 func (c *Controller) current() *Session {
@@ -245,15 +250,19 @@ func GrantMessage(g *fleetv1.Grant) *fleetv1.ControllerMessage {
 }
 
 // RefusedMessage wraps a refusal of the ask.
-func RefusedMessage(r *fleetv1.GrantRequest, reason string, final bool, after time.Duration) *fleetv1.ControllerMessage {
+func RefusedMessage(
+	r *fleetv1.GrantRequest, reason string, final bool, after time.Duration,
+) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
-		CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Final: final, RetryAfterMs: int32(after.Milliseconds()),
+		CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Final: final,
+		RetryAfterMs: int32(after.Milliseconds()),
 	}}}
 }
 
 // AckMessage acknowledges a result.
 func AckMessage(id string, settled bool) *fleetv1.ControllerMessage {
-	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{ResultAck: &fleetv1.ResultAck{CommandId: id, Settled: settled}}}
+	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{
+		ResultAck: &fleetv1.ResultAck{CommandId: id, Settled: settled}}}
 }
 
 func (c *Controller) targetOf(id string) string {

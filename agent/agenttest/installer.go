@@ -9,7 +9,9 @@ import (
 )
 
 // Vouch is VouchInstaller for a site that has no agent. The installer becomes the agent that this controller grants to.
-func (c *Controller) Vouch(ctx context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
+func (c *Controller) Vouch(
+	ctx context.Context, r *fleetv1.VouchInstallerRequest,
+) (*fleetv1.VouchInstallerResponse, error) {
 	answer, err := (&fleet{c: c}).VouchInstaller(ctx, r)
 	if err != nil {
 		return nil, err

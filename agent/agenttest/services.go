@@ -71,7 +71,8 @@ func (f *fleet) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, f
 	if err != nil {
 		return err
 	}
-	s := &Session{Hello: first.GetHello(), stream: stream, kill: make(chan struct{}), endEvents: make(chan error, 1), ended: make(chan struct{}), Leaf: leafOf(stream.Context())}
+	s := &Session{Hello: first.GetHello(), stream: stream, kill: make(chan struct{}), endEvents: make(chan error, 1),
+		ended: make(chan struct{}), Leaf: leafOf(stream.Context())}
 	var open []*fleetv1.Command
 	var epoch int64
 	f.c.update(func() {
@@ -214,7 +215,9 @@ func (f *fleet) receiveEvents(stream grpc.BidiStreamingServer[fleetv1.EventsRequ
 }
 
 // RotateAgentCert implements the service.
-func (f *fleet) RotateAgentCert(_ context.Context, r *fleetv1.RotateAgentCertRequest) (*fleetv1.RotateAgentCertResponse, error) {
+func (f *fleet) RotateAgentCert(
+	_ context.Context, r *fleetv1.RotateAgentCertRequest,
+) (*fleetv1.RotateAgentCertResponse, error) {
 	csr, err := pki.ParseCSR(r.GetCsr())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -312,7 +315,8 @@ func (e *enrolment) Reenroll(ctx context.Context, r *enrollv1.ReenrollRequest) (
 	chain := e.c.certify(csr.PublicKey)
 	e.c.update(func() { e.c.reenrols++ })
 	return &enrollv1.ReenrollResponse{
-		AgentId: e.c.AgentID, CertificateChainPem: chain, TrustBundlePem: pki.EncodeCerts(e.c.ca.root), FleetAddresses: []string{e.c.FleetAddr},
+		AgentId: e.c.AgentID, CertificateChainPem: chain, TrustBundlePem: pki.EncodeCerts(e.c.ca.root),
+		FleetAddresses: []string{e.c.FleetAddr},
 	}, nil
 }
 

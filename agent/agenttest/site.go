@@ -112,7 +112,9 @@ func (f *fleet) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*flee
 }
 
 // GetBMCCredentials implements the service.
-func (f *fleet) GetBMCCredentials(_ context.Context, r *fleetv1.GetBMCCredentialsRequest) (*fleetv1.GetBMCCredentialsResponse, error) {
+func (f *fleet) GetBMCCredentials(
+	_ context.Context, r *fleetv1.GetBMCCredentialsRequest,
+) (*fleetv1.GetBMCCredentialsResponse, error) {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
 	found := f.c.site.credentials[r.GetCredentialsRef()]
@@ -123,7 +125,9 @@ func (f *fleet) GetBMCCredentials(_ context.Context, r *fleetv1.GetBMCCredential
 }
 
 // VouchInstaller implements the service: it certifies every key.
-func (f *fleet) VouchInstaller(_ context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
+func (f *fleet) VouchInstaller(
+	_ context.Context, r *fleetv1.VouchInstallerRequest,
+) (*fleetv1.VouchInstallerResponse, error) {
 	f.c.update(func() { f.c.site.vouched = append(f.c.site.vouched, r) })
 	if h := f.c.hook().Vouch; h != nil {
 		if err := h(r); err != nil {
@@ -144,7 +148,9 @@ func (f *fleet) VouchInstaller(_ context.Context, r *fleetv1.VouchInstallerReque
 }
 
 // FetchBlob implements the service.
-func (f *fleet) FetchBlob(r *fleetv1.FetchBlobRequest, stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse]) error {
+func (f *fleet) FetchBlob(
+	r *fleetv1.FetchBlobRequest, stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse],
+) error {
 	var data []byte
 	f.c.update(func() {
 		f.c.site.fetches = append(f.c.site.fetches, r)

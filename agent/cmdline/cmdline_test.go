@@ -115,7 +115,8 @@ func tokenFile(t *testing.T, c *agenttest.Controller) string {
 }
 
 func netboot() *fleetv1.CommandSpec {
-	return &fleetv1.CommandSpec{TimeoutMs: 10000, Action: &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: "PXE"}}}
+	return &fleetv1.CommandSpec{TimeoutMs: 10000,
+		Action: &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: "PXE"}}}
 }
 
 func effects(t *testing.T, world, id string) int {
@@ -131,13 +132,15 @@ func effects(t *testing.T, world, id string) int {
 func TestKillNineAtEveryFailpoint(t *testing.T) {
 	t.Parallel()
 	for _, name := range failpoint.Names() {
-		if !strings.HasPrefix(name, "agent.") || strings.Contains(name, "rotate") || strings.Contains(name, "reconfig") || strings.Contains(name, "reenroll") {
+		if !strings.HasPrefix(name, "agent.") || strings.Contains(name, "rotate") || strings.Contains(name, "reconfig") ||
+			strings.Contains(name, "reenroll") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			c := agenttest.New(t, agenttest.Hooks{})
 			world := t.TempDir()
-			args := []string{"run", "--host", "sim", "--sim-dir", world, "--state-dir", t.TempDir(), "--token-file", tokenFile(t, c)}
+			args := []string{"run", "--host", "sim", "--sim-dir", world, "--state-dir", t.TempDir(), "--token-file",
+				tokenFile(t, c)}
 			id := c.Order(netboot())
 			first := launch(t, name+"=kill@1", args...)
 			c.Wait("the kill", first.killed)
@@ -170,7 +173,8 @@ func TestVerbs(t *testing.T) {
 	if out, exit := run(t, verb("enroll", "--host", "sim", "--token-file", rubbish)...); exit != 2 {
 		t.Fatalf("enroll with rubbish: %d\n%s", exit, out)
 	}
-	if out, exit := run(t, verb("enroll", "--host", "sim", "--token-file", tokenFile(t, c))...); exit != 0 || !strings.Contains(out, c.AgentID) {
+	if out, exit := run(t, verb("enroll", "--host", "sim", "--token-file", tokenFile(t, c))...); exit != 0 ||
+		!strings.Contains(out, c.AgentID) {
 		t.Fatalf("enroll: %d\n%s", exit, out)
 	}
 	if out, exit := run(t, verb("enroll", "--host", "sim")...); exit != 0 || !strings.Contains(out, "already enrolled") {
@@ -192,7 +196,8 @@ func TestVerbs(t *testing.T) {
 		}
 		return false
 	})
-	if got := c.WaitResult(c.Order(netboot())); got.GetReason() != "AGENT_LOCKED" || !strings.Contains(got.GetMessage(), "disk swap") {
+	if got := c.WaitResult(c.Order(netboot())); got.GetReason() != "AGENT_LOCKED" ||
+		!strings.Contains(got.GetMessage(), "disk swap") {
 		t.Fatalf("locked agent: %v", got)
 	}
 	checkStatus(t, c, verb("status", "--output", "json"), true, "disk swap")
@@ -291,7 +296,8 @@ func TestSimulateRunsManyAndSaysSo(t *testing.T) {
 		if h := c.WaitSessions(1).Hello; !h.GetSimulated() {
 			t.Fatalf("hello %v", h)
 		}
-		id := c.Order(&fleetv1.CommandSpec{TimeoutMs: 10000, Action: &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}})
+		id := c.Order(&fleetv1.CommandSpec{TimeoutMs: 10000,
+			Action: &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}})
 		if got := c.WaitResult(id); got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || !got.GetSimulated() {
 			t.Fatalf("got %v", got)
 		}
@@ -312,7 +318,8 @@ func TestWrongConfigurationIsExitTwoWithAllProblems(t *testing.T) {
 	}
 	for _, args := range [][]string{{"config", "check", file}, {"run", "--config", file}} {
 		out, exit := run(t, args...)
-		if exit != 2 || !strings.Contains(out, "hots") || !strings.Contains(out, "king") || !strings.Contains(out, "virtual") {
+		if exit != 2 || !strings.Contains(out, "hots") || !strings.Contains(out, "king") ||
+			!strings.Contains(out, "virtual") {
 			t.Fatalf("%v: %d\n%s", args, exit, out)
 		}
 	}

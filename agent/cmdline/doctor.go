@@ -179,7 +179,8 @@ func checkController(ctx context.Context, dir state.Dir, address string, now tim
 	list := []finding{{ok, "dns", name + " is " + strings.Join(ips, ", "), ""}}
 	conn, err := transport.NetDialer()(ctx, address)
 	if err != nil {
-		return append(list, finding{fail, "tcp", err.Error(), "check routes and firewalls on the way, and whether the controller runs"})
+		return append(list,
+			finding{fail, "tcp", err.Error(), "check routes and firewalls on the way, and whether the controller runs"})
 	}
 	defer conn.Close()
 	list = append(list, finding{ok, "tcp", "connected to " + conn.RemoteAddr().String(), ""})
@@ -200,7 +201,8 @@ func checkHandshake(ctx context.Context, dir state.Dir, address string, conn net
 		err = session.Handshake(ctx, conn, cfg)
 	}
 	if err != nil {
-		return finding{fail, "mtls", err.Error(), "compare the controller's CA with that of the token; ask whether this certificate was revoked"}
+		return finding{fail, "mtls", err.Error(),
+			"compare the controller's CA with that of the token; ask whether this certificate was revoked"}
 	}
 	return finding{ok, "mtls", "the controller takes this certificate", ""}
 }

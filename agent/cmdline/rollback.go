@@ -19,14 +19,16 @@ func (a app) rollback() *cobra.Command {
 	var pending, now, show, keep bool
 	cmd := &cobra.Command{
 		Use: "rollback", Short: "Undo a configuration that has not proved itself", Args: cobra.NoArgs,
-		Long: `Undo a configuration that has not proved itself: files for systemd-networkd, interfaces, host name, firewall.
+		Long: `Undo a configuration that has not proved itself: files for systemd-networkd, interfaces,
+host name, firewall.
 
-With --pending it does so if the deadline has passed or the machine was rebooted since, and else leaves it alone. This is
-what systemd runs at the deadline and at boot. With --now it does so at once. Nothing to undo is no error. It works
-without the agent and without its state directory.
+With --pending it does so if the deadline has passed or the machine was rebooted since, and else
+leaves it alone. This is what systemd runs at the deadline and at boot. With --now it does so at
+once. Nothing to undo is no error. It works without the agent and without its state directory.
 
-With --show it says what waits for its proof or for its rollback, and why the last try to roll back has failed. With --keep
-the host stays as it is: nothing is rolled back any more, the operation ends unknown, and the next order is accepted.`,
+With --show it says what waits for its proof or for its rollback, and why the last try to roll back
+has failed. With --keep the host stays as it is: nothing is rolled back any more, the operation ends
+unknown, and the next order is accepted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l := host.New(host.Config{})
 			var said string

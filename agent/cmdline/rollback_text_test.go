@@ -12,7 +12,8 @@ import (
 func TestWhatAnOperatorReadsOfAPendingChange(t *testing.T) {
 	t.Parallel()
 	pending := host.Guard{
-		CommandID: "c1", State: host.GuardPending, Deadline: time.Minute, Hostname: "before", SetsFirewall: true, Network: &host.SavedNetwork{},
+		CommandID: "c1", State: host.GuardPending, Deadline: time.Minute, Hostname: "before", SetsFirewall: true,
+		Network: &host.SavedNetwork{},
 	}
 	failed := pending
 	failed.Error = "read-only file system"
@@ -23,7 +24,8 @@ func TestWhatAnOperatorReadsOfAPendingChange(t *testing.T) {
 	}{
 		{nil, 0, []string{"no configuration was ever applied"}},
 		{&host.Guard{CommandID: "c1", State: host.GuardRolledBack}, 0, []string{"command c1 is rolled back"}},
-		{&pending, 20 * time.Second, []string{"c1 is pending", "interfaces, host name, firewall", "in 40s", "--now", "--keep"}},
+		{&pending, 20 * time.Second, []string{"c1 is pending", "interfaces, host name, firewall", "in 40s", "--now",
+			"--keep"}},
 		{&pending, 2 * time.Minute, []string{"its time is up", "--now", "--keep"}},
 		{&failed, 2 * time.Minute, []string{"repeated every 10 s: read-only file system", "--now", "--keep"}},
 	} {

@@ -43,14 +43,16 @@ type options struct {
 func (a app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "ingot-agent", Short: "Runs machines for an Ingot controller", SilenceUsage: true, SilenceErrors: true,
-		Long: `ingot-agent runs on a machine, or for the machines of a site. It dials its controller and executes its commands.
+		Long: `ingot-agent runs on a machine, or for the machines of a site. It dials its controller and
+executes its commands.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 doctor found a fault, 4 a newer process uses this
-identity, 5 enrolment was refused for good, 6 another process works on the state directory, 7 the packet filter's policy
-could not be read and the closed policy is in its place.`,
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 doctor found a fault, 4 a newer
+process uses this identity, 5 enrolment was refused for good, 6 another process works on the state
+directory, 7 the packet filter's policy could not be read and the closed policy is in its place.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.rollback(), a.loadFirewall(), a.config(), a.versionVerb())
+	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.rollback(),
+		a.loadFirewall(), a.config(), a.versionVerb())
 	return root
 }
 
@@ -67,7 +69,8 @@ func (o *options) bindHost(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.host, "host", "real", "real, or sim for a simulated machine")
 	f.StringVar(&o.role, "role", "host", "host, or site for an agent that executes for the machines of its site")
-	f.StringSliceVar(&o.interfaces, "site-interface", nil, "network device whose segment may be served, for role site; may be repeated")
+	f.StringSliceVar(&o.interfaces, "site-interface", nil,
+		"network device whose segment may be served, for role site; may be repeated")
 	f.StringVar(&o.simDir, "sim-dir", "", "directory of the simulated world (default: sim in the state directory)")
 	f.StringVar(&o.simID, "sim-id", "", "name of the machine in the simulated world (default: the state directory's name)")
 	f.StringVar(&o.simScript, "sim-script", "", "failures of simulated machines, such as reboot:never@1")

@@ -34,8 +34,11 @@ const simPoll = 500 * time.Millisecond
 func (a app) run() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
-		Use: "run", Short: "Run the agent", Args: cobra.NoArgs,
-		Long: `Run the agent until it is told to stop. With a bootstrap token it enrols first, unless it is enrolled already.`,
+		Use:   "run",
+		Short: "Run the agent",
+		Args:  cobra.NoArgs,
+		Long: `Run the agent until it is told to stop. With a bootstrap token it enrols first,
+unless it is enrolled already.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := o.load()
 			if err != nil {
@@ -130,8 +133,9 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 
 func siteConfig(c config.Config) *agent.SiteConfig {
 	return &agent.SiteConfig{
-		Interfaces: c.Site.Interfaces, TFTPDir: c.Site.TFTPDir, CacheDir: c.Site.CacheDir, CacheBytes: int64(c.Site.CacheSize),
-		HTTPPort: c.Site.HTTPPort, BMCPoll: c.Site.BMCPoll,
+		Interfaces: c.Site.Interfaces, TFTPDir: c.Site.TFTPDir, CacheDir: c.Site.CacheDir,
+		CacheBytes: int64(c.Site.CacheSize),
+		HTTPPort:   c.Site.HTTPPort, BMCPoll: c.Site.BMCPoll,
 	}
 }
 

@@ -55,7 +55,8 @@ machine that is enrolled already needs none. When one agent ends with an error t
 	f.StringVar(&o.region, "region", "", "region, told at enrolment")
 	f.StringVar(&o.provider, "provider", "", "provider, told at enrolment")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	f.BoolVar(&o.inMemory, "in-memory", false, "keep the agents' databases in memory: what they promised is lost with the process")
+	f.BoolVar(&o.inMemory, "in-memory", false,
+		"keep the agents' databases in memory: what they promised is lost with the process")
 	f.DurationVar(&o.spread, "spread", 0, "start each at a random moment of this time")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {
 		panic(err) // the flag stands three lines above
@@ -81,7 +82,8 @@ func (a app) runFleet(ctx context.Context, o fleetOptions) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	log.Warn("all of these machines are simulated", "simulated", true, "count", o.count, "world", filepath.Join(o.dir, "world"))
+	log.Warn("all of these machines are simulated", "simulated", true, "count", o.count, "world",
+		filepath.Join(o.dir, "world"))
 	group, _ := task.New(ctx)
 	for i := 1; i <= o.count; i++ {
 		name := fmt.Sprintf("sim-%04d", i)
@@ -95,7 +97,9 @@ func (a app) runFleet(ctx context.Context, o fleetOptions) error {
 }
 
 // runOne runs one machine. Its failure is its own.
-func (a app) runOne(ctx context.Context, o fleetOptions, world *sim.World, name, bundle string, log *slog.Logger) error {
+func (a app) runOne(
+	ctx context.Context, o fleetOptions, world *sim.World, name, bundle string, log *slog.Logger,
+) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -107,7 +111,8 @@ func (a app) runOne(ctx context.Context, o fleetOptions, world *sim.World, name,
 	}
 	err := agent.New(agent.Config{
 		StateDir: dir, InMemory: o.inMemory, Host: agent.SimulatedHost(world, name, simPoll), Bundle: bundle,
-		Region: o.region, Provider: o.provider, Version: a.version, BuildTime: buildTime(), Log: log.With("sim_machine", name),
+		Region: o.region, Provider: o.provider, Version: a.version, BuildTime: buildTime(),
+		Log: log.With("sim_machine", name),
 	}).Run(ctx)
 	if err != nil && ctx.Err() == nil {
 		log.Error("simulated machine's agent ended", "sim_machine", name, "error", err)

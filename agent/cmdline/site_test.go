@@ -27,7 +27,8 @@ func TestASiteServesAsAnotherUser(t *testing.T) {
 	c := agenttest.New(t, agenttest.Hooks{})
 	c.Role = "site"
 	c.SetDocument(&fleetv1.SiteDocument{Revision: 4, Segments: []*fleetv1.Segment{{
-		Name: "rack1", Interface: "br0", Address: "10.7.0.1/24", PoolStart: "10.7.0.50", PoolEnd: "10.7.0.59", LeaseSeconds: 600,
+		Name: "rack1", Interface: "br0", Address: "10.7.0.1/24", PoolStart: "10.7.0.50", PoolEnd: "10.7.0.59",
+		LeaseSeconds: 600,
 	}}})
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} { // the user must get there
@@ -36,7 +37,8 @@ func TestASiteServesAsAnotherUser(t *testing.T) {
 		}
 	}
 	token, file, stateDir := filepath.Join(dir, "token"), filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "state")
-	text := fmt.Sprintf("role: site\nstate_dir: %s\ntoken_file: %s\nsite: {interfaces: [br0], user: nobody}\n", stateDir, token)
+	text := fmt.Sprintf("role: site\nstate_dir: %s\ntoken_file: %s\nsite: {interfaces: [br0], user: nobody}\n", stateDir,
+		token)
 	for name, content := range map[string]string{token: c.Bundle(), file: text} {
 		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -58,7 +60,8 @@ func TestASiteServesAsAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	const bindAndRaw = "0000000000002400" // bits 10 and 13
-	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534\n", "CapEff:\t" + bindAndRaw, "CapPrm:\t" + bindAndRaw, "CapBnd:\t" + bindAndRaw, "NoNewPrivs:\t1"} {
+	for _, want := range []string{"Uid:\t65534\t65534\t65534\t65534\n", "CapEff:\t" + bindAndRaw, "CapPrm:\t" + bindAndRaw,
+		"CapBnd:\t" + bindAndRaw, "NoNewPrivs:\t1"} {
 		if !strings.Contains(string(status), want) {
 			t.Errorf("no %q in\n%s", want, status)
 		}

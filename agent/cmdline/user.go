@@ -17,9 +17,9 @@ import (
 // advertisements (capabilities(7)).
 var siteCapabilities = []int{unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW}
 
-// becomeUser makes a process that was started as root another user's, with siteCapabilities and nothing else, and begins
-// this program anew as that user: it then never comes back. The directories become that user's. It does nothing for a
-// process that isn't root's, as after it, or without a name.
+// becomeUser makes a process that was started as root another user's, with siteCapabilities and nothing else, and
+// begins this program anew as that user: it then never comes back. The directories become that user's. It does nothing
+// for a process that isn't root's, as after it, or without a name.
 func becomeUser(name string, directories ...string) error {
 	if name == "" || os.Geteuid() != 0 {
 		return nil

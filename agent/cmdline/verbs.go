@@ -232,7 +232,8 @@ func readStatus(ctx context.Context, c config.Config) (statusReport, error) {
 	r := statusReport{
 		StateDir: c.StateDir, AgentID: who.AgentID, MachineID: who.MachineID, Role: who.Role, Site: who.Site,
 		FleetAddresses: who.FleetAddresses, Running: running(c.StateDir), Commands: []commandReport{},
-		Certificate: certificateReport{Fingerprint: pki.Fingerprint(leaf.Raw), NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter},
+		Certificate: certificateReport{Fingerprint: pki.Fingerprint(leaf.Raw), NotBefore: leaf.NotBefore,
+			NotAfter: leaf.NotAfter},
 	}
 	err = withStore(ctx, c, func(s *state.Store) error { return r.readStore(ctx, s) })
 	return r, err
@@ -259,7 +260,8 @@ func (r *statusReport) readStore(ctx context.Context, s *state.Store) error {
 	}
 	list, err := s.Unsettled(ctx)
 	for _, c := range list {
-		r.Commands = append(r.Commands, commandReport{ID: c.ID, State: c.State, TargetID: c.TargetID, ReceivedAt: c.ReceivedAt})
+		r.Commands = append(r.Commands, commandReport{ID: c.ID, State: c.State, TargetID: c.TargetID,
+			ReceivedAt: c.ReceivedAt})
 	}
 	return err
 }

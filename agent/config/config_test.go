@@ -25,7 +25,8 @@ log: {level: loud}
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"stat_dir", `state_dir "relative"`, `host is "virtual"`, `role is "installer"`, `addresses[0]: "nowhere"`, `proxy "https://elsewhere"`,
+		"stat_dir", `state_dir "relative"`, `host is "virtual"`, `role is "installer"`, `addresses[0]: "nowhere"`,
+		`proxy "https://elsewhere"`,
 		"sim.script", "soon", "colour", "log.level",
 	} {
 		if !strings.Contains(err.Error(), want) {

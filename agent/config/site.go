@@ -60,7 +60,8 @@ var (
 func (b *Bytes) UnmarshalYAML(node *yaml.Node) error {
 	m := sizeForm.FindStringSubmatch(node.Value)
 	if m == nil {
-		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %q is not a size such as 500MiB or 32GiB", node.Line, node.Value)}}
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %q is not a size such as 500MiB or 32GiB", node.Line,
+			node.Value)}}
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || n > (1<<62)/sizeUnits[m[2]] {

@@ -6,9 +6,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// byID gives the names that udev makes below /dev/disk/by-id, for systems without udev: an installer is one. The rules are
-// those of systemd's rules.d/60-persistent-storage.rules; ata_id.c has those for ATA drives. Names that need more than
-// sysfs has are left out.
+// byID gives the names that udev makes below /dev/disk/by-id, for systems without udev: an installer is one. The rules
+// are those of systemd's rules.d/60-persistent-storage.rules; ata_id.c has those for ATA drives. Names that need more
+// than sysfs has are left out.
 func (s scanner) byID(d disk.Device) []string {
 	var names []string
 	add := func(name string) { names = append(names, "/dev/disk/by-id/"+name) }
@@ -41,8 +41,8 @@ func (s scanner) byID(d disk.Device) []string {
 	return names
 }
 
-// ataNames reads model and serial number from the ATA Information page (SAT-4, 12.4.2: the identification is at byte 60;
-// ACS-4, 7.13.7: words 10 to 19 and 27 to 46, bytes swapped). What the SCSI layer shows of the model is cut off.
+// ataNames reads model and serial number from the ATA Information page (SAT-4, 12.4.2: the identification is at byte
+// 60; ACS-4, 7.13.7: words 10 to 19 and 27 to 46, bytes swapped). What the SCSI layer shows of the model is cut off.
 func (s scanner) ataNames(name string) (model, serial string, ok bool) {
 	page := s.raw("sys/block/" + name + "/device/vpd_pg89")
 	if len(page) < 60+512 {
@@ -67,7 +67,8 @@ func joined(s string) string { return replaced(strings.Join(strings.Fields(s), "
 // replaced puts an underscore for each character that a name of udev can't have (util_replace_chars).
 func replaced(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r > 127 || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("#+-.:=@_", r) {
+		if r > 127 || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' ||
+			strings.ContainsRune("#+-.:=@_", r) {
 			return r
 		}
 		return '_'

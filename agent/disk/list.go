@@ -93,7 +93,8 @@ func (s scanner) device(name string) disk.Device {
 	dir := "sys/block/" + name + "/"
 	return disk.Device{
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
-		Serial: s.serial(dir), WWN: s.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"), Model: s.text(dir + "device/model"),
+		Serial: s.serial(dir), WWN: s.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"),
+		Model:      s.text(dir + "device/model"),
 		Size:       s.number(dir+"size") * 512, // sysfs counts sectors of 512 bytes whatever the disk's are
 		Sector:     int(max(s.number(dir+"queue/logical_block_size"), 512)),
 		Rotational: s.text(dir+"queue/rotational") == "1", Removable: s.text(dir+"removable") == "1",

@@ -12,8 +12,8 @@ import (
 // (drivers/nvme/host/multipath.c, nvme_mpath_set_disk_name).
 var nvmePath = regexp.MustCompile(`^nvme\d+c\d+n\d+$`)
 
-// hidden reports whether a block device is only a path, which has no file under /dev (Documentation/ABI/stable/sysfs-block,
-// hidden).
+// hidden reports whether a block device is only a path, which has no file under /dev
+// (Documentation/ABI/stable/sysfs-block, hidden).
 func (s scanner) hidden(name string) bool {
 	return nvmePath.MatchString(name) || s.text("sys/block/"+name+"/hidden") == "1"
 }
@@ -40,7 +40,8 @@ func foldPaths(all []disk.Device) []disk.Device {
 
 func samePaths(a, b disk.Device) bool {
 	unique := strings.Trim(a.WWN[strings.LastIndexByte(a.WWN, '.')+1:], "0-") != ""
-	return unique && a.Serial != "" && a.WWN == b.WWN && a.Serial == b.Serial && a.Size == b.Size && a.Sector == b.Sector &&
+	return unique && a.Serial != "" && a.WWN == b.WWN && a.Serial == b.Serial && a.Size == b.Size &&
+		a.Sector == b.Sector &&
 		a.Model == b.Model
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// TestPathsOfOneDiskAreOneDisk: what sysfs shows of dual-port NVMe with native multipath (drivers/nvme/host/multipath.c: the head
-// nvme0n1 below nvme-subsys0, hidden paths nvme0c0n1 and nvme0c1n1), of the same with nvme_core.multipath=N, and of a
-// logical unit that two ports of an array show (drivers/scsi/scsi_sysfs.c).
+// TestPathsOfOneDiskAreOneDisk: what sysfs shows of dual-port NVMe with native multipath
+// (drivers/nvme/host/multipath.c: the head nvme0n1 below nvme-subsys0, hidden paths nvme0c0n1 and nvme0c1n1), of the
+// same with nvme_core.multipath=N, and of a logical unit that two ports of an array show (drivers/scsi/scsi_sysfs.c).
 func TestPathsOfOneDiskAreOneDisk(t *testing.T) {
 	t.Parallel()
 	mounts := map[string]string{"proc/self/mountinfo": ""}
@@ -38,7 +38,8 @@ func TestPathsOfOneDiskAreOneDisk(t *testing.T) {
 			nvme(f, "nvme0c0n1", "1")
 			nvme(f, "nvme0c1n1", "1")
 		}, 1, nil, nil},
-		"NVMe without it": {func(f map[string]string) { nvme(f, "nvme0n1", "0"); nvme(f, "nvme1n1", "0") }, 1, []string{"/dev/nvme1n1"}, nil},
+		"NVMe without it": {func(f map[string]string) { nvme(f, "nvme0n1", "0"); nvme(f, "nvme1n1", "0") }, 1,
+			[]string{"/dev/nvme1n1"}, nil},
 		"two ports of an array": {func(f map[string]string) {
 			scsi(f, "sda", "naa.60014", "LU1")
 			scsi(f, "sdb", "naa.60014", "LU1")
@@ -48,9 +49,18 @@ func TestPathsOfOneDiskAreOneDisk(t *testing.T) {
 			scsi(f, "sdb", "naa.60014", "LU1")
 			f["sys/block/sdb/holders/dm-0/x"] = ""
 		}, 1, []string{"/dev/sdb"}, []string{"dm-0"}},
-		"two disks with one name": {func(f map[string]string) { scsi(f, "sda", "naa.5000", "A"); scsi(f, "sdb", "naa.5000", "B") }, 2, nil, nil},
-		"a name that is none":     {func(f map[string]string) { scsi(f, "sda", "naa.0000", "A"); scsi(f, "sdb", "naa.0000", "A") }, 2, nil, nil},
-		"nothing but a name":      {func(f map[string]string) { scsi(f, "sda", "naa.5000", ""); scsi(f, "sdb", "naa.5000", "") }, 2, nil, nil},
+		"two disks with one name": {func(f map[string]string) {
+			scsi(f, "sda", "naa.5000", "A")
+			scsi(f, "sdb", "naa.5000",
+				"B")
+		}, 2, nil, nil},
+		"a name that is none": {func(f map[string]string) {
+			scsi(f, "sda", "naa.0000", "A")
+			scsi(f, "sdb", "naa.0000",
+				"A")
+		}, 2, nil, nil},
+		"nothing but a name": {func(f map[string]string) { scsi(f, "sda", "naa.5000", ""); scsi(f, "sdb", "naa.5000", "") },
+			2, nil, nil},
 	} {
 		files := map[string]string{"proc/self/mountinfo": mounts["proc/self/mountinfo"]}
 		c.fill(files)
@@ -66,7 +76,8 @@ func TestPathsOfOneDiskAreOneDisk(t *testing.T) {
 	}
 }
 
-// TestNamesByID: the names that udev gives, without udev. The examples are from real machines' listings of /dev/disk/by-id.
+// TestNamesByID: the names that udev gives, without udev. The examples are from real machines' listings of
+// /dev/disk/by-id.
 func TestNamesByID(t *testing.T) {
 	t.Parallel()
 	page := make([]byte, 572)
@@ -80,9 +91,10 @@ func TestNamesByID(t *testing.T) {
 	put(27, "WDC WD40EFRX-68WT0N0", 40)
 	files := map[string]string{
 		"proc/self/mountinfo": "",
-		"sys/block/sda/size":  "16", "sys/block/sda/device/wwid": "naa.50014ee2b5c1d2e3", "sys/block/sda/device/vpd_pg89": string(page),
-		"sys/block/sda/device/model": "WDC WD40EFRX-68W",
-		"sys/block/sdb/size":         "16", "sys/block/sdb/device/wwid": "naa.600508b1001c3aa4",
+		"sys/block/sda/size":  "16", "sys/block/sda/device/wwid": "naa.50014ee2b5c1d2e3",
+		"sys/block/sda/device/vpd_pg89": string(page),
+		"sys/block/sda/device/model":    "WDC WD40EFRX-68W",
+		"sys/block/sdb/size":            "16", "sys/block/sdb/device/wwid": "naa.600508b1001c3aa4",
 		"sys/block/nvme0n1/size": "16", "sys/block/nvme0n1/wwid": "eui.0025385a11b2c3d4", "sys/block/nvme0n1/nsid": "1",
 		"sys/block/nvme0n1/device/model": "Samsung SSD 970 EVO 500GB", "sys/block/nvme0n1/device/serial": "S466NX0M",
 		"sys/block/vda/size": "16", "sys/block/vda/serial": "root", "sys/block/vda/device/x": "",

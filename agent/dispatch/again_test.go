@@ -33,7 +33,8 @@ func (l *link) acks(id string) (states []string) {
 	return states
 }
 
-// TestACommandThatComesAgain is acknowledged with where it stands, or answered with its result, and is executed once, whatever it says now.
+// TestACommandThatComesAgain is acknowledged with where it stands, or answered with its result, and is executed once,
+// whatever it says now.
 func TestACommandThatComesAgain(t *testing.T) {
 	t.Parallel()
 	begun, free := make(chan struct{}), make(chan struct{})
@@ -53,7 +54,8 @@ func TestACommandThatComesAgain(t *testing.T) {
 	r.l.handle(m)
 	m.GetCommand().Digest = make([]byte, 32)
 	r.l.handle(m)
-	if got := r.l.acks(id); !slices.Equal(got, []string{state.Received, state.Started, state.Done, state.Done}) || r.results(id) != 3 {
+	if got := r.l.acks(id); !slices.Equal(got, []string{state.Received, state.Started, state.Done, state.Done}) ||
+		r.results(id) != 3 {
 		t.Errorf("acknowledged as %v, %d results", got, r.results(id))
 	}
 	if exec.ran.Load() != 1 {
@@ -79,7 +81,11 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 	}}
 	r = start(t, store, exec, func(c *dispatch.Config) { c.Clock, c.ResendEvery = fake, time.Hour })
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, OperationId: "op"})
-	testkit.Eventually(t, 30*time.Second, func() bool { c, _, err := store.Command(t.Context(), id); return err == nil && c.State == state.Done }, "not done")
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		c, _, err := store.Command(t.Context(), id)
+		return err == nil &&
+			c.State == state.Done
+	}, "not done")
 	var told []string
 	for _, m := range r.messages() {
 		if p := m.GetProgress(); p != nil {
@@ -93,7 +99,8 @@ func TestProgressIsToldOnceASecond(t *testing.T) {
 	if err != nil || len(events) != 1 {
 		t.Fatalf("buffered %v, %v", events, err)
 	}
-	if p := events[0].GetProgress(); p.GetCommandId() != id || p.GetOperationId() != "op" || p.GetPercent() != 100 || p.GetMessage() != "buffered" {
+	if p := events[0].GetProgress(); p.GetCommandId() != id || p.GetOperationId() != "op" || p.GetPercent() != 100 ||
+		p.GetMessage() != "buffered" {
 		t.Errorf("buffered %v", p)
 	}
 }
@@ -108,7 +115,8 @@ func TestACommandThatNobodyHereExecutes(t *testing.T) {
 		}
 	}
 	r := start(t, memory(t), nil, nobody)
-	want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_REFUSED, "CAPABILITY_MISSING")
+	want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_REFUSED,
+		"CAPABILITY_MISSING")
 	if r.l.asks() != 0 {
 		t.Errorf("%d asks", r.l.asks())
 	}
@@ -146,7 +154,8 @@ func (f *fragile) Evict(ctx context.Context, now time.Time) (int64, error) {
 	return f.Store.Evict(ctx, now)
 }
 
-// TestNothingBeginsBeforeItsIntentIsDurable: with a full disk it waits and asks again; with a broken one the agent ends.
+// TestNothingBeginsBeforeItsIntentIsDurable: with a full disk it waits and asks again; with a broken one the agent
+// ends.
 func TestNothingBeginsBeforeItsIntentIsDurable(t *testing.T) {
 	t.Parallel()
 	store := &fragile{Store: memory(t), start: func(n int32) error {
@@ -211,7 +220,8 @@ func TestEveryDayHasItsEviction(t *testing.T) {
 
 func startDying(t *testing.T, store *fragile, dies error, fake *clock.Fake) *rig {
 	t.Helper()
-	return startAloneWith(t, store.Store, &scriptedExecutor{}, func(c *dispatch.Config) { c.Store, c.Clock, c.ResendEvery = store, fake, 48*time.Hour }, dies)
+	return startAloneWith(t, store.Store, &scriptedExecutor{},
+		func(c *dispatch.Config) { c.Store, c.Clock, c.ResendEvery = store, fake, 48*time.Hour }, dies)
 }
 
 // TestWithoutASession a command is canceled, and expires by the time that the last one has told.

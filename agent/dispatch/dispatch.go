@@ -228,8 +228,9 @@ func (d *Dispatcher) grantKeys() []ed25519.PublicKey {
 	return d.keys
 }
 
-// controllerNow is the controller's time, counted on from the last Welcome by a clock that nobody can set. Before the first
-// Welcome it is the last that the memory has of it: that much has passed, and this machine's own clock proves no more.
+// controllerNow is the controller's time, counted on from the last Welcome by a clock that nobody can set. Before the
+// first Welcome it is the last that the memory has of it: that much has passed, and this machine's own clock proves no
+// more.
 func (d *Dispatcher) controllerNow(ctx context.Context) (time.Time, error) {
 	if planted.ExpiryClock {
 		return d.cfg.Clock.Now(), nil

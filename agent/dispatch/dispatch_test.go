@@ -100,7 +100,8 @@ func (l *link) granting(g *fleetv1.GrantRequest) *fleetv1.Grant {
 		panic(err)
 	}
 	return &fleetv1.Grant{
-		CommandId: c.CommandID, TargetId: c.TargetID, Digest: c.Digest, Nonce: c.Nonce, Seq: c.Seq, IssuedAtUnixMs: 1, Signature: sig,
+		CommandId: c.CommandID, TargetId: c.TargetID, Digest: c.Digest, Nonce: c.Nonce, Seq: c.Seq, IssuedAtUnixMs: 1,
+		Signature: sig,
 	}
 }
 
@@ -130,7 +131,8 @@ func (l *link) wait(t *testing.T, what string, pick func(*fleetv1.AgentMessage) 
 
 func (l *link) result(t *testing.T, id string) *fleetv1.CommandResult {
 	t.Helper()
-	return l.wait(t, "the result of "+id, func(m *fleetv1.AgentMessage) bool { return m.GetResult().GetCommandId() == id }).GetResult()
+	return l.wait(t, "the result of "+id,
+		func(m *fleetv1.AgentMessage) bool { return m.GetResult().GetCommandId() == id }).GetResult()
 }
 
 func (l *link) asks() (n int) {
@@ -174,10 +176,13 @@ func startAlone(t *testing.T, store *state.Store, exec executor.Executor, edit f
 }
 
 // startAloneWith gives a dispatcher that may end with an error from the first moment on.
-func startAloneWith(t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config), dies error) *rig {
+func startAloneWith(
+	t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config), dies error,
+) *rig {
 	t.Helper()
 	cfg := dispatch.Config{
-		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), Boottime: clock.Boottime,
+		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(),
+		Boottime:    clock.Boottime,
 		Resolve:     func(*fleetv1.CommandSpec) (executor.Executor, *executor.Result) { return exec, nil },
 		ResendEvery: 20 * time.Millisecond, GrantWait: 200 * time.Millisecond, StopGrace: 50 * time.Millisecond,
 	}
@@ -267,11 +272,20 @@ func TestItAlwaysAnswers(t *testing.T) {
 			fleetv1.CommandResult_FAILED, "EXECUTOR_PANICKED", 0},
 		"error before the intent": {&scriptedExecutor{prepare: func() (*executor.Result, error) { return nil, boom }},
 			fleetv1.CommandResult_FAILED, "EXECUTION_FAILED", 0},
-		"panic after the intent": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) { panic("x") }},
+		"panic after the intent": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result,
+			error) {
+			panic("x")
+		}},
 			fleetv1.CommandResult_UNKNOWN, "EXECUTOR_PANICKED", 1},
-		"error after the intent": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) { return executor.Result{}, boom }},
+		"error after the intent": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result,
+			error) {
+			return executor.Result{}, boom
+		}},
 			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
-		"no outcome": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result, error) { return executor.Result{}, nil }},
+		"no outcome": {&scriptedExecutor{execute: func(context.Context, executor.Job) (executor.Result,
+			error) {
+			return executor.Result{}, nil
+		}},
 			fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 1},
 		"time-out": {&scriptedExecutor{execute: func(ctx context.Context, _ executor.Job) (executor.Result, error) {
 			<-ctx.Done()
@@ -338,7 +352,8 @@ func (r *rig) messages() []*fleetv1.AgentMessage {
 	return append([]*fleetv1.AgentMessage(nil), r.l.sent...)
 }
 
-// slow is a memory whose first number for an ask is long in coming: until another ask has been sent, or for the given time.
+// slow is a memory whose first number for an ask is long in coming: until another ask has been sent, or for the given
+// time.
 type slow struct {
 	*state.Store
 	other func() bool
@@ -358,7 +373,8 @@ func (s *slow) NextGrantSeq(ctx context.Context, commandID string) (uint64, []ui
 	return seq, earlier, nil
 }
 
-// TestAsksAreSentInTheOrderOfTheirNumbers: to the controller, a number below one that it has seen is an older copy of the memory.
+// TestAsksAreSentInTheOrderOfTheirNumbers: to the controller, a number below one that it has seen is an older copy of
+// the memory.
 func TestAsksAreSentInTheOrderOfTheirNumbers(t *testing.T) {
 	t.Parallel()
 	var r *rig
@@ -473,7 +489,10 @@ func TestWhatResumeSaysCounts(t *testing.T) {
 func TestGoingOnNeedsLeaveLikeABeginning(t *testing.T) {
 	t.Parallel()
 	store, id := interrupted(t)
-	exec := &scriptedExecutor{resume: func(context.Context, executor.Job) (executor.Verdict, error) { return executor.GoOn(), nil }}
+	exec := &scriptedExecutor{resume: func(context.Context, executor.Job) (executor.Verdict,
+		error) {
+		return executor.GoOn(), nil
+	}}
 	if err := store.Lock(t.Context(), "hands off"); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 func settled(t *testing.T, s *state.Store, id string, done time.Time) {
 	t.Helper()
 	ctx := t.Context()
-	if _, _, err := s.Receive(ctx, state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), BootID: "b", ReceivedAt: done}); err != nil {
+	if _, _, err := s.Receive(ctx, state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), BootID: "b",
+		ReceivedAt: done}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Finish(ctx, id, []byte("r"), done); err != nil {
@@ -34,8 +35,8 @@ func held(t *testing.T, s *state.Store, id string) bool {
 	return found
 }
 
-// TestOldCommandsAreEvictedAtStartAndDaily: what is settled for more than seven days goes when the agent starts, and once a
-// day while it runs.
+// TestOldCommandsAreEvictedAtStartAndDaily: what is settled for more than seven days goes when the agent starts, and
+// once a day while it runs.
 func TestOldCommandsAreEvictedAtStartAndDaily(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

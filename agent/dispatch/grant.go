@@ -68,8 +68,9 @@ func (d *Dispatcher) acquireGrant(ctx context.Context, j *job) (ask, *executor.R
 	}
 }
 
-// renewGrant is for an executor that is about to destroy data. Leave that has grown old since the command was started counts
-// for nothing any more: the controller may have given the machine to somebody else meanwhile. It is asked for again.
+// renewGrant is for an executor that is about to destroy data. Leave that has grown old since the command was started
+// counts for nothing any more: the controller may have given the machine to somebody else meanwhile. It is asked for
+// again.
 func (d *Dispatcher) renewGrant(ctx context.Context, j *job, a ask) (*executor.Result, error) {
 	r, err := d.admission(ctx, j)
 	for r == nil && err == nil && !a.fresh(d.cfg.Boottime()) {
@@ -157,7 +158,8 @@ func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *executor.Result
 	}
 }
 
-// sendAsk sends asks in the order of their numbers: one that came after a higher one would look like an older copy of this memory.
+// sendAsk sends asks in the order of their numbers: one that came after a higher one would look like an older copy of
+// this memory.
 func (d *Dispatcher) sendAsk(ctx context.Context, j *job) (ask, error) {
 	d.asking.Lock()
 	defer d.asking.Unlock()
@@ -188,7 +190,9 @@ func (d *Dispatcher) newAsk(ctx context.Context, j *job) (ask, error) {
 }
 
 // judge says what an answer to the ask means. Nothing at all means that it is worthless and the wait goes on.
-func (d *Dispatcher) judge(ctx context.Context, j *job, a ask, got grantAnswer) (ok bool, r *executor.Result, err error) {
+func (d *Dispatcher) judge(
+	ctx context.Context, j *job, a ask, got grantAnswer,
+) (ok bool, r *executor.Result, err error) {
 	if got.refused != nil {
 		r, err := d.refused(ctx, j, got.refused)
 		return false, r, err

@@ -29,16 +29,19 @@ func (l *link) give(g *fleetv1.Grant) {
 }
 
 func (l *link) refuse(g *fleetv1.GrantRequest, reason string, final bool) {
-	l.handle(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
-		CommandId: g.GetCommandId(), Nonce: g.GetNonce(), Reason: reason, Message: "no", Final: final, RetryAfterMs: 1,
-	}}})
+	l.handle(
+		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
+			CommandId: g.GetCommandId(), Nonce: g.GetNonce(), Reason: reason, Message: "no", Final: final, RetryAfterMs: 1,
+		}}})
 }
 
 func (l *link) cancel(id string) {
-	l.handle(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{Cancel: &fleetv1.CancelCommand{CommandId: id}}})
+	l.handle(
+		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{Cancel: &fleetv1.CancelCommand{CommandId: id}}})
 }
 
-// TestAWorthlessGrantStartsNothing: a grant for something else, or that somebody else has signed, is as if none had come.
+// TestAWorthlessGrantStartsNothing: a grant for something else, or that somebody else has signed, is as if none had
+// come.
 func TestAWorthlessGrantStartsNothing(t *testing.T) {
 	t.Parallel()
 	_, stranger, err := ed25519.GenerateKey(rand.Reader)
@@ -107,7 +110,8 @@ func TestOnlyTheKeysOfTheNewestWelcomeCount(t *testing.T) {
 	}
 }
 
-// TestARefusalEndsTheCommandIfItIsFinal: what is refused for good is never executed; what is refused for now is asked again.
+// TestARefusalEndsTheCommandIfItIsFinal: what is refused for good is never executed; what is refused for now is asked
+// again.
 func TestARefusalEndsTheCommandIfItIsFinal(t *testing.T) {
 	t.Parallel()
 	exec := &scriptedExecutor{}
@@ -156,7 +160,8 @@ func TestACancelBeforeTheEffect(t *testing.T) {
 		exec := &scriptedExecutor{}
 		r := start(t, memory(t), exec, func(c *dispatch.Config) { c.GrantWait = time.Hour })
 		r.l.answer = func(g *fleetv1.GrantRequest) { r.l.cancel(g.GetCommandId()) }
-		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_CANCELED, "CANCELED_BY_REQUEST")
+		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_CANCELED,
+			"CANCELED_BY_REQUEST")
 		if exec.ran.Load() != 0 {
 			t.Error("executed")
 		}
@@ -215,7 +220,8 @@ func TestAMalformedCommandIsRefused(t *testing.T) {
 	}
 	right := func(b []byte) []byte { sum := sha256.Sum256(b); return sum[:] }
 	reboot := &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{}}
-	send("c-1", &fleetv1.CommandSpec{CommandId: "c-1", TargetId: "m", Action: reboot}, func([]byte) []byte { return make([]byte, 32) })
+	send("c-1", &fleetv1.CommandSpec{CommandId: "c-1", TargetId: "m", Action: reboot},
+		func([]byte) []byte { return make([]byte, 32) })
 	send("c-2", &fleetv1.CommandSpec{CommandId: "c-9", TargetId: "m", Action: reboot}, right)
 	send("c-3", &fleetv1.CommandSpec{CommandId: "c-3", Action: reboot}, right)
 	send("c-4", &fleetv1.CommandSpec{CommandId: "c-4", TargetId: "m"}, right)
@@ -228,13 +234,15 @@ func TestAMalformedCommandIsRefused(t *testing.T) {
 func TestAnAgentWhoseMemoryIsDamagedEnds(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
-	if _, _, err := store.Receive(t.Context(), state.Command{ID: "c", TargetID: "m", BootID: "b", ReceivedAt: time.Now()}); err != nil {
+	if _, _, err := store.Receive(t.Context(), state.Command{ID: "c", TargetID: "m", BootID: "b",
+		ReceivedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Finish(t.Context(), "c", []byte{0xff}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	d := dispatch.New(dispatch.Config{Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(), Boottime: clock.Boottime})
+	d := dispatch.New(dispatch.Config{Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler),
+		Clock: clock.Real(), Boottime: clock.Boottime})
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "stored result") {
 		t.Errorf("it ends with %v", err)
 	}
@@ -250,10 +258,13 @@ func (r *rig) results(id string) (n int) {
 }
 
 func (l *link) ack(id string, settled bool) {
-	l.handle(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{ResultAck: &fleetv1.ResultAck{CommandId: id, Settled: settled}}})
+	l.handle(
+		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{ResultAck: &fleetv1.ResultAck{CommandId: id,
+			Settled: settled}}})
 }
 
-// TestAResultIsSentUntilItIsSettled: again and again; once in each session after it was acknowledged; never after it is settled.
+// TestAResultIsSentUntilItIsSettled: again and again; once in each session after it was acknowledged; never after it is
+// settled.
 func TestAResultIsSentUntilItIsSettled(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake(time.Now())
@@ -332,13 +343,15 @@ func TestWhatACommandSaysIsBuffered(t *testing.T) {
 	}
 }
 
-// TestWhatChangesNothingNeedsNoGrant, unless the controller says so; a command that changes the machine needs one whatever it says.
+// TestWhatChangesNothingNeedsNoGrant, unless the controller says so; a command that changes the machine needs one
+// whatever it says.
 func TestWhatChangesNothingNeedsNoGrant(t *testing.T) {
 	t.Parallel()
 	for _, needs := range []bool{false, true} {
 		r := start(t, memory(t), &scriptedExecutor{}, nil)
 		look := &fleetv1.CommandSpec_Preflight{Preflight: &fleetv1.RepaveAction{}}
-		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, Action: look, NeedsGrant: needs})), fleetv1.CommandResult_SUCCEEDED, "")
+		want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000, Action: look, NeedsGrant: needs})),
+			fleetv1.CommandResult_SUCCEEDED, "")
 		if asked := r.l.asks() > 0; asked != needs {
 			t.Errorf("needs a grant %t, asked %t", needs, asked)
 		}

@@ -74,7 +74,8 @@ func Enroll(ctx context.Context, cfg Config, bundle pki.Bundle, m Machine) (stat
 	}
 	req := &enrollv1.EnrollRequest{
 		TokenId: bundle.TokenID, TokenSecret: bundle.Secret, Csr: csr, Region: m.Region, Provider: m.Provider,
-		MacAddresses: m.MACs, Serial: m.Serial, HardwareFingerprint: m.HardwareFingerprint, BootId: m.BootID, Version: m.Version,
+		MacAddresses: m.MACs, Serial: m.Serial, HardwareFingerprint: m.HardwareFingerprint, BootId: m.BootID,
+		Version: m.Version,
 	}
 	var answer *enrollv1.EnrollResponse
 	err = cfg.retry(ctx, "enrol", bundle.Addresses, func(ctx context.Context, address string) error {
@@ -90,7 +91,9 @@ func Enroll(ctx context.Context, cfg Config, bundle pki.Bundle, m Machine) (stat
 	return cfg.save(answer, key, bundle, m)
 }
 
-func (c Config) enrollAt(ctx context.Context, address string, b pki.Bundle, req *enrollv1.EnrollRequest) (*enrollv1.EnrollResponse, error) {
+func (c Config) enrollAt(
+	ctx context.Context, address string, b pki.Bundle, req *enrollv1.EnrollRequest,
+) (*enrollv1.EnrollResponse, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("enrolment address %q: %w", address, err)
@@ -113,7 +116,9 @@ func (c Config) close(conn *transport.Conn) {
 	}
 }
 
-func (c Config) save(a *enrollv1.EnrollResponse, key *ecdsa.PrivateKey, b pki.Bundle, m Machine) (state.Identity, error) {
+func (c Config) save(
+	a *enrollv1.EnrollResponse, key *ecdsa.PrivateKey, b pki.Bundle, m Machine,
+) (state.Identity, error) {
 	creds, err := state.NewCredentials(key, a.GetCertificateChainPem())
 	if err != nil {
 		return state.Identity{}, fmt.Errorf("check certificate: %w", err)
@@ -126,14 +131,18 @@ func (c Config) save(a *enrollv1.EnrollResponse, key *ecdsa.PrivateKey, b pki.Bu
 		return state.Identity{}, fmt.Errorf("check certificate: %w", err)
 	}
 	identity := state.Identity{
-		AgentID: id, MachineID: a.GetMachineId(), Site: a.GetSite(), Role: a.GetRole(), Region: m.Region, Provider: m.Provider,
-		FleetAddresses: a.GetFleetAddresses(), EnrollAddresses: b.Addresses, GrantKeys: a.GetGrantKeys(), TokenIssuedAt: b.IssuedAt,
+		AgentID: id, MachineID: a.GetMachineId(), Site: a.GetSite(), Role: a.GetRole(), Region: m.Region,
+		Provider:       m.Provider,
+		FleetAddresses: a.GetFleetAddresses(), EnrollAddresses: b.Addresses, GrantKeys: a.GetGrantKeys(),
+		TokenIssuedAt: b.IssuedAt,
 	}
 	return identity, c.Dir.SaveEnrolled(identity, creds, a.GetTrustBundlePem())
 }
 
 // retry goes through the addresses in turns.
-func (c Config) retry(ctx context.Context, what string, addresses []string, call func(context.Context, string) error) error {
+func (c Config) retry(
+	ctx context.Context, what string, addresses []string, call func(context.Context, string) error,
+) error {
 	if len(addresses) == 0 {
 		return fmt.Errorf("%s: no address is known", what)
 	}
@@ -152,7 +161,8 @@ func (c Config) retry(ctx context.Context, what string, addresses []string, call
 			return fmt.Errorf("%s at %s: %w: %w", what, address, ErrRefused, err)
 		}
 		wait := waitFor(attempt, err)
-		c.Log.Warn("enrolment has not worked yet", "address", address, "attempt", attempt, "retry_in", wait.String(), "error", err)
+		c.Log.Warn("enrolment has not worked yet", "address", address, "attempt", attempt, "retry_in", wait.String(), "error",
+			err)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))

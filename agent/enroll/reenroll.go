@@ -69,7 +69,9 @@ func (c Config) newKey(old state.Credentials) (*ecdsa.PrivateKey, error) {
 	return c.Dir.EnrollKey()
 }
 
-func (c Config) reenrollAt(ctx context.Context, address string, old state.Credentials, key *ecdsa.PrivateKey) (*enrollv1.ReenrollResponse, error) {
+func (c Config) reenrollAt(
+	ctx context.Context, address string, old state.Credentials, key *ecdsa.PrivateKey,
+) (*enrollv1.ReenrollResponse, error) {
 	roots, err := c.Dir.Trust()
 	if err != nil {
 		return nil, err

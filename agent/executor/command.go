@@ -66,9 +66,10 @@ type Job struct {
 	UpdateIntent func(ctx context.Context, intent any) error
 }
 
-// MayDestroy is asked right before the first thing that destroys data, after whatever may have taken time since the command
-// was started. It says nothing when the leave that the command was started with is young enough, or when another has been
-// obtained; that may take as long as the command has. A Result or an error ends the command, with nothing destroyed.
+// MayDestroy is asked right before the first thing that destroys data, after whatever may have taken time since the
+// command was started. It says nothing when the leave that the command was started with is young enough, or when
+// another has been obtained; that may take as long as the command has. A Result or an error ends the command, with
+// nothing destroyed.
 func (j Job) MayDestroy(ctx context.Context) (*Result, error) {
 	if j.Leave == nil {
 		return nil, nil
@@ -143,7 +144,8 @@ func Stopped(ctx context.Context, r *Result, err error) (Result, error) {
 	case errors.Is(err, ErrCanceled):
 		return Canceled("stopped before anything was destroyed"), nil
 	case errors.Is(err, ErrTimeout):
-		return Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up before leave to destroy anything had come").AndRetry(), nil
+		return Failed(baremetalv1.Reason_STEP_TIMEOUT,
+			"the time was up before leave to destroy anything had come").AndRetry(), nil
 	case Interrupted(ctx):
 		return Result{}, ErrInterrupted
 	}

@@ -73,11 +73,14 @@ func TestALeaveThatDoesNotCome(t *testing.T) {
 		want want
 		open error
 	}{
-		"refused":         {t.Context(), &refused, nil, of(refused), nil},
-		"canceled":        {t.Context(), nil, wrapped(executor.ErrCanceled), want{canceled, baremetalv1.Reason_CANCELED_BY_REQUEST, false}, nil},
-		"too late":        {t.Context(), nil, wrapped(executor.ErrTimeout), want{failed, baremetalv1.Reason_STEP_TIMEOUT, true}, nil},
+		"refused": {t.Context(), &refused, nil, of(refused), nil},
+		"canceled": {t.Context(), nil, wrapped(executor.ErrCanceled),
+			want{canceled, baremetalv1.Reason_CANCELED_BY_REQUEST, false}, nil},
+		"too late": {t.Context(), nil, wrapped(executor.ErrTimeout),
+			want{failed, baremetalv1.Reason_STEP_TIMEOUT, true}, nil},
 		"the agent stops": {ended(t, executor.ErrShutdown), nil, errors.New("cut"), want{}, executor.ErrInterrupted},
-		"no answer":       {t.Context(), nil, errors.New("cut"), want{failed, baremetalv1.Reason_EXECUTION_FAILED, true}, nil},
+		"no answer": {t.Context(), nil, errors.New("cut"), want{failed, baremetalv1.Reason_EXECUTION_FAILED, true},
+			nil},
 	} {
 		job := executor.Job{Leave: func(context.Context) (*executor.Result, error) { return c.r, c.err }}
 		r, err := job.MayDestroy(c.ctx)
@@ -120,7 +123,8 @@ func TestRefusalsOfTheHost(t *testing.T) {
 		host.ErrUnsupported: baremetalv1.Reason_NETBOOT_UNSUPPORTED, host.ErrNotWired: baremetalv1.Reason_REPAVE_NOT_WIRED,
 		host.ErrInvalid: baremetalv1.Reason_INVALID_FIELD, host.ErrDrift: baremetalv1.Reason_CONFIG_DRIFT,
 	} {
-		r, ok := executor.FromRefusal(fmt.Errorf("try: %w", &host.Refusal{Kind: kind}), baremetalv1.Reason_NETBOOT_UNSUPPORTED)
+		r, ok := executor.FromRefusal(fmt.Errorf("try: %w", &host.Refusal{Kind: kind}),
+			baremetalv1.Reason_NETBOOT_UNSUPPORTED)
 		if !ok || of(r) != (want{failed, reason, false}) {
 			t.Errorf("%v: %v %+v", kind, ok, r)
 		}
@@ -142,17 +146,21 @@ func TestFailuresBecomeResults(t *testing.T) {
 		want want
 		meta map[string]string
 	}{
-		"made here":        {fmt.Errorf("ask: %w", gone), want{failed, baremetalv1.Reason_CLUSTER_NOT_FOUND, false}, gone.Metadata},
-		"over gRPC":        {fmt.Errorf("ask: %w", failure.ToStatus(gone).Err()), want{failed, baremetalv1.Reason_CLUSTER_NOT_FOUND, false}, gone.Metadata},
-		"retryable":        {later, want{failed, baremetalv1.Reason_SSH_UNREACHABLE, true}, nil},
-		"an unknown cause": {failure.Invalid("OF_TOMORROW", "x"), want{failed, baremetalv1.Reason_EXECUTION_FAILED, false}, nil},
+		"made here": {fmt.Errorf("ask: %w", gone), want{failed, baremetalv1.Reason_CLUSTER_NOT_FOUND, false},
+			gone.Metadata},
+		"over gRPC": {fmt.Errorf("ask: %w", failure.ToStatus(gone).Err()),
+			want{failed, baremetalv1.Reason_CLUSTER_NOT_FOUND, false}, gone.Metadata},
+		"retryable": {later, want{failed, baremetalv1.Reason_SSH_UNREACHABLE, true}, nil},
+		"an unknown cause": {failure.Invalid("OF_TOMORROW", "x"), want{failed, baremetalv1.Reason_EXECUTION_FAILED, false},
+			nil},
 	} {
 		r, ok := executor.FromFailure(c.err)
 		if !ok || of(r) != c.want || !maps.Equal(r.Evidence, c.meta) || r.Message == "" {
 			t.Errorf("%s: %v %+v", name, ok, r)
 		}
 	}
-	for _, err := range []error{nil, errors.New("i/o"), status.Error(codes.NotFound, "of another server"), status.Error(codes.DataLoss, "x")} {
+	for _, err := range []error{nil, errors.New("i/o"), status.Error(codes.NotFound, "of another server"),
+		status.Error(codes.DataLoss, "x")} {
 		if r, ok := executor.FromFailure(err); ok {
 			t.Errorf("%v says nothing of a command, and became %+v", err, r)
 		}

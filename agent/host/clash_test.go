@@ -15,8 +15,9 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 )
 
-// TestAnOldInstallationOnAnotherDiskIsNotStartedFrom: real devices, with tables that sgdisk and the installer make. An installation of the same
-// image, or the state partition of any, on another disk is refused before a byte is written; another table is not.
+// TestAnOldInstallationOnAnotherDiskIsNotStartedFrom: real devices, with tables that sgdisk and the installer make. An
+// installation of the same image, or the state partition of any, on another disk is refused before a byte is written;
+// another table is not.
 func TestAnOldInstallationOnAnotherDiskIsNotStartedFrom(t *testing.T) {
 	h, device := installer(t)
 	other, detach, err := disktest.Loop(t.TempDir(), loopSize)
@@ -45,7 +46,8 @@ func TestAnOldInstallationOnAnotherDiskIsNotStartedFrom(t *testing.T) {
 	refused := func(name, says string, err error) {
 		t.Helper()
 		var e *image.Error
-		if !errors.As(err, &e) || e.Reason != baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH || !strings.Contains(err.Error(), says) {
+		if !errors.As(err, &e) || e.Reason != baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
 		head := make([]byte, 4096)

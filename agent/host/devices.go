@@ -59,8 +59,9 @@ func (l *Linux) pciID(address, name string) (string, error) {
 	return strings.TrimPrefix(strings.TrimSpace(string(raw)), "0x"), err
 }
 
-// ResetDevice resets a device by the first method that the kernel has for it (function level reset, bus reset, …), and reads
-// back that the device answers. It returns the kernel's methods, or "unnamed" before Linux 5.15, which doesn't tell.
+// ResetDevice resets a device by the first method that the kernel has for it (function level reset, bus reset, …), and
+// reads back that the device answers. It returns the kernel's methods, or "unnamed" before Linux 5.15, which doesn't
+// tell.
 func (l *Linux) ResetDevice(_ context.Context, _ Effect, d Accelerator) (methods string, err error) {
 	dir := filepath.Join(l.cfg.Root, pciDevices, d.Address)
 	reset, err := os.OpenFile(filepath.Join(dir, "reset"), os.O_WRONLY, 0)
@@ -81,8 +82,8 @@ func (l *Linux) ResetDevice(_ context.Context, _ Effect, d Accelerator) (methods
 	return methods, answers(filepath.Join(dir, "config"), d)
 }
 
-// answers reads the vendor id from the device's configuration space, which is all ones where the device is gone (PCI Express Base
-// Specification, 2.3.2).
+// answers reads the vendor id from the device's configuration space, which is all ones where the device is gone (PCI
+// Express Base Specification, 2.3.2).
 func answers(config string, d Accelerator) error {
 	f, err := os.Open(config)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // Disks lists the machine's disks as they are now.
 func (l *Linux) Disks() ([]disk.Device, error) { return sysdisk.List(l.cfg.Root) }
 
-// ChooseDisk gives the only disk that the rule means, to be written: see disk.Choose. It fails with a *disk.NoUniqueMatch,
-// and refuses where disks are not written.
+// ChooseDisk gives the only disk that the rule means, to be written: see disk.Choose. It fails with a
+// *disk.NoUniqueMatch, and refuses where disks are not written.
 func (l *Linux) ChooseDisk(rule string, protected []string) (disk.Device, error) {
 	if err := l.refuseDisks(); err != nil {
 		return disk.Device{}, err
@@ -59,8 +59,8 @@ func (l *Linux) fillPartition(ctx context.Context, d Disk, off, size int64, file
 	})
 }
 
-// mounted gives the root of an ext4 file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees it,
-// no other process can keep it busy, and it ends with this process at the latest.
+// mounted gives the root of an ext4 file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees
+// it, no other process can keep it busy, and it ends with this process at the latest.
 func mounted(device string, readOnly bool, fn func(dir string) error) error {
 	fd := -1
 	// The file system of the mount before may still be on its way out.

@@ -21,8 +21,8 @@
 // configuration is in force.
 //
 // Guard: /etc/ingot/network/guard.json holds the last change and the way back, and goes pending → committed or
-// rolled_back, each under a lock that the agent, systemd's timer, the unit at boot and process 1 share. It lies beside the
-// files that it is about, so that both are there at boot or neither.
+// rolled_back, each under a lock that the agent, systemd's timer, the unit at boot and process 1 share. It lies beside
+// the files that it is about, so that both are there at boot or neither.
 //
 // # Failure handling
 //

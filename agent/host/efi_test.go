@@ -50,12 +50,14 @@ func TestParseLoadOption(t *testing.T) {
 		fails  bool
 	}{
 		{"pxe over IPv4", good, "pxe 52:54:00:12:34:56", false},
-		{"http over IPv4", option(1, "HTTPv4", path(pciNode(), macNode(0x56), ipv4Node(), uriNode(), endNode())), "http 52:54:00:12:34:56", false},
+		{"http over IPv4", option(1, "HTTPv4", path(pciNode(), macNode(0x56), ipv4Node(), uriNode(), endNode())),
+			"http 52:54:00:12:34:56", false},
 		{"pxe over IPv6", option(1, "PXEv6", path(pciNode(), macNode(0x56), ipv6Node(), endNode())), "", false},
 		{"disk", option(1, "debian", path(pciNode(), diskNode(), endNode())), "", false},
 		{"IPv4 without MAC", option(1, "odd", path(pciNode(), ipv4Node(), endNode())), "", false},
 		{"short MAC node", option(1, "odd", path(node(3, 11, 1, 2), ipv4Node(), endNode())), "", false},
-		{"only the first instance counts", option(1, "two", path(pciNode(), diskNode(), endInstance(), macNode(1), ipv4Node(), endNode())), "", false},
+		{"only the first instance counts",
+			option(1, "two", path(pciNode(), diskNode(), endInstance(), macNode(1), ipv4Node(), endNode())), "", false},
 		{"beyond the BMP", option(1, "disk 🖴", path(diskNode(), endNode())), "", false},
 		{"empty", nil, "", true},
 		{"header only", []byte{1, 0, 0, 0, 0, 0}, "", true},

@@ -78,7 +78,8 @@ func (l *Linux) SetBootNext(ctx context.Context, _ Effect, t BootTarget) (BootNe
 	}
 	entry, ok := findEntry(entries, order, t)
 	if !ok {
-		return BootNextChange{}, refuse(ErrUnsupported, ReasonNoBootEntry, "no boot entry of %d is %s over IPv4 %s", len(entries), t.Method, t.MAC)
+		return BootNextChange{}, refuse(ErrUnsupported, ReasonNoBootEntry, "no boot entry of %d is %s over IPv4 %s",
+			len(entries), t.Method, t.MAC)
 	}
 	if old.Entry != entry.name() {
 		if err := l.writeVariable("BootNext", binary.LittleEndian.AppendUint16(nil, entry.number)); err != nil {

@@ -17,7 +17,8 @@ func uefiHost(t *testing.T, variables map[string][]byte) (*Linux, string) {
 		t.Fatal(err)
 	}
 	for name, content := range variables {
-		if err := os.WriteFile(filepath.Join(vars, name+efiGlobal), append([]byte{7, 0, 0, 0}, content...), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(vars, name+efiGlobal), append([]byte{7, 0, 0, 0}, content...),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +67,8 @@ func TestBootNextReplacesAnotherEntry(t *testing.T) {
 	v["BootNext"] = []byte{1, 0}
 	h, _ := uefiHost(t, v)
 	change, err := h.SetBootNext(t.Context(), Effect{}, BootTarget{Method: BootPXE})
-	if err != nil || change.Old.Entry != "Boot0001" || change.Old.Description != "debian" || change.New.Entry != "Boot0003" {
+	if err != nil || change.Old.Entry != "Boot0001" || change.Old.Description != "debian" ||
+		change.New.Entry != "Boot0003" {
 		t.Fatalf("SetBootNext = %+v, %v", change, err)
 	}
 }

@@ -33,7 +33,9 @@ func (l *Linux) DisksToErase(rule string, protected []string) ([]disk.Device, er
 
 // EraseDisk destroys the data of one disk: see package erase. It works in the installer only. A Refusal and
 // erase.ErrUnsupported mean that nothing was changed.
-func (l *Linux) EraseDisk(ctx context.Context, _ Effect, ref disk.Ref, m erase.Method, progress func(int, string)) (_ erase.Evidence, err error) {
+func (l *Linux) EraseDisk(
+	ctx context.Context, _ Effect, ref disk.Ref, m erase.Method, progress func(int, string),
+) (_ erase.Evidence, err error) {
 	if err := l.refuseDisks(); err != nil {
 		return erase.Evidence{}, err
 	}
@@ -59,7 +61,8 @@ func (l *Linux) EraseDisk(ctx context.Context, _ Effect, ref disk.Ref, m erase.M
 func aloneOnController(d disk.Device, all []disk.Device) bool {
 	own := controllerOf(d.Name)
 	for _, other := range all {
-		if other.Name != d.Name && own != "" && (controllerOf(other.Name) == own || d.Subsystem != "" && other.Subsystem == d.Subsystem) {
+		if other.Name != d.Name && own != "" && (controllerOf(other.Name) == own || d.Subsystem != "" &&
+			other.Subsystem == d.Subsystem) {
 			return false
 		}
 	}

@@ -79,13 +79,15 @@ func (s FirewallState) Admits(p FirewallPolicy) (apply bool, err error) {
 	case !s.Present:
 		return true, nil
 	case s.Drifted() && !p.OverwriteDrift && p.OverwriteDigest != s.Digest:
-		return false, refuse(ErrDrift, ReasonFirewallDrift, "table holds digest %s, generation %d was applied with %s", s.Digest, s.Generation, s.Recorded)
+		return false, refuse(ErrDrift, ReasonFirewallDrift, "table holds digest %s, generation %d was applied with %s",
+			s.Digest, s.Generation, s.Recorded)
 	case s.Drifted() || s.Generation != p.Generation:
 		return true, nil
 	case p.Renew && s.Outdated(p):
 		return true, nil
 	case s.Digest != want:
-		return false, refuse(ErrInvalid, ReasonGenerationReused, "generation %d is applied with digest %s, not %s", s.Generation, s.Digest, want)
+		return false, refuse(ErrInvalid, ReasonGenerationReused, "generation %d is applied with digest %s, not %s",
+			s.Generation, s.Digest, want)
 	}
 	return false, nil
 }

@@ -44,8 +44,8 @@ func closedPolicy(g *Guard) FirewallPolicy {
 }
 
 // bootPolicy decides which policy a boot loads: the one that a committed change has set, else the file's, else the one
-// from before the last change. nil: there never was one. An unproven policy is never loaded. The error is ErrFirewallFile
-// where a policy exists and cannot be read.
+// from before the last change. nil: there never was one. An unproven policy is never loaded. The error is
+// ErrFirewallFile where a policy exists and cannot be read.
 func bootPolicy(file *FirewallPolicy, fileErr error, g *Guard, guardErr error) (*FirewallPolicy, error) {
 	switch {
 	case g != nil && g.State == GuardCommitted && g.NextFirewall != nil:
@@ -57,7 +57,8 @@ func bootPolicy(file *FirewallPolicy, fileErr error, g *Guard, guardErr error) (
 	case fileErr != nil || guardErr != nil:
 		return nil, fmt.Errorf("%w: %w", ErrFirewallFile, errors.Join(fileErr, guardErr))
 	case g != nil && g.State == GuardCommitted && g.SetsFirewall:
-		return nil, fmt.Errorf("%w: command %s has set one, and there is no %s", ErrFirewallFile, g.CommandID, bootFirewallFile)
+		return nil, fmt.Errorf("%w: command %s has set one, and there is no %s", ErrFirewallFile, g.CommandID,
+			bootFirewallFile)
 	}
 	return nil, nil
 }
@@ -70,9 +71,9 @@ type FirewallLoad struct {
 	Loaded bool
 }
 
-// LoadFirewall puts the policy of the last commit into a kernel that has no table of ours. It is for the boot, before the
-// network is up, and needs neither the agent nor its state directory. A table that is there stays as it is, since it may
-// be newer. Where the policy cannot be read, the closed policy is loaded, and the error is ErrFirewallFile.
+// LoadFirewall puts the policy of the last commit into a kernel that has no table of ours. It is for the boot, before
+// the network is up, and needs neither the agent nor its state directory. A table that is there stays as it is, since
+// it may be newer. Where the policy cannot be read, the closed policy is loaded, and the error is ErrFirewallFile.
 func (l *Linux) LoadFirewall(ctx context.Context) (FirewallLoad, error) {
 	l.firewall.Lock()
 	defer l.firewall.Unlock()
@@ -161,7 +162,8 @@ func (l *Linux) readBootFirewall() (*FirewallPolicy, error) {
 		return nil, fmt.Errorf("read %s: %w", bootFirewallFile, err)
 	}
 	if got := hexSHA256(text.Bytes()); got != f.SHA256 {
-		return nil, fmt.Errorf("read %s: its policy has the SHA-256 %s, and the file says %q", bootFirewallFile, got, f.SHA256)
+		return nil, fmt.Errorf("read %s: its policy has the SHA-256 %s, and the file says %q", bootFirewallFile, got,
+			f.SHA256)
 	}
 	var p FirewallPolicy
 	if err := json.Unmarshal(text.Bytes(), &p); err != nil {

@@ -45,7 +45,8 @@ func change(t *testing.T, h *Linux, id string, before *FirewallPolicy, next Fire
 	must(t, h.ApplyFirewall(t.Context(), Effect{CommandID: id}, next))
 }
 
-// TestABootLoadsWhatWasCommitted: at no moment of a change does a boot load anything but the last policy that was proven.
+// TestABootLoadsWhatWasCommitted: at no moment of a change does a boot load anything but the last policy that was
+// proven.
 func TestABootLoadsWhatWasCommitted(t *testing.T) {
 	t.Parallel()
 	if !inNetns(t) {

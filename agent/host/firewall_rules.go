@@ -61,7 +61,8 @@ func (p FirewallPolicy) inputRules() []fwRule {
 		rule("loopback", loopback(), accept()),
 	}
 	for _, c := range p.Controllers {
-		rules = append(rules, rule("controller "+c.String(), l4(unix.IPPROTO_TCP), addr(c.Addr(), saddr), port(sport, c.Port(), 0), accept()))
+		rules = append(rules, rule("controller "+c.String(), l4(unix.IPPROTO_TCP), addr(c.Addr(), saddr),
+			port(sport, c.Port(), 0), accept()))
 	}
 	rules = append(rules,
 		rule("icmp", l4(unix.IPPROTO_ICMP), accept()),
@@ -81,7 +82,8 @@ func (p FirewallPolicy) inputRules() []fwRule {
 func (p FirewallPolicy) outputRules() []fwRule {
 	rules := []fwRule{established()}
 	for _, c := range p.Controllers {
-		rules = append(rules, rule("controller "+c.String(), l4(unix.IPPROTO_TCP), addr(c.Addr(), daddr), port(dport, c.Port(), 0), accept()))
+		rules = append(rules, rule("controller "+c.String(), l4(unix.IPPROTO_TCP), addr(c.Addr(), daddr),
+			port(dport, c.Port(), 0), accept()))
 	}
 	if p.SMTPEgressAllowed {
 		return rules
@@ -156,7 +158,8 @@ func loopback() []expr.Any {
 func ctState(bits uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bits),
+			Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
 	}
 }
@@ -209,9 +212,11 @@ func network(p netip.Prefix, s side) []expr.Any {
 	if p.Bits() == 0 {
 		return out
 	}
-	out = append(out, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(size)})
+	out = append(out, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset,
+		Len: uint32(size)})
 	if p.Bits() < p.Addr().BitLen() {
-		out = append(out, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: mask(p.Bits(), size), Xor: make([]byte, size)})
+		out = append(out, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: mask(p.Bits(), size),
+			Xor: make([]byte, size)})
 	}
 	return append(out, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()})
 }

@@ -36,7 +36,8 @@ func (l *Linux) Guard(ctx context.Context, g Guard) error {
 			return err
 		}
 		if old != nil && old.State == GuardPending && old.CommandID != g.CommandID {
-			return refuse(ErrUnsupported, ReasonGuardPending, "the change of command %s has not proved itself yet", old.CommandID)
+			return refuse(ErrUnsupported, ReasonGuardPending, "the change of command %s has not proved itself yet",
+				old.CommandID)
 		}
 		// The record that is about to go may be the only one of a committed policy.
 		if err := l.keepCommitted(ctx, old); err != nil {

@@ -10,7 +10,8 @@ func ValidateHostname(name string) error {
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if !validLabel(label) {
-			return refuse(ErrInvalid, ReasonInvalid, "host name %q: label %q is not letters, digits and inner hyphens", name, label)
+			return refuse(ErrInvalid, ReasonInvalid, "host name %q: label %q is not letters, digits and inner hyphens", name,
+				label)
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ func hardwareFingerprint(s inventory.System, macs []string) string {
 	}
 	h := sha256.New()
 	// Every part ends with a newline, which none of them holds: no two lists of parts hash the same text.
-	fmt.Fprintf(h, "ingot hardware 1\nuuid %s\nboard %s\nchassis %s\n", strings.ToLower(s.UUID), s.BoardSerial, s.ChassisSerial)
+	fmt.Fprintf(h, "ingot hardware 1\nuuid %s\nboard %s\nchassis %s\n", strings.ToLower(s.UUID), s.BoardSerial,
+		s.ChassisSerial)
 	for _, m := range macs {
 		fmt.Fprintf(h, "mac %s\n", m)
 	}

@@ -38,8 +38,8 @@ type nodeRegistration struct {
 	Name string `yaml:"name"`
 }
 
-// JoinConfiguration makes the file that kubeadm reads. Without a pinned CA there is none: whoever answers at the address would
-// own the machine.
+// JoinConfiguration makes the file that kubeadm reads. Without a pinned CA there is none: whoever answers at the
+// address would own the machine.
 func JoinConfiguration(r JoinRequest, apiVersion string) ([]byte, error) {
 	if len(r.CAHashes) == 0 {
 		return nil, refuse(ErrInvalid, ReasonInvalid, "no CA of the cluster is pinned")

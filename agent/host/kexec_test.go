@@ -105,7 +105,8 @@ func TestKexecStopsServicesWhereThereAreAny(t *testing.T) {
 		return nil, nil
 	}
 	h.kernel.reboot = func(int) error { return errors.New("not with services running") }
-	if err := h.EnterKernel(t.Context(), Effect{}); err != nil || !slices.Equal(asked, []string{"systemctl", "--no-block", "--no-ask-password", "--no-wall", "kexec"}) {
+	if err := h.EnterKernel(t.Context(), Effect{}); err != nil ||
+		!slices.Equal(asked, []string{"systemctl", "--no-block", "--no-ask-password", "--no-wall", "kexec"}) {
 		t.Errorf("asked %q, %v", asked, err)
 	}
 	hooked := false

@@ -121,7 +121,8 @@ func caHashes(text []byte) ([]string, error) {
 	}
 }
 
-// canJoin says that this process could. Whether kubeadm is there shows when it is needed: it may come later than the agent.
+// canJoin says that this process could. Whether kubeadm is there shows when it is needed: it may come later than the
+// agent.
 func (l *Linux) canJoin() bool { return l.kernel.euid() == 0 && !l.cfg.Installer }
 
 // joinUnit is a transient service for one join, outside the bounds of the agent's own.
@@ -130,8 +131,8 @@ func joinUnit(e Effect) string { return "ingot-join-" + e.CommandID + ".service"
 // joinFile holds the token while kubeadm runs.
 func joinFile(r JoinRequest, e Effect) string { return filepath.Join(r.Dir, e.CommandID+".yaml") }
 
-// Join runs kubeadm join and returns when it has ended; ctx kills it and all that it has started. The output comes without
-// the token. nil says that kubeadm is content; whoever must know reads the Membership.
+// Join runs kubeadm join and returns when it has ended; ctx kills it and all that it has started. The output comes
+// without the token. nil says that kubeadm is content; whoever must know reads the Membership.
 func (l *Linux) Join(ctx context.Context, e Effect, r JoinRequest, output func(stream string, data []byte)) error {
 	kubeadm, err := exec.LookPath(l.kubeadm())
 	if err != nil {
@@ -152,7 +153,8 @@ func (l *Linux) Join(ctx context.Context, e Effect, r JoinRequest, output func(s
 			"--quiet", "--pipe", "--wait", "--collect", "--service-type=exec", "--unit=" + joinUnit(e), "--", kubeadm,
 		}, args...)
 	}
-	return l.runToEnd(ctx, e, exec.Command(name, args...), r.Token, output) //nolint:noctx // runToEnd ends it, with its children
+	return l.runToEnd(ctx, e, exec.Command(name, args...), r.Token,
+		output) //nolint:noctx // runToEnd ends it, with its children
 }
 
 func (l *Linux) kubeadm() string {
@@ -162,9 +164,13 @@ func (l *Linux) kubeadm() string {
 	return "kubeadm"
 }
 
-// runToEnd runs a program whose whole process group ends with ctx, and with this process. Its output comes without the secret.
-func (l *Linux) runToEnd(ctx context.Context, e Effect, cmd *exec.Cmd, secret string, output func(string, []byte)) error {
-	stdout, stderr := &hiding{stream: "stdout", secret: secret, to: output}, &hiding{stream: "stderr", secret: secret, to: output}
+// runToEnd runs a program whose whole process group ends with ctx, and with this process. Its output comes without the
+// secret.
+func (l *Linux) runToEnd(
+	ctx context.Context, e Effect, cmd *exec.Cmd, secret string, output func(string, []byte),
+) error {
+	stdout, stderr := &hiding{stream: "stdout", secret: secret, to: output},
+		&hiding{stream: "stderr", secret: secret, to: output}
 	defer stdout.flush()
 	defer stderr.flush()
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, 5*time.Second
@@ -226,9 +232,12 @@ func (l *Linux) UndoJoin(ctx context.Context, e Effect, output func(stream strin
 	}
 	name, args := kubeadm, []string{"reset", "--force"}
 	if l.systemd() {
-		name, args = "systemd-run", append([]string{"--quiet", "--pipe", "--wait", "--collect", "--service-type=exec", "--unit=" + joinUnit(e), "--", kubeadm}, args...)
+		name, args = "systemd-run",
+			append([]string{"--quiet", "--pipe", "--wait", "--collect", "--service-type=exec", "--unit=" + joinUnit(e), "--",
+				kubeadm}, args...)
 	}
-	return l.runToEnd(ctx, e, exec.Command(name, args...), "", output) //nolint:noctx // runToEnd ends it, with its children
+	return l.runToEnd(ctx, e, exec.Command(name, args...), "",
+		output) //nolint:noctx // runToEnd ends it, with its children
 }
 
 // writeSecret makes a file that only its owner may read, in a directory that only its owner may enter.

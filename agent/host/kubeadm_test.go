@@ -25,7 +25,9 @@ func fakeKubeadm(t *testing.T, script string) (l *Linux, root string) {
 	t.Helper()
 	root = t.TempDir()
 	path := filepath.Join(root, "kubeadm")
-	text := fmt.Sprintf("#!/bin/sh\nROOT=%s\necho \"$*\" >>$ROOT/calls\n[ \"$1\" = version ] && { echo v1.30.1; exit 0; }\n%s\n", root, script)
+	text := fmt.Sprintf(
+		"#!/bin/sh\nROOT=%s\necho \"$*\" >>$ROOT/calls\n[ \"$1\" = version ] && { echo v1.30.1; exit 0; }\n%s\n", root,
+		script)
 	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,8 @@ func TestMembership(t *testing.T) {
 	if err != nil || m.Joined || m.Begun {
 		t.Fatalf("an untouched machine: %+v %v", m, err)
 	}
-	putKubeletConf(t, root, "clusters:\n- cluster: {server: 'https://api:6443', certificate-authority-data: "+base64.StdEncoding.EncodeToString(ca)+"}\n")
+	putKubeletConf(t, root, "clusters:\n- cluster: {server: 'https://api:6443', certificate-authority-data: "+
+		base64.StdEncoding.EncodeToString(ca)+"}\n")
 	m, err = l.Membership(t.Context())
 	if err != nil || !m.Joined || m.Server != "https://api:6443" || !slices.Equal(m.CAHashes, hashes) {
 		t.Errorf("a member: %+v %v", m, err)
@@ -74,7 +77,8 @@ func TestMembership(t *testing.T) {
 			t.Errorf("%q was read", bad)
 		}
 	}
-	if err := os.Rename(filepath.Join(root, "etc/kubernetes/kubelet.conf"), filepath.Join(root, "etc/kubernetes/bootstrap-kubelet.conf")); err != nil {
+	if err := os.Rename(filepath.Join(root, "etc/kubernetes/kubelet.conf"),
+		filepath.Join(root, "etc/kubernetes/bootstrap-kubelet.conf")); err != nil {
 		t.Fatal(err)
 	}
 	if m, err = l.Membership(t.Context()); err != nil || m.Joined || !m.Begun {
@@ -103,13 +107,15 @@ func (o *kubeadmOutput) String() string {
 const joinToken = "abcdef.0123456789abcdef"
 
 func request(root string, hashes []string) JoinRequest {
-	return JoinRequest{APIServer: "10.0.0.1:6443", Token: joinToken, NodeName: "m-1", CAHashes: hashes, Dir: filepath.Join(root, "join")}
+	return JoinRequest{APIServer: "10.0.0.1:6443", Token: joinToken, NodeName: "m-1", CAHashes: hashes,
+		Dir: filepath.Join(root, "join")}
 }
 
-// TestJoinHidesTheToken: it is in one file, that only root may read, for as long as kubeadm runs; neither in arguments nor in
-// what is passed on.
+// TestJoinHidesTheToken: it is in one file, that only root may read, for as long as kubeadm runs; neither in arguments
+// nor in what is passed on.
 func TestJoinHidesTheToken(t *testing.T) {
-	l, root := fakeKubeadm(t, `stat -c '%a %a' "$3" >$ROOT/mode; cp "$3" $ROOT/seen; tr '\0' ' ' </proc/$$/cmdline >$ROOT/argv
+	l, root := fakeKubeadm(t,
+		`stat -c '%a %a' "$3" >$ROOT/mode; cp "$3" $ROOT/seen; tr '\0' ' ' </proc/$$/cmdline >$ROOT/argv
 grep token: "$3"; echo "half `+joinToken+`" >&2; printf 'no newline `+joinToken+`'`)
 	_, hashes := aCA(t)
 	var out kubeadmOutput
@@ -126,7 +132,8 @@ grep token: "$3"; echo "half `+joinToken+`" >&2; printf 'no newline `+joinToken+
 		}
 		return string(raw)
 	}
-	if read("mode") != "600 600\n" || strings.Contains(read("argv"), "0123456789abcdef") || strings.Contains(read("calls"), "0123456789abcdef") {
+	if read("mode") != "600 600\n" || strings.Contains(read("argv"), "0123456789abcdef") ||
+		strings.Contains(read("calls"), "0123456789abcdef") {
 		t.Errorf("the file has mode %q, the arguments were %q", read("mode"), read("argv"))
 	}
 	for _, want := range []string{"v1beta3", "JoinConfiguration", joinToken, "10.0.0.1:6443", hashes[0], "name: m-1"} {
@@ -164,11 +171,13 @@ func TestJoinEnds(t *testing.T) {
 	}, "what kubeadm has started runs on")
 
 	l, root = fakeKubeadm(t, `exit 3`)
-	if err := l.Join(t.Context(), Effect{CommandID: "c-2"}, request(root, hashes), out.add); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if err := l.Join(t.Context(), Effect{CommandID: "c-2"}, request(root, hashes), out.add); err == nil ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a kubeadm that fails: %v", err)
 	}
 	none := New(Config{Root: root, Kubeadm: filepath.Join(root, "nowhere")})
-	if err := none.Join(t.Context(), Effect{CommandID: "c-3"}, request(root, hashes), out.add); !errors.Is(err, ErrNoKubeadm) {
+	if err := none.Join(t.Context(), Effect{CommandID: "c-3"}, request(root, hashes), out.add); !errors.Is(err,
+		ErrNoKubeadm) {
 		t.Errorf("no kubeadm: %v", err)
 	}
 	if err := l.Join(t.Context(), Effect{CommandID: "c-4"}, request(root, nil), out.add); !errors.Is(err, ErrInvalid) {

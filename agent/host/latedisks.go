@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// DiskPatience says how long an installer waits for disks, which controllers and arrays bring when they are ready. The zero
-// DiskPatience does not wait.
+// DiskPatience says how long an installer waits for disks, which controllers and arrays bring when they are ready. The
+// zero DiskPatience does not wait.
 type DiskPatience struct {
 	// Late is how long after the start a disk may still come.
 	Late time.Duration
@@ -23,9 +23,9 @@ var DefaultDiskPatience = DiskPatience{Late: 20 * time.Second, Settle: 3 * time.
 
 const diskPoll = 250 * time.Millisecond
 
-// waitForDisks makes a choice from the machine's disks when it can be made. Choices that name a disk are made as soon as
-// it is there. Others, which take what is there, are made when nothing has come for a while: else the disk that is there
-// would be taken because the right one, or one more that fits, is late.
+// waitForDisks makes a choice from the machine's disks when it can be made. Choices that name a disk are made as soon
+// as it is there. Others, which take what is there, are made when nothing has come for a while: else the disk that is
+// there would be taken because the right one, or one more that fits, is late.
 func waitForDisks[T any](l *Linux, choose func([]disk.Device) (T, bool, error)) (T, error) {
 	var last []disk.Device
 	var since time.Time

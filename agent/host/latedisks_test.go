@@ -45,8 +45,8 @@ func (m lateMachine) bring(name, serial string) {
 	}
 }
 
-// TestTheInstallerWaitsForLateDisks: a rule that names a disk waits for it and takes no other; a rule that takes what is
-// there waits until nothing comes any more.
+// TestTheInstallerWaitsForLateDisks: a rule that names a disk waits for it and takes no other; a rule that takes what
+// is there waits until nothing comes any more.
 func TestTheInstallerWaitsForLateDisks(t *testing.T) {
 	t.Parallel()
 	const soon = 400 * time.Millisecond
@@ -80,7 +80,8 @@ func TestTheInstallerWaitsForLateDisks(t *testing.T) {
 			}
 			// What has settled is not waited for again.
 			begun := time.Now()
-			if again, err := h.ChooseDisk(c.rule, c.protected); c.want != "" && (err != nil || again.Serial != c.want || time.Since(begun) > soon) {
+			if again, err := h.ChooseDisk(c.rule, c.protected); c.want != "" &&
+				(err != nil || again.Serial != c.want || time.Since(begun) > soon) {
 				t.Errorf("again: %v, %v after %s", again, err, time.Since(begun))
 			}
 		})

@@ -19,7 +19,8 @@ func TestABondIsMadeAnewForAnOrderedDifferenceAlone(t *testing.T) {
 		"another mode":          {Bond{Mode: "802.3ad", MIIMon: 100 * time.Millisecond}, true},
 		"another way to spread": {Bond{Mode: "active-backup", MIIMon: 100 * time.Millisecond, HashPolicy: "layer3+4"}, true},
 	} {
-		is, wanted := SavedLink{Name: "bond7", Kind: "bond", Bond: &shown}, SavedLink{Name: "bond7", Kind: "bond", Bond: &c.ordered}
+		is, wanted := SavedLink{Name: "bond7", Kind: "bond", Bond: &shown},
+			SavedLink{Name: "bond7", Kind: "bond", Bond: &c.ordered}
 		back, there := outdated([]SavedLink{wanted}, []SavedLink{is}), outdated([]SavedLink{is}, []SavedLink{wanted})
 		if (len(back) > 0) != c.anew || (len(there) > 0) != c.anew {
 			t.Errorf("%s: made anew %v on the way back, %v on the way there", name, back, there)

@@ -91,9 +91,13 @@ func TestChecksOfAGoodNetwork(t *testing.T) {
 	p := newPeer6(t)
 	p.there("ip addr add 10.9.0.53/24 dev there; ip addr add 10.9.0.54/24 dev there")
 	// A resolver that knows nothing says so; one without anybody to ask refuses.
-	p.background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.53", "--local=/#/")
-	p.background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.54")
-	testkit.Eventually(t, 10*time.Second, func() bool { return strings.Count(p.there("ss -Hlun || cat /proc/net/udp"), ":53 ") >= 2 }, "dnsmasq does not listen")
+	p.background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
+		"--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.53", "--local=/#/")
+	p.background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
+		"--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.54")
+	testkit.Eventually(t, 10*time.Second,
+		func() bool { return strings.Count(p.there("ss -Hlun || cat /proc/net/udp"), ":53 ") >= 2 },
+		"dnsmasq does not listen")
 	c := ordinary("10.9.0.2", "10.9.0.53", "10.9.0.54")
 	six := card("here", "fd00::1/64")
 	six.Gateway = netip.MustParseAddr("fd00::2")
@@ -132,7 +136,8 @@ func TestAnAddressOfAnother(t *testing.T) {
 		"duplicate_address here 10.9.0.1": "fail has the address too",
 		"duplicate_address here fd00::77": "fail another owner",
 	})
-	had := &SavedNetwork{Links: []SavedLink{{Name: "here", Addresses: []netip.Prefix{prefix("10.9.0.1/24"), prefix("fd00::77/64")}}}}
+	had := &SavedNetwork{
+		Links: []SavedLink{{Name: "here", Addresses: []netip.Prefix{prefix("10.9.0.1/24"), prefix("fd00::77/64")}}}}
 	wantChecks(t, "as before", checked(t, c, had), map[string]string{
 		"link here":                       "pass",
 		"duplicate_address here 10.9.0.1": "warn has the address too",
@@ -176,7 +181,8 @@ func TestNameServersThatAreDead(t *testing.T) {
 		return
 	}
 	p := newPeer6(t)
-	p.there("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in ip daddr 10.9.0.3 drop'; ip addr add 10.9.0.3/24 dev there")
+	p.there("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in ip " +
+		"daddr 10.9.0.3 drop'; ip addr add 10.9.0.3/24 dev there")
 	c := ordinary("10.9.0.2", "10.9.0.2", "10.9.0.3") // a closed port, and silence
 	got := checked(t, c, nil)
 	for _, s := range []string{"10.9.0.2", "10.9.0.3"} {
@@ -215,7 +221,8 @@ func TestPathMTU(t *testing.T) {
 	if g := checked(t, c, nil)["path_mtu here 10.9.0.2"]; g.Result != netcheck.Pass {
 		t.Errorf("the same on both sides: %s", g)
 	}
-	p.there("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in meta l4proto icmp drop'")
+	p.there("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in meta " +
+		"l4proto icmp drop'")
 	if g := checked(t, c, nil)["path_mtu here 10.9.0.2"]; g.Result != netcheck.Unknown {
 		t.Errorf("ICMP is filtered: %s", g)
 	}
@@ -236,13 +243,16 @@ func TestPathMTUBehindARouter(t *testing.T) {
 		_ = far.Wait()         // and was killed
 	})
 	pid := fmt.Sprint(far.Process.Pid)
-	p.there("ip link add far type veth peer name end netns " + pid + "; ip link set far mtu 1400; ip link set far up; ip addr add 10.7.0.1/24 dev far; echo 1 >/proc/sys/net/ipv4/ip_forward")
-	sh(t, "nsenter -n -t "+pid+" sh -ec 'ip link set end mtu 1400; ip link set end up; ip addr add 10.7.0.2/24 dev end; ip route add default via 10.7.0.1'")
+	p.there("ip link add far type veth peer name end netns " + pid + "; ip link set far mtu 1400; ip link set far up; " +
+		"ip addr add 10.7.0.1/24 dev far; echo 1 >/proc/sys/net/ipv4/ip_forward")
+	sh(t, "nsenter -n -t "+pid+" sh -ec 'ip link set end mtu 1400; ip link set end up; ip addr add 10.7.0.2/24 dev end; "+
+		"ip route add default via 10.7.0.1'")
 	sh(t, "ip route add default via 10.9.0.2")
 	c := ordinary("10.9.0.2")
 	c.Interfaces[0].MTU = 1500
 	const key = "path_mtu here 10.7.0.2"
-	p.there("nft 'add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out icmp type destination-unreachable drop'")
+	p.there("nft 'add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out " +
+		"icmp type destination-unreachable drop'")
 	if g := checked(t, c, nil, "10.7.0.2")[key]; g.Result != netcheck.Fail {
 		t.Errorf("a black hole: %s", g)
 	}

@@ -58,7 +58,8 @@ func (r *run) notAsOrdered(now string) []string {
 	lines := textLines(now)
 	want := func(start string, parts ...string) {
 		if !slices.ContainsFunc(lines, func(l string) bool {
-			return strings.HasPrefix(l, start) && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(l, p) })
+			return strings.HasPrefix(l, start) &&
+				!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(l, p) })
 		}) {
 			wrong = append(wrong, fmt.Sprintf("no %s… %q", start, parts))
 		}
@@ -91,7 +92,8 @@ func (r *run) notAsOrdered(now string) []string {
 		}
 		for _, l := range lines { // 10.9x are others'
 			f := strings.Fields(l)
-			if strings.HasPrefix(l, "address "+i.Name+" ") && !strings.HasPrefix(f[3], "10.9") && !slices.Contains(i.Addresses, prefix(f[3])) {
+			if strings.HasPrefix(l, "address "+i.Name+" ") && !strings.HasPrefix(f[3], "10.9") &&
+				!slices.Contains(i.Addresses, prefix(f[3])) {
 				wrong = append(wrong, "more than ordered: "+l)
 			}
 		}
@@ -113,7 +115,8 @@ func onlyAdds(diff string, texts []string) bool {
 		if strings.HasPrefix(line, "---") || strings.HasPrefix(line, "+++") {
 			continue
 		}
-		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") && !slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(line, s) }) {
+		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") &&
+			!slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(line, s) }) {
 			return false
 		}
 	}
@@ -127,10 +130,12 @@ func (r *run) lostOthers(before, now string) []string {
 	there := textLines(now)
 	for _, line := range textLines(before) {
 		theirs := strings.HasPrefix(line, "rule ") || strings.Contains(line, " table ") && !strings.HasPrefix(line, "nft ") ||
-			strings.HasPrefix(line, "route blackhole ") || strings.HasPrefix(line, "nft ") && !strings.HasPrefix(line, "nft inet ingot ")
+			strings.HasPrefix(line, "route blackhole ") || strings.HasPrefix(line, "nft ") &&
+			!strings.HasPrefix(line, "nft inet ingot ")
 		if strings.HasPrefix(line, "route ") {
 			for _, i := range r.change.Network.Interfaces {
-				named := i.Bond != nil && slices.ContainsFunc(i.Bond.Members, func(m string) bool { return strings.Contains(line, " dev "+m+" ") })
+				named := i.Bond != nil &&
+					slices.ContainsFunc(i.Bond.Members, func(m string) bool { return strings.Contains(line, " dev "+m+" ") })
 				theirs = theirs && !named && !strings.Contains(line, " dev "+i.Name+" ")
 			}
 			theirs = theirs && linkOf(line, now) && (!strings.Contains(line, " via ") || hasNetworkOf(line, now))
@@ -174,7 +179,8 @@ func (r *run) look() string {
 		name, _, _ := strings.Cut(strings.Fields(line)[1], "@")
 		name = strings.TrimSuffix(name, ":")
 		text := "link " + name + " "
-		for _, find := range []string{`[<,]UP[,>]`, `mtu \d+`, `master \S+`, `vlan protocol \S+ id \d+`, `bond mode \S+`, `miimon \d+`, `xmit_hash_policy \S+`, `lacp_rate \S+`} {
+		for _, find := range []string{`[<,]UP[,>]`, `mtu \d+`, `master \S+`, `vlan protocol \S+ id \d+`, `bond mode \S+`,
+			`miimon \d+`, `xmit_hash_policy \S+`, `lacp_rate \S+`} {
 			text += strings.Trim(regexp.MustCompile(find).FindString(line), "<>,") + " "
 		}
 		if parent := regexp.MustCompile(`@(\S+): .*vlan protocol`).FindStringSubmatch(line); parent != nil {
@@ -201,7 +207,8 @@ func (r *run) files() string {
 		if err != nil || d.IsDir() || slices.Contains([]string{"guard.json", "lock", "filler"}, d.Name()) {
 			return err
 		}
-		if strings.Contains(path, "/systemd/network/") || strings.Contains(path, "/ingot/") || strings.HasSuffix(path, "resolv.conf") {
+		if strings.Contains(path, "/systemd/network/") || strings.Contains(path, "/ingot/") ||
+			strings.HasSuffix(path, "resolv.conf") {
 			out = append(out, "== "+path, read(r.t, path))
 		}
 		return nil

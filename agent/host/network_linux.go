@@ -41,7 +41,8 @@ func (l *Linux) NetworkSupport(ctx context.Context, c NetworkConfig) error {
 	}
 	for _, i := range c.Interfaces {
 		if i.DHCP4 || i.DHCP6 {
-			return refuse(ErrNotWired, ReasonNetworkNotWired, "%s: a host without systemd-networkd has no DHCP client for it", i.key())
+			return refuse(ErrNotWired, ReasonNetworkNotWired, "%s: a host without systemd-networkd has no DHCP client for it",
+				i.key())
 		}
 	}
 	return nil

@@ -105,7 +105,8 @@ type testChange struct {
 }
 
 func networkRun(t *testing.T, seed uint64) {
-	r := &run{t: t, seed: seed, began: time.Now(), bonds: os.Getenv(vmVariable) == "1", rand: rand.New(rand.NewPCG(seed, 1))}
+	r := &run{t: t, seed: seed, began: time.Now(), bonds: os.Getenv(vmVariable) == "1",
+		rand: rand.New(rand.NewPCG(seed, 1))}
 	if seed%rebootEvery == 0 {
 		r.rebootRun()
 		return
@@ -171,7 +172,8 @@ func supervised(h *Linux) {
 
 // carryOut has another process change the network, and lets the fault strike.
 func (r *run) carryOut(fault *runFault) {
-	change := exec.CommandContext(context.WithoutCancel(r.t.Context()), os.Args[0], "-test.run=^TestNetworkChange$", "-test.v")
+	change := exec.CommandContext(context.WithoutCancel(r.t.Context()), os.Args[0], "-test.run=^TestNetworkChange$",
+		"-test.v")
 	change.Env = append(os.Environ(), "INGOT_NETWORK_CHANGE=1")
 	change.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	var said bytes.Buffer
@@ -253,7 +255,8 @@ func proves(t *testing.T, h *Linux, c NetworkConfig, saved *SavedNetwork) error 
 		return err
 	}
 	for range 3 {
-		err = exec.CommandContext(t.Context(), "/bin/busybox", "ping", "-c", "1", "-W", "1", "-I", from.String(), controllerOfRuns).Run()
+		err = exec.CommandContext(t.Context(), "/bin/busybox", "ping", "-c", "1", "-W", "1", "-I", from.String(),
+			controllerOfRuns).Run()
 		if err == nil {
 			return nil
 		}

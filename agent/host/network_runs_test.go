@@ -116,7 +116,8 @@ func machines(first, count uint64, done *doneSeeds) [][]uint64 {
 			plain = append(plain, seed)
 		}
 	}
-	return slices.Concat(slices.Collect(slices.Chunk(reboot, rebootsPerVM)), slices.Collect(slices.Chunk(plain, runsPerVM)))
+	return slices.Concat(slices.Collect(slices.Chunk(reboot, rebootsPerVM)),
+		slices.Collect(slices.Chunk(plain, runsPerVM)))
 }
 
 // doneSeeds is a file with the seeds of runs that have ended well, one a line.
@@ -273,9 +274,11 @@ func together(t *testing.T, seeds []uint64, atOnce int) {
 }
 
 func inNamespaces(t *testing.T, seed uint64) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNetworkRuns$", "-test.v", "-test.timeout="+runLimit.String())
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNetworkRuns$", "-test.v", "-test.timeout="+
+		runLimit.String())
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, seed), networkdVariable+"=1")
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
+		Pdeathsig: unix.SIGKILL}
 	return cmd
 }
 

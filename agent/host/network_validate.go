@@ -8,7 +8,8 @@ import (
 )
 
 // BondModes are the modes of the kernel's bonding driver, by its names.
-var BondModes = []string{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
+var BondModes = []string{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb",
+	"balance-alb"}
 
 var hashPolicies = []string{"", "layer2", "layer2+3", "layer3+4"}
 
@@ -68,7 +69,8 @@ func (i Interface) validate() error {
 		return invalidNetwork("%s: MTU %d", i.key(), i.MTU)
 	}
 	for _, s := range i.Search {
-		if s == "" || len(s) > 253 || slices.ContainsFunc(strings.Split(s, "."), func(l string) bool { return !validLabel(l) }) {
+		if s == "" || len(s) > 253 || slices.ContainsFunc(strings.Split(s, "."),
+			func(l string) bool { return !validLabel(l) }) {
 			return invalidNetwork("%s: search domain %q", i.key(), s)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 func bondAndVLANs() NetworkConfig {
 	return NetworkConfig{Interfaces: []Interface{
 		{
-			Name: "bond0", MTU: 1450, Addresses: []netip.Prefix{prefix("192.0.2.7/24")}, Gateway: netip.MustParseAddr("192.0.2.1"),
+			Name: "bond0", MTU: 1450, Addresses: []netip.Prefix{prefix("192.0.2.7/24")},
+			Gateway: netip.MustParseAddr("192.0.2.1"),
 			Bond: &Bond{
 				Members: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, Mode: "802.3ad", MIIMon: 50 * time.Millisecond,
 				LACPFast: true, HashPolicy: "layer3+4",
@@ -34,8 +35,10 @@ func wantBondAndVLANs(t *testing.T) {
 	t.Helper()
 	wantIn(t, read(t, "/proc/net/bonding/bond0"), "IEEE 802.3ad", "MII Polling Interval (ms): 50", "LACP rate: fast",
 		"Transmit Hash Policy: layer3+4", "Permanent HW addr: 52:54:00:00:00:01", "Permanent HW addr: 52:54:00:00:00:02")
-	wantIn(t, strings.Join(strings.Fields(read(t, "/proc/net/vlan/config")), " "), "storage | 20 | bond0", "mgmt | 4094 | bond0")
-	wantIn(t, sh(t, "ip addr show; ip route"), "10.20.0.7/16", "2001:db8::7/64", "mtu 1400", "mtu 1450", "default via 192.0.2.1 dev bond0")
+	wantIn(t, strings.Join(strings.Fields(read(t, "/proc/net/vlan/config")), " "), "storage | 20 | bond0",
+		"mgmt | 4094 | bond0")
+	wantIn(t, sh(t, "ip addr show; ip route"), "10.20.0.7/16", "2001:db8::7/64", "mtu 1400", "mtu 1450",
+		"default via 192.0.2.1 dev bond0")
 }
 
 // tryBonds applies bonds and VLANs, changes them, takes them away and brings the beginning back.

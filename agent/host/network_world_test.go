@@ -34,7 +34,8 @@ func (r *run) layCables() {
 	})
 	r.site = strconv.Itoa(site.Process.Pid)
 	there := "nsenter -n -t " + r.site + " ip "
-	lines := []string{there + "link set lo up", there + "link add br0 type bridge", there + "link set br0 up", there + "addr add " + controllerOfRuns + "/32 dev lo",
+	lines := []string{there + "link set lo up", there + "link add br0 type bridge", there + "link set br0 up", there +
+		"addr add " + controllerOfRuns + "/32 dev lo",
 		there + "addr add 2001:db8::fe/64 dev br0 nodad"}
 	for i := range 3 {
 		lines = append(lines,
@@ -45,7 +46,8 @@ func (r *run) layCables() {
 		if !r.bonds {
 			break
 		}
-		lines = append(lines, fmt.Sprintf("%slink add br0.%d link br0 type vlan id %d", there, id, id), fmt.Sprintf("%slink set br0.%d up", there, id),
+		lines = append(lines, fmt.Sprintf("%slink add br0.%d link br0 type vlan id %d", there, id, id),
+			fmt.Sprintf("%slink set br0.%d up", there, id),
 			fmt.Sprintf("%saddr add 10.%d.0.254/24 dev br0.%d", there, id, id))
 	}
 	sh(r.t, strings.Join(lines, "\n"))
@@ -55,12 +57,14 @@ func (r *run) layCables() {
 func (r *run) begin() {
 	if r.rand.IntN(4) > 0 || r.native {
 		c := r.config(false)
-		r.until("the first configuration is not applied", func() bool { return r.host.ApplyNetwork(r.t.Context(), Effect{}, c) == nil })
+		r.until("the first configuration is not applied",
+			func() bool { return r.host.ApplyNetwork(r.t.Context(), Effect{}, c) == nil })
 		return
 	}
 	for i := range 2 {
 		writeFile(r.t, fmt.Sprintf("/etc/systemd/network/10-c%d.network", i),
-			fmt.Sprintf("[Match]\nName=c%d\n[Network]\nLinkLocalAddressing=no\nAddress=10.%d.0.9/24\n%s", i, i, []string{"Gateway=10.0.0.254\n", ""}[i]))
+			fmt.Sprintf("[Match]\nName=c%d\n[Network]\nLinkLocalAddressing=no\nAddress=10.%d.0.9/24\n%s", i, i,
+				[]string{"Gateway=10.0.0.254\n", ""}[i]))
 	}
 	must(r.t, r.host.reload(r.t.Context(), nil, false))
 	r.until("the files of somebody else do nothing", func() bool {
@@ -107,14 +111,16 @@ func (r *run) config(bad bool) NetworkConfig {
 		first.Addresses = append(first.Addresses, prefix(fmt.Sprintf("2001:db8::%d/64", octet)))
 	}
 	if r.rand.IntN(2) == 0 {
-		first.Routes = []Route{{Destination: prefix("198.51.100.0/24"), Via: first.Gateway, Metric: uint32(r.rand.IntN(2) * 50)}}
+		first.Routes = []Route{{Destination: prefix("198.51.100.0/24"), Via: first.Gateway,
+			Metric: uint32(r.rand.IntN(2) * 50)}}
 	}
 	if r.rand.IntN(2) == 0 && len(cards) > 0 {
 		c.Interfaces = append(c.Interfaces, Interface{Name: cards[0], Addresses: net(1)})
 	}
 	if r.bonds && r.rand.IntN(2) == 0 {
 		id := 20 + r.rand.IntN(2)
-		c.Interfaces = append(c.Interfaces, Interface{Name: "tag", VLAN: &VLAN{ID: id, Parent: c.Interfaces[0].Name}, Addresses: net(id)})
+		c.Interfaces = append(c.Interfaces, Interface{Name: "tag", VLAN: &VLAN{ID: id, Parent: c.Interfaces[0].Name},
+			Addresses: net(id)})
 	}
 	return c
 }
@@ -124,7 +130,8 @@ func (r *run) order() {
 	good := r.rand.IntN(4) > 0
 	r.change.Network = r.config(!good)
 	if r.rand.IntN(3) == 0 {
-		r.change.Firewall = &FirewallPolicy{Generation: 2, InputDefault: []Verdict{VerdictAccept, VerdictDrop}[r.rand.IntN(2)]}
+		r.change.Firewall = &FirewallPolicy{Generation: 2,
+			InputDefault: []Verdict{VerdictAccept, VerdictDrop}[r.rand.IntN(2)]}
 	}
 	text, err := json.Marshal(r.change)
 	must(r.t, err)
@@ -155,8 +162,10 @@ func (r *run) others() {
 		"ip link add theirs link " + link + " type vlan id 99; ip addr add 10.97.0.1/24 dev theirs; ip link set theirs up; " +
 			"ip route add 192.0.8.0/24 via 10.97.0.2 dev theirs table 105",
 		"ip route add 192.0.5.0/24 nexthop via 10.0.0.254 dev " + own[0] + " weight 2 nexthop via 10.0.0.253 dev " + own[0],
-		"nft 'table inet theirs { chain in { type filter hook input priority 10; tcp dport 2222 drop; }; set s { type ipv4_addr; elements = { 192.0.2.9 }; }; }'",
-		"nft 'table ip nat { chain post { type nat hook postrouting priority 100; ip saddr 10.97.0.0/24 oifname " + link + " snat to 10.0.0.3; }; }'",
+		"nft 'table inet theirs { chain in { type filter hook input priority 10; tcp dport 2222 drop; }; set s { type " +
+			"ipv4_addr; elements = { 192.0.2.9 }; }; }'",
+		"nft 'table ip nat { chain post { type nat hook postrouting priority 100; ip saddr 10.97.0.0/24 oifname " + link +
+			" snat to 10.0.0.3; }; }'",
 	}
 	for _, line := range all {
 		if r.rand.IntN(3) == 0 && (r.bonds || !strings.Contains(line, "vlan")) {
@@ -220,7 +229,8 @@ func (r *run) reachable(addresses ...string) bool {
 	for _, a := range addresses {
 		ok := false
 		for range 5 {
-			if exec.CommandContext(r.t.Context(), "nsenter", "-n", "-t", r.site, "/bin/busybox", "ping", "-c", "1", "-W", "1", a).Run() == nil {
+			if exec.CommandContext(r.t.Context(), "nsenter", "-n", "-t", r.site, "/bin/busybox", "ping", "-c", "1", "-W", "1",
+				a).Run() == nil {
 				ok = true
 				break
 			}
@@ -278,7 +288,8 @@ func (r *run) fault() *runFault {
 		f.name, f.strike = "networkd restarts", func(*os.Process) { must(r.t, restartNetworkd(r.t.Context(), r.host)) }
 	case 8:
 		f.drops = true
-		f.name, f.strike = "networkd dies", func(*os.Process) { _ = unix.Kill(networkdPID(), unix.SIGKILL) } // it may be on its way up
+		// it may be on its way up
+		f.name, f.strike = "networkd dies", func(*os.Process) { _ = unix.Kill(networkdPID(), unix.SIGKILL) }
 	case 9:
 		f.name, f.holds = "networkd hangs", true
 		f.strike = func(*os.Process) { must(r.t, unix.Kill(networkdPID(), unix.SIGSTOP)) }

@@ -106,7 +106,8 @@ func (l *Linux) flushNames(ctx context.Context) {
 	}
 	// A cache that is not emptied expires; the proof that follows needs more than names.
 	_ = onBus(ctx, func(c *dbus.Conn) error {
-		return c.Object(resolvedName, "/org/freedesktop/resolve1").CallWithContext(ctx, resolvedName+".Manager.FlushCaches", 0).Err
+		return c.Object(resolvedName, "/org/freedesktop/resolve1").CallWithContext(ctx, resolvedName+".Manager.FlushCaches",
+			0).Err
 	})
 }
 
@@ -153,7 +154,8 @@ func (l *Linux) adminStates(ctx context.Context, names []string) map[string]stri
 			}
 			var state string
 			err = c.Object(networkdName, linkPath(link.Attrs().Index)).
-				CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link", "AdministrativeState").Store(&state)
+				CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, networkdName+".Link",
+					"AdministrativeState").Store(&state)
 			if err == nil {
 				states[name] = state
 			}

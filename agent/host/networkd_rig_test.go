@@ -49,7 +49,8 @@ func withNetworkd(t *testing.T) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), networkdVariable+"=1")
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
+		Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("with networkd: %v\n%s", err, out)
@@ -105,7 +106,8 @@ func startBus(t *testing.T) {
 	t.Helper()
 	writeFile(t, "/run/bus.conf", busConfig)
 	daemon(t, "dbus-daemon", "--nofork", "--config-file=/run/bus.conf")
-	testkit.Eventually(t, rigTime, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil }, "no bus")
+	testkit.Eventually(t, rigTime, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil },
+		"no bus")
 }
 
 // networkd of this process's own system.

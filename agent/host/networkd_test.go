@@ -54,8 +54,10 @@ func TestNetworkdAppliesAndRestores(t *testing.T) {
 	newPeer(t)
 	c := NetworkConfig{Interfaces: []Interface{{
 		Name: "here", Addresses: []netip.Prefix{prefix("192.0.2.7/24"), prefix("2001:db8::7/64")}, MTU: 1400,
-		Gateway: netip.MustParseAddr("192.0.2.1"), DNS: []netip.Addr{netip.MustParseAddr("192.0.2.53")}, Search: []string{"example.org"},
-		Routes: []Route{{Destination: prefix("10.20.0.0/16"), Via: netip.MustParseAddr("192.0.2.2"), Metric: 50}, {Destination: prefix("198.51.100.0/24")}},
+		Gateway: netip.MustParseAddr("192.0.2.1"), DNS: []netip.Addr{netip.MustParseAddr("192.0.2.53")},
+		Search: []string{"example.org"},
+		Routes: []Route{{Destination: prefix("10.20.0.0/16"), Via: netip.MustParseAddr("192.0.2.2"), Metric: 50},
+			{Destination: prefix("198.51.100.0/24")}},
 	}}}
 	saved, err := h.SaveNetwork(t.Context(), c)
 	must(t, err)
@@ -100,10 +102,12 @@ func TestNetworkdChangesAnAddressAndShowsDrift(t *testing.T) {
 		t.Fatalf("right after: %v\n%s", err, s.Diff)
 	}
 
-	sh(t, "ip addr add 10.9.0.99/24 dev here; ip link set here mtu 1300; echo '# mine' >>/etc/systemd/network/05-ingot-here.network")
+	sh(t, "ip addr add 10.9.0.99/24 dev here; ip link set here mtu 1300; echo '# mine' "+
+		">>/etc/systemd/network/05-ingot-here.network")
 	s, err := h.Network(t.Context(), two, nil)
 	must(t, err)
-	wantIn(t, s.Diff, "--- committed/etc/systemd/network/05-ingot-here.network\n+++ host/etc/systemd/network/05-ingot-here.network\n",
+	wantIn(t, s.Diff,
+		"--- committed/etc/systemd/network/05-ingot-here.network\n+++ host/etc/systemd/network/05-ingot-here.network\n",
 		"+# mine\n", "--- committed/kernel\n+++ host/kernel\n", "+here: address 10.9.0.99/24\n")
 
 	must(t, h.ApplyNetwork(t.Context(), Effect{}, two)) // who calls this has decided to overwrite it
@@ -198,13 +202,16 @@ func TestGuardGoesBackToNameAndFirewallToo(t *testing.T) {
 	before := FirewallPolicy{Generation: 1, InputDefault: VerdictAccept, SMTPEgressAllowed: true}
 	must(t, h.SetHostname(t.Context(), Effect{}, "before"))
 	must(t, h.ApplyFirewall(t.Context(), Effect{}, before))
-	must(t, h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime(), Hostname: "before", SetsFirewall: true, Firewall: &before}))
+	must(t,
+		h.Guard(t.Context(), Guard{CommandID: "c1", Deadline: clock.Boottime(), Hostname: "before", SetsFirewall: true,
+			Firewall: &before}))
 	must(t, h.SetHostname(t.Context(), Effect{}, "after"))
 	must(t, h.ApplyFirewall(t.Context(), Effect{}, FirewallPolicy{Generation: 2, InputDefault: VerdictDrop}))
 
 	diff, err := h.FirewallDiff(t.Context(), before)
 	must(t, err)
-	wantIn(t, diff, "--- committed/nftables/inet ingot\n", "-input: policy accept\n", "+input: policy drop\n", "+output: smtp egress 25 [")
+	wantIn(t, diff, "--- committed/nftables/inet ingot\n", "-input: policy accept\n", "+input: policy drop\n",
+		"+output: smtp egress 25 [")
 
 	other, _ := unguarded(t)
 	if done, err := other.RollBackPending(t.Context(), false); err != nil || !done {
@@ -327,6 +334,7 @@ func TestGuardGoesBackAtBoot(t *testing.T) {
 		t.Errorf("the file is now:\n%s", got)
 	}
 	stopNetworkd = startNetworkd()
-	testkit.Eventually(t, 10*time.Second, func() bool { return strings.Contains(sh(t, "ip addr show here"), "10.9.0.1/24") },
+	testkit.Eventually(t, 10*time.Second,
+		func() bool { return strings.Contains(sh(t, "ip addr show here"), "10.9.0.1/24") },
 		"networkd does not bring the old address back")
 }

@@ -96,11 +96,13 @@ func replaceTable(comment string, chains []fwChain) error {
 	conn.DelTable(table)
 	conn.AddTable(table)
 	meta := conn.AddChain(&nftables.Chain{Name: fwMetaChain, Table: table})
-	conn.AddRule(&nftables.Rule{Table: table, Chain: meta, UserData: commentData(comment), Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}})
+	conn.AddRule(&nftables.Rule{Table: table, Chain: meta, UserData: commentData(comment),
+		Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}})
 	for _, c := range chains {
 		chain := conn.AddChain(&nftables.Chain{
 			Name: c.name, Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookRef(nftables.ChainHook(c.hook)), Priority: nftables.ChainPriorityRef(nftables.ChainPriority(c.priority)), Policy: &c.policy,
+			Hooknum:  nftables.ChainHookRef(nftables.ChainHook(c.hook)),
+			Priority: nftables.ChainPriorityRef(nftables.ChainPriority(c.priority)), Policy: &c.policy,
 		})
 		for _, r := range c.rules {
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r.exprs, UserData: commentData(r.comment)})
@@ -159,8 +161,8 @@ func readTable(conn *nftables.Conn) (*fwTable, error) {
 	return t, err
 }
 
-// FirewallDiff shows how our table differs from a policy, rule by rule. A rule is shown by its comment; one without, which
-// somebody else has made, by what it is made of.
+// FirewallDiff shows how our table differs from a policy, rule by rule. A rule is shown by its comment; one without,
+// which somebody else has made, by what it is made of.
 func (l *Linux) FirewallDiff(ctx context.Context, p FirewallPolicy) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -22,8 +22,8 @@ const (
 	dialVariable   = "INGOT_TEST_DIAL"
 )
 
-// TestMain lets this program be the other side of a cable too. It accepts connections on ports, says ready, and sends back
-// each line that it gets, until it is killed; or it says how many of 30 connections were made at once.
+// TestMain lets this program be the other side of a cable too. It accepts connections on ports, says ready, and sends
+// back each line that it gets, until it is killed; or it says how many of 30 connections were made at once.
 func TestMain(m *testing.M) {
 	if ports := os.Getenv(listenVariable); ports != "" {
 		echo(strings.Split(ports, ","))
@@ -112,7 +112,8 @@ func newPeer6(t *testing.T) peer {
 }
 
 // mailPorts are those of RFC 5321, RFC 8314 and RFC 6409; each has neighbours that are none.
-var mailPorts = map[int]bool{24: false, 25: true, 26: false, 464: false, 465: true, 466: false, 586: false, 587: true, 588: false}
+var mailPorts = map[int]bool{24: false, 25: true, 26: false, 464: false, 465: true, 466: false, 586: false, 587: true,
+	588: false}
 
 func TestMailIsKeptInAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -130,7 +131,8 @@ func TestMailIsKeptInAndNothingElse(t *testing.T) {
 		smtp    bool
 		verdict Verdict
 	}{{false, VerdictAccept}, {false, VerdictDrop}, {true, VerdictAccept}, {true, VerdictDrop}} {
-		mustApply(t, h, FirewallPolicy{Generation: uint64(generation) + 1, InputDefault: c.verdict, SMTPEgressAllowed: c.smtp})
+		mustApply(t, h, FirewallPolicy{Generation: uint64(generation) + 1, InputDefault: c.verdict,
+			SMTPEgressAllowed: c.smtp})
 		for port, mail := range mailPorts {
 			for _, there := range []string{"10.9.0.2", "fd00::2"} {
 				want := c.smtp || !mail
@@ -168,7 +170,8 @@ func TestAllowListsHoldInBothFamilies(t *testing.T) {
 			t.Errorf("%s port %d reached: %t", c.here, c.port, got)
 		}
 	}
-	if !tried(true, func() bool { return p.pings("10.9.0.1") }) || !tried(true, func() bool { return p.pings("fd00::1") }) {
+	if !tried(true, func() bool { return p.pings("10.9.0.1") }) ||
+		!tried(true, func() bool { return p.pings("fd00::1") }) {
 		t.Error("ICMP is not let in")
 	}
 }
@@ -176,11 +179,13 @@ func TestAllowListsHoldInBothFamilies(t *testing.T) {
 // dials opens a connection from the other side.
 func (p peer) dials(here string, port int) bool {
 	dial := fmt.Sprintf("exec 3<>/dev/tcp/%s/%d", here, port)
-	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "timeout", "0.7", "bash", "-c", dial).Run() == nil
+	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "timeout", "0.7", "bash", "-c",
+		dial).Run() == nil
 }
 
 func (p peer) pings(here string) bool {
-	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "busybox", "ping", "-c", "1", "-W", "1", here).Run() == nil
+	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "busybox", "ping", "-c", "1", "-W", "1",
+		here).Run() == nil
 }
 
 func TestEstablishedFlowsOutliveAReplacement(t *testing.T) {
@@ -193,9 +198,11 @@ func TestEstablishedFlowsOutliveAReplacement(t *testing.T) {
 	echoes(t, p.pid, "25")
 	h := New(Config{})
 	mustApply(t, h, FirewallPolicy{
-		Generation: 1, InputDefault: VerdictDrop, SMTPEgressAllowed: true, Allow: []AllowRule{{Protocol: "tcp", FromPort: 22}},
+		Generation: 1, InputDefault: VerdictDrop, SMTPEgressAllowed: true,
+		Allow: []AllowRule{{Protocol: "tcp", FromPort: 22}},
 	})
-	inbound := p.talk("exec 3<>/dev/tcp/10.9.0.1/22; while read -r line; do echo \"$line\" >&3; read -r back <&3; echo \"$back\"; done")
+	inbound := p.talk(
+		"exec 3<>/dev/tcp/10.9.0.1/22; while read -r line; do echo \"$line\" >&3; read -r back <&3; echo \"$back\"; done")
 	outbound, err := net.Dial("tcp", "[fd00::2]:25")
 	must(t, err)
 	t.Cleanup(func() { _ = outbound.Close() })
@@ -262,7 +269,8 @@ func TestRateLimitsLimitTheirPortAndNoOther(t *testing.T) {
 	p := newPeer6(t)
 	echoes(t, "", "22,80")
 	mustApply(t, New(Config{}), FirewallPolicy{
-		Generation: 1, InputDefault: VerdictAccept, RateLimits: []RateLimit{{Protocol: "tcp", FromPort: 22, PerSecond: 2, Burst: 6}},
+		Generation: 1, InputDefault: VerdictAccept,
+		RateLimits: []RateLimit{{Protocol: "tcp", FromPort: 22, PerSecond: 2, Burst: 6}},
 	})
 	// All connections are tried at once and without a second try: 6 pass, and what is earned while they come.
 	if got := dialMany(p, 22); got < 6 || got > 12 {

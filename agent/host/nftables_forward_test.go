@@ -44,7 +44,8 @@ func newContainer(t *testing.T, p peer) peer {
 // reachesAt opens a connection from this side to an address and port.
 func (p peer) reachesAt(address string, port int) bool {
 	dial := fmt.Sprintf("exec 3<>/dev/tcp/%s/%d", address, port)
-	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "timeout", "0.7", "bash", "-c", dial).Run() == nil
+	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "timeout", "0.7", "bash", "-c",
+		dial).Run() == nil
 }
 
 // TestMailOfContainersIsKeptInToo: namespaces that this host routes or masquerades for send as it does.
@@ -66,7 +67,8 @@ func TestMailOfContainersIsKeptInToo(t *testing.T) {
 	}
 	h := New(Config{})
 	for generation, smtp := range []bool{true, false} {
-		mustApply(t, h, FirewallPolicy{Generation: uint64(generation) + 1, InputDefault: VerdictDrop, SMTPEgressAllowed: smtp})
+		mustApply(t, h, FirewallPolicy{Generation: uint64(generation) + 1, InputDefault: VerdictDrop,
+			SMTPEgressAllowed: smtp})
 		for port, mail := range want {
 			for _, there := range []string{"10.9.0.2", "fd00::2"} {
 				if port == 2525 && there != "10.9.0.2" {

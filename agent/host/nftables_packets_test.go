@@ -54,7 +54,8 @@ func (p peer) run(line string) {
 // reaches opens a connection from the other side to a port here. A dropped one takes a second to be sure.
 func (p peer) reaches(port int) bool {
 	dial := fmt.Sprintf("exec 3<>/dev/tcp/10.9.0.1/%d", port)
-	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "timeout", "1", "bash", "-c", dial).Run() == nil
+	return exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "timeout", "1", "bash", "-c",
+		dial).Run() == nil
 }
 
 // listen accepts connections on a port here, in all of them the same way: it hangs up.
@@ -89,8 +90,8 @@ func canDial(address string) bool {
 	return true
 }
 
-// tried gives a connection that should be made some tries, because a busy machine is slow, and one that should not a single
-// one, because that costs its time-out.
+// tried gives a connection that should be made some tries, because a busy machine is slow, and one that should not a
+// single one, because that costs its time-out.
 func tried(want bool, dial func() bool) bool {
 	made := dial()
 	for i := 0; want && !made && i < 5; i++ {

@@ -49,7 +49,8 @@ func policy(generation uint64) FirewallPolicy {
 			{Protocol: "tcp", FromPort: 22, PerSecond: 10, Burst: 20},
 			{Protocol: "udp", FromPort: 6000, ToPort: 6010, PerSecond: 1000},
 		},
-		Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:50052"), netip.MustParseAddrPort("[2001:db8::1]:50052"), netip.MustParseAddrPort("[::ffff:192.0.2.9]:587")},
+		Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:50052"),
+			netip.MustParseAddrPort("[2001:db8::1]:50052"), netip.MustParseAddrPort("[::ffff:192.0.2.9]:587")},
 	}
 }
 
@@ -212,12 +213,14 @@ func TestFirewallReportsDriftAndReuse(t *testing.T) {
 
 	reused := p
 	reused.SMTPEgressAllowed = true
-	if err := h.ApplyFirewall(t.Context(), Effect{}, reused); !errors.Is(err, ErrInvalid) || ReasonOf(err) != ReasonGenerationReused {
+	if err := h.ApplyFirewall(t.Context(), Effect{}, reused); !errors.Is(err, ErrInvalid) ||
+		ReasonOf(err) != ReasonGenerationReused {
 		t.Errorf("another policy of the same generation: %v", err)
 	}
 	for name, meddle := range map[string]func(*nftables.Conn, *nftables.Table){
 		"rule": func(c *nftables.Conn, table *nftables.Table) {
-			c.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "input", Table: table}, Exprs: accept(), UserData: []byte{9, 200}})
+			c.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "input", Table: table}, Exprs: accept(),
+				UserData: []byte{9, 200}})
 		},
 		"chain": func(c *nftables.Conn, table *nftables.Table) { c.AddChain(&nftables.Chain{Name: "mine", Table: table}) },
 		"set": func(c *nftables.Conn, table *nftables.Table) {
@@ -261,7 +264,8 @@ func TestFirewallKeepsTheOldTableOnError(t *testing.T) {
 	h := New(Config{})
 	mustApply(t, h, policy(1))
 	bad := policy(2).chains()
-	bad[1].rules = append(bad[1].rules, fwRule{comment: "nowhere", exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: "nowhere"}}})
+	bad[1].rules = append(bad[1].rules,
+		fwRule{comment: "nowhere", exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: "nowhere"}}})
 	if err := replaceTable(metaComment(policy(2)), bad); err == nil {
 		t.Fatal("the kernel took a jump to a chain that isn't there")
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// withNVMe runs the calling test again in a machine with two NVMe disks at one controller and one at another. It returns
-// true in there; the caller returns when it is false.
+// withNVMe runs the calling test again in a machine with two NVMe disks at one controller and one at another. It
+// returns true in there; the caller returns when it is false.
 func withNVMe(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(vmVariable) == "1" {
@@ -32,12 +32,14 @@ func withNVMe(t *testing.T) bool {
 	args := []string{
 		"-accel", "tcg", "-machine", "q35", "-m", "768", "-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none",
 		"-no-reboot", "-serial", "stdio", "-nodefaults", "-kernel", vmInitrd(t, initrd, "", vmTime), "-initrd", initrd,
-		"-append", "console=ttyS0 quiet panic=-1", "-device", "nvme,id=c0,serial=SHARED", "-device", "nvme,id=c1,serial=ALONE",
+		"-append", "console=ttyS0 quiet panic=-1", "-device", "nvme,id=c0,serial=SHARED", "-device",
+		"nvme,id=c1,serial=ALONE",
 	}
 	for name, on := range map[string]string{"a": "bus=c0,nsid=1", "b": "bus=c0,nsid=2", "c": "bus=c1,nsid=1"} {
 		path := filepath.Join(dir, name)
 		must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 32<<20)))
-		args = append(args, "-drive", "if=none,format=raw,discard=unmap,id="+name+",file="+path, "-device", "nvme-ns,drive="+name+","+on)
+		args = append(args, "-drive", "if=none,format=raw,discard=unmap,id="+name+",file="+path, "-device", "nvme-ns,drive="+
+			name+","+on)
 	}
 	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
@@ -70,7 +72,8 @@ func TestNVMeIsFormatted(t *testing.T) {
 		why  string
 	}{{"nvme1n1", "the controller has no sanitize"}, {"nvme0n2", "the controller has no sanitize"}} {
 		got, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: idOf(t, h, c.name)}, erase.Auto, func(int, string) {})
-		if err != nil || got.Method != erase.NVMeFormat || got.Detail != "user data erase" || !strings.Contains(strings.Join(got.Why, ";"), c.why) {
+		if err != nil || got.Method != erase.NVMeFormat || got.Detail != "user data erase" ||
+			!strings.Contains(strings.Join(got.Why, ";"), c.why) {
 			t.Errorf("%s: %+v, %v", c.name, got, err)
 		}
 		t.Logf("%s: %+v", c.name, got)
@@ -78,7 +81,8 @@ func TestNVMeIsFormatted(t *testing.T) {
 	if first(t, "/dev/nvme0n1") == 0 || first(t, "/dev/nvme0n2") != 0 || first(t, "/dev/nvme1n1") != 0 {
 		t.Errorf("first bytes: %x, %x, %x", first(t, "/dev/nvme0n1"), first(t, "/dev/nvme0n2"), first(t, "/dev/nvme1n1"))
 	}
-	if _, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: idOf(t, h, "nvme1n1")}, erase.NVMeSanitize, func(int, string) {}); !errors.Is(err, erase.ErrUnsupported) {
+	if _, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: idOf(t, h, "nvme1n1")}, erase.NVMeSanitize,
+		func(int, string) {}); !errors.Is(err, erase.ErrUnsupported) {
 		t.Errorf("sanitize: %v", err)
 	}
 }

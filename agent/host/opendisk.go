@@ -61,8 +61,8 @@ func (d device) ATA() erase.PassThrough {
 	return ataDrive{d.Disk}
 }
 
-// openForWriting claims the disk that was chosen. Between the choice and the opening another disk may have got its name:
-// what is open must be what the machine shows under that name now, and both must be what was chosen. One that the
+// openForWriting claims the disk that was chosen. Between the choice and the opening another disk may have got its
+// name: what is open must be what the machine shows under that name now, and both must be what was chosen. One that the
 // running system uses is refused.
 func (l *Linux) openForWriting(d disk.Device) (Disk, error) {
 	b, err := l.cfg.OpenDisk(d.Path, true)
@@ -103,9 +103,9 @@ func (l *Linux) stillThere(open Disk, chosen disk.Device) error {
 // onePlaceReads is at how many random places the paths to one disk are compared, beside both ends.
 const onePlaceReads = 14
 
-// onePlace compares what the paths to a disk show. Disks exist whose maker gave all of them one WWN and one serial number;
-// they are taken for paths to one disk, and no rule tells them apart. A path that cannot be read, such as one in standby, shows
-// nothing.
+// onePlace compares what the paths to a disk show. Disks exist whose maker gave all of them one WWN and one serial
+// number; they are taken for paths to one disk, and no rule tells them apart. A path that cannot be read, such as one
+// in standby, shows nothing.
 func (l *Linux) onePlace(open Disk, d disk.Device) error {
 	for _, path := range d.Paths {
 		same, err := l.sameContent(open, path)

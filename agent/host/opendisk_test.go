@@ -21,13 +21,14 @@ func busHost(t *testing.T) (*Linux, *disktest.Bus) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Root: bus.Root, Installer: true, StateTemplate: "template", OpenDisk: func(path string, write bool) (Disk, error) {
-		d, err := bus.Open(path, write)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}}), bus
+	return New(Config{Root: bus.Root, Installer: true, StateTemplate: "template",
+		OpenDisk: func(path string, write bool) (Disk, error) {
+			d, err := bus.Open(path, write)
+			if err != nil {
+				return nil, err
+			}
+			return d, nil
+		}}), bus
 }
 
 // with returns a disk that holds something at its beginning.
@@ -51,8 +52,9 @@ func untouched(t *testing.T, what string, u *disktest.Unit) {
 	}
 }
 
-// TestADiskThatTookTheNameIsNotWritten: the disk that was chosen is pulled, and another gets its name, between the list of disks
-// and the opening, and between the preparation and the execution. The other may have no serial number, or the same.
+// TestADiskThatTookTheNameIsNotWritten: the disk that was chosen is pulled, and another gets its name, between the list
+// of disks and the opening, and between the preparation and the execution. The other may have no serial number, or the
+// same.
 func TestADiskThatTookTheNameIsNotWritten(t *testing.T) {
 	t.Parallel()
 	raw := osImage(t)
@@ -130,7 +132,8 @@ func TestTwoPathsAreWrittenAsOne(t *testing.T) {
 			return open(path, write)
 		}
 		w := order(t, osImage(t), new(image.Commit))
-		if dev, got, err := h.WriteImage(t.Context(), Effect{}, w); err != nil || got.Left != image.LeftImage || dev.Path != "/dev/sda" {
+		if dev, got, err := h.WriteImage(t.Context(), Effect{}, w); err != nil || got.Left != image.LeftImage ||
+			dev.Path != "/dev/sda" {
 			t.Errorf("standby %t: %s, %+v, %v", standby, dev, got, err)
 		}
 	}

@@ -58,7 +58,8 @@ func (q nvmeQueue) Admin(c erase.AdminCommand) error {
 		pin.Pin(&c.Data[0])
 		cmd.addr = uint64(uintptr(unsafe.Pointer(&c.Data[0]))) //nolint:gosec // pinned for the time of the call
 	}
-	status, _, errno := unix.Syscall(unix.SYS_IOCTL, q.d.Fd(), nvmeIoctlAdminCmd, uintptr(unsafe.Pointer(&cmd))) //nolint:gosec // as above
+	status, _, errno := unix.Syscall(unix.SYS_IOCTL, q.d.Fd(), nvmeIoctlAdminCmd,
+		uintptr(unsafe.Pointer(&cmd))) //nolint:gosec // as above
 	runtime.KeepAlive(c.Data)
 	switch {
 	case errno != 0:
@@ -162,8 +163,10 @@ func (a ataDrive) ATA(c erase.ATACommand) error {
 	pin.Pin(&cdb)
 	pin.Pin(&sense[0])
 	h := sgHeader{
-		interfaceID: 'S', direction: direction, cmdLen: uint8(len(cdb)), maxSense: uint8(len(sense)), dataLen: uint32(len(c.Data)),
-		cmd: uintptr(unsafe.Pointer(&cdb)), sense: uintptr(unsafe.Pointer(&sense[0])), //nolint:gosec // pinned for the time of the call
+		interfaceID: 'S', direction: direction, cmdLen: uint8(len(cdb)), maxSense: uint8(len(sense)),
+		dataLen:   uint32(len(c.Data)),
+		cmd:       uintptr(unsafe.Pointer(&cdb)),
+		sense:     uintptr(unsafe.Pointer(&sense[0])), //nolint:gosec // pinned for the time of the call
 		timeoutMs: uint32(c.Timeout.Milliseconds()),
 	}
 	if len(c.Data) > 0 {
@@ -183,7 +186,8 @@ func (a ataDrive) ATA(c erase.ATACommand) error {
 	case errno != 0:
 		return errno
 	case h.status != 0 || h.hostStatus != 0 || h.drvStatus&0xf != 0:
-		return statusError("SCSI status 0x%x, host 0x%x, driver 0x%x, sense % x", h.status, h.hostStatus, h.drvStatus, sense[:h.senseLen])
+		return statusError("SCSI status 0x%x, host 0x%x, driver 0x%x, sense % x", h.status, h.hostStatus, h.drvStatus,
+			sense[:h.senseLen])
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 		return dev, none, err
 	}
 	if w.Disk.ID != "" && !w.Disk.Is(dev) {
-		return dev, none, fmt.Errorf("the rule means %s now, and meant another disk when it was chosen, %s: %w", dev, w.Disk.ID, ErrNotWritten)
+		return dev, none, fmt.Errorf("the rule means %s now, and meant another disk when it was chosen, %s: %w", dev,
+			w.Disk.ID, ErrNotWritten)
 	}
 	d, err := l.openForWriting(dev)
 	if err != nil {
@@ -119,16 +120,18 @@ func (l *Linux) otherTables(target disk.Ref) (map[string][]gpt.Partition, error)
 // ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
 // FileSize, Format and Disk of w, and writes nothing.
 func (l *Linux) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
-	src := image.Source{URL: w.URL, Size: w.FileSize, Client: l.cfg.HTTP, Clock: clock.Real(), Log: l.cfg.Log, Patience: probePatience}
-	return image.Probe(ctx, src, w.Format, sector, func() (map[string][]gpt.Partition, error) { return l.otherTables(w.Disk) })
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: l.cfg.HTTP, Clock: clock.Real(), Log: l.cfg.Log,
+		Patience: probePatience}
+	return image.Probe(ctx, src, w.Format, sector,
+		func() (map[string][]gpt.Partition, error) { return l.otherTables(w.Disk) })
 }
 
 // loaderKexec is the boot loader type of a kernel that kexec_file_load(2) has started (Documentation/arch/x86/boot.rst,
 // type_of_loader D).
 const loaderKexec = "13"
 
-// FirmwareKind is what has started the machine: "uefi" or "bios". It is "" where neither is certain: a kernel entered by
-// kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
+// FirmwareKind is what has started the machine: "uefi" or "bios". It is "" where neither is certain: a kernel entered
+// by kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
 func (l *Linux) FirmwareKind() string {
 	if _, err := os.Stat(l.path("sys/firmware/efi")); err == nil {
 		return "uefi"
@@ -140,7 +143,9 @@ func (l *Linux) FirmwareKind() string {
 }
 
 // CheckImage says whether the disk holds what was committed to it: see image.Check. It writes nothing.
-func (l *Linux) CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) (err error) {
+func (l *Linux) CheckImage(
+	ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit,
+) (err error) {
 	want, err := ParseDigest(digest)
 	if err != nil {
 		return err

@@ -82,7 +82,8 @@ func TestWriteImageOnARealDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dev.Path != device || dev.ID() != "LOOP-1" || got.DigestString() != fmt.Sprintf("sha256:%x", sha256.Sum256(raw)) || len(got.Warnings) > 0 {
+	if dev.Path != device || dev.ID() != "LOOP-1" || got.DigestString() != fmt.Sprintf("sha256:%x", sha256.Sum256(raw)) ||
+		len(got.Warnings) > 0 {
 		t.Errorf("wrote %s: %+v", dev, got)
 	}
 	// Some kernels have no parser for the table; partx is one outside.
@@ -104,14 +105,16 @@ func TestWriteImageOnARealDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tool, args := range map[string][]string{"sgdisk": {"-v", device}, "/usr/sbin/e2fsck": {"-fn", device + "p2"}} {
-		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil || tool == "sgdisk" && !strings.Contains(string(out), "No problems found") {
+		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil || tool == "sgdisk" &&
+			!strings.Contains(string(out), "No problems found") {
 			t.Errorf("%s: %s (%v)", tool, out, err)
 		}
 	}
 	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, got.DigestString(), int64(len(raw)), commit); err != nil {
 		t.Errorf("CheckImage: %v", err)
 	}
-	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, "sha256:"+strings.Repeat("00", 32), int64(len(raw)), commit); !errors.Is(err, image.ErrAnother) {
+	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, "sha256:"+strings.Repeat("00", 32), int64(len(raw)),
+		commit); !errors.Is(err, image.ErrAnother) {
 		t.Errorf("CheckImage with another digest: %v", err)
 	}
 	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-2"}, got.DigestString(), int64(len(raw)), commit); err == nil {
@@ -126,14 +129,18 @@ func TestWriteImageRefuses(t *testing.T) {
 		change func(h *Linux, w *WriteImage)
 		is     func(error) bool
 	}{
-		"not the installer": {func(h *Linux, _ *WriteImage) { h.cfg.Installer = false }, func(err error) bool { return ReasonOf(err) == ReasonNotInstaller }},
+		"not the installer": {func(h *Linux, _ *WriteImage) { h.cfg.Installer = false },
+			func(err error) bool { return ReasonOf(err) == ReasonNotInstaller }},
 		"protected": {func(_ *Linux, w *WriteImage) { w.Protected = []string{"serial=LOOP-1"} }, func(err error) bool {
 			var no *disk.NoUniqueMatch
 			return errors.As(err, &no)
 		}},
-		"bad rule":     {func(_ *Linux, w *WriteImage) { w.DiskRule = "biggest" }, func(err error) bool { return errors.Is(err, ErrInvalid) }},
-		"bad digest":   {func(_ *Linux, w *WriteImage) { w.Digest = "md5:00" }, func(err error) bool { return errors.Is(err, ErrInvalid) }},
-		"another disk": {func(_ *Linux, w *WriteImage) { w.Disk.ID = "OTHER" }, func(err error) bool { return errors.Is(err, ErrNotWritten) }},
+		"bad rule": {func(_ *Linux, w *WriteImage) { w.DiskRule = "biggest" },
+			func(err error) bool { return errors.Is(err, ErrInvalid) }},
+		"bad digest": {func(_ *Linux, w *WriteImage) { w.Digest = "md5:00" },
+			func(err error) bool { return errors.Is(err, ErrInvalid) }},
+		"another disk": {func(_ *Linux, w *WriteImage) { w.Disk.ID = "OTHER" },
+			func(err error) bool { return errors.Is(err, ErrNotWritten) }},
 	} {
 		other := New(h.cfg)
 		w := order(t, raw, new(image.Commit))
@@ -147,7 +154,8 @@ func TestWriteImageRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	if _, _, err := h.WriteImage(t.Context(), Effect{}, order(t, raw, new(image.Commit))); ReasonOf(err) != ReasonDiskBusy {
+	if _, _, err := h.WriteImage(t.Context(), Effect{},
+		order(t, raw, new(image.Commit))); ReasonOf(err) != ReasonDiskBusy {
 		t.Errorf("a disk that is in use: %v", err)
 	}
 	head := make([]byte, 4096)
@@ -174,12 +182,14 @@ func TestEraseOnARealDevice(t *testing.T) {
 			t.Fatalf("%v, %v", devices, err)
 		}
 		got, err := h.EraseDisk(t.Context(), Effect{}, devices[0].Ref(), m, func(int, string) {})
-		if err != nil || m == erase.Auto && got.Method != erase.Discard || !strings.Contains(got.Verification, "read back as zeros") {
+		if err != nil || m == erase.Auto && got.Method != erase.Discard ||
+			!strings.Contains(got.Verification, "read back as zeros") {
 			t.Errorf("%s: %+v, %v", m, got, err)
 		}
 	}
 	for _, m := range []erase.Method{erase.NVMeFormat, erase.NVMeSanitize, erase.ATASecure} {
-		if _, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: "LOOP-1"}, m, nil); !errors.Is(err, erase.ErrUnsupported) {
+		if _, err := h.EraseDisk(t.Context(), Effect{}, disk.Ref{ID: "LOOP-1"}, m, nil); !errors.Is(err,
+			erase.ErrUnsupported) {
 			t.Errorf("%s: %v", m, err)
 		}
 	}

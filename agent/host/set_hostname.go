@@ -42,7 +42,8 @@ func (l *Linux) SetHostname(ctx context.Context, _ Effect, name string) error {
 		return fmt.Errorf("set host name: %w", err)
 	}
 	if !l.hostnameIs(name) {
-		return fmt.Errorf("set host name %s: file holds %q, kernel %q: %w", name, l.read("etc/hostname"), l.read("proc/sys/kernel/hostname"), ErrReadBack)
+		return fmt.Errorf("set host name %s: file holds %q, kernel %q: %w", name, l.read("etc/hostname"),
+			l.read("proc/sys/kernel/hostname"), ErrReadBack)
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ const (
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
-var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables", "nft_ct", "nft_limit", "nft_chain_nat", "nft_nat"}
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables",
+	"nft_ct", "nft_limit", "nft_chain_nat", "nft_nat"}
 
 const vmInit = `#!/bin/busybox sh
 b=/bin/busybox
@@ -76,11 +77,12 @@ func runVM(t *testing.T, r vmRun) (string, error) {
 	if len(r.more) == 0 {
 		r.more = []string{"-no-reboot"}
 	}
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
-		"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
-		"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
-		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
-		"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")...)
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64",
+		append(r.more, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
+			"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
+			"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
+			"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
+			"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	ctx, cancel := context.WithTimeout(t.Context(), r.limit)
 	defer cancel()
@@ -128,7 +130,8 @@ func TestConsole(t *testing.T) {
 	if _, err := io.Copy(&c, strings.NewReader("one\r\n\ntw")); err != nil || !slices.Equal(got, []string{"one", ""}) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := c.Write([]byte("o\nthree")); err != nil || !slices.Equal(got, []string{"one", "", "two"}) || c.said.String() != "one\r\n\ntwo\nthree" {
+	if _, err := c.Write([]byte("o\nthree")); err != nil || !slices.Equal(got, []string{"one", "", "two"}) ||
+		c.said.String() != "one\r\n\ntwo\nthree" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -149,7 +152,8 @@ func vmInitrd(t *testing.T, path, env string, limit time.Duration) (kernel strin
 	w.data("init", fmt.Appendf(nil, vmInit, vmVariable, networkdVariable, env, t.Name(), limit-30*time.Second), 0o755)
 	w.file("/bin/busybox", "bin/busybox")
 	w.program(os.Args[0], "host.test")
-	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh", "/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
+	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh",
+		"/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
 		w.program(name, name[1:])
 	}
 	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
@@ -208,7 +212,8 @@ type cpio struct {
 func (c *cpio) entry(name string, mode int, data []byte) {
 	c.t.Helper()
 	c.ino++
-	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", c.ino, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name)+1, 0)
+	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", c.ino, mode, 0, 0, 1, 0, len(data),
+		0, 0, 0, 0, len(name)+1, 0)
 	pad := func(n int) string { return strings.Repeat("\x00", (4-n%4)%4) }
 	_, err := io.WriteString(c.w, header+name+"\x00"+pad(len(header)+len(name)+1))
 	must(c.t, err)

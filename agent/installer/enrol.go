@@ -53,8 +53,8 @@ func (e *enroller) now() time.Time { return pki.EffectiveNow(e.clock.Now(), e.bu
 // machine is what enrolment tells about the machine.
 type machine struct{ bootID, fingerprint, serial string }
 
-// enrol gives the identity and the proxy that it was given with. Both are durable, as far as memory is, when it returns;
-// a repeat with the same key gets the same certificate.
+// enrol gives the identity and the proxy that it was given with. Both are durable, as far as memory is, when it
+// returns; a repeat with the same key gets the same certificate.
 func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer, error) {
 	key, err := e.dir.EnrollKey()
 	if err != nil {
@@ -68,9 +68,11 @@ func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer,
 	if err != nil {
 		return installerenrol.Answer{}, err
 	}
-	req := installerenrol.Request{CSR: csr, BootID: m.bootID, HardwareFingerprint: m.fingerprint, MAC: e.boot.MAC, Serial: m.serial}
+	req := installerenrol.Request{CSR: csr, BootID: m.bootID, HardwareFingerprint: m.fingerprint, MAC: e.boot.MAC,
+		Serial: m.serial}
 	if d := e.tpm; d != nil {
-		req.TPM = &installerenrol.TPM{EndorsementKey: d.Endorsement, EndorsementCertificate: d.Certificate, AttestationKey: d.Attestation}
+		req.TPM = &installerenrol.TPM{EndorsementKey: d.Endorsement, EndorsementCertificate: d.Certificate,
+			AttestationKey: d.Attestation}
 	}
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -90,7 +92,9 @@ func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer,
 }
 
 // ask repeats until there is an answer or a final no.
-func (e *enroller) ask(ctx context.Context, once func(attempt int) (installerenrol.Answer, time.Duration, error)) (installerenrol.Answer, error) {
+func (e *enroller) ask(
+	ctx context.Context, once func(attempt int) (installerenrol.Answer, time.Duration, error),
+) (installerenrol.Answer, error) {
 	for attempt := 1; ; attempt++ {
 		answer, after, err := once(attempt)
 		if err == nil {

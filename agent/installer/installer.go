@@ -127,7 +127,8 @@ func remembered(stateDir string) (a installerenrol.Answer, err error) {
 
 // remember comes before the identity is stored, so that whoever finds the identity finds this too.
 func remember(dir state.Dir, a installerenrol.Answer) error {
-	b, err := json.Marshal(installerenrol.Answer{Proxy: a.Proxy, Mode: a.Mode, OperationID: a.OperationID, MachineID: a.MachineID})
+	b, err := json.Marshal(installerenrol.Answer{Proxy: a.Proxy, Mode: a.Mode, OperationID: a.OperationID,
+		MachineID: a.MachineID})
 	if err != nil {
 		return fmt.Errorf("encode what the desk said: %w", err)
 	}
@@ -160,7 +161,8 @@ func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 // stop says why, again and again, until ctx ends.
 func stop(ctx context.Context, cfg Config, no *Refused) error {
 	for {
-		cfg.Log.Error("STOPPED: the site does not certify this system for its operation. Nothing was written. Switch the machine off.",
+		cfg.Log.Error(
+			"STOPPED: the site does not certify this system for its operation. Nothing was written. Switch the machine off.",
 			"reason", no.Reason, "error", no.Message, "site", cfg.Boot.Site)
 		select {
 		case <-ctx.Done():

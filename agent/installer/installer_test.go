@@ -69,7 +69,8 @@ func (s *site) state(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	defer func() {
-		testkit.Eventually(t, 20*time.Second, func() bool { return unix.Unmount(dir, 0) == nil }, "the state partition is unmounted")
+		testkit.Eventually(t, 20*time.Second, func() bool { return unix.Unmount(dir, 0) == nil },
+			"the state partition is unmounted")
 	}()
 	files := map[string]string{}
 	for _, name := range []string{"agent.yaml", "bootstrap-token", "image.json", "etc/hostname"} {
@@ -88,19 +89,22 @@ func TestInstallerRepavesItsMachine(t *testing.T) {
 	s := newSite(t, agenttest.Hooks{})
 	s.start()
 	session := s.c.WaitSessions(1)
-	if h := session.Hello; !slices.Equal(h.GetRoles(), []string{"installer"}) || !slices.Equal(h.GetCapabilities(), []string{"erase", "preflight", "reboot", "repave", "reset_devices"}) {
+	if h := session.Hello; !slices.Equal(h.GetRoles(), []string{"installer"}) ||
+		!slices.Equal(h.GetCapabilities(), []string{"erase", "preflight", "reboot", "repave", "reset_devices"}) {
 		t.Errorf("says hello as %v with %v", h.GetRoles(), h.GetCapabilities())
 	}
 	spec := s.image(t)
 	got := s.c.WaitResult(s.c.Order(spec))
-	if got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || got.GetEvidence()[evidence.ImageDigest] != "sha256:"+spec.GetRepave().GetSha256Raw() ||
+	if got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || got.GetEvidence()[evidence.ImageDigest] != "sha256:"+
+		spec.GetRepave().GetSha256Raw() ||
 		got.GetEvidence()["disk"] != disktest.Serial {
 		t.Fatalf("result %v\n%s", got, s.console)
 	}
 	files := s.state(t)
 	want := map[string]string{
 		"agent.yaml": "proxy: " + s.cfg.Boot.Site + "\n", "bootstrap-token": s.c.Bundle() + "\n", "etc/hostname": "n1\n",
-		"image.json": `{"image_ref":"debian-12","digest":"sha256:` + spec.GetRepave().GetSha256Raw() + `","operation_id":"op-1"}` + "\n",
+		"image.json": `{"image_ref":"debian-12","digest":"sha256:` + spec.GetRepave().GetSha256Raw() +
+			`","operation_id":"op-1"}` + "\n",
 	}
 	for name, content := range want {
 		if files[name] != content {
@@ -111,7 +115,8 @@ func TestInstallerRepavesItsMachine(t *testing.T) {
 		t.Error("the token is on the console")
 	}
 	vouched := s.c.Vouched()
-	if len(vouched) != 1 || vouched[0].GetMacAddress() != mac.String() || vouched[0].GetBootId() != "boot-1" || vouched[0].GetBootToken() != token {
+	if len(vouched) != 1 || vouched[0].GetMacAddress() != mac.String() || vouched[0].GetBootId() != "boot-1" ||
+		vouched[0].GetBootToken() != token {
 		t.Errorf("vouched for %v", vouched)
 	}
 }
@@ -122,7 +127,8 @@ func TestInstallerErasesItsMachine(t *testing.T) {
 	s.start()
 	s.c.WaitSessions(1)
 	got := s.c.WaitResult(s.c.Order(&fleetv1.CommandSpec{
-		TimeoutMs: 60_000, NeedsGrant: true, Action: &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{Method: "overwrite"}},
+		TimeoutMs: 60_000, NeedsGrant: true,
+		Action: &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{Method: "overwrite"}},
 	}))
 	if got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || got.GetEvidence()[evidence.EraseMethod] != "overwrite" {
 		t.Fatalf("result %v\n%s", got, s.console)
@@ -184,7 +190,8 @@ func TestInstallerIsKilledAfterItsWork(t *testing.T) {
 	}
 	s.start()
 	got := s.c.WaitResult(id)
-	if got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || got.GetEvidence()[evidence.ImageDigest] != "sha256:"+spec.GetRepave().GetSha256Raw() {
+	if got.GetOutcome() != fleetv1.CommandResult_SUCCEEDED || got.GetEvidence()[evidence.ImageDigest] != "sha256:"+
+		spec.GetRepave().GetSha256Raw() {
 		t.Fatalf("%v\n%s", got, s.console)
 	}
 	after, err := os.ReadFile(s.machine.Device)
@@ -212,7 +219,8 @@ func TestInstallerStopsWhereItIsNotWanted(t *testing.T) {
 			s := newSite(t, agenttest.Hooks{})
 			c.change(s)
 			stop := s.start()
-			testkit.Eventually(t, 20*time.Second, func() bool { return strings.Contains(s.console.String(), "STOPPED") }, "it stops")
+			testkit.Eventually(t, 20*time.Second, func() bool { return strings.Contains(s.console.String(), "STOPPED") },
+				"it stops")
 			if err := stop(); err != nil || !strings.Contains(s.console.String(), c.says) || s.c.Sessions() != 0 {
 				t.Errorf("%v, %d sessions\n%s", err, s.c.Sessions(), s.console)
 			}
@@ -257,7 +265,8 @@ func TestRescueLeavesDisksAlone(t *testing.T) {
 		t.Errorf("rescue has %v", caps)
 	}
 	got := s.c.WaitResult(s.c.Order(s.image(t)))
-	if got.GetOutcome() != fleetv1.CommandResult_FAILED || got.GetReason() != baremetalv1.Reason_CAPABILITY_MISSING.String() {
+	if got.GetOutcome() != fleetv1.CommandResult_FAILED ||
+		got.GetReason() != baremetalv1.Reason_CAPABILITY_MISSING.String() {
 		t.Errorf("repave: %v", got)
 	}
 	if err := stop(); err != nil {

@@ -55,7 +55,9 @@ func openTPM(ctx context.Context, cfg Config) *tpmdevice.Device {
 
 // prove answers the desk's challenge: the TPM releases its secret, and the controller gives the certificate for a proof
 // by that secret over this very connection.
-func (e *enroller) prove(ctx context.Context, csr, keyDigest []byte, a installerenrol.Answer, attempt int) (installerenrol.Answer, time.Duration, error) {
+func (e *enroller) prove(
+	ctx context.Context, csr, keyDigest []byte, a installerenrol.Answer, attempt int,
+) (installerenrol.Answer, time.Duration, error) {
 	c := a.Challenge
 	if e.tpm == nil || len(c.Addresses) == 0 {
 		return a, 0, errors.New("the site asks for the proof of a TPM that was not shown, or does not say where to bring it")
@@ -78,7 +80,9 @@ func (e *enroller) prove(ctx context.Context, csr, keyDigest []byte, a installer
 
 // activate calls the controller through the site. The trust bundle came in clear text: it is the proof that keeps
 // another system from using this connection.
-func (e *enroller) activate(ctx context.Context, a installerenrol.Answer, address string, csr, keyDigest, secret []byte) (*enrollv1.ActivateCredentialResponse, error) {
+func (e *enroller) activate(
+	ctx context.Context, a installerenrol.Answer, address string, csr, keyDigest, secret []byte,
+) (*enrollv1.ActivateCredentialResponse, error) {
 	certs, err := pki.DecodeCerts([]byte(a.TrustBundlePEM))
 	if err != nil {
 		return nil, fmt.Errorf("read trust bundle: %w", err)
@@ -118,8 +122,8 @@ func (e *enroller) activate(ctx context.Context, a installerenrol.Answer, addres
 	})
 }
 
-// finalNo marks what asking again can't change. A challenge that is too old is asked for again, and so is one whose proof
-// did not hold, which happens where somebody is in between.
+// finalNo marks what asking again can't change. A challenge that is too old is asked for again, and so is one whose
+// proof did not hold, which happens where somebody is in between.
 func finalNo(err error) error {
 	f := failure.From(err)
 	switch {

@@ -60,7 +60,8 @@ func (c *console) String() string {
 
 func newSite(t *testing.T, hooks agenttest.Hooks) *site {
 	t.Helper()
-	s := &site{t: t, c: agenttest.New(t, hooks), mode: segment.BootInstaller, blobs: map[string][]byte{}, console: &console{}}
+	s := &site{t: t, c: agenttest.New(t, hooks), mode: segment.BootInstaller, blobs: map[string][]byte{},
+		console: &console{}}
 	var err error
 	if s.machine, err = disktest.NewMachine(t.TempDir(), 96<<20); err != nil {
 		t.Fatal(err)
@@ -72,9 +73,11 @@ func newSite(t *testing.T, hooks agenttest.Hooks) *site {
 	})
 	log := slog.New(slog.NewTextHandler(s.console, nil))
 	d := installerenrol.New(installerenrol.Config{
-		Token: s.assignments, Owner: func(netip.Addr) (segment.MAC, bool) { return mac, true }, Vouch: s.c.Vouch, Log: slog.New(slog.DiscardHandler),
+		Token: s.assignments, Owner: func(netip.Addr) (segment.MAC, bool) { return mac, true }, Vouch: s.c.Vouch,
+		Log: slog.New(slog.DiscardHandler),
 	})
-	r := relay.New(relay.Config{Allowed: func(to string) bool { return to == s.c.FleetAddr }, Log: slog.New(slog.DiscardHandler)})
+	r := relay.New(relay.Config{Allowed: func(to string) bool { return to == s.c.FleetAddr },
+		Log: slog.New(slog.DiscardHandler)})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serve(w, req, d, r) }))
 	t.Cleanup(srv.Close)
 	t.Cleanup(r.Close)

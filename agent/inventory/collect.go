@@ -26,7 +26,8 @@ func Collect(cfg Config) Document {
 		cfg.Now = time.Now
 	}
 	c := collector{root: rootOr(cfg.Root), missing: map[string]string{}}
-	doc := Document{CollectedAt: cfg.Now(), System: c.system(), CPU: c.cpu(), Disks: c.disks(), NICs: c.nics(), PCI: c.pci()}
+	doc := Document{CollectedAt: cfg.Now(), System: c.system(), CPU: c.cpu(), Disks: c.disks(), NICs: c.nics(),
+		PCI: c.pci()}
 	doc.Memory = c.memory()
 	doc.Firmware = c.firmware()
 	doc.BMC = c.bmc()
@@ -172,7 +173,8 @@ func (c collector) os() OS {
 	if c.exists("sys/firmware/efi") {
 		o.FirmwareIs = "uefi"
 	}
-	for part, value := range map[string]string{"os": o.ID, "kernel": o.Kernel, "machine-id": o.MachineID, "boot id": o.BootID} {
+	for part, value := range map[string]string{"os": o.ID, "kernel": o.Kernel, "machine-id": o.MachineID,
+		"boot id": o.BootID} {
 		if value == "" {
 			c.miss(part, "nothing to read")
 		}

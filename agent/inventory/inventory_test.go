@@ -38,13 +38,15 @@ func tree(t *testing.T, files map[string]string) string {
 func server() map[string]string {
 	const bus = "sys/devices/pci0000:00/0000:00:01.0/"
 	f := map[string]string{
-		"proc/cpuinfo":                                      "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: EPYC 9654\nmicrocode\t: 0xa10113e\n\nprocessor\t: 1\nvendor_id\t: other\n",
-		"proc/meminfo":                                      "MemTotal:       1000 kB\nMemFree: 1 kB\n",
-		"proc/sys/kernel/osrelease":                         "6.12.1\n",
-		"proc/sys/kernel/hostname":                          "n1\n",
-		"proc/sys/kernel/random/boot_id":                    "b-1\n",
-		"etc/machine-id":                                    "mid\n",
-		"usr/lib/os-release":                                "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n#x=y\nVERSION_ID='12'\n",
+		"proc/cpuinfo": "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: " +
+			"EPYC 9654\nmicrocode\t: 0xa10113e\n\nprocessor\t: 1\nvendor_id\t: other\n",
+		"proc/meminfo":                   "MemTotal:       1000 kB\nMemFree: 1 kB\n",
+		"proc/sys/kernel/osrelease":      "6.12.1\n",
+		"proc/sys/kernel/hostname":       "n1\n",
+		"proc/sys/kernel/random/boot_id": "b-1\n",
+		"etc/machine-id":                 "mid\n",
+		"usr/lib/os-release": "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux " +
+			"12\"\n#x=y\nVERSION_ID='12'\n",
 		"sys/firmware/efi/fw_platform_size":                 "64\n",
 		"sys/class/dmi/id/sys_vendor":                       "Dell Inc.\n",
 		"sys/class/dmi/id/product_serial":                   "ABC123\n",
@@ -142,17 +144,20 @@ func TestCollectAServer(t *testing.T) {
 	if got := d.System; got.Vendor != "Dell Inc." || got.Serial != "ABC123" || got.BoardSerial != "" {
 		t.Errorf("system %+v", got)
 	}
-	if got := d.CPU; got.Sockets != 2 || got.Cores != 2 || got.Threads != 4 || got.Vendor != "AuthenticAMD" || got.Model != "EPYC 9654" {
+	if got := d.CPU; got.Sockets != 2 || got.Cores != 2 || got.Threads != 4 || got.Vendor != "AuthenticAMD" ||
+		got.Model != "EPYC 9654" {
 		t.Errorf("cpu %+v", got)
 	}
 	if got := d.Memory; got.UsableBytes != 1000<<10 || got.TotalBytes != 128<<30+16<<30+512<<10 || len(got.DIMMs) != 3 {
 		t.Errorf("memory %+v", got)
 	}
-	want := DIMM{Locator: "A1", Bank: "P0", SizeBytes: 128 << 30, SpeedMTs: 4800, Type: "DDR5", Manufacturer: "Hynix", PartNumber: "PN1", Serial: "SN1"}
+	want := DIMM{Locator: "A1", Bank: "P0", SizeBytes: 128 << 30, SpeedMTs: 4800, Type: "DDR5", Manufacturer: "Hynix",
+		PartNumber: "PN1", Serial: "SN1"}
 	if got := d.Memory.DIMMs[0]; got != want {
 		t.Errorf("dimm %+v, want %+v", got, want)
 	}
-	if want := (OS{Name: "Debian GNU/Linux 12", ID: "debian", Version: "12", Kernel: "6.12.1", Hostname: "n1", MachineID: "mid", BootID: "b-1", FirmwareIs: "uefi"}); d.OS != want {
+	if want := (OS{Name: "Debian GNU/Linux 12", ID: "debian", Version: "12", Kernel: "6.12.1", Hostname: "n1",
+		MachineID: "mid", BootID: "b-1", FirmwareIs: "uefi"}); d.OS != want {
 		t.Errorf("os %+v, want %+v", d.OS, want)
 	}
 	if d.BMC == nil || !d.BMC.Present || d.BMC.Version != "7.10" || d.TPM == nil || d.TPM.Version != "2.0" {
@@ -171,8 +176,10 @@ func TestCollectDevices(t *testing.T) {
 	root := tree(t, server())
 	d := Collect(Config{Root: root})
 	disks := []Disk{
-		{Name: "sda", Model: "HGST", Serial: "K5GX", WWN: "naa.5000", SizeBytes: 4000 * 512, Rotational: true, Transport: "ata"},
-		{Name: "nvme0n1", Model: "Samsung PM9A3", Serial: "S64F", WWN: "eui.0025", SizeBytes: 2000 * 512, Transport: "nvme", Firmware: "GDC5"},
+		{Name: "sda", Model: "HGST", Serial: "K5GX", WWN: "naa.5000", SizeBytes: 4000 * 512, Rotational: true,
+			Transport: "ata"},
+		{Name: "nvme0n1", Model: "Samsung PM9A3", Serial: "S64F", WWN: "eui.0025", SizeBytes: 2000 * 512, Transport: "nvme",
+			Firmware: "GDC5"},
 	}
 	if !slices.Equal(d.Disks, disks) {
 		t.Errorf("disks %+v\nwant %+v", d.Disks, disks)
@@ -200,7 +207,8 @@ func TestCollectDevices(t *testing.T) {
 func TestCollectWithNothingThere(t *testing.T) {
 	t.Parallel()
 	d := Collect(Config{Root: t.TempDir()})
-	for _, part := range []string{"system", "cpu topology", "memory", "dimms", "disks", "nics", "pci", "firmware", "bmc", "tpm", "os", "kernel", "machine-id", "boot id"} {
+	for _, part := range []string{"system", "cpu topology", "memory", "dimms", "disks", "nics", "pci", "firmware", "bmc",
+		"tpm", "os", "kernel", "machine-id", "boot id"} {
 		if !slices.ContainsFunc(d.Missing, func(m string) bool { return strings.HasPrefix(m, part+": ") }) {
 			t.Errorf("%s is not named among the missing %q", part, d.Missing)
 		}
@@ -213,7 +221,8 @@ func TestCollectWithNothingThere(t *testing.T) {
 func TestBrokenTablesAreMissingNotFatal(t *testing.T) {
 	t.Parallel()
 	for name, table := range map[string]string{
-		"empty": "", "cut": string(smbiosTables()[:20]), "noise": strings.Repeat("\xff", 64), "short structure": "\x11\x05\x01\x00\x01\x00\x00\x7f\x04\x00\x00\x00\x00",
+		"empty": "", "cut": string(smbiosTables()[:20]), "noise": strings.Repeat("\xff", 64),
+		"short structure": "\x11\x05\x01\x00\x01\x00\x00\x7f\x04\x00\x00\x00\x00",
 	} {
 		root := tree(t, map[string]string{"sys/firmware/dmi/tables/DMI": table, "proc/meminfo": "MemTotal: 5 kB"})
 		d := Collect(Config{Root: root})

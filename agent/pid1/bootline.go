@@ -59,7 +59,8 @@ func parseBootLine(text string) (bootLine, error) {
 		}
 	}
 	b := bootLine{
-		role: values[ParamRole], site: strings.TrimRight(values[ParamSite], "/"), token: values[ParamToken], net: values[ParamNet],
+		role: values[ParamRole], site: strings.TrimRight(values[ParamSite], "/"), token: values[ParamToken],
+		net: values[ParamNet],
 	}
 	mac, macErr := parseMAC(values[ParamMAC], values[paramBootIf])
 	b.mac = mac
@@ -78,7 +79,8 @@ func (b bootLine) check() error {
 	bad(b.net != "" && b.net != NetDHCP, "%s=%q is not %s", ParamNet, b.net, NetDHCP)
 	if b.role == RoleInstaller {
 		u, err := url.Parse(b.site)
-		bad(err != nil || u.Scheme != "http" || u.Host == "" || u.Path != "", "%s=%q is not http://HOST:PORT", ParamSite, b.site)
+		bad(err != nil || u.Scheme != "http" || u.Host == "" || u.Path != "", "%s=%q is not http://HOST:PORT", ParamSite,
+			b.site)
 		bad(b.token == "", "no %s", ParamToken)
 	}
 	return errors.Join(errs...)

@@ -20,8 +20,10 @@ func TestGuardDue(t *testing.T) {
 		since  time.Duration
 		want   bool
 	}{
-		"before its deadline":       {`{"state":"pending","boot_id":"b-1","deadline_boottime_ns":90000000000}`, deadline, false},
-		"the agent had its time":    {`{"state":"pending","boot_id":"b-1","deadline_boottime_ns":90000000000}`, deadline + guardGrace, true},
+		"before its deadline": {`{"state":"pending","boot_id":"b-1","deadline_boottime_ns":90000000000}`, deadline,
+			false},
+		"the agent had its time": {`{"state":"pending","boot_id":"b-1","deadline_boottime_ns":90000000000}`, deadline +
+			guardGrace, true},
 		"another boot":              {`{"state":"pending","boot_id":"b-0","deadline_boottime_ns":90000000000}`, 0, true},
 		"committed":                 {`{"state":"committed","boot_id":"b-0"}`, time.Hour, false},
 		"rolled back":               {`{"state":"rolled_back","boot_id":"b-0"}`, time.Hour, false},

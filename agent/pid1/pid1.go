@@ -12,7 +12,8 @@ import (
 
 const (
 	// ModuleList is the file in the image that lists kernel modules: one absolute path a line, perhaps followed
-	// by parameters, in the order in which they are inserted. Its presence also marks a root file system as an image made for this package.
+	// by parameters, in the order in which they are inserted. Its presence also marks a root file system as an image made
+	// for this package.
 	ModuleList = "/lib/modules/load-order"
 	// HardwareList is the file in the image that lists drivers: a line of paths, in the order in which they are
 	// inserted, and then indented lines with the aliases of the devices that they are for.

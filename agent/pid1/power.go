@@ -35,8 +35,8 @@ func (s *System) Reboot() error {
 	return s.end(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
-// Kexec enters the kernel that was loaded by kexec_file_load(2), as Reboot restarts the machine. ErrNoKernel says that none
-// was loaded.
+// Kexec enters the kernel that was loaded by kexec_file_load(2), as Reboot restarts the machine. ErrNoKernel says that
+// none was loaded.
 func (s *System) Kexec() error {
 	loaded, err := os.ReadFile(kexecLoaded)
 	if err != nil {

@@ -23,7 +23,9 @@ const (
 )
 
 // TurnOff has no gentle way.
-func (p basicPower) TurnOff(ctx context.Context, t Target, e host.Effect, _ bool, c *Cycle, keep func(Cycle) error) error {
+func (p basicPower) TurnOff(
+	ctx context.Context, t Target, e host.Effect, _ bool, c *Cycle, keep func(Cycle) error,
+) error {
 	if c.OffAskedAt.IsZero() {
 		c.OffAskedAt = clock.Real().Now()
 		if err := keep(*c); err != nil {
@@ -87,5 +89,6 @@ func (p basicPower) SetBootDevice(ctx context.Context, _ Target, e host.Effect, 
 		return BootRead, p.host.ClearBootNext(ctx, e)
 	case BootMedia:
 	}
-	return "", &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfProvider, Detail: fmt.Sprintf("boot device %q", d)}
+	return "", &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfProvider,
+		Detail: fmt.Sprintf("boot device %q", d)}
 }

@@ -71,7 +71,9 @@ func (r hostAdapter) BootNext(ctx context.Context) (host.BootNextState, error) {
 	return c.BootNext(ctx, r.t)
 }
 
-func (r hostAdapter) SetBootNext(ctx context.Context, e host.Effect, target host.BootTarget) (host.BootNextChange, error) {
+func (r hostAdapter) SetBootNext(
+	ctx context.Context, e host.Effect, target host.BootTarget,
+) (host.BootNextChange, error) {
 	c, err := can[Netboot](r, "set the boot entry")
 	if err != nil {
 		return host.BootNextChange{}, err
@@ -135,7 +137,9 @@ func (r hostAdapter) DiskImage(ctx context.Context) (host.DiskImage, error) {
 	return c.DiskImage(ctx, r.t)
 }
 
-func (r hostAdapter) Repave(ctx context.Context, e host.Effect, req host.RepaveRequest, progress func(host.RepaveProgress)) (host.RepaveEvidence, error) {
+func (r hostAdapter) Repave(
+	ctx context.Context, e host.Effect, req host.RepaveRequest, progress func(host.RepaveProgress),
+) (host.RepaveEvidence, error) {
 	c, err := can[Imaging](r, "repave")
 	if err != nil {
 		return host.RepaveEvidence{}, err

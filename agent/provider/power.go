@@ -77,8 +77,8 @@ type Cycle struct {
 	BootProof BootProof  `json:"boot_proof,omitempty"`
 }
 
-// CutShort is the error of a call whose time was up before it could say what the BMC does wrong. It unwraps to Cause; Last
-// is what the BMC had done until then.
+// CutShort is the error of a call whose time was up before it could say what the BMC does wrong. It unwraps to Cause;
+// Last is what the BMC had done until then.
 type CutShort struct{ Cause, Last error }
 
 // Error gives both.

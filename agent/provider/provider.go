@@ -68,7 +68,8 @@ type Netboot interface {
 // Imaging writes disks and reads them back.
 type Imaging interface {
 	DiskImage(ctx context.Context, t Target) (host.DiskImage, error)
-	Repave(ctx context.Context, t Target, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress)) (host.RepaveEvidence, error)
+	Repave(ctx context.Context, t Target, e host.Effect, r host.RepaveRequest,
+		progress func(host.RepaveProgress)) (host.RepaveEvidence, error)
 }
 
 // Configure changes the configuration of the running system.

@@ -19,6 +19,6 @@
 // # Failure handling
 //
 // Everything else is tried again with exponential backoff and full jitter, or after the time that the
-// controller gives. An expired certificate is replaced by Reenroll. While a rotation is under way the next certificate and
-// the one in use are tried in turns, so that a crash at any point leaves one that works.
+// controller gives. An expired certificate is replaced by Reenroll. While a rotation is under way the next certificate
+// and the one in use are tried in turns, so that a crash at any point leaves one that works.
 package session

@@ -9,15 +9,16 @@ import (
 	"github.com/ingot-metal/ingot/agent/transport"
 )
 
-// reached is a connection that was made before anything was prepared for it. While a controller is away, a fleet asks for it again and
-// again: to read keys and check certificates each time would take the processors from what is to bring it back.
+// reached is a connection that was made before anything was prepared for it. While a controller is away, a fleet asks
+// for it again and again: to read keys and check certificates each time would take the processors from what is to bring
+// it back.
 type reached struct {
 	conn  net.Conn
 	taken atomic.Bool
 }
 
-// predial connects to the address, if the certificate that was used last still counts; an expired one is replaced first. nil without an
-// error says that nothing is known of it yet.
+// predial connects to the address, if the certificate that was used last still counts; an expired one is replaced
+// first. nil without an error says that nothing is known of it yet.
 func (r *Runner) predial(ctx context.Context, address string, now time.Time) (*reached, error) {
 	if !now.Before(r.expires) {
 		return nil, nil

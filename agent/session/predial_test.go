@@ -42,12 +42,14 @@ func TestAnEarlyConnectionThatNobodyTakesIsClosed(t *testing.T) {
 		t.Error("still open")
 	}
 	more := errors.New("another one")
-	if _, err := p.dialer(func(context.Context, string) (net.Conn, error) { return nil, more })(t.Context(), "x:1"); !errors.Is(err, more) {
+	if _, err := p.dialer(func(context.Context, string) (net.Conn, error) { return nil, more })(t.Context(),
+		"x:1"); !errors.Is(err, more) {
 		t.Errorf("given out after its end: %v", err)
 	}
 }
 
-// Before the certificate is known, and when it has expired, it is looked at first: it may have to be replaced elsewhere.
+// Before the certificate is known, and when it has expired, it is looked at first: it may have to be replaced
+// elsewhere.
 func TestAnExpiredCertificateIsLookedAtFirst(t *testing.T) {
 	t.Parallel()
 	calls, now := 0, time.Unix(1000, 0)

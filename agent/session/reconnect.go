@@ -2,8 +2,8 @@ package session
 
 import "context"
 
-// Reconnect leaves the session for a new one, after the ways out of the machine have changed. A connection from an address
-// that is gone would otherwise be found dead by its timeouts only.
+// Reconnect leaves the session for a new one, after the ways out of the machine have changed. A connection from an
+// address that is gone would otherwise be found dead by its timeouts only.
 func (r *Runner) Reconnect() {
 	s := r.current.Load()
 	if s == nil {

@@ -132,7 +132,8 @@ func (f fatal) Unwrap() error { return f.error }
 
 func isFinal(err error) bool {
 	var f fatal
-	return errors.Is(err, ErrSuperseded) && !planted.Superseded || errors.Is(err, dispatch.ErrRolledBack) || errors.As(err, &f)
+	return errors.Is(err, ErrSuperseded) && !planted.Superseded || errors.Is(err, dispatch.ErrRolledBack) ||
+		errors.As(err, &f)
 }
 
 func (r *Runner) wait(ctx context.Context, attempt int, err error) error {
@@ -201,7 +202,8 @@ func paced(err error) bool {
 	return err != nil && failure.ReasonOf(err) == baremetalv1.Reason_ADMISSION_PACED.String()
 }
 
-// line makes a connection, or gives the one that is held. With an expired certificate it enrols again instead, and gives none.
+// line makes a connection, or gives the one that is held. With an expired certificate it enrols again instead, and
+// gives none.
 func (r *Runner) line(ctx context.Context, now time.Time) (*line, error) {
 	if l := r.held; l != nil {
 		r.held = nil
@@ -279,7 +281,9 @@ func (r *Runner) address() (string, error) {
 	return list[(r.turn-1)%len(list)], nil
 }
 
-func (r *Runner) dial(address string, creds state.Credentials, now time.Time, dial transport.Dialer) (*transport.Conn, error) {
+func (r *Runner) dial(
+	address string, creds state.Credentials, now time.Time, dial transport.Dialer,
+) (*transport.Conn, error) {
 	roots, err := r.cfg.Dir.Trust()
 	if err != nil {
 		return nil, fatal{err}

@@ -78,7 +78,8 @@ func (s *session) open(ctx context.Context, client fleetv1.AgentServiceClient) (
 	if err != nil {
 		return nil, fmt.Errorf("open command stream: %w", err)
 	}
-	if err := stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: hello}}); err != nil &&
+		!errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("say hello: %w", err)
 	}
 	first, err := s.firstMessage(ctx, stream)
@@ -200,8 +201,8 @@ func replaced(err error) bool {
 }
 
 // ended gives way to a better account of why a stream has ended, for a moment. io.EOF of a Send only says that the
-// receiving side knows more, which gives way itself where the session was replaced; and that is told on the command stream, where
-// the agent confirms.
+// receiving side knows more, which gives way itself where the session was replaced; and that is told on the command
+// stream, where the agent confirms.
 func (s *session) ended(ctx context.Context, err error) error {
 	super := err != nil && replaced(err)
 	wait := supersededWait

@@ -112,7 +112,8 @@ func (p *plan) assignments(doc *fleetv1.SiteDocument) []segment.Assignment {
 
 func readAssignment(raw *fleetv1.BootAssignment, doc *fleetv1.SiteDocument) (segment.Assignment, error) {
 	a := segment.Assignment{
-		MachineID: raw.GetMachineId(), OperationID: raw.GetOperationId(), Mode: segment.BootMode(raw.GetMode()), Token: raw.GetToken(),
+		MachineID: raw.GetMachineId(), OperationID: raw.GetOperationId(), Mode: segment.BootMode(raw.GetMode()),
+		Token:    raw.GetToken(),
 		Hostname: raw.GetHostname(), Revision: doc.GetRevision(),
 	}
 	if a.Mode != segment.BootDisk && !a.Boots() {
@@ -142,7 +143,8 @@ func viewOf(doc *fleetv1.SiteDocument) httpboot.View {
 	}
 	for _, f := range doc.GetInstallers() {
 		v.Installers = append(v.Installers, httpboot.Installer{
-			Arch: f.GetArch(), Kernel: f.GetKernelSha256(), Initrd: f.GetInitrdSha256(), UKI: f.GetUkiSha256(), Cmdline: f.GetCmdline(),
+			Arch: f.GetArch(), Kernel: f.GetKernelSha256(), Initrd: f.GetInitrdSha256(), UKI: f.GetUkiSha256(),
+			Cmdline: f.GetCmdline(),
 		})
 		add(f.GetKernelSha256(), f.GetInitrdSha256(), f.GetUkiSha256())
 	}
@@ -157,7 +159,8 @@ func viewOf(doc *fleetv1.SiteDocument) httpboot.View {
 // readSegment fills in the defaults and checks the whole.
 func readSegment(raw *fleetv1.Segment, httpPort int) (segment.Segment, error) {
 	s := segment.Segment{
-		Name: raw.GetName(), Interface: raw.GetInterface(), Mode: segment.Mode(raw.GetMode()), Discovery: segment.Discovery(raw.GetDiscovery()),
+		Name: raw.GetName(), Interface: raw.GetInterface(), Mode: segment.Mode(raw.GetMode()),
+		Discovery: segment.Discovery(raw.GetDiscovery()),
 		LeaseTime: time.Duration(raw.GetLeaseSeconds()) * time.Second, HTTPPort: int(raw.GetHttpPort()),
 	}
 	if s.Mode == "" {

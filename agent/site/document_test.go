@@ -21,7 +21,8 @@ func rack(name, device, address string) *fleetv1.Segment {
 func TestOnlyAllowedInterfacesAreServedAndEachOnce(t *testing.T) {
 	t.Parallel()
 	p := readDocument(&fleetv1.SiteDocument{Revision: 3, Segments: []*fleetv1.Segment{
-		rack("a", "eth1", "10.1.0.1/24"), rack("b", "eth1", "10.2.0.1/24"), rack("c", "eth2", "10.3.0.1/24"), rack("d", "eth3", "nowhere"),
+		rack("a", "eth1", "10.1.0.1/24"), rack("b", "eth1", "10.2.0.1/24"), rack("c", "eth2", "10.3.0.1/24"),
+		rack("d", "eth3", "nowhere"),
 		rack("e", "eth4", "10.5.0.1/24"),
 	}}, []string{"eth1", "eth3", "eth4"}, 8080)
 	var served []string
@@ -37,7 +38,8 @@ func TestOnlyAllowedInterfacesAreServedAndEachOnce(t *testing.T) {
 		}
 	}
 	s := p.segments[0].segment
-	if s.HTTPPort != 8080 || s.LeaseTime != time.Hour || s.Mode != segment.ModeDHCP || s.Discovery != segment.DiscoveryReport {
+	if s.HTTPPort != 8080 || s.LeaseTime != time.Hour || s.Mode != segment.ModeDHCP ||
+		s.Discovery != segment.DiscoveryReport {
 		t.Errorf("defaults: %+v", s)
 	}
 }
@@ -49,7 +51,8 @@ func TestAssignmentsThatMakeNoSenseCostNobodyElseTheirs(t *testing.T) {
 		Revision: 3, Segments: []*fleetv1.Segment{rack("a", "eth1", "10.1.0.1/24"), rack("b", "eth2", "10.2.0.1/24")},
 		Installers: []*fleetv1.InstallerFiles{{Arch: "amd64", KernelSha256: sum("1"), InitrdSha256: sum("2")}},
 		Assignments: []*fleetv1.BootAssignment{
-			{MachineId: "good", MacAddresses: []string{"02:00:00:00:00:01", "02:00:00:00:00:02", "zz"}, Mode: "installer", Token: "t", Address: "10.2.0.9", PrefetchSha256: []string{sum("3")}},
+			{MachineId: "good", MacAddresses: []string{"02:00:00:00:00:01", "02:00:00:00:00:02", "zz"}, Mode: "installer",
+				Token: "t", Address: "10.2.0.9", PrefetchSha256: []string{sum("3")}},
 			{MachineId: "thief", MacAddresses: []string{"02:00:00:00:00:01"}, Mode: "installer", Token: "u"},
 			{MachineId: "odd", MacAddresses: []string{"02:00:00:00:00:03"}, Mode: "sideways"},
 			{MachineId: "bare", MacAddresses: []string{"02:00:00:00:00:04"}, Mode: "rescue"},
@@ -60,7 +63,9 @@ func TestAssignmentsThatMakeNoSenseCostNobodyElseTheirs(t *testing.T) {
 	if len(p.problems) != 5 {
 		t.Errorf("problems %v", p.problems)
 	}
-	for i, want := range []string{"a 02:00:00:00:00:01 good invalid IP, a 02:00:00:00:00:02 good invalid IP, a 02:00:00:00:00:06 done invalid IP", "b 02:00:00:00:00:01 good 10.2.0.9, b 02:00:00:00:00:02 good invalid IP, b 02:00:00:00:00:06 done invalid IP"} {
+	for i, want := range []string{
+		"a 02:00:00:00:00:01 good invalid IP, a 02:00:00:00:00:02 good invalid IP, a 02:00:00:00:00:06 done invalid IP",
+		"b 02:00:00:00:00:01 good 10.2.0.9, b 02:00:00:00:00:02 good invalid IP, b 02:00:00:00:00:06 done invalid IP"} {
 		var got []string
 		for _, a := range p.segments[i].doc.Assignments {
 			got = append(got, fmt.Sprint(a.Segment, " ", a.MAC, " ", a.MachineID, " ", a.Address))
@@ -101,7 +106,8 @@ func TestWhoHasAnAddress(t *testing.T) {
 	now := time.Now()
 	a := netip.MustParseAddr("10.1.0.50")
 	for _, l := range []lease.Lease{
-		{Address: a, MAC: one, State: lease.Bound, Ends: now}, {Address: a, MAC: one, State: lease.Ended, Ends: now.Add(time.Hour)},
+		{Address: a, MAC: one, State: lease.Bound, Ends: now},
+		{Address: a, MAC: one, State: lease.Ended, Ends: now.Add(time.Hour)},
 		{Address: a.Next(), MAC: one, State: lease.Bound, Ends: now.Add(time.Hour)},
 	} {
 		if mac, ok := ownerByLease([]lease.Lease{l}, a, now); ok {
@@ -112,7 +118,8 @@ func TestWhoHasAnAddress(t *testing.T) {
 
 func TestWhatIsSaidOfASegment(t *testing.T) {
 	t.Parallel()
-	if got := stateOf(map[string]string{"http": "", "dhcp": "no device", "ra": "", "tftp": "port"}); got != "dhcp: no device; tftp: port" {
+	if got := stateOf(map[string]string{"http": "", "dhcp": "no device", "ra": "",
+		"tftp": "port"}); got != "dhcp: no device; tftp: port" {
 		t.Errorf("state %q", got)
 	}
 	if got := stateOf(map[string]string{"http": ""}); got != "up" {

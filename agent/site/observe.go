@@ -105,7 +105,8 @@ func siteLeases(all []lease.Lease) []*fleetv1.SiteLease {
 	for _, l := range all {
 		if l.State == lease.Bound {
 			out = append(out, &fleetv1.SiteLease{
-				Segment: l.Segment, MacAddress: l.MAC.String(), Address: l.Address.String(), ExpiresAt: timestamppb.New(l.Ends), Hostname: l.Hostname,
+				Segment: l.Segment, MacAddress: l.MAC.String(), Address: l.Address.String(), ExpiresAt: timestamppb.New(l.Ends),
+				Hostname: l.Hostname,
 			})
 		}
 	}
@@ -133,12 +134,14 @@ func poolUsed(s segment.Segment, all []lease.Lease) (n int) {
 
 // archNames are those of option 93 (RFC 4578 and the IANA registry) in the API.
 var archNames = map[uint16]string{
-	0: "bios", 6: "uefi-x86", 7: "uefi-x64", 9: "uefi-x64", 11: "uefi-arm64", 15: "uefi-x86", 16: "uefi-x64", 19: "uefi-arm64",
+	0: "bios", 6: "uefi-x86", 7: "uefi-x64", 9: "uefi-x64", 11: "uefi-arm64", 15: "uefi-x86", 16: "uefi-x64",
+	19: "uefi-arm64",
 }
 
 func (r *segmentServer) unknownDHCP(u dhcp.Unknown) {
 	report := &fleetv1.UnknownMachine{
-		Segment: r.segment.Name, MacAddress: u.MAC.String(), Arch: archNames[uint16(u.Arch)], Vendor: printable(u.VendorClass),
+		Segment: r.segment.Name, MacAddress: u.MAC.String(), Arch: archNames[uint16(u.Arch)],
+		Vendor: printable(u.VendorClass),
 		SeenAt: timestamppb.New(r.s.cfg.Clock.Now()),
 	}
 	if u.Program == dhcp.Plain {

@@ -49,7 +49,8 @@ type service func(ctx context.Context, up func()) error
 // start begins to serve a segment.
 func (s *Service) start(sp segmentPlan) (*segmentServer, error) {
 	r := &segmentServer{
-		s: s, segment: sp.segment, table: &segment.Table{}, view: sp.view, state: map[string]string{}, changed: make(chan struct{}),
+		s: s, segment: sp.segment, table: &segment.Table{}, view: sp.view, state: map[string]string{},
+		changed: make(chan struct{}),
 	}
 	if err := r.table.Replace(sp.doc); err != nil {
 		return nil, err
@@ -248,7 +249,9 @@ func (r *segmentServer) owner(a netip.Addr) (segment.MAC, bool) {
 }
 
 // vouch asks the controller to certify an installer.
-func (s *Service) vouch(ctx context.Context, req *fleetv1.VouchInstallerRequest) (resp *fleetv1.VouchInstallerResponse, err error) {
+func (s *Service) vouch(
+	ctx context.Context, req *fleetv1.VouchInstallerRequest,
+) (resp *fleetv1.VouchInstallerResponse, err error) {
 	err = s.cfg.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) (err error) {
 		resp, err = c.VouchInstaller(ctx, req)
 		return err

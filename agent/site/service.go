@@ -207,7 +207,8 @@ func (s *Service) bootPrograms() (map[string][]byte, error) {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		s.cfg.Log.Warn("no such boot program: machines that need it cannot boot by PXE", "files", missing, "looked_in", tftp.Debian)
+		s.cfg.Log.Warn("no such boot program: machines that need it cannot boot by PXE", "files", missing, "looked_in",
+			tftp.Debian)
 	}
 	maps.Copy(files, packaged)
 	return files, nil

@@ -45,8 +45,9 @@ func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec
 		return repave.New(h, simulated)
 	case *fleetv1.CommandSpec_Reconfig:
 		return reconfig.New(reconfig.Config{
-			Host: h, Docs: cfg.Docs, Clock: cfg.Clock, TargetID: spec.GetTargetId(), Prove: cfg.Prove, Controllers: cfg.Controllers,
-			Moved: cfg.Moved,
+			Host: h, Docs: cfg.Docs, Clock: cfg.Clock, TargetID: spec.GetTargetId(), Prove: cfg.Prove,
+			Controllers: cfg.Controllers,
+			Moved:       cfg.Moved,
 		})
 	}
 	return nil

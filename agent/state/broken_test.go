@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 )
 
-// uses are everything that a store can be asked, with what it needs to be there: a command "received", one "started", one
-// "done", a dropped event, a site document, a lease.
+// uses are everything that a store can be asked, with what it needs to be there: a command "received", one "started",
+// one "done", a dropped event, a site document, a lease.
 var uses = map[string]func(ctx context.Context, s *state.Store) error{
 	"receive": func(ctx context.Context, s *state.Store) error {
 		_, _, err := s.Receive(ctx, state.Command{ID: "new", TargetID: "m", BootID: "b1", ReceivedAt: t0})
@@ -29,7 +29,10 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 		_, _, err := s.Receive(ctx, state.Command{ID: "received", TargetID: "m", BootID: "b1", ReceivedAt: t0})
 		return err
 	},
-	"start":         func(ctx context.Context, s *state.Store) error { return s.Start(ctx, "received", nil, []byte("g"), t0) },
+	"start": func(ctx context.Context, s *state.Store) error {
+		return s.Start(ctx, "received", nil, []byte("g"),
+			t0)
+	},
 	"unstart":       func(ctx context.Context, s *state.Store) error { return s.Unstart(ctx, "started") },
 	"update intent": func(ctx context.Context, s *state.Store) error { return s.UpdateIntent(ctx, "started", nil) },
 	"finish":        func(ctx context.Context, s *state.Store) error { return s.Finish(ctx, "started", nil, t0) },
@@ -144,12 +147,14 @@ func TestEveryUseWorks(t *testing.T) {
 func TestABrokenDatabaseIsNotAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	touches := map[string][]string{
-		"commands":      {"receive", "receive again", "start", "unstart", "update intent", "finish", "settle", "command", "unsettled", "evict", "new state id"},
+		"commands": {"receive", "receive again", "start", "unstart", "update intent", "finish", "settle", "command",
+			"unsettled", "evict", "new state id"},
 		"events":        {"append", "append inventory", "events", "trim", "buffered", "recognized"},
 		"dropped":       {"append", "append inventory", "events"},
 		"site_document": {"save document", "document"},
 		"leases":        {"save leases", "leases"},
-		"meta": {"append", "append inventory", "meta", "state id", "grant number", "controller time", "lock", "inventory hash", "new state id",
+		"meta": {"append", "append inventory", "meta", "state id", "grant number", "controller time", "lock",
+			"inventory hash", "new state id",
 			"doubt", "recognized", "put", "get", "writable"},
 	}
 	for table, names := range touches {
@@ -170,15 +175,20 @@ func TestABrokenDatabaseIsNotAnEmptyOne(t *testing.T) {
 func TestDamagedValuesAreNotTakenForNone(t *testing.T) {
 	t.Parallel()
 	for what, names := range map[string][]string{
-		"UPDATE meta SET value = x'ff'":                                                        {"append", "append inventory", "meta", "state id", "grant number", "controller time", "recognized", "get"},
-		"UPDATE events SET body = x'ff'":                                                       {"events"},
-		"UPDATE site_document SET body = x'ff'":                                                {"document"},
-		"UPDATE leases SET body = x'ff'":                                                       {"leases"},
-		"CREATE TRIGGER f BEFORE INSERT ON meta BEGIN SELECT RAISE(ABORT, 'no'); END":          {"append", "grant number", "lock", "new state id", "put", "writable"},
-		"CREATE TRIGGER f BEFORE INSERT ON commands BEGIN SELECT RAISE(ABORT, 'no'); END":      {"receive"},
-		"CREATE TRIGGER f BEFORE UPDATE ON commands BEGIN SELECT RAISE(ABORT, 'no'); END":      {"start", "unstart", "update intent", "finish", "settle", "new state id"},
-		"CREATE TRIGGER f BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END":        {"append", "append inventory", "events"},
-		"CREATE TRIGGER f BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'no'); END":        {"append", "append inventory", "trim"},
+		"UPDATE meta SET value = x'ff'": {"append", "append inventory",
+			"meta", "state id", "grant number", "controller time", "recognized", "get"},
+		"UPDATE events SET body = x'ff'":        {"events"},
+		"UPDATE site_document SET body = x'ff'": {"document"},
+		"UPDATE leases SET body = x'ff'":        {"leases"},
+		"CREATE TRIGGER f BEFORE INSERT ON meta BEGIN SELECT RAISE(ABORT, 'no'); END": {"append", "grant number",
+			"lock", "new state id", "put", "writable"},
+		"CREATE TRIGGER f BEFORE INSERT ON commands BEGIN SELECT RAISE(ABORT, 'no'); END": {"receive"},
+		"CREATE TRIGGER f BEFORE UPDATE ON commands BEGIN SELECT RAISE(ABORT, 'no'); END": {"start", "unstart",
+			"update intent", "finish", "settle", "new state id"},
+		"CREATE TRIGGER f BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END": {"append", "append inventory",
+			"events"},
+		"CREATE TRIGGER f BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'no'); END": {"append", "append inventory",
+			"trim"},
 		"CREATE TRIGGER f BEFORE DELETE ON dropped BEGIN SELECT RAISE(ABORT, 'no'); END":       {"events"},
 		"CREATE TRIGGER f BEFORE INSERT ON leases BEGIN SELECT RAISE(ABORT, 'no'); END":        {"save leases"},
 		"CREATE TRIGGER f BEFORE INSERT ON site_document BEGIN SELECT RAISE(ABORT, 'no'); END": {"save document"},
@@ -258,7 +268,8 @@ func TestNumbersBeginAtOne(t *testing.T) {
 	s := open(t, state.Config{InMemory: true})
 	m, err := s.Meta(t.Context())
 	must(t, err)
-	if m.LastGrantSeq != 0 || m.LastEventSeq != 0 || !m.ControllerTime.IsZero() || m.SharedEventSeq != 0 || m.InDoubt || m.StateID == "" {
+	if m.LastGrantSeq != 0 || m.LastEventSeq != 0 || !m.ControllerTime.IsZero() || m.SharedEventSeq != 0 || m.InDoubt ||
+		m.StateID == "" {
 		t.Errorf("a new memory is %+v", m)
 	}
 	if n, _, err := s.NextGrantSeq(t.Context(), "received"); n == 0 || err != nil {

@@ -62,7 +62,8 @@ func (s *Store) Receive(ctx context.Context, c Command) (stored Command, known b
 	return stored, known, err
 }
 
-// Start writes STARTED, the intent, and the grant that it is started with, in one durable step. The command must be RECEIVED.
+// Start writes STARTED, the intent, and the grant that it is started with, in one durable step. The command must be
+// RECEIVED.
 func (s *Store) Start(ctx context.Context, id string, intent, grant []byte, now time.Time) error {
 	return s.write(ctx, "start command "+id, func(tx *sql.Tx) error {
 		if len(grant) > 0 {
@@ -160,11 +161,13 @@ func changed(res sql.Result, err error) error {
 	return err
 }
 
-const commandColumns = `command_id, target_id, spec, digest, state, boot_id, intent, result, received_ms, started_ms, done_ms, settled`
+const commandColumns = `command_id, target_id, spec, digest, state, boot_id, intent, result,
+	received_ms, started_ms, done_ms, settled`
 
 // queryCommands takes only conditions that stand in this package.
 func queryCommands(q querier, where string, args ...any) (list []Command, err error) {
-	rows, err := q.Query("SELECT "+commandColumns+" FROM commands WHERE "+where+" ORDER BY received_ms, command_id", args...)
+	rows, err := q.Query("SELECT "+commandColumns+" FROM commands WHERE "+where+" ORDER BY received_ms, command_id",
+		args...)
 	if err != nil {
 		return nil, fmt.Errorf("query commands: %w", err)
 	}

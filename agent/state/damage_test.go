@@ -71,8 +71,8 @@ func large(t *testing.T, dir string) {
 	must(t, err)
 }
 
-// TestADamagedPageIsNotTakenForNothing: whichever page of the file is lost, each answer is the right one or an error, and an
-// event is not buffered where nobody can tell how many there are.
+// TestADamagedPageIsNotTakenForNothing: whichever page of the file is lost, each answer is the right one or an error,
+// and an event is not buffered where nobody can tell how many there are.
 func TestADamagedPageIsNotTakenForNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -124,7 +124,8 @@ const (
 	dirVariable  = "INGOT_TEST_STATE_DIR"
 )
 
-// limited runs a test of this package in a process whose files may not grow beyond so many bytes, and gives its output's lines.
+// limited runs a test of this package in a process whose files may not grow beyond so many bytes, and gives its
+// output's lines.
 func limited(t *testing.T, test, dir string, room int) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+test+"$", "-test.v")
@@ -148,14 +149,16 @@ func limit(t *testing.T) {
 	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: room}))
 }
 
-// TestACommandIsReceivedWhenItIsStored: the process's files cannot grow any more, so that a commit fails, and the process ends.
+// TestACommandIsReceivedWhenItIsStored: the process's files cannot grow any more, so that a commit fails, and the
+// process ends.
 func TestACommandIsReceivedWhenItIsStored(t *testing.T) {
 	if dir := os.Getenv(dirVariable); dir != "" {
 		s, err := state.Open(t.Context(), state.Config{Dir: dir})
 		must(t, err)
 		limit(t)
 		for i := 0; err == nil && i < 100; i++ {
-			if _, _, err = s.Receive(t.Context(), state.Command{ID: fmt.Sprint("c", i), Spec: make([]byte, 500), ReceivedAt: t0}); err == nil {
+			if _, _, err = s.Receive(t.Context(), state.Command{ID: fmt.Sprint("c", i), Spec: make([]byte, 500),
+				ReceivedAt: t0}); err == nil {
 				fmt.Printf("received c%d\n", i)
 			}
 		}

@@ -23,9 +23,9 @@
 // done; a command that the controller has not settled stays for ever, whatever the clock says.
 //
 // state_id is random and made with the database. NewStateID gives up the memory in place: it is called when
-// the controller has proved that this database is an old copy. Its buffered events may have been stored by then, sent by the
-// original: Doubt and Recognized find out which. None is lost; stored twice is at most what was buffered by a process that had
-// had no session yet when the copy was made of it.
+// the controller has proved that this database is an old copy. Its buffered events may have been stored by then, sent
+// by the original: Doubt and Recognized find out which. None is lost; stored twice is at most what was buffered by a
+// process that had had no session yet when the copy was made of it.
 //
 // # Failure handling
 //

@@ -125,7 +125,8 @@ func drop(tx *sql.Tx, seq int64, p Priority) error {
 	if _, err := tx.Exec("DELETE FROM events WHERE seq = ?", seq); err != nil {
 		return err
 	}
-	_, err := tx.Exec("INSERT INTO dropped (priority, n) VALUES (?, 1) ON CONFLICT (priority) DO UPDATE SET n = n + 1", int(p))
+	_, err := tx.Exec("INSERT INTO dropped (priority, n) VALUES (?, 1) ON CONFLICT (priority) DO UPDATE SET n = n + 1",
+		int(p))
 	return err
 }
 

@@ -22,7 +22,8 @@ func content(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	db := second(t, dir)
 	out := map[string]string{}
-	for table, keys := range map[string]int{"meta": 1, "commands": 1, "events": 1, "dropped": 1, "site_document": 1, "leases": 2} {
+	for table, keys := range map[string]int{"meta": 1, "commands": 1, "events": 1, "dropped": 1, "site_document": 1,
+		"leases": 2} {
 		rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table)
 		must(t, err)
 		columns, err := rows.Columns()
@@ -91,8 +92,8 @@ func faultsOf(keys []string) []string {
 	return out
 }
 
-// TestAUseDoesAllOrSaysSo: whichever write of a use fails, it is an error and nothing has changed; without an error all of it
-// is there.
+// TestAUseDoesAllOrSaysSo: whichever write of a use fails, it is an error and nothing has changed; without an error all
+// of it is there.
 func TestAUseDoesAllOrSaysSo(t *testing.T) {
 	t.Parallel()
 	failures := 0
@@ -138,7 +139,8 @@ func TestAUseDoesAllOrSaysSo(t *testing.T) {
 	}
 }
 
-// TestADamagedValueIsAnErrorWhereItIsRead: by itself, beside others that can be read. Nothing stays held by the failure.
+// TestADamagedValueIsAnErrorWhereItIsRead: by itself, beside others that can be read. Nothing stays held by the
+// failure.
 func TestADamagedValueIsAnErrorWhereItIsRead(t *testing.T) {
 	t.Parallel()
 	value := func(key string) string { return "UPDATE meta SET value = x'ff' WHERE key = '" + key + "'" }
@@ -149,13 +151,14 @@ func TestADamagedValueIsAnErrorWhereItIsRead(t *testing.T) {
 		value("shared_event_seq"): {"recognized", "meta", "state id"},
 		value("asks.received"):    {"grant number"},
 		value("doc.k"):            {"get"},
-		"DELETE FROM meta WHERE key = 'shared_event_seq'; " + value("event_seq"):         {"doubt", "new state id"},
-		"UPDATE commands SET received_ms = 'x' WHERE command_id = 'started'":             {"unsettled", "new state id"},
-		"UPDATE commands SET received_ms = 'x' WHERE command_id IN ('received', 'done')": {"receive again", "command", "unsettled"},
-		"UPDATE events SET priority = 0.5":                                               {"append", "append inventory"},
-		"UPDATE dropped SET n = 'x'":                                                     {"events"},
-		"UPDATE events SET body = x'ff' WHERE seq = (SELECT min(seq) FROM events)":       {"events"},
-		"UPDATE leases SET body = x'ff'":                                                 {"leases"},
+		"DELETE FROM meta WHERE key = 'shared_event_seq'; " + value("event_seq"): {"doubt", "new state id"},
+		"UPDATE commands SET received_ms = 'x' WHERE command_id = 'started'":     {"unsettled", "new state id"},
+		"UPDATE commands SET received_ms = 'x' WHERE command_id IN ('received', 'done')": {"receive again", "command",
+			"unsettled"},
+		"UPDATE events SET priority = 0.5":                                         {"append", "append inventory"},
+		"UPDATE dropped SET n = 'x'":                                               {"events"},
+		"UPDATE events SET body = x'ff' WHERE seq = (SELECT min(seq) FROM events)": {"events"},
+		"UPDATE leases SET body = x'ff'":                                           {"leases"},
 	} {
 		for _, name := range names {
 			s, dir := filled(t)

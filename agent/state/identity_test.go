@@ -41,8 +41,8 @@ func inTheWay(t *testing.T, parts ...string) {
 	must(t, os.MkdirAll(filepath.Join(append(parts, "x")...), 0o700))
 }
 
-// TestAnIdentityIsStoredLast: whatever of an enrolment cannot be stored, the agent does not count as enrolled, and keeps the
-// key that it enrols with.
+// TestAnIdentityIsStoredLast: whatever of an enrolment cannot be stored, the agent does not count as enrolled, and
+// keeps the key that it enrols with.
 func TestAnIdentityIsStoredLast(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"credentials.pem", "trust.pem", "identity", "enroll.key", ""} {
@@ -116,7 +116,8 @@ func TestCredentialsMustBelongTogether(t *testing.T) {
 	must(t, d.ReplaceCredentials(c))
 	got, err := d.Credentials()
 	must(t, err)
-	if !got.Key.Equal(c.Key) || !got.Leaf().Equal(c.Leaf()) || !got.TLS().Leaf.Equal(c.Leaf()) || len(got.TLS().Certificate) != 1 {
+	if !got.Key.Equal(c.Key) || !got.Leaf().Equal(c.Leaf()) || !got.TLS().Leaf.Equal(c.Leaf()) ||
+		len(got.TLS().Certificate) != 1 {
 		t.Error("what is read is not what was stored")
 	}
 	key, err := pki.EncodeKey(c.Key)

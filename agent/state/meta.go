@@ -63,8 +63,9 @@ func (s *Store) Meta(ctx context.Context) (Meta, error) {
 
 func metaOf(values map[string][]byte) (Meta, error) {
 	m := Meta{
-		StateID: string(values[keyStateID]), PreviousStateID: string(values[keyPrevious]), LockedReason: string(values[keyLocked]),
-		InDoubt: len(values[keySharedSeq]) > 0, StartedGrant: string(values[keyStartedGrant]),
+		StateID: string(values[keyStateID]), PreviousStateID: string(values[keyPrevious]),
+		LockedReason: string(values[keyLocked]),
+		InDoubt:      len(values[keySharedSeq]) > 0, StartedGrant: string(values[keyStartedGrant]),
 	}
 	var errs [4]error
 	m.LastGrantSeq, errs[0] = number(values[keyGrantSeq])
@@ -85,7 +86,8 @@ func (s *Store) StateID(ctx context.Context) (string, error) {
 }
 
 const (
-	// maxStep bounds by how much the number of an ask is above the one before. Copies of one memory then give different numbers.
+	// maxStep bounds by how much the number of an ask is above the one before. Copies of one memory then give different
+	// numbers.
 	maxStep = 1 << 16
 	// keepAsks is how many asks for one command are remembered.
 	keepAsks = 1000
@@ -93,8 +95,8 @@ const (
 	keyAsks = "asks."
 )
 
-// NextGrantSeq gives the number of the next ask for a grant of a command, and those of the asks for it before. It is durable when
-// it returns, until the command is done.
+// NextGrantSeq gives the number of the next ask for a grant of a command, and those of the asks for it before. It is
+// durable when it returns, until the command is done.
 func (s *Store) NextGrantSeq(ctx context.Context, commandID string) (seq uint64, earlier []uint64, err error) {
 	err = s.write(ctx, "number ask for grant", func(tx *sql.Tx) error {
 		last, err := getNumber(tx, keyGrantSeq)
@@ -154,9 +156,11 @@ func (s *Store) InventoryHash(ctx context.Context) (hash string, err error) {
 }
 
 // NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets which
-// inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored results stay,
-// and so do events, until Recognized says which of them the controller has.
-func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error)) (id string, err error) {
+// inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored
+// results stay, and so do events, until Recognized says which of them the controller has.
+func (s *Store) NewStateID(
+	ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error),
+) (id string, err error) {
 	id = ids.New(ids.State)
 	err = s.write(ctx, "take new state id", func(tx *sql.Tx) error {
 		old, err := getMeta(tx, keyStateID)
@@ -185,8 +189,8 @@ func (s *Store) NewStateID(ctx context.Context, now time.Time, lost func(c Comma
 	return id, err
 }
 
-// Doubt notes how far the events go that this memory has in common with one that it may be a copy of. It is called when a
-// process begins; what is noted holds until Recognized, over further starts.
+// Doubt notes how far the events go that this memory has in common with one that it may be a copy of. It is called when
+// a process begins; what is noted holds until Recognized, over further starts.
 func (s *Store) Doubt(ctx context.Context) error {
 	return s.write(ctx, "note the last event", noteShared)
 }
@@ -203,9 +207,9 @@ func noteShared(tx *sql.Tx) error {
 	return setNumber(tx, keySharedSeq, seq)
 }
 
-// Recognized ends the doubt: the controller has opened a session for this memory. It forgets the events that were stored under
-// the state_id that NewStateID gave up, the last of which has the number stored. A copy gives numbers anew that its original has
-// used after they parted: those events are others, and stay.
+// Recognized ends the doubt: the controller has opened a session for this memory. It forgets the events that were
+// stored under the state_id that NewStateID gave up, the last of which has the number stored. A copy gives numbers anew
+// that its original has used after they parted: those events are others, and stay.
 func (s *Store) Recognized(ctx context.Context, stored uint64) error {
 	return s.write(ctx, "end the doubt about the memory", func(tx *sql.Tx) error {
 		shared, err := getNumber(tx, keySharedSeq)
@@ -295,7 +299,8 @@ func setMeta(tx *sql.Tx, key string, value []byte) error {
 	if value == nil {
 		value = []byte{}
 	}
-	_, err := tx.Exec("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	_, err := tx.Exec("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+		key, value)
 	return err
 }
 

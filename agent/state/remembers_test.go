@@ -110,12 +110,14 @@ func TestHowFarAMemoryIsShared(t *testing.T) {
 	}
 	must(t, s.Doubt(t.Context()))
 	must(t, s.Append(t.Context(), line("c"), t0))
-	if m, err := s.Meta(t.Context()); err != nil || !m.InDoubt || m.SharedEventSeq != 3 || m.LastEventSeq != 4 || !m.ControllerTime.IsZero() {
+	if m, err := s.Meta(t.Context()); err != nil || !m.InDoubt || m.SharedEventSeq != 3 || m.LastEventSeq != 4 ||
+		!m.ControllerTime.IsZero() {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
 
-// TestABufferOfNoticesAlone: notices of losses are never given up, so a buffer that they fill keeps nothing else, and goes on.
+// TestABufferOfNoticesAlone: notices of losses are never given up, so a buffer that they fill keeps nothing else, and
+// goes on.
 func TestABufferOfNoticesAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{InMemory: true, MaxEvents: 1})
@@ -166,7 +168,8 @@ func TestALimitIsHeldToThePage(t *testing.T) {
 	if !errors.Is(err, state.ErrStorageFull) {
 		t.Error(err)
 	}
-	if err := s.Finish(t.Context(), "none", nil, t0); !errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrStorageFull) {
+	if err := s.Finish(t.Context(), "none", nil, t0); !errors.Is(err, state.ErrConflict) ||
+		errors.Is(err, state.ErrStorageFull) {
 		t.Errorf("a command that is not there: %v", err)
 	}
 	must(t, s.Close())
@@ -189,7 +192,8 @@ func TestWhatIsNoDatabaseIsNotOpened(t *testing.T) {
 			must(t, err)
 		},
 		"one that takes no name": func(dir string) {
-			_, err := second(t, dir).ExecContext(t.Context(), `CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+			_, err := second(t, dir).ExecContext(t.Context(),
+				`CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 				CREATE TRIGGER f BEFORE INSERT ON meta BEGIN SELECT RAISE(ABORT, 'no'); END`)
 			must(t, err)
 		},

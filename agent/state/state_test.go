@@ -42,7 +42,8 @@ func must(t *testing.T, err error) {
 
 func receive(t *testing.T, s *state.Store, id string) {
 	t.Helper()
-	_, known, err := s.Receive(t.Context(), state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), BootID: "b1", ReceivedAt: t0})
+	_, known, err := s.Receive(t.Context(), state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), BootID: "b1",
+		ReceivedAt: t0})
 	if err != nil || known {
 		t.Fatalf("receive %s: known %v, %v", id, known, err)
 	}
@@ -61,7 +62,8 @@ func TestALifeOfACommand(t *testing.T) {
 		t.Fatalf("started twice: %v", err)
 	}
 	stored, known, err := s.Receive(ctx, state.Command{ID: "c", TargetID: "other", ReceivedAt: t0})
-	if err != nil || !known || stored.State != state.Started || stored.TargetID != "m" || string(stored.Intent) != `{"boot":"b1"}` {
+	if err != nil || !known || stored.State != state.Started || stored.TargetID != "m" ||
+		string(stored.Intent) != `{"boot":"b1"}` {
 		t.Fatalf("repeat gave %+v, %v, %v", stored, known, err)
 	}
 	if stored.Settled {
@@ -134,7 +136,8 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	s = open(t, state.Config{Dir: dir})
 	after, err := s.Meta(ctx)
 	must(t, err)
-	if after != before || seq == 0 || after.LastGrantSeq != seq || after.LastEventSeq != 1 || !after.ControllerTime.Equal(t0) || after.LockedReason != "why" {
+	if after != before || seq == 0 || after.LastGrantSeq != seq || after.LastEventSeq != 1 ||
+		!after.ControllerTime.Equal(t0) || after.LockedReason != "why" {
 		t.Fatalf("before %+v, after %+v", before, after)
 	}
 	if next, earlier, err := s.NextGrantSeq(ctx, "c"); err != nil || next <= seq || !slices.Equal(earlier, []uint64{seq}) {
@@ -189,7 +192,8 @@ func TestTheCapTakesTheLowestPriorityFirst(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{Dir: t.TempDir(), MaxEvents: 5})
 	ctx := t.Context()
-	for _, e := range []*fleetv1.Event{report("a"), inventory(), heartbeat(), logLine(), progress(), progress(), logLine(), report("b"), report("c"), inventory(), logLine()} {
+	for _, e := range []*fleetv1.Event{report("a"), inventory(), heartbeat(), logLine(), progress(), progress(), logLine(),
+		report("b"), report("c"), inventory(), logLine()} {
 		must(t, s.Append(ctx, e, t0))
 	}
 	list, err := s.Events(ctx, 0, 100, t0)
@@ -271,7 +275,10 @@ func TestNewStateIDGivesUpWhatIsOpen(t *testing.T) {
 	must(t, s.Finish(ctx, "done", []byte("mine"), t0))
 	old, err := s.StateID(ctx)
 	must(t, err)
-	id, err := s.NewStateID(ctx, t0, func(c state.Command, was string) ([]byte, error) { return []byte("lost " + c.ID + " " + was), nil })
+	id, err := s.NewStateID(ctx, t0, func(c state.Command, was string) ([]byte,
+		error) {
+		return []byte("lost " + c.ID + " " + was), nil
+	})
 	must(t, err)
 	if now, err := s.StateID(ctx); err != nil || now != id || id == old {
 		t.Fatalf("state id %s, was %s, %v", now, old, err)
@@ -284,11 +291,12 @@ func TestNewStateIDGivesUpWhatIsOpen(t *testing.T) {
 	}
 }
 
-// What a copy and its original have in common is forgotten as far as the original has delivered it; what the copy has added is
-// kept, though the original has used its numbers too.
+// What a copy and its original have in common is forgotten as far as the original has delivered it; what the copy has
+// added is kept, though the original has used its numbers too.
 func TestEventsOfAMemoryGivenUp(t *testing.T) {
 	t.Parallel()
-	for stored, want := range map[uint64][]string{0: {"1", "2", "3", "mine", "later"}, 2: {"3", "mine", "later"}, 9: {"mine", "later"}} {
+	for stored, want := range map[uint64][]string{0: {"1", "2", "3", "mine", "later"}, 2: {"3", "mine", "later"},
+		9: {"mine", "later"}} {
 		s := open(t, state.Config{Dir: t.TempDir()})
 		ctx := t.Context()
 		line := func(text string) {

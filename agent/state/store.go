@@ -111,7 +111,8 @@ func dsn(cfg Config) string {
 		return "file::memory:?" + q.Encode()
 	}
 	q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)")
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(cfg.Dir, FileName)}).EscapedPath(), RawQuery: q.Encode()}
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(cfg.Dir, FileName)}).EscapedPath(),
+		RawQuery: q.Encode()}
 	return u.String()
 }
 

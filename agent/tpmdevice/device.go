@@ -18,8 +18,8 @@ import (
 // ErrNone says that the machine shows no TPM 2.0.
 var ErrNone = errors.New("the machine has no TPM 2.0")
 
-// deviceNames are tried in this order. The first goes through the kernel's resource manager, which flushes what a process
-// leaves behind; a TPM 1.2 has only the second.
+// deviceNames are tried in this order. The first goes through the kernel's resource manager, which flushes what a
+// process leaves behind; a TPM 1.2 has only the second.
 var deviceNames = []string{"tpmrm0", "tpm0"}
 
 // Device is an open TPM with both keys loaded.
@@ -147,7 +147,8 @@ func (d *Device) Activate(blob, seed []byte) ([]byte, error) {
 // empty unless the machine's owner has set one.
 func endorsementPolicy(t transport.TPM, session tpm2.TPMISHPolicy, nonce tpm2.TPM2BNonce) error {
 	_, err := tpm2.PolicySecret{
-		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHEndorsement, Auth: tpm2.PasswordAuth(nil)}, PolicySession: session, NonceTPM: nonce,
+		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHEndorsement, Auth: tpm2.PasswordAuth(nil)}, PolicySession: session,
+		NonceTPM: nonce,
 	}.Execute(t)
 	return err
 }

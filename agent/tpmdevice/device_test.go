@@ -93,7 +93,8 @@ func TestEndorsementKeyStays(t *testing.T) {
 	}
 }
 
-// TestVendorCertificate: a certificate in the TPM leads to the vendor's root, to no other, and vouches for no other key.
+// TestVendorCertificate: a certificate in the TPM leads to the vendor's root, to no other, and vouches for no other
+// key.
 func TestVendorCertificate(t *testing.T) {
 	t.Parallel()
 	dir := testkit.TempDir(t)

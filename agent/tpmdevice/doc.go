@@ -8,6 +8,6 @@
 //
 // # State model
 //
-// Nothing is stored in the TPM: no persistent handle, no NV index, no change of an authorization. Transient keys go with
-// Close, or with the process where the kernel's resource manager (/dev/tpmrm0) is used.
+// Nothing is stored in the TPM: no persistent handle, no NV index, no change of an authorization. Transient keys go
+// with Close, or with the process where the kernel's resource manager (/dev/tpmrm0) is used.
 package tpmdevice

@@ -65,7 +65,8 @@ func connect(ctx context.Context, c net.Conn, address string) (net.Conn, error) 
 		return nil, err
 	}
 	r := bufio.NewReader(c)
-	resp, err := http.ReadResponse(r, req) //nolint:bodyclose // the answer to CONNECT has no body: what follows is the tunnel
+	//nolint:bodyclose // the answer to CONNECT has no body: what follows is the tunnel
+	resp, err := http.ReadResponse(r, req)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,8 @@ func TestViaProxyTunnelsFromTheFirstByteOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if head := <-asked; !strings.HasPrefix(head, "CONNECT controller.example:7443 HTTP/1.1\r\nHost: controller.example:7443\r\n") {
+	if head := <-asked; !strings.HasPrefix(head,
+		"CONNECT controller.example:7443 HTTP/1.1\r\nHost: controller.example:7443\r\n") {
 		t.Errorf("asked %q", head)
 	}
 	buf := make([]byte, 5)
@@ -74,7 +75,8 @@ func TestViaProxyRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial(t.Context(), "elsewhere.example:1"); !errors.Is(err, transport.ErrProxy) || !strings.Contains(err.Error(), "403") {
+	if _, err := dial(t.Context(), "elsewhere.example:1"); !errors.Is(err, transport.ErrProxy) ||
+		!strings.Contains(err.Error(), "403") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -96,8 +98,10 @@ func TestViaProxyEndsWithItsContext(t *testing.T) {
 func TestParseProxy(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"http://192.0.2.1:8080": "192.0.2.1:8080", "http://site/": "site:80", "http://[2001:db8::1]:3128": "[2001:db8::1]:3128",
-		"https://x:1": "", "x:1": "", "http://": "", "http://u:p@x:1": "", "http://x:1/path": "", "http://x:1?a": "", "": "",
+		"http://192.0.2.1:8080": "192.0.2.1:8080", "http://site/": "site:80",
+		"http://[2001:db8::1]:3128": "[2001:db8::1]:3128",
+		"https://x:1":               "", "x:1": "", "http://": "", "http://u:p@x:1": "", "http://x:1/path": "",
+		"http://x:1?a": "", "": "",
 	} {
 		got, err := transport.ParseProxy(in)
 		if got != want || (err == nil) != (want != "") {

@@ -15,9 +15,9 @@ const resolvConf = "/etc/resolv.conf"
 
 type sourceKey struct{}
 
-// WithSource makes NetDialer's connections prove the network as it is now: names are asked of the servers that resolv.conf
-// names now, where Go would go on with those of up to five seconds ago, and connections and questions come from the address.
-// The zero Addr leaves that choice to the kernel.
+// WithSource makes NetDialer's connections prove the network as it is now: names are asked of the servers that
+// resolv.conf names now, where Go would go on with those of up to five seconds ago, and connections and questions come
+// from the address. The zero Addr leaves that choice to the kernel.
 func WithSource(ctx context.Context, from netip.Addr) context.Context {
 	return context.WithValue(ctx, sourceKey{}, from)
 }
@@ -37,7 +37,8 @@ func fromSource(ctx context.Context, d net.Dialer) net.Dialer {
 		ask := ask
 		server = present(server, nameServers(resolvConf), int(asked.Add(1))-1)
 		// A resolver on this machine (systemd-resolved) takes questions from loopback addresses only.
-		if to, err := netip.ParseAddrPort(server); err == nil && from.IsValid() && !to.Addr().IsLoopback() && to.Addr().Is4() == from.Is4() {
+		if to, err := netip.ParseAddrPort(server); err == nil && from.IsValid() && !to.Addr().IsLoopback() &&
+			to.Addr().Is4() == from.Is4() {
 			ask.LocalAddr = local(network, from)
 		}
 		return ask.DialContext(ctx, network, server)

@@ -12,7 +12,8 @@ import (
 func TestNameServersAreThoseOfNow(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "resolv.conf")
-	text := "# nameserver 192.0.2.1\nsearch example.org\nnameserver 192.0.2.2\nnameserver\t2001:db8::1 # second\nnameserver nonsense\nnameserver\n"
+	text := "# nameserver 192.0.2.1\nsearch example.org\nnameserver 192.0.2.2\nnameserver\t2001:db8::1 # " +
+		"second\nnameserver nonsense\nnameserver\n"
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ type Dialer func(ctx context.Context, address string) (net.Conn, error)
 // what is sent, so that a controller that has vanished is noticed without its help.
 const deadPeer = 20 * time.Second
 
-// A controller that stands still keeps its connections, and its kernel goes on acknowledging: only pings that it must answer
-// itself show it. They are sent where nothing has come for a while.
+// A controller that stands still keeps its connections, and its kernel goes on acknowledging: only pings that it must
+// answer itself show it. They are sent where nothing has come for a while.
 const (
 	pingAfter = 15 * time.Second
 	pingWait  = 10 * time.Second
@@ -85,8 +85,9 @@ type Conn struct {
 	creds *recorder
 }
 
-// How long a connection may take to be one. A controller to which a whole fleet comes back has most of it wait for their turn, and who goes
-// and comes again costs it more than who stays; but where there is another controller, this one may be one that hangs.
+// How long a connection may take to be one. A controller to which a whole fleet comes back has most of it wait for
+// their turn, and who goes and comes again costs it more than who stays; but where there is another controller, this
+// one may be one that hangs.
 const (
 	Patience     = 20 * time.Second
 	LastPatience = time.Minute
@@ -139,7 +140,9 @@ type recorder struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (r *recorder) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (r *recorder) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := r.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,10 +30,12 @@ func Dial(t Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	all := []grpc.DialOption{
 		grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// A watch may be silent for hours; without pings a cut cable, or a controller that stands still, would never be noticed.
+		// A watch may be silent for hours; without pings a cut cable, or a controller that stands still, would never be
+		// noticed.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
 	if t.Token != "" {

@@ -129,7 +129,8 @@ func TestDialTrustsTheCAFileOrThePin(t *testing.T) {
 		sum := sha256.Sum256(a.cert.Raw)
 		return hex.EncodeToString(sum[:])
 	}
-	for _, good := range []Target{{CAFile: pemOf(ca)}, {CAHash: hashOf(ca)}, {CAHash: "sha256:" + strings.ToUpper(hashOf(ca))}} {
+	for _, good := range []Target{{CAFile: pemOf(ca)}, {CAHash: hashOf(ca)},
+		{CAHash: "sha256:" + strings.ToUpper(hashOf(ca))}} {
 		good.Server, good.Token = addr, "t0ken"
 		if got, err := ask(t, good); err != nil || got != "Bearer t0ken" {
 			t.Errorf("%+v: authorization %q, %v", good, got, err)
@@ -184,18 +185,20 @@ func TestRetry(t *testing.T) {
 		calls, told int
 		code        codes.Code
 	}{
-		"comes back":         {pb.MachineService_RebootMachine_FullMethodName, []error{lost, lost, nil}, 3, 1, codes.OK},
-		"refused":            {pb.MachineService_RebootMachine_FullMethodName, []error{status.Error(codes.NotFound, "")}, 1, 0, codes.NotFound},
+		"comes back": {pb.MachineService_RebootMachine_FullMethodName, []error{lost, lost, nil}, 3, 1, codes.OK},
+		"refused": {pb.MachineService_RebootMachine_FullMethodName, []error{status.Error(codes.NotFound, "")}, 1,
+			0, codes.NotFound},
 		"not to be repeated": {pb.AdminService_IssueBootstrapToken_FullMethodName, []error{lost}, 1, 0, codes.Unavailable},
 	}
 	for name, c := range cases {
 		now := time.Unix(0, 0)
 		calls, told := 0, 0
 		retry := Retry(RetryConfig{Clock: stuck{now: &now}, For: time.Minute, OnRetry: func(error) { told++ }})
-		err := retry(t.Context(), c.method, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
-			calls++
-			return c.errs[calls-1]
-		})
+		err := retry(t.Context(), c.method, nil, nil, nil,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+				calls++
+				return c.errs[calls-1]
+			})
 		if calls != c.calls || told != c.told || status.Code(err) != c.code {
 			t.Errorf("%s: %d calls, told %d times, %v", name, calls, told, err)
 		}
@@ -205,10 +208,12 @@ func TestRetry(t *testing.T) {
 func TestRetryGivesUp(t *testing.T) {
 	now := time.Unix(0, 0)
 	retry := Retry(RetryConfig{Clock: stuck{now: &now}, For: 10 * time.Second, OnRetry: func(error) {}})
-	err := retry(t.Context(), "/x/Get", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
-		return status.Error(codes.Unavailable, "gone")
-	})
-	if took := now.Sub(time.Unix(0, 0)); status.Code(err) != codes.Unavailable || took > 10*time.Second || took < 4*time.Second {
+	err := retry(t.Context(), "/x/Get", nil, nil, nil,
+		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			return status.Error(codes.Unavailable, "gone")
+		})
+	if took := now.Sub(time.Unix(0, 0)); status.Code(err) != codes.Unavailable || took > 10*time.Second ||
+		took < 4*time.Second {
 		t.Errorf("gave up after %v with %v", took, err)
 	}
 }

@@ -55,7 +55,8 @@ func TestResolveRefuses(t *testing.T) {
 	if _, err := Resolve(Flags{}, none, &File{}, ""); !errors.Is(err, ErrNoServer) {
 		t.Errorf("nothing configured: %v", err)
 	}
-	if _, err := Resolve(Flags{Context: "gone"}, none, &File{}, ""); err == nil || !strings.Contains(err.Error(), `"gone"`) {
+	if _, err := Resolve(Flags{Context: "gone"}, none, &File{}, ""); err == nil ||
+		!strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("unknown context: %v", err)
 	}
 	two := write(t, t.TempDir(), "tokens", "one\ntwo\n")

@@ -19,8 +19,8 @@ import (
 )
 
 // once holds the methods that may not be sent twice: a repeat would make a second token or event, or meet a state that
-// the first has already changed. Every other unary method is a read, carries a request id, or sets a value; the one call
-// of theirs that makes something anew (a secret of a webhook) carries Once.
+// the first has already changed. Every other unary method is a read, carries a request id, or sets a value; the one
+// call of theirs that makes something anew (a secret of a webhook) carries Once.
 var once = map[string]bool{
 	pb.AdminService_IssueBootstrapToken_FullMethodName: true,
 	pb.AdminService_SettleCommand_FullMethodName:       true,
@@ -102,7 +102,8 @@ type RetryConfig struct {
 // Retry is an interceptor that repeats calls which may be repeated, with the same body and so with the same
 // request id.
 func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		var back Backoff
 		start, told, final := cfg.Clock.Now(), false, isOnce(opts) || !Repeatable(method)
 		limit := cfg.Attempt

@@ -28,7 +28,8 @@ type Opener func(ctx context.Context, afterSeq int64) (func() (*pb.LogChunk, err
 // OperationLog opens the log of an operation; with noFollow it ends after what is stored.
 func OperationLog(c pb.OperationServiceClient, id string, noFollow bool) Opener {
 	return func(ctx context.Context, after int64) (func() (*pb.LogChunk, error), error) {
-		s, err := c.StreamOperationLogs(ctx, &pb.StreamOperationLogsRequest{OperationId: id, AfterSeq: after, NoFollow: noFollow})
+		s, err := c.StreamOperationLogs(ctx, &pb.StreamOperationLogsRequest{OperationId: id, AfterSeq: after,
+			NoFollow: noFollow})
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,8 @@ func OperationEvents(c pb.OperationServiceClient, filter string, fromBeginning b
 	return Source[*pb.OperationEvent]{
 		Subject: func(ev *pb.OperationEvent) string { return ev.GetSnapshot().GetOperationId() },
 		Open: func(ctx context.Context, cursor string) (func() (*pb.OperationEvent, error), error) {
-			s, err := c.WatchOperations(ctx, &pb.WatchOperationsRequest{Filter: filter, Cursor: cursor, FromBeginning: fromBeginning && cursor == ""})
+			s, err := c.WatchOperations(ctx, &pb.WatchOperationsRequest{Filter: filter, Cursor: cursor,
+				FromBeginning: fromBeginning && cursor == ""})
 			if err != nil {
 				return nil, err
 			}
@@ -42,7 +43,8 @@ func RunEvents(c pb.RunServiceClient, filter string, fromBeginning bool) Source[
 	return Source[*pb.RunEvent]{
 		Subject: func(ev *pb.RunEvent) string { return ev.GetSnapshot().GetRunId() },
 		Open: func(ctx context.Context, cursor string) (func() (*pb.RunEvent, error), error) {
-			s, err := c.WatchRuns(ctx, &pb.WatchRunsRequest{Filter: filter, Cursor: cursor, FromBeginning: fromBeginning && cursor == ""})
+			s, err := c.WatchRuns(ctx, &pb.WatchRunsRequest{Filter: filter, Cursor: cursor, FromBeginning: fromBeginning &&
+				cursor == ""})
 			if err != nil {
 				return nil, err
 			}

@@ -31,13 +31,15 @@ func (s Style) Agents(agents []*pb.Agent, wide bool, now time.Time) *Table {
 
 // Controllers is the table of `ingot controllers`.
 func (s Style) Controllers(all []*pb.Controller, now time.Time) *Table {
-	t := &Table{Header: []string{"CONTROLLER_ID", "HOSTNAME", "VERSION", "STATE", "SESSIONS", "LEADS", "ANSWERING", "STARTED", "LEASE", "DRAINING"}}
+	t := &Table{Header: []string{"CONTROLLER_ID", "HOSTNAME", "VERSION", "STATE", "SESSIONS", "LEADS", "ANSWERING",
+		"STARTED", "LEASE", "DRAINING"}}
 	for _, k := range all {
 		lease := "ended " + Age(k.GetLeaseUntil(), now) + " ago"
 		if left := k.GetLeaseUntil().AsTime().Sub(now); left > 0 {
 			lease = "holds for " + left.Round(time.Second).String()
 		}
-		t.Add(k.GetControllerId(), Clean(k.GetHostname()), k.GetVersion(), k.GetState().String(), strconv.FormatInt(k.GetSessions(), 10), Mark(k.GetLeads()),
+		t.Add(k.GetControllerId(), Clean(k.GetHostname()), k.GetVersion(), k.GetState().String(),
+			strconv.FormatInt(k.GetSessions(), 10), Mark(k.GetLeads()),
 			Mark(k.GetAnswering()), Age(k.GetStartedAt(), now), lease, Age(k.GetDrainingSince(), now))
 	}
 	return t
@@ -67,7 +69,8 @@ func (s Style) Agent(a *pb.Agent, now time.Time) string {
 	}
 	t := &Table{Header: []string{"FINGERPRINT", "NOT_AFTER", "FIRST_USED", "REVOKED", "REASON"}}
 	for _, c := range a.GetCerts() {
-		t.Add(c.GetFingerprint(), Time(c.GetNotAfter()), Time(c.GetFirstUsedAt()), Time(c.GetRevokedAt()), Clean(c.GetRevokedReason()))
+		t.Add(c.GetFingerprint(), Time(c.GetNotAfter()), Time(c.GetFirstUsedAt()), Time(c.GetRevokedAt()),
+			Clean(c.GetRevokedReason()))
 	}
 	return f.String() + "\n" + t.String()
 }
@@ -93,7 +96,8 @@ func (s Style) APITokens(tokens []*pb.APIToken, now time.Time) *Table {
 		case tok.GetRevokedAt() != nil:
 			state = "revoked"
 		}
-		t.Add(tok.GetTokenId(), Clean(tok.GetName()), tok.GetScope(), tok.GetSource(), state, Time(tok.GetExpiresAt()), Time(tok.GetLastUsedAt()),
+		t.Add(tok.GetTokenId(), Clean(tok.GetName()), tok.GetScope(), tok.GetSource(), state, Time(tok.GetExpiresAt()),
+			Time(tok.GetLastUsedAt()),
 			Clean(tok.GetCreatedBy()))
 	}
 	return t
@@ -113,7 +117,8 @@ func tokenState(t *pb.BootstrapToken, now time.Time) string {
 
 // Commands is the table of `ingot commands`.
 func (s Style) Commands(commands []*pb.Command, wide bool) *Table {
-	t := &Table{Header: []string{"COMMAND_ID", "STEP", "ATTEMPT", "KIND", "STATE", "OUTCOME", "EXECUTOR", "GRANTED", "FINISHED", "MESSAGE"}}
+	t := &Table{Header: []string{"COMMAND_ID", "STEP", "ATTEMPT", "KIND", "STATE", "OUTCOME", "EXECUTOR", "GRANTED",
+		"FINISHED", "MESSAGE"}}
 	if wide {
 		t.Header = append(t.Header, "MACHINE_ID", "OPERATION_ID", "DEADLINE", "SETTLED_BY", "EVIDENCE")
 	}
@@ -121,7 +126,8 @@ func (s Style) Commands(commands []*pb.Command, wide bool) *Table {
 		row := []string{c.GetCommandId(), c.GetStep(), strconv.Itoa(int(c.GetAttempt())), c.GetKind(), c.GetState(),
 			c.GetOutcome(), c.GetExecutorAgentId(), Time(c.GetGrantedAt()), Time(c.GetFinishedAt()), Clean(c.GetMessage())}
 		if wide {
-			row = append(row, c.GetMachineId(), c.GetOperationId(), Time(c.GetDeadline()), c.GetSettledBy(), Pairs(c.GetEvidence()))
+			row = append(row, c.GetMachineId(), c.GetOperationId(), Time(c.GetDeadline()), c.GetSettledBy(),
+				Pairs(c.GetEvidence()))
 		}
 		t.Add(row...)
 	}

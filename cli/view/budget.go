@@ -18,7 +18,8 @@ func (s Style) Budgets(list []*pb.Budget) *Table {
 		if b.GetDomain() == "fleet" {
 			value = "-"
 		}
-		t.Add(b.GetName(), Clean(b.GetDomain()), value, limit(b.GetAtOnce()), limit(b.GetPercent()), limit(b.GetPerHour()), limit(b.GetPerDay()))
+		t.Add(b.GetName(), Clean(b.GetDomain()), value, limit(b.GetAtOnce()), limit(b.GetPercent()), limit(b.GetPerHour()),
+			limit(b.GetPerDay()))
 	}
 	return t
 }

@@ -10,7 +10,8 @@ import (
 func (s Style) Clusters(list []*pb.Cluster) *Table {
 	t := &Table{Header: []string{"CLUSTER_REF", "SERVER", "CREDENTIALS", "VERSION", "UPDATED"}}
 	for _, c := range list {
-		t.Add(c.GetClusterRef(), Clean(c.GetServer()), s.clusterCredentials(c), strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()))
+		t.Add(c.GetClusterRef(), Clean(c.GetServer()), s.clusterCredentials(c), strconv.FormatInt(c.GetVersion(), 10),
+			Time(c.GetUpdatedAt()))
 	}
 	return t
 }

@@ -21,7 +21,8 @@ func TestDuration(t *testing.T) {
 }
 
 func TestWidth(t *testing.T) {
-	for text, want := range map[string]int{"abc": 3, "✓": 1, "⚠ATTENTION": 10, "⛔BLOCKED": 9, "\x1b[31mred\x1b[0m": 3, "e\u0301": 1} {
+	for text, want := range map[string]int{"abc": 3, "✓": 1, "⚠ATTENTION": 10, "⛔BLOCKED": 9, "\x1b[31mred\x1b[0m": 3,
+		"e\u0301": 1} {
 		if got := Width(text); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)
 		}

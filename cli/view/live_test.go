@@ -32,12 +32,14 @@ func (s *script) log(step, text string) {
 func reimage() *script {
 	return &script{
 		Live: NewLive(LiveConfig{Boxed: true}),
-		op:   &pb.Operation{OperationId: "op-abc123", MachineId: "machine-1", Type: pb.Operation_REIMAGE, Phase: pb.Operation_RUNNING, CreatedAt: at(0)},
+		op: &pb.Operation{OperationId: "op-abc123", MachineId: "machine-1", Type: pb.Operation_REIMAGE,
+			Phase: pb.Operation_RUNNING, CreatedAt: at(0)},
 	}
 }
 
 func withConditions(eff pb.MachineStatus_EffectiveState, types ...string) *pb.Machine {
-	m := &pb.Machine{MachineId: "machine-1", Status: &pb.MachineStatus{Phase: pb.MachineStatus_MAINTENANCE, EffectiveState: eff}}
+	m := &pb.Machine{MachineId: "machine-1", Status: &pb.MachineStatus{Phase: pb.MachineStatus_MAINTENANCE,
+		EffectiveState: eff}}
 	for _, c := range types {
 		m.Status.Conditions = append(m.Status.Conditions, &pb.Condition{Type: c, Status: true})
 	}
@@ -102,7 +104,8 @@ func TestLiveViewGolden(t *testing.T) {
 	s.op.Evidence = map[string]string{"image_digest": "abc"}
 	s.event("succeeded", "", "done")
 	s.out.WriteString(s.Result(s.op))
-	s.out.WriteString(s.After(before, withConditions(pb.MachineStatus_MAINTENANCE_IDLE, "Provisioned", "InCustomerCluster")))
+	s.out.WriteString(s.After(before, withConditions(pb.MachineStatus_MAINTENANCE_IDLE, "Provisioned",
+		"InCustomerCluster")))
 	if s.out.String() != golden {
 		t.Errorf("got:\n%s\nwant:\n%s", s.out.String(), golden)
 	}
@@ -141,9 +144,11 @@ func TestPlainViewPrintsProgressAsLines(t *testing.T) {
 func TestFailureNamesWhatIsKnown(t *testing.T) {
 	l := NewLive(LiveConfig{})
 	got := l.Result(&pb.Operation{Phase: pb.Operation_FAILED, Error: &pb.ErrorStatus{
-		Code: "EXECUTION_FAILED", Message: "SSH connection refused", Retryable: true, Details: map[string]string{"attempts": "3"},
+		Code: "EXECUTION_FAILED", Message: "SSH connection refused", Retryable: true,
+		Details: map[string]string{"attempts": "3"},
 	}})
-	want := "✗ FAILED\nError: SSH connection refused (EXECUTION_FAILED)\nDetails: attempts=3\nRetryable: yes, a new operation may succeed\n"
+	want := "✗ FAILED\nError: SSH connection refused (EXECUTION_FAILED)\nDetails: attempts=3\nRetryable: yes, a new " +
+		"operation may succeed\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -153,7 +158,8 @@ func TestAfterShowsChanges(t *testing.T) {
 	after := withConditions(pb.MachineStatus_ATTENTION, "NeedsIntervention")
 	after.Status.Phase, after.Status.UnresolvedCommandId = pb.MachineStatus_READY, "cmd-1"
 	got := NewLive(LiveConfig{}).After(withConditions(pb.MachineStatus_MAINTENANCE_IDLE), after)
-	for _, part := range []string{"Phase: READY (was MAINTENANCE)", "⚠ATTENTION (was BUSY)", "NeedsIntervention=✓ (newly set)", "UnresolvedCommandId: cmd-1"} {
+	for _, part := range []string{"Phase: READY (was MAINTENANCE)", "⚠ATTENTION (was BUSY)",
+		"NeedsIntervention=✓ (newly set)", "UnresolvedCommandId: cmd-1"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is missing in:\n%s", part, got)
 		}

@@ -18,7 +18,8 @@ func (s Style) MAASRegions(list []*pb.MAASRegion) *Table {
 		if m.GetRetainMachines() {
 			retains = "yes"
 		}
-		t.Add(m.GetRegionRef(), Clean(m.GetEndpoint()), key, strconv.FormatInt(m.GetVersion(), 10), Time(m.GetUpdatedAt()), retains)
+		t.Add(m.GetRegionRef(), Clean(m.GetEndpoint()), key, strconv.FormatInt(m.GetVersion(), 10), Time(m.GetUpdatedAt()),
+			retains)
 	}
 	return t
 }

@@ -54,8 +54,8 @@ func Holds(m *pb.Machine, condition string) bool {
 	})
 }
 
-// Machines is the table of `ingot list`. The effective state comes first: it answers whether the machine may be used, and
-// ATTENTION the reason why not. wide adds what does not fit on 100 columns.
+// Machines is the table of `ingot list`. The effective state comes first: it answers whether the machine may be used,
+// and ATTENTION the reason why not. wide adds what does not fit on 100 columns.
 func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table {
 	t := &Table{Header: []string{"MACHINE_ID", "EFFECTIVE", "PHASE", "REACHABLE", "PROVISIONED", "ACTIVE_OP", "ATTENTION"}}
 	if wide {

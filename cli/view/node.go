@@ -16,7 +16,8 @@ func lowerState(n pb.NodeState) string { return strings.ToLower(NodeState(n)) }
 func (s Style) Nodes(nodes []*pb.Node, now time.Time) *Table {
 	t := &Table{Header: []string{"MACHINE_ID", "STATE", "SINCE", "ATTEMPTS", "PLAN_ID", "GROUP", "LAST_ERROR"}}
 	for _, n := range nodes {
-		t.Add(n.GetNodeId(), lowerState(n.GetState()), Age(n.GetStateChangedAt(), now), strconv.Itoa(int(n.GetInstallAttempts())),
+		t.Add(n.GetNodeId(), lowerState(n.GetState()), Age(n.GetStateChangedAt(), now),
+			strconv.Itoa(int(n.GetInstallAttempts())),
 			n.GetPlanId(), n.GetGroup(), Clean(n.GetLastInstallError()))
 	}
 	return t
@@ -35,7 +36,8 @@ func (s Style) Node(n *pb.Node, now time.Time) string {
 		f.Add("LastError", s.Warn(Clean(e)))
 	}
 	if r := n.GetLastReport(); r != nil {
-		f.Add("LastReport", fmt.Sprintf("%s %d%%, %s ago", Clean(r.GetInstallationStatus()), r.GetInstallationProgress(), Age(r.GetReportedAt(), now)))
+		f.Add("LastReport", fmt.Sprintf("%s %d%%, %s ago", Clean(r.GetInstallationStatus()), r.GetInstallationProgress(),
+			Age(r.GetReportedAt(), now)))
 	}
 	next := make([]string, 0, len(n.GetNextStates()))
 	for _, to := range n.GetNextStates() {
@@ -53,7 +55,8 @@ func (s Style) NodeHistory(h *pb.GetNodeHistoryResponse) *Table {
 		if e := l.GetMetadata()["error"]; e != "" {
 			why = strings.TrimSpace(why + " " + s.Warn(Clean(e)))
 		}
-		t.Add(Time(l.GetCreatedAt()), lowerState(l.GetFromState()), lowerState(l.GetToState()), l.GetTriggeredBy(), Clean(l.GetUserId()),
+		t.Add(Time(l.GetCreatedAt()), lowerState(l.GetFromState()), lowerState(l.GetToState()), l.GetTriggeredBy(),
+			Clean(l.GetUserId()),
 			l.GetMetadata()["operation_id"], why)
 	}
 	return t
@@ -63,7 +66,8 @@ func (s Style) NodeHistory(h *pb.GetNodeHistoryResponse) *Table {
 func (s Style) NodeGroups(groups []*pb.NodeGroup, now time.Time) *Table {
 	t := &Table{Header: []string{"GROUP", "AUTO_PROMOTE", "NODES", "SET"}}
 	for _, g := range groups {
-		t.Add(g.GetGroup(), strconv.FormatBool(g.GetAutoPromote()), strconv.Itoa(int(g.GetNodes())), Age(g.GetUpdatedAt(), now))
+		t.Add(g.GetGroup(), strconv.FormatBool(g.GetAutoPromote()), strconv.Itoa(int(g.GetNodes())),
+			Age(g.GetUpdatedAt(), now))
 	}
 	return t
 }

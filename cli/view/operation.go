@@ -44,7 +44,8 @@ func (s Style) Operations(ops []*pb.Operation, wide bool, now time.Time) *Table 
 			op.GetCurrentStage(), Age(op.GetCreatedAt(), now), took(op, now),
 		}
 		if wide {
-			row = append(row, op.GetWaitReason(), op.GetRequestId(), op.GetPlanId(), Pairs(op.GetParams()), op.GetError().GetCode())
+			row = append(row, op.GetWaitReason(), op.GetRequestId(), op.GetPlanId(), Pairs(op.GetParams()),
+				op.GetError().GetCode())
 		}
 		t.Add(row...)
 	}

@@ -37,11 +37,13 @@ func rolloutWork(spec *pb.RolloutSpec) string {
 
 // Rollouts is the list of rollouts.
 func (s Style) Rollouts(list []*pb.Rollout, now time.Time) *Table {
-	t := &Table{Header: []string{"ROLLOUT_ID", "STATE", "WAITS_FOR", "WORK", "WAVE", "DONE", "FAILED", "MACHINES", "AGE", "TITLE"}}
+	t := &Table{Header: []string{"ROLLOUT_ID", "STATE", "WAITS_FOR", "WORK", "WAVE", "DONE", "FAILED", "MACHINES", "AGE",
+		"TITLE"}}
 	for _, r := range list {
 		y := r.GetTally()
 		t.Add(r.GetRolloutId(), s.rolloutState(r), r.GetWaitReason(), Clean(rolloutWork(r.GetSpec())),
-			fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves())), number(y.GetSucceeded()), number(y.GetFailed()), number(y.GetMachines()),
+			fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves())), number(y.GetSucceeded()), number(y.GetFailed()),
+			number(y.GetMachines()),
 			Age(r.GetCreatedAt(), now), Clean(r.GetSpec().GetTitle()))
 	}
 	return t
@@ -72,7 +74,8 @@ func (s Style) Rollout(r *pb.Rollout, now time.Time) string {
 	}
 	out := f.String() + "\n" + s.waves(r).String()
 	if refused := refusedAtFirst(r); refused > 0 {
-		out += fmt.Sprintf("Refused from the beginning: %d   To see them: ingot rollout machines %s --filter state=SKIPPED\n", refused, r.GetRolloutId())
+		out += fmt.Sprintf("Refused from the beginning: %d   To see them: ingot rollout machines %s --filter state=SKIPPED\n",
+			refused, r.GetRolloutId())
 	}
 	return out + rolloutHint(r)
 }
@@ -91,20 +94,23 @@ func rolloutHint(r *pb.Rollout) string {
 	case pb.Rollout_AWAITING_APPROVAL:
 		return "Another administrator: ingot rollout approve " + r.GetRolloutId() + " --digest " + r.GetDigest() + "\n"
 	case pb.Rollout_PAUSED:
-		return "To go on: ingot rollout resume " + r.GetRolloutId() + "   To end it: ingot rollout cancel " + r.GetRolloutId() + "\n"
+		return "To go on: ingot rollout resume " + r.GetRolloutId() + "   To end it: ingot rollout cancel " +
+			r.GetRolloutId() + "\n"
 	}
 	return ""
 }
 
 func (s Style) waves(r *pb.Rollout) *Table {
-	t := &Table{Header: []string{"WAVE", "PROGRESS", "MACHINES", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "SKIPPED", "CANCELED"}}
+	t := &Table{Header: []string{"WAVE", "PROGRESS", "MACHINES", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "SKIPPED",
+		"CANCELED"}}
 	for _, w := range r.GetWaves() {
 		y := w.GetTally()
 		failed := number(y.GetFailed())
 		if y.GetFailed() > 0 {
 			failed = s.Bad(failed)
 		}
-		t.Add(number(w.GetWave()), waveBar(y), number(y.GetMachines()), number(y.GetPending()), number(y.GetRunning()), number(y.GetSucceeded()),
+		t.Add(number(w.GetWave()), waveBar(y), number(y.GetMachines()), number(y.GetPending()), number(y.GetRunning()),
+			number(y.GetSucceeded()),
 			failed, number(y.GetSkipped()), number(y.GetCanceled()))
 	}
 	return t
@@ -164,7 +170,8 @@ func (l *RolloutLive) Change(r *pb.Rollout) string {
 		out += waveLine(r, r.GetWaves()[r.GetWave()-1]) + "  " + r.GetWaitReason() + "\n"
 	}
 	said := r.GetState().String() + r.GetWaitReason()
-	if said == l.said || r.GetState() == pb.Rollout_RUNNING && r.GetWaitReason() != "SOAKING" && r.GetWaitReason() != "FLEET_FROZEN" {
+	if said == l.said || r.GetState() == pb.Rollout_RUNNING && r.GetWaitReason() != "SOAKING" &&
+		r.GetWaitReason() != "FLEET_FROZEN" {
 		l.said = said
 		return out
 	}
@@ -178,7 +185,8 @@ func (l *RolloutLive) Change(r *pb.Rollout) string {
 
 func waveLine(r *pb.Rollout, w *pb.RolloutWave) string {
 	t := w.GetTally()
-	line := fmt.Sprintf("wave %d/%d %s %d/%d", w.GetWave(), len(r.GetWaves()), waveBar(t), t.GetMachines()-t.GetPending()-t.GetRunning(), t.GetMachines())
+	line := fmt.Sprintf("wave %d/%d %s %d/%d", w.GetWave(), len(r.GetWaves()), waveBar(t),
+		t.GetMachines()-t.GetPending()-t.GetRunning(), t.GetMachines())
 	for _, part := range []struct {
 		n    int32
 		what string

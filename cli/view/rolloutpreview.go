@@ -53,7 +53,8 @@ func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool) string {
 	if p.GetDestructive() {
 		b.WriteString(s.Bad("Data on these machines is lost.") + "\n")
 	}
-	fmt.Fprintf(&b, "\nDigest: %s\nTo begin: the same flags to ingot rollout create, with --digest %s\n", p.GetDigest(), p.GetDigest())
+	fmt.Fprintf(&b, "\nDigest: %s\nTo begin: the same flags to ingot rollout create, with --digest %s\n", p.GetDigest(),
+		p.GetDigest())
 	return b.String()
 }
 
@@ -79,7 +80,8 @@ func (s Style) careOf(spec *pb.RolloutSpec) string {
 		parts = append(parts, fmt.Sprintf("at most %d at a time", spec.GetMaxInFlight()))
 	}
 	if spec.GetDomain() != "" {
-		parts = append(parts, fmt.Sprintf("at most %d per %s", spec.GetMaxPerDomain(), strings.TrimPrefix(spec.GetDomain(), "label:")))
+		parts = append(parts, fmt.Sprintf("at most %d per %s", spec.GetMaxPerDomain(),
+			strings.TrimPrefix(spec.GetDomain(), "label:")))
 	}
 	parts = append(parts, gateText("of a wave", spec.GetWaveGate())...)
 	parts = append(parts, gateText("in all", spec.GetTotalGate())...)

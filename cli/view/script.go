@@ -29,7 +29,8 @@ func (s Style) SSHCredentials(list []*pb.SSHCredentials) *Table {
 		if name == "" {
 			name = s.Warn("sealed with a lost key: set them again")
 		}
-		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()), Clean(c.GetPublicKey()))
+		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()),
+			Clean(c.GetPublicKey()))
 	}
 	return t
 }

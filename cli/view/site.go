@@ -38,7 +38,8 @@ func (s Style) Site(site *pb.Site, now time.Time) string {
 	if len(site.GetSegments()) == 0 {
 		return f.String()
 	}
-	t := &Table{Header: []string{"SEGMENT", "INTERFACE", "ADDRESS", "MODE", "POOL", "USED", "DISCOVERY", "STATE", "FOREIGN_DHCP"}}
+	t := &Table{Header: []string{"SEGMENT", "INTERFACE", "ADDRESS", "MODE", "POOL", "USED", "DISCOVERY", "STATE",
+		"FOREIGN_DHCP"}}
 	for _, g := range site.GetSegments() {
 		pool, used := "", ""
 		if g.GetPoolStart() != "" {
@@ -84,7 +85,8 @@ func (s Style) Credentials(list []*pb.BMCCredentials) *Table {
 		if name == "" {
 			name = s.Warn("sealed with a lost key: set them again")
 		}
-		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()), Clean(shortList(c.GetAllowedEndpoints())),
+		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()),
+			Clean(shortList(c.GetAllowedEndpoints())),
 			strings.Join(CredentialNotes(c), ", "))
 	}
 	return t
@@ -118,7 +120,8 @@ func CredentialNotes(c *pb.BMCCredentials) []string {
 func (s Style) BMCCertificates(list []*pb.BMCCertificate) *Table {
 	t := &Table{Header: []string{"SITE", "ENDPOINT", "MACHINES", "TRUSTED_SHA256", "OFFERED_SHA256", "OFFERED"}}
 	for _, c := range list {
-		t.Add(c.GetSite(), Clean(c.GetEndpoint()), shortList(c.GetMachineIds()), c.GetSha256(), c.GetOfferedSha256(), Time(c.GetOfferedAt()))
+		t.Add(c.GetSite(), Clean(c.GetEndpoint()), shortList(c.GetMachineIds()), c.GetSha256(), c.GetOfferedSha256(),
+			Time(c.GetOfferedAt()))
 	}
 	return t
 }

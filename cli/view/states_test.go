@@ -30,7 +30,8 @@ func TestEffectiveStatesHaveTheirColours(t *testing.T) {
 
 // TestDegradedIsABanner: beside the effective state, which it does not change, in the list and on the sheet.
 func TestDegradedIsABanner(t *testing.T) {
-	m := &pb.Machine{MachineId: "m-1", Status: &pb.MachineStatus{Phase: pb.MachineStatus_READY, EffectiveState: pb.MachineStatus_IDLE}}
+	m := &pb.Machine{MachineId: "m-1", Status: &pb.MachineStatus{Phase: pb.MachineStatus_READY,
+		EffectiveState: pb.MachineStatus_IDLE}}
 	for _, degraded := range []bool{false, true} {
 		m.Status.Conditions = []*pb.Condition{{Type: "Degraded", Status: degraded, Reason: "CONFIG_DRIFT"}}
 		table, sheet := Style{}.Machines([]*pb.Machine{m}, false, time.Now()).String(), Style{}.Machine(m, time.Now())

@@ -16,7 +16,8 @@ import (
 func (s Style) Timeline(entries []*pb.TimelineEntry) *Table {
 	t := &Table{Header: []string{"SEQ", "TIME", "KIND", "ACTOR", "OPERATION_ID", "SUMMARY"}}
 	for _, e := range entries {
-		t.Add(strconv.FormatInt(e.GetSeq(), 10), Time(e.GetTs()), e.GetKind(), Clean(e.GetActor()), e.GetOperationId(), Clean(e.GetSummary()))
+		t.Add(strconv.FormatInt(e.GetSeq(), 10), Time(e.GetTs()), e.GetKind(), Clean(e.GetActor()), e.GetOperationId(),
+			Clean(e.GetSummary()))
 	}
 	return t
 }
@@ -44,14 +45,16 @@ func (s Style) StateThen(machine string, at *timestamppb.Timestamp, st *pb.Timel
 	}
 	f.Add("Unresolved", st.GetStatus().GetUnresolvedCommandId())
 	if st.GetOperationId() != "" {
-		f.Add("Operation", joinNonEmpty(st.GetOperationId(), st.GetOperationType()+" "+st.GetOperationPhase(), st.GetOperationStage(), st.GetOperationWaitReason()))
+		f.Add("Operation", joinNonEmpty(st.GetOperationId(), st.GetOperationType()+" "+st.GetOperationPhase(),
+			st.GetOperationStage(), st.GetOperationWaitReason()))
 	}
 	for _, id := range slices.Sorted(maps.Keys(st.GetOpenCommands())) {
 		f.Add("Command", id+" "+st.GetOpenCommands()[id])
 	}
 	if st.GetWorkflowId() != "" {
 		what := strings.TrimSpace(st.GetWorkflowKind() + " " + st.GetWorkflowMode())
-		f.Add("Workflow", joinNonEmpty(st.GetWorkflowId(), what, st.GetWorkflowState(), "stage "+st.GetWorkflowStage(), st.GetWorkflowFailureClass(), Clean(st.GetWorkflowMessage())))
+		f.Add("Workflow", joinNonEmpty(st.GetWorkflowId(), what, st.GetWorkflowState(), "stage "+st.GetWorkflowStage(),
+			st.GetWorkflowFailureClass(), Clean(st.GetWorkflowMessage())))
 	}
 	for _, name := range slices.Sorted(maps.Keys(st.GetStepMessages())) {
 		f.Add("Step", joinNonEmpty(name+" "+st.GetStepStates()[name], Clean(st.GetStepMessages()[name])))
@@ -69,7 +72,8 @@ func (s Style) Verdicts(all, shown []*pb.TimelineVerdict, bad int) string {
 	if len(shown) > 0 {
 		t := &Table{Header: []string{"MACHINE", "ENTRIES", "HEAD", "OK", "FOUND"}}
 		for _, v := range shown {
-			t.Add(historyName(v), strconv.FormatInt(v.GetEntries(), 10), fmt.Sprintf("%.12x", v.GetHeadHash()), s.verdictMark(v), Clean(found(v)))
+			t.Add(historyName(v), strconv.FormatInt(v.GetEntries(), 10), fmt.Sprintf("%.12x", v.GetHeadHash()), s.verdictMark(v),
+				Clean(found(v)))
 		}
 		b.WriteString(t.String())
 	}

@@ -65,7 +65,8 @@ func (s Style) Webhook(w *pb.Webhook, now time.Time) string {
 	f.Add("Pending", count(w.GetPendingDeliveries()))
 	f.Add("Dead", s.dead(w.GetDeadDeliveries()))
 	if w.GetFailingSince() != nil {
-		f.Add("Failing", s.Warn("for "+Age(w.GetFailingSince(), now)+", "+count(int64(w.GetFailedEvents()))+" events given up in a row"))
+		f.Add("Failing", s.Warn("for "+Age(w.GetFailingSince(), now)+", "+count(int64(w.GetFailedEvents()))+
+			" events given up in a row"))
 	}
 	f.Add("HeldUntil", Time(w.GetHoldUntil()))
 	f.Add("Created", Time(w.GetCreatedAt()))
@@ -82,7 +83,8 @@ func (s Style) Webhook(w *pb.Webhook, now time.Time) string {
 
 // WebhookDeliveries is the table of `ingot webhook deliveries`.
 func (s Style) WebhookDeliveries(list []*pb.WebhookDelivery, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"DELIVERY_ID", "WEBHOOK_ID", "EVENT", "SUBJECT", "STATE", "TRIES", "STATUS", "AGE", "NEXT", "ERROR"}}
+	t := &Table{Header: []string{"DELIVERY_ID", "WEBHOOK_ID", "EVENT", "SUBJECT", "STATE", "TRIES", "STATUS", "AGE",
+		"NEXT", "ERROR"}}
 	if wide {
 		t.Header = append(t.Header, "EVENT_ID", "MACHINE_ID", "LAST_TRY", "FINISHED")
 	}

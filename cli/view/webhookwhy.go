@@ -32,17 +32,21 @@ const (
 
 // troubles are looked through from the top.
 var troubles = []trouble{
-	{"connection refused", onReceiver, "nobody listens at the address: the receiver is down, or elsewhere", updateURL, newURL},
+	{"connection refused", onReceiver, "nobody listens at the address: the receiver is down, or elsewhere", updateURL,
+		newURL},
 	{"no answer within", onReceiver, "the receiver does not answer in time", updateURL, newURL},
 	{"the receiver closed", onReceiver, "the receiver ends the connection without an answer", updateURL, newURL},
 	{"TLS: the receiver", onOperator, "the receiver does not speak TLS, or not with us", updateURL, newURL},
 	{"TLS:", onOperator, "the receiver's certificate does not verify; nothing was sent",
-		"webhooks.ca_file   (in the controller's configuration)", "names the authority of the receiver's certificate, if it is one of your own"},
+		"webhooks.ca_file   (in the controller's configuration)",
+		"names the authority of the receiver's certificate, if it is one of your own"},
 	{"DNS:", onOperator, "the address's name does not resolve where the controller runs", updateURL, newURL},
 	{"refused:", onOperator, "the name leads to an address that may not be called; nothing was sent",
-		"webhooks.allow_…   (in the controller's configuration)", "allows private, loopback or link-local addresses, for all webhooks"},
+		"webhooks.allow_…   (in the controller's configuration)",
+		"allows private, loopback or link-local addresses, for all webhooks"},
 	{"the address is refused", onOperator, "the address may not be called; nothing was sent",
-		"webhooks.allow_…   (in the controller's configuration)", "allows private, loopback or link-local addresses, for all webhooks"},
+		"webhooks.allow_…   (in the controller's configuration)",
+		"allows private, loopback or link-local addresses, for all webhooks"},
 	{"HTTP 3", onOperator, "the receiver has moved; redirects are not followed", updateURL, newURL},
 	{"HTTP 401", onOperator, "the receiver refuses the signature, or wants credentials that webhooks do not have",
 		"ingot webhook rotate WEBHOOK", "shows a new secret, to give to the receiver"},
@@ -68,11 +72,13 @@ func troubleOf(problem string) trouble {
 var stopped = map[string]string{
 	"GONE":     "the receiver has answered 410 Gone: it wants nothing any more, and what was pending was given up",
 	"OPERATOR": "somebody has paused it; what is pending waits, and what happens is not queued for it",
-	"FAILING":  "it was paused, because it had failed for days; what is pending waits, and what happens is not queued for it",
-	"BACKLOG":  "it was paused, because too many events waited for it; what happens is not queued for it",
+	"FAILING": "it was paused, because it had failed for days; what is pending waits, and what happens is not queued " +
+		"for it",
+	"BACKLOG": "it was paused, because too many events waited for it; what happens is not queued for it",
 }
 
-// WhyWebhook says of a webhook what ExplainMachine says of machines, by what the API shows of it and of its newest deliveries.
+// WhyWebhook says of a webhook what ExplainMachine says of machines, by what the API shows of it and of its newest
+// deliveries.
 func WhyWebhook(w *pb.Webhook, newest []*pb.WebhookDelivery, now time.Time) *pb.ExplainMachineResponse {
 	e := &pb.ExplainMachineResponse{WaitsOn: onNobody, Since: w.GetFailingSince()}
 	last := lastTry(e, newest)
@@ -91,14 +97,16 @@ func WhyWebhook(w *pb.Webhook, newest []*pb.WebhookDelivery, now time.Time) *pb.
 		e.Cause = "all that was to be sent has been taken"
 	}
 	whyDead(e, w)
-	test := &pb.OperatorAction{Command: "ingot webhook test " + w.GetWebhookId(), Consequence: "sends one event now, and says what came of it"}
+	test := &pb.OperatorAction{Command: "ingot webhook test " + w.GetWebhookId(),
+		Consequence: "sends one event now, and says what came of it"}
 	e.Actions = append(e.Actions, test)
 	e.Summary = "webhook " + w.GetWebhookId() + " is " + w.GetState() + ": " + e.GetCause()
 	return e
 }
 
 func action(id, command, consequence string, destructive bool) *pb.OperatorAction {
-	return &pb.OperatorAction{Command: strings.ReplaceAll(command, "WEBHOOK", id), Consequence: consequence, Destructive: destructive}
+	return &pb.OperatorAction{Command: strings.ReplaceAll(command, "WEBHOOK", id), Consequence: consequence,
+		Destructive: destructive}
 }
 
 // lastTry fills in the last thing that a receiver was seen to do.
@@ -115,7 +123,10 @@ func lastTry(e *pb.ExplainMachineResponse, newest []*pb.WebhookDelivery) *pb.Web
 }
 
 func lastFailed(newest []*pb.WebhookDelivery) *pb.WebhookDelivery {
-	return latestTry(newest, func(d *pb.WebhookDelivery) bool { return d.GetLastError() != "" && d.GetState() != "delivered" })
+	return latestTry(newest, func(d *pb.WebhookDelivery) bool {
+		return d.GetLastError() != "" &&
+			d.GetState() != "delivered"
+	})
 }
 
 func latestTry(newest []*pb.WebhookDelivery, is func(*pb.WebhookDelivery) bool) (best *pb.WebhookDelivery) {
@@ -151,7 +162,8 @@ func notActive(e *pb.ExplainMachineResponse, w *pb.Webhook, failed *pb.WebhookDe
 		e.Facts = append(e.Facts, "the last try: "+failed.GetLastError()+"; "+t.means)
 		e.Actions = append(e.Actions, action(id, t.do, t.brings, false))
 	}
-	e.Actions = append(e.Actions, action(id, "ingot webhook resume WEBHOOK", "sends what is pending, and queues what happens from now on", false),
+	e.Actions = append(e.Actions, action(id, "ingot webhook resume WEBHOOK",
+		"sends what is pending, and queues what happens from now on", false),
 		action(id, "ingot webhook delete WEBHOOK", "removes it with its secrets and deliveries", true))
 }
 
@@ -163,10 +175,12 @@ func failing(e *pb.ExplainMachineResponse, w *pb.Webhook, failed *pb.WebhookDeli
 	}
 	e.Facts = append(e.Facts, fmt.Sprintf("%s has been tried %d times", failed.GetDeliveryId(), failed.GetAttempts()))
 	if w.GetPendingDeliveries() > 0 {
-		e.NextAction, e.NextActionAt = "tries again, less and less often, for about a day; then the event is given up", failed.GetNextAt()
+		e.NextAction, e.NextActionAt = "tries again, less and less often, for about a day; then the event is given up",
+			failed.GetNextAt()
 	}
 	e.Actions = append(e.Actions, action(w.GetWebhookId(), t.do, t.brings, false),
-		action(w.GetWebhookId(), "ingot webhook pause WEBHOOK", "what is pending waits, and what happens is not queued for it", false))
+		action(w.GetWebhookId(), "ingot webhook pause WEBHOOK",
+			"what is pending waits, and what happens is not queued for it", false))
 }
 
 // whyDead is about events that were given up.
@@ -181,5 +195,6 @@ func whyDead(e *pb.ExplainMachineResponse, w *pb.Webhook) {
 		return
 	}
 	e.Facts = append(e.Facts, fmt.Sprintf("%d events were given up, and can be sent again", w.GetDeadDeliveries()))
-	e.Actions = append(e.Actions, action(w.GetWebhookId(), "ingot webhook deliveries WEBHOOK --state dead", "lists them; ingot webhook redeliver sends them again", false))
+	e.Actions = append(e.Actions, action(w.GetWebhookId(), "ingot webhook deliveries WEBHOOK --state dead",
+		"lists them; ingot webhook redeliver sends them again", false))
 }

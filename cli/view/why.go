@@ -15,7 +15,8 @@ func (s Style) Explain(e *pb.ExplainMachineResponse, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(s.Bold(Clean(e.GetSummary())) + "\n")
 	if e.GetStuck() {
-		b.WriteString(s.Warn("stuck: it runs far longer than such a step does, and nothing automatic will end it soon") + "\n")
+		b.WriteString(s.Warn("stuck: it runs far longer than such a step does, and nothing automatic will end it soon") +
+			"\n")
 	}
 	b.WriteString("\n" + s.explainFields(e, now).String())
 	if len(e.GetFacts()) > 0 {
@@ -61,7 +62,8 @@ func normalLine(e *pb.ExplainMachineResponse, now time.Time) string {
 	if e.GetStepSamples() == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("half take up to %s, 95%% up to %s (%d steps, %s)", seconds(e.GetStepP50Seconds()), seconds(e.GetStepP95Seconds()),
+	text := fmt.Sprintf("half take up to %s, 95%% up to %s (%d steps, %s)", seconds(e.GetStepP50Seconds()),
+		seconds(e.GetStepP95Seconds()),
 		e.GetStepSamples(), Clean(e.GetStepPopulation()))
 	if e.GetStepStartedAt() != nil {
 		text += "; this one runs " + Age(e.GetStepStartedAt(), now)

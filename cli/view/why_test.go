@@ -14,11 +14,15 @@ func TestExplainSheet(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 1, 38, 0, time.UTC)
 	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(d)) }
 	got := Style{}.Explain(&pb.ExplainMachineResponse{
-		MachineId: "m-1", OperationId: "op-1", Step: "repave-os", StepKind: "repave", WaitsOn: "dhcp", WaitsFor: "a DHCP request from 52:54:00:12:34:56",
-		Summary: "REIMAGE, step repave-os, waits for the installer\x1b[2J", Reason: "INSTALLER_SILENT", Since: at(-90 * time.Second),
-		StepStartedAt: at(-98 * time.Second), StepP50Seconds: 40, StepP95Seconds: 65, StepSamples: 120, StepPopulation: "group web", Stuck: true,
-		NextAction: "gives up with INSTALLER_SILENT", NextActionAt: at(110 * time.Second), LastEvidence: "the power is on", LastEvidenceAt: at(-time.Minute),
-		Facts: []string{"the BMC says that the power is on"},
+		MachineId: "m-1", OperationId: "op-1", Step: "repave-os", StepKind: "repave", WaitsOn: "dhcp",
+		WaitsFor: "a DHCP request from 52:54:00:12:34:56",
+		Summary:  "REIMAGE, step repave-os, waits for the installer\x1b[2J", Reason: "INSTALLER_SILENT",
+		Since:         at(-90 * time.Second),
+		StepStartedAt: at(-98 * time.Second), StepP50Seconds: 40, StepP95Seconds: 65, StepSamples: 120,
+		StepPopulation: "group web", Stuck: true,
+		NextAction: "gives up with INSTALLER_SILENT", NextActionAt: at(110 * time.Second), LastEvidence: "the power is on",
+		LastEvidenceAt: at(-time.Minute),
+		Facts:          []string{"the BMC says that the power is on"},
 		Actions: []*pb.OperatorAction{
 			{Command: "ingot logs op-1", Consequence: "shows the log"},
 			{Command: "ingot cancel op-1", Consequence: "the disk may not boot", Destructive: true},
@@ -52,7 +56,8 @@ You can:
 }
 
 func TestExplainSheetOfAQuietMachine(t *testing.T) {
-	got := Style{}.Explain(&pb.ExplainMachineResponse{MachineId: "m-1", Summary: "in service", WaitsOn: "nobody"}, time.Unix(0, 0))
+	got := Style{}.Explain(&pb.ExplainMachineResponse{MachineId: "m-1", Summary: "in service", WaitsOn: "nobody"},
+		time.Unix(0, 0))
 	if got != "in service\n\nMachine:  m-1\nWaitsOn:  nobody\n" || strings.Contains(got, "You can") {
 		t.Errorf("%q", got)
 	}

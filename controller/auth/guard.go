@@ -63,8 +63,8 @@ func (g *Guard) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
-// refused counts a call that was refused for lack of rights, for the audit log. Callers that nobody knows are counted by
-// the metrics alone.
+// refused counts a call that was refused for lack of rights, for the audit log. Callers that nobody knows are counted
+// by the metrics alone.
 func (g *Guard) refused(actor, address, method string, req any, err error) {
 	if err == nil || actor == "" || g.cfg.Tokens == nil || failure.From(err).Kind != failure.KindDenied {
 		return
@@ -81,8 +81,9 @@ func (g *Guard) refused(actor, address, method string, req any, err error) {
 // maxMachine bounds what the audit log keeps of a machine's id that nobody has checked.
 const maxMachine = 64
 
-// Knock looks at a call whose message has not been read yet, and refuses it when it should have a token and has none that is
-// known. What it lets in, Unary and Stream look at again. known says that it has one, whether or not it opens the method.
+// Knock looks at a call whose message has not been read yet, and refuses it when it should have a token and has none
+// that is known. What it lets in, Unary and Stream look at again. known says that it has one, whether or not it opens
+// the method.
 func (g *Guard) Knock(ctx context.Context, method string) (known bool, err error) {
 	need := g.table[method].Need.Scope()
 	if need == 0 {
@@ -203,7 +204,8 @@ func bearer(ctx context.Context) (string, error) {
 	}
 	scheme, secret, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "bearer") {
-		return "", failure.Unauthenticated(ReasonBearerMissing, "the authorization metadata is not of the form Bearer <token>")
+		return "", failure.Unauthenticated(ReasonBearerMissing,
+			"the authorization metadata is not of the form Bearer <token>")
 	}
 	return strings.TrimSpace(secret), nil
 }

@@ -57,7 +57,9 @@ type operations struct {
 	started chan struct{}
 }
 
-func (o operations) WatchOperations(r *baremetalv1.WatchOperationsRequest, ss grpc.ServerStreamingServer[baremetalv1.OperationEvent]) error {
+func (o operations) WatchOperations(
+	r *baremetalv1.WatchOperationsRequest, ss grpc.ServerStreamingServer[baremetalv1.OperationEvent],
+) error {
 	if err := ss.Send(&baremetalv1.OperationEvent{}); err != nil {
 		return err
 	}
@@ -91,7 +93,8 @@ func newFrontpage(t *testing.T) *frontpage {
 		path: filepath.Join(t.TempDir(), "tokens"), secrets: map[string]string{},
 		log: &testkit.Buffer{}, started: make(chan struct{}, 10),
 	}
-	for name, scope := range map[string]auth.Scope{"reader": auth.ScopeRead, "operator": auth.ScopeOperate, "boss": auth.ScopeAdmin} {
+	for name, scope := range map[string]auth.Scope{"reader": auth.ScopeRead, "operator": auth.ScopeOperate,
+		"boss": auth.ScopeAdmin} {
 		secret, err := auth.AddToken(f.path, name, scope)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +165,8 @@ func wantReason(t *testing.T, what string, err error, code codes.Code, reason st
 
 func TestCallers(t *testing.T) {
 	f := newFrontpage(t)
-	for who, want := range map[string]string{"reader": "reader/read", "operator": "operator/operate", "boss": "boss/admin"} {
+	for who, want := range map[string]string{"reader": "reader/read", "operator": "operator/operate",
+		"boss": "boss/admin"} {
 		if m, err := f.get(f.as(t, who), "ok"); err != nil || m.GetMachineId() != want {
 			t.Errorf("%s is %q, %v", who, m.GetMachineId(), err)
 		}
@@ -189,16 +193,19 @@ func TestCallers(t *testing.T) {
 
 func TestScopes(t *testing.T) {
 	f := newFrontpage(t)
-	_, err := baremetalv1.NewMachineServiceClient(f.conn).RebootMachine(f.as(t, "reader"), &baremetalv1.RebootMachineRequest{})
+	_, err := baremetalv1.NewMachineServiceClient(f.conn).RebootMachine(f.as(t, "reader"),
+		&baremetalv1.RebootMachineRequest{})
 	wantReason(t, "a reader reboots", err, codes.PermissionDenied, "SCOPE_TOO_SMALL")
 	if meta := failure.From(err).Metadata; meta["required_scope"] != "operate" || meta["scope"] != "read" {
 		t.Errorf("metadata %v", meta)
 	}
-	_, err = baremetalv1.NewMachineServiceClient(f.conn).RebootMachine(f.as(t, "boss"), &baremetalv1.RebootMachineRequest{})
+	_, err = baremetalv1.NewMachineServiceClient(f.conn).RebootMachine(f.as(t, "boss"),
+		&baremetalv1.RebootMachineRequest{})
 	if err != nil {
 		t.Errorf("an admin reboots: %v", err)
 	}
-	stream, err := baremetalv1.NewOperationServiceClient(f.conn).WatchOperations(t.Context(), &baremetalv1.WatchOperationsRequest{})
+	stream, err := baremetalv1.NewOperationServiceClient(f.conn).WatchOperations(t.Context(),
+		&baremetalv1.WatchOperationsRequest{})
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -269,7 +276,8 @@ func TestNoTokenInTheLog(t *testing.T) {
 		t.Errorf("a token is in the log:\n%s", log)
 	}
 	// What would make this test blind: a log without the errors and panics.
-	for _, want := range []string{"panic:", "unexpected:", "BEARER_INVALID", "MACHINE_NOT_FOUND", "caller=reader", "task "} {
+	for _, want := range []string{"panic:", "unexpected:", "BEARER_INVALID", "MACHINE_NOT_FOUND", "caller=reader",
+		"task "} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%q is not in the log:\n%s", want, log)
 		}

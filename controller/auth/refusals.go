@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Refusal is a number of calls that were refused for lack of rights: of one actor, from one address, of one method, within
-// one minute.
+// Refusal is a number of calls that were refused for lack of rights: of one actor, from one address, of one method,
+// within one minute.
 type Refusal struct {
 	Actor, Address, Method string
 	Minute                 time.Time

@@ -15,7 +15,8 @@ const (
 	ScopeReport
 )
 
-var scopeNames = map[Scope]string{ScopeRead: "read", ScopeOperate: "operate", ScopeAdmin: "admin", ScopeReport: "report"}
+var scopeNames = map[Scope]string{ScopeRead: "read", ScopeOperate: "operate", ScopeAdmin: "admin",
+	ScopeReport: "report"}
 
 // String is the name that token files use.
 func (s Scope) String() string {

@@ -85,13 +85,17 @@ func (a *authority) client(t *testing.T, uris ...*url.URL) *tls.Certificate {
 }
 
 // serve runs a server with the interceptors in the controller's order and gives a client over TLS.
-func serve(t *testing.T, logger *slog.Logger, guard *auth.Guard, mtls bool, register func(*grpc.Server)) *grpc.ClientConn {
+func serve(
+	t *testing.T, logger *slog.Logger, guard *auth.Guard, mtls bool, register func(*grpc.Server),
+) *grpc.ClientConn {
 	ca := newAuthority(t)
 	dial := serveWith(t, ca, logger, guard, mtls, register)
 	return dial(nil)
 }
 
-func serveWith(t *testing.T, ca *authority, logger *slog.Logger, guard *auth.Guard, mtls bool, register func(*grpc.Server)) func(*tls.Certificate) *grpc.ClientConn {
+func serveWith(
+	t *testing.T, ca *authority, logger *slog.Logger, guard *auth.Guard, mtls bool, register func(*grpc.Server),
+) func(*tls.Certificate) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -133,7 +137,9 @@ type fleet struct {
 	seen chan string
 }
 
-func (f fleet) RotateAgentCert(ctx context.Context, _ *fleetv1.RotateAgentCertRequest) (*fleetv1.RotateAgentCertResponse, error) {
+func (f fleet) RotateAgentCert(
+	ctx context.Context, _ *fleetv1.RotateAgentCertRequest,
+) (*fleetv1.RotateAgentCertResponse, error) {
 	agent, ok := auth.AgentFrom(ctx)
 	if !ok || agent.Cert == nil {
 		return nil, errors.New("no agent")
@@ -192,7 +198,8 @@ func TestFleetNeedsAnAgentsCertificate(t *testing.T) {
 	_, _ = stream.Recv() // its end
 	wantReason(t, "no certificate", rotate(t, dial(nil)), codes.Unauthenticated, "CERTIFICATE_REQUIRED")
 	wantReason(t, "no identity", rotate(t, dial(ca.client(t))), codes.Unauthenticated, "CERTIFICATE_REQUIRED")
-	wantReason(t, "revoked", rotate(t, dial(ca.client(t, pki.AgentURI(revoked)))), codes.Unauthenticated, "CERTIFICATE_REVOKED")
+	wantReason(t, "revoked", rotate(t, dial(ca.client(t, pki.AgentURI(revoked)))), codes.Unauthenticated,
+		"CERTIFICATE_REVOKED")
 	_, err = enrollv1.NewEnrollmentServiceClient(conn).Enroll(t.Context(), &enrollv1.EnrollRequest{})
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("enrolment on the fleet listener: %v", err)

@@ -17,8 +17,8 @@ type StoredToken struct {
 	ExpiresAt time.Time
 }
 
-// FileChange is what a reading of the token file has changed, by the names of its tokens. A token whose scope or secret is
-// another one is Changed.
+// FileChange is what a reading of the token file has changed, by the names of its tokens. A token whose scope or secret
+// is another one is Changed.
 type FileChange struct {
 	// Start says that the controller has read the file for the first time; then every token is Added.
 	Start                   bool
@@ -46,8 +46,8 @@ const (
 	usedEvery = 30 * time.Second
 )
 
-// Follow keeps the database's tokens up to date until ctx ends, and writes down what is to be written: last uses, changes
-// of the file, refusals. While the database is away, what was read last stays in force until it expires.
+// Follow keeps the database's tokens up to date until ctx ends, and writes down what is to be written: last uses,
+// changes of the file, refusals. While the database is away, what was read last stays in force until it expires.
 func (t *Tokens) Follow(ctx context.Context, src Source, c clock.Clock) error {
 	t.mu.Lock()
 	t.clock = c
@@ -182,7 +182,8 @@ func (t *Tokens) noteChange(before, after tokenSet, start bool) {
 	}
 	if len(t.changes) == maxChanges {
 		t.logger.Error("too many changes of the token file wait for the audit log; the oldest is only here",
-			slog.Any("added", t.changes[0].Added), slog.Any("removed", t.changes[0].Removed), slog.Any("changed", t.changes[0].Changed))
+			slog.Any("added", t.changes[0].Added), slog.Any("removed", t.changes[0].Removed),
+			slog.Any("changed", t.changes[0].Changed))
 		t.changes = t.changes[1:]
 	}
 	t.changes = append(t.changes, c)

@@ -112,7 +112,8 @@ func followed(t *testing.T) (*Tokens, *memory, string) {
 func TestRevocationAndExpiryEndStreams(t *testing.T) {
 	tokens, m, _ := followed(t)
 	secret, _ := NewToken()
-	tok := StoredToken{ID: "tk-1", Name: "ci", Scope: ScopeOperate, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: time.Now().Add(time.Hour)}
+	tok := StoredToken{ID: "tk-1", Name: "ci", Scope: ScopeOperate, Hash: sha256.Sum256([]byte(secret)),
+		ExpiresAt: time.Now().Add(time.Hour)}
 	open := func() context.Context {
 		t.Helper()
 		var opened []context.Context
@@ -170,7 +171,8 @@ func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 		defer m.mu.Unlock()
 		return len(m.files) == 2
 	}, "the change is not written down")
-	if a, b := m.files[0], m.files[1]; !a.Start || a.Added[0] != "ops admin" || b.Start || len(b.Added) != 1 || b.Added[0] != "ci operate" {
+	if a, b := m.files[0], m.files[1]; !a.Start || a.Added[0] != "ops admin" || b.Start || len(b.Added) != 1 ||
+		b.Added[0] != "ci operate" {
 		t.Errorf("%+v", m.files)
 	}
 }
@@ -179,15 +181,18 @@ func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 func TestRefusalsAreCounted(t *testing.T) {
 	tokens, m, _ := followed(t)
 	secret, _ := NewToken()
-	m.set(StoredToken{ID: "tk-1", Name: "reader", Scope: ScopeRead, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: time.Now().Add(time.Hour)})
+	m.set(StoredToken{ID: "tk-1", Name: "reader", Scope: ScopeRead, Hash: sha256.Sum256([]byte(secret)),
+		ExpiresAt: time.Now().Add(time.Hour)})
 	guard := NewGuard(GuardConfig{Listener: Frontpage, Tokens: tokens})
 	const method = "/baremetal.v1.MachineService/RebootMachine"
 	call := func() error {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+secret))
-		_, err := guard.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		_, err := guard.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method},
+			func(context.Context, any) (any, error) { return nil, nil })
 		return err
 	}
-	testkit.Eventually(t, 2*time.Second, func() bool { return failure.ReasonOf(call()) == ReasonScopeTooSmall }, "the token is not known")
+	testkit.Eventually(t, 2*time.Second, func() bool { return failure.ReasonOf(call()) == ReasonScopeTooSmall },
+		"the token is not known")
 	for range 20 {
 		_ = call()
 	}

@@ -38,7 +38,8 @@ const (
 
 // Scope is the scope that a bearer token must cover; 0 where no token is asked for.
 func (n Need) Scope() Scope {
-	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin, NeedReport: ScopeReport}[n]
+	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin,
+		NeedReport: ScopeReport}[n]
 }
 
 // Rule says where a method is served and what it needs.

@@ -31,7 +31,8 @@ func described() map[string]Listener {
 		baremetalv1.File_baremetal_v1_plan_proto, baremetalv1.File_baremetal_v1_run_proto,
 		baremetalv1.File_baremetal_v1_node_proto, baremetalv1.File_baremetal_v1_workflow_proto,
 		baremetalv1.File_baremetal_v1_admin_proto, baremetalv1.File_baremetal_v1_script_proto,
-		baremetalv1.File_baremetal_v1_cluster_proto, baremetalv1.File_baremetal_v1_maas_proto, baremetalv1.File_baremetal_v1_budget_proto, baremetalv1.File_baremetal_v1_rollout_proto,
+		baremetalv1.File_baremetal_v1_cluster_proto, baremetalv1.File_baremetal_v1_maas_proto,
+		baremetalv1.File_baremetal_v1_budget_proto, baremetalv1.File_baremetal_v1_rollout_proto,
 		grpc_health_v1.File_grpc_health_v1_health_proto,
 		grpc_reflection_v1.File_grpc_reflection_v1_reflection_proto,
 		grpc_reflection_v1alpha.File_grpc_reflection_v1alpha_reflection_proto)
@@ -74,7 +75,8 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 			continue
 		}
 		if rule.Listener != Frontpage || strings.Contains(m, "AdminService") || strings.Contains(m, "ScriptService") ||
-			strings.Contains(m, "ClusterService") || strings.Contains(m, "MAASService") || strings.Contains(m, "BudgetService") || strings.HasPrefix(m, "/grpc.") {
+			strings.Contains(m, "ClusterService") || strings.Contains(m, "MAASService") ||
+			strings.Contains(m, "BudgetService") || strings.HasPrefix(m, "/grpc.") {
 			continue
 		}
 		// An installer's credential is good for one call.

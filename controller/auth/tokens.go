@@ -89,7 +89,8 @@ func (t *Tokens) Reload() error {
 	t.noteChange(t.set, set, false)
 	t.set = set
 	ended := t.endStreams()
-	t.logger.Info("bearer tokens reloaded", "tokens", len(set), "streams_kept", len(t.streams)-ended, "streams_ended", ended)
+	t.logger.Info("bearer tokens reloaded", "tokens", len(set), "streams_kept", len(t.streams)-ended, "streams_ended",
+		ended)
 	return nil
 }
 
@@ -141,7 +142,9 @@ func (t *Tokens) Now() time.Time {
 
 // admit is authenticate for a stream: its context ends, with the reason as its cause, as soon as a reload takes the
 // token away. done must be called when the stream has ended.
-func (t *Tokens) admit(ctx context.Context, secret string, need Scope) (_ context.Context, _ Caller, done func(), err error) {
+func (t *Tokens) admit(
+	ctx context.Context, secret string, need Scope,
+) (_ context.Context, _ Caller, done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := &admission{hash: sha256.Sum256([]byte(secret)), need: need}

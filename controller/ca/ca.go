@@ -39,7 +39,8 @@ var ErrIssuerExpired = errors.New("intermediate certificate has expired")
 type Issuer interface {
 	// SignAgent issues a client certificate for the request's public key in the name of agentID. lifetime
 	// counts from now; 0 means DefaultAgentLifetime.
-	SignAgent(ctx context.Context, csr *x509.CertificateRequest, agentID string, lifetime time.Duration, now time.Time) (*Issued, error)
+	SignAgent(ctx context.Context, csr *x509.CertificateRequest, agentID string, lifetime time.Duration,
+		now time.Time) (*Issued, error)
 	// ServerCert makes a key and a server certificate, with the intermediate and the root in its chain.
 	ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error)
 	// Roots is the pool that agents' certificates verify against.
@@ -136,8 +137,11 @@ func (a *Authority) ServerSignatures() uint64 { return a.signedServer.Load() }
 // ExpiresAt is when the intermediate expires, and with it the last leaf.
 func (a *Authority) ExpiresAt() time.Time { return a.keys.intermediate.NotAfter }
 
-// sign signs want for the request's public key, after the request has proven that key. Nothing else of the request counts.
-func (a *Authority) sign(ctx context.Context, csr *x509.CertificateRequest, want *x509.Certificate) (*x509.Certificate, error) {
+// sign signs want for the request's public key, after the request has proven that key. Nothing else of the request
+// counts.
+func (a *Authority) sign(
+	ctx context.Context, csr *x509.CertificateRequest, want *x509.Certificate,
+) (*x509.Certificate, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

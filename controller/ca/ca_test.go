@@ -41,7 +41,8 @@ func greedyCSR(t *testing.T) *x509.CertificateRequest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	basicConstraints := pkix.Extension{Id: []int{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}
+	basicConstraints := pkix.Extension{Id: []int{2, 5, 29, 19}, Critical: true,
+		Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject:         pkix.Name{CommonName: "root", Organization: []string{"Evil"}},
 		DNSNames:        []string{"controller.example"},
@@ -94,7 +95,8 @@ func TestAgentLeafHasExactlyWhatItShould(t *testing.T) {
 	if got := leaf.Subject.String(); got != "CN="+agentID {
 		t.Errorf("subject %q", got)
 	}
-	if !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) || len(leaf.UnknownExtKeyUsage) != 0 {
+	if !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) ||
+		len(leaf.UnknownExtKeyUsage) != 0 {
 		t.Errorf("extended usages %v, want client authentication only", leaf.ExtKeyUsage)
 	}
 	if leaf.IsCA || leaf.KeyUsage != x509.KeyUsageDigitalSignature {
@@ -123,7 +125,8 @@ func checkIssued(t *testing.T, a *Authority, issued *Issued, leaf *x509.Certific
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(chain[1])
-	opts := x509.VerifyOptions{Roots: a.Roots(), Intermediates: pool, CurrentTime: start, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: a.Roots(), Intermediates: pool, CurrentTime: start,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if _, err := leaf.Verify(opts); err != nil {
 		t.Errorf("does not verify as a client: %v", err)
 	}
@@ -146,13 +149,16 @@ func TestSignAgentRefuses(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, call := range map[string]func() (*Issued, error){
-		"machine id as agent": func() (*Issued, error) { return a.SignAgent(t.Context(), good, ids.New(ids.Machine), 0, start) },
-		"path in the id":      func() (*Issued, error) { return a.SignAgent(t.Context(), good, agentID+"/../x", 0, start) },
-		"negative lifetime":   func() (*Issued, error) { return a.SignAgent(t.Context(), good, agentID, -1, start) },
-		"key not proven":      func() (*Issued, error) { return a.SignAgent(t.Context(), &tampered, agentID, 0, start) },
-		"RSA key":             func() (*Issued, error) { return a.SignAgent(t.Context(), rsaCSR(t), agentID, 0, start) },
-		"P-384 key":           func() (*Issued, error) { return a.SignAgent(t.Context(), p384CSR(t), agentID, 0, start) },
-		"canceled":            func() (*Issued, error) { return a.SignAgent(canceled, good, agentID, 0, start) },
+		"machine id as agent": func() (*Issued, error) {
+			return a.SignAgent(t.Context(), good, ids.New(ids.Machine), 0,
+				start)
+		},
+		"path in the id":    func() (*Issued, error) { return a.SignAgent(t.Context(), good, agentID+"/../x", 0, start) },
+		"negative lifetime": func() (*Issued, error) { return a.SignAgent(t.Context(), good, agentID, -1, start) },
+		"key not proven":    func() (*Issued, error) { return a.SignAgent(t.Context(), &tampered, agentID, 0, start) },
+		"RSA key":           func() (*Issued, error) { return a.SignAgent(t.Context(), rsaCSR(t), agentID, 0, start) },
+		"P-384 key":         func() (*Issued, error) { return a.SignAgent(t.Context(), p384CSR(t), agentID, 0, start) },
+		"canceled":          func() (*Issued, error) { return a.SignAgent(canceled, good, agentID, 0, start) },
 		"after the issuer's end": func() (*Issued, error) {
 			return a.SignAgent(t.Context(), good, agentID, 0, a.ExpiresAt().Add(time.Hour))
 		},

@@ -5,8 +5,8 @@
 //
 // New opens a directory of keys, making it at the first start, and signs with the software CA of
 // github.com/smallstep/certificates (cas/softcas) behind the Issuer interface. Nothing else of that project is in the
-// program: no listener, no provisioner, no database, no renewal, no SCEP, no client of a cloud. Who may have a certificate is
-// decided before SignAgent is called.
+// program: no listener, no provisioner, no database, no renewal, no SCEP, no client of a cloud. Who may have a
+// certificate is decided before SignAgent is called.
 //
 // # What is authoritative
 //

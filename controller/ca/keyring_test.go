@@ -158,16 +158,24 @@ func TestDamagedDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 		damage func(v1 string) error
 		says   string
 	}{
-		"no root":              {remove(rootCrt), rootCrt},
-		"no intermediate":      {remove(intermediateCrt), intermediateCrt},
-		"no signing key":       {remove(intermediateKey), intermediateKey},
-		"no grant key":         {remove(grantKey), grantKey},
-		"key of another CA":    {swap(intermediateKey), intermediateKey},
-		"root of another CA":   {swap(rootCrt), rootCrt},
-		"grant key is ECDSA":   {func(v1 string) error { return os.Rename(filepath.Join(v1, rootKey), filepath.Join(v1, grantKey)) }, grantKey},
-		"truncated":            {func(v1 string) error { return os.Truncate(filepath.Join(v1, intermediateCrt), 40) }, intermediateCrt},
-		"key open to others":   {func(v1 string) error { return os.Chmod(filepath.Join(v1, intermediateKey), 0o644) }, "0600"},
-		"leaf in root's place": {func(v1 string) error { return os.Rename(filepath.Join(v1, grantKey), filepath.Join(v1, rootCrt)) }, rootCrt},
+		"no root":            {remove(rootCrt), rootCrt},
+		"no intermediate":    {remove(intermediateCrt), intermediateCrt},
+		"no signing key":     {remove(intermediateKey), intermediateKey},
+		"no grant key":       {remove(grantKey), grantKey},
+		"key of another CA":  {swap(intermediateKey), intermediateKey},
+		"root of another CA": {swap(rootCrt), rootCrt},
+		"grant key is ECDSA": {func(v1 string) error {
+			return os.Rename(filepath.Join(v1, rootKey),
+				filepath.Join(v1, grantKey))
+		}, grantKey},
+		"truncated": {func(v1 string) error { return os.Truncate(filepath.Join(v1, intermediateCrt), 40) },
+			intermediateCrt},
+		"key open to others": {func(v1 string) error { return os.Chmod(filepath.Join(v1, intermediateKey), 0o644) },
+			"0600"},
+		"leaf in root's place": {func(v1 string) error {
+			return os.Rename(filepath.Join(v1, grantKey),
+				filepath.Join(v1, rootCrt))
+		}, rootCrt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

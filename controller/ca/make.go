@@ -88,7 +88,9 @@ func makeRoot(now time.Time) (*ecdsa.PrivateKey, *x509.Certificate, error) {
 	return signCA(template, nil, nil)
 }
 
-func makeIntermediate(now time.Time, root *x509.Certificate, rootSigner *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate, error) {
+func makeIntermediate(
+	now time.Time, root *x509.Certificate, rootSigner *ecdsa.PrivateKey,
+) (*ecdsa.PrivateKey, *x509.Certificate, error) {
 	template := caTemplate("Ingot Intermediate CA", intermediateLifetime, now)
 	template.MaxPathLenZero = true
 	return signCA(template, root, rootSigner)
@@ -106,7 +108,9 @@ func caTemplate(name string, lifetime time.Duration, now time.Time) *x509.Certif
 }
 
 // signCA makes a key and its certificate; without a parent the certificate signs itself.
-func signCA(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate, error) {
+func signCA(
+	template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
+) (*ecdsa.PrivateKey, *x509.Certificate, error) {
 	key, err := pki.NewKey()
 	if err != nil {
 		return nil, nil, err

@@ -71,14 +71,18 @@ func TestPinnedClientMeetsServer(t *testing.T) {
 		now    time.Time
 		check  func(error) bool
 	}{
-		"by name":         {a.RootHash(), "controller.example", start, func(err error) bool { return err == nil }},
-		"by address":      {a.RootHash(), "127.0.0.1", start, func(err error) bool { return err == nil }},
-		"clock behind":    {a.RootHash(), "127.0.0.1", start.Add(-Backdate + time.Second), func(err error) bool { return err == nil }},
-		"another CA":      {stranger.RootHash(), "controller.example", start, func(err error) bool { return errors.Is(err, pki.ErrPin) }},
-		"pin of the leaf": {sha256.Sum256(leafOf(t, server).Raw), "127.0.0.1", start, func(err error) bool { return errors.Is(err, pki.ErrPin) }},
+		"by name":    {a.RootHash(), "controller.example", start, func(err error) bool { return err == nil }},
+		"by address": {a.RootHash(), "127.0.0.1", start, func(err error) bool { return err == nil }},
+		"clock behind": {a.RootHash(), "127.0.0.1", start.Add(-Backdate + time.Second),
+			func(err error) bool { return err == nil }},
+		"another CA": {stranger.RootHash(), "controller.example", start,
+			func(err error) bool { return errors.Is(err, pki.ErrPin) }},
+		"pin of the leaf": {sha256.Sum256(leafOf(t, server).Raw), "127.0.0.1", start,
+			func(err error) bool { return errors.Is(err, pki.ErrPin) }},
 		"another name":    {a.RootHash(), "else.example", start, func(err error) bool { return errors.As(err, &nameErr) }},
 		"another address": {a.RootHash(), "127.0.0.2", start, func(err error) bool { return errors.As(err, &nameErr) }},
-		"expired":         {a.RootHash(), "127.0.0.1", start.Add(31 * 24 * time.Hour), func(err error) bool { return errors.As(err, &certErr) }},
+		"expired": {a.RootHash(), "127.0.0.1", start.Add(31 * 24 * time.Hour),
+			func(err error) bool { return errors.As(err, &certErr) }},
 	} {
 		cfg := pki.TLSConfigPinned(tc.hash, tc.server, func() time.Time { return tc.now })
 		if _, err := handshake(t, server, cfg); !tc.check(err) {
@@ -155,7 +159,8 @@ func TestMutualTLS(t *testing.T) {
 		"none":          {nil, false},
 		"server's cert": {[]tls.Certificate{serverAsClient(t, a)}, false},
 	} {
-		client := &tls.Config{RootCAs: a.Roots(), ServerName: "127.0.0.1", Certificates: tc.certs, Time: fake.Now, MinVersion: tls.VersionTLS13}
+		client := &tls.Config{RootCAs: a.Roots(), ServerName: "127.0.0.1", Certificates: tc.certs, Time: fake.Now,
+			MinVersion: tls.VersionTLS13}
 		serverErr, clientErr := handshake(t, server, client)
 		if (serverErr == nil) != tc.ok || (clientErr == nil) != tc.ok {
 			t.Errorf("%s: server says %v, client says %v", name, serverErr, clientErr)

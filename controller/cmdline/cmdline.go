@@ -197,9 +197,10 @@ func tokenCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Manage bearer tokens"}
 	var scope string
 	add := &cobra.Command{
-		Use:     "add NAME",
-		Short:   "Make a bearer token, store its hash, and print it once",
-		Long:    "The name is the actor in the audit log. A running controller takes the new token at its next SIGHUP (systemctl reload).",
+		Use:   "add NAME",
+		Short: "Make a bearer token, store its hash, and print it once",
+		Long: "The name is the actor in the audit log. A running controller takes the new token at its next SIGHUP " +
+			"(systemctl reload).",
 		Example: "  ingot-controller token add platform-team --scope operate",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -44,9 +44,11 @@ func defaultClients() Clients {
 // Limits are what admission holds clients to.
 func (c Clients) Limits() fairqueue.Limits {
 	return fairqueue.Limits{
-		Read: fairqueue.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst}, Write: fairqueue.Rate{PerSecond: c.WriteRate, Burst: c.WriteBurst},
-		ClientStreams: c.StreamsPerClient, Streams: c.Streams, Running: c.Running, Lists: max(4, 2*runtime.GOMAXPROCS(0)), ClientWaiting: c.WaitingPerClient,
-		Waiting: c.Waiting, WaitingBytes: c.WaitingBytes,
+		Read:          fairqueue.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst},
+		Write:         fairqueue.Rate{PerSecond: c.WriteRate, Burst: c.WriteBurst},
+		ClientStreams: c.StreamsPerClient, Streams: c.Streams, Running: c.Running, Lists: max(4, 2*runtime.GOMAXPROCS(0)),
+		ClientWaiting: c.WaitingPerClient,
+		Waiting:       c.Waiting, WaitingBytes: c.WaitingBytes,
 	}
 }
 

@@ -35,8 +35,8 @@ type Config struct {
 	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
 	// Controllers of one database share the key.
 	SecretsKeyFile string `yaml:"secrets_key_file"`
-	// TPMRootsFile holds certificates in PEM of the vendors whose TPMs are believed; empty means that every TPM is believed
-	// by its first use alone.
+	// TPMRootsFile holds certificates in PEM of the vendors whose TPMs are believed; empty means that every TPM is
+	// believed by its first use alone.
 	TPMRootsFile string   `yaml:"tpm_roots_file"`
 	Database     Database `yaml:"database"`
 	TLS          TLS      `yaml:"tls"`
@@ -53,7 +53,8 @@ type Config struct {
 	// Lease is how long a controller's claim on its sessions holds without being renewed.
 	Lease Duration `yaml:"lease"`
 	Drain Drain    `yaml:"drain"`
-	// DefaultImage is the image of a reimage where neither the request nor the machine names one; empty means that one must.
+	// DefaultImage is the image of a reimage where neither the request nor the machine names one; empty means that one
+	// must.
 	DefaultImage string `yaml:"default_image"`
 	// Steps are limits by step kind; kinds that are not named keep the built-in ones.
 	Steps map[string]Step `yaml:"steps"`

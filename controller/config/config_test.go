@@ -152,7 +152,8 @@ func TestDatabasePasswordIsNotRepeated(t *testing.T) {
 }
 
 func TestEnvironmentWins(t *testing.T) {
-	env := environment("INGOT_DATABASE_URL", "postgres://env/x", "INGOT_REFLECTION", "true", "INGOT_LOG_LEVEL", "debug", "INGOT_SECRET_KEY_FILE", "/run/key")
+	env := environment("INGOT_DATABASE_URL", "postgres://env/x", "INGOT_REFLECTION", "true", "INGOT_LOG_LEVEL", "debug",
+		"INGOT_SECRET_KEY_FILE", "/run/key")
 	c, problems := parse([]byte(goodURL+"reflection: false\n"), env, nil)
 	if c.SecretKeyPath() != "/run/key" {
 		t.Errorf("key file %s", c.SecretKeyPath())
@@ -178,7 +179,8 @@ func TestFlagsComeBeforeValidation(t *testing.T) {
 }
 
 func TestDurations(t *testing.T) {
-	for s, want := range map[string]time.Duration{"7d": 7 * day, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "0s": 0} {
+	for s, want := range map[string]time.Duration{"7d": 7 * day, "90s": 90 * time.Second, "1h30m": 90 * time.Minute,
+		"0s": 0} {
 		if got, err := parseDuration(s); err != nil || got.Duration != want {
 			t.Errorf("%q: %v, %v", s, got, err)
 		}
@@ -201,7 +203,8 @@ steps: {reboot: {retries: 7}}
 	if got := c.EnrolmentAddresses(); !reflect.DeepEqual(got, []string{"ctl.example.org:50053"}) {
 		t.Errorf("enrolment %v", got)
 	}
-	if c.ImagesPath() != "/var/lib/ingot-controller/images" || c.SecretKeyPath() != "/var/lib/ingot-controller/secrets/bmc.key" {
+	if c.ImagesPath() != "/var/lib/ingot-controller/images" ||
+		c.SecretKeyPath() != "/var/lib/ingot-controller/secrets/bmc.key" {
 		t.Errorf("images %s, key %s", c.ImagesPath(), c.SecretKeyPath())
 	}
 	c.ImagesDir, c.SecretsKeyFile = "/srv/images", "/run/key"

@@ -6,8 +6,8 @@ import (
 
 // Images bounds what the image catalogue takes in.
 type Images struct {
-	// AllowNetworks are networks in CIDR form that images may be fetched from beside public addresses: private, loopback or
-	// link-local ones are refused otherwise.
+	// AllowNetworks are networks in CIDR form that images may be fetched from beside public addresses: private, loopback
+	// or link-local ones are refused otherwise.
 	AllowNetworks []string `yaml:"allow_networks"`
 	// MaxBytes bounds one file.
 	MaxBytes int64 `yaml:"max_bytes"`

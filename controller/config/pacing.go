@@ -16,8 +16,9 @@ type Admission struct {
 	Waiting    int `yaml:"waiting"`
 	// Handshakes is how many TLS handshakes may be under way at a time; further connections wait a moment for their turn.
 	Handshakes int `yaml:"handshakes"`
-	// Connections are open at a time, UnprovenConnections are those of them that have not finished their handshake yet, and
-	// UnprovenPerAddress those of one address. A connection that has made no progress for longest is closed for one more.
+	// Connections are open at a time, UnprovenConnections are those of them that have not finished their handshake yet,
+	// and UnprovenPerAddress those of one address. A connection that has made no progress for longest is closed for one
+	// more.
 	Connections         int `yaml:"connections"`
 	UnprovenConnections int `yaml:"unproven_connections"`
 	UnprovenPerAddress  int `yaml:"unproven_per_address"`

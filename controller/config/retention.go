@@ -2,12 +2,13 @@ package config
 
 import "path/filepath"
 
-// Retention says how long logs are kept; webhooks.keep_delivered and keep_dead say it of deliveries. The audit log and the
-// history of machines are kept for ever: the history proves that neither was rewritten.
+// Retention says how long logs are kept; webhooks.keep_delivered and keep_dead say it of deliveries. The audit log and
+// the history of machines are kept for ever: the history proves that neither was rewritten.
 type Retention struct {
 	// Logs is how long the log of an operation is kept after its creation; 0 keeps it for ever.
 	Logs Duration `yaml:"logs"`
-	// ExportDir is the absolute path of a directory in which a log is kept as a file before it is removed. Required with Logs.
+	// ExportDir is the absolute path of a directory in which a log is kept as a file before it is removed. Required with
+	// Logs.
 	ExportDir string `yaml:"export_dir"`
 }
 
@@ -16,7 +17,8 @@ func (c *Config) checkRetention(k *checker) {
 	if r.Logs.Duration != 0 {
 		duration(k, "retention.logs", r.Logs, day, 36500*day)
 		if !filepath.IsAbs(r.ExportDir) {
-			k.add("retention.export_dir", "an absolute path, which retention.logs needs: logs are kept there before they are removed")
+			k.add("retention.export_dir",
+				"an absolute path, which retention.logs needs: logs are kept there before they are removed")
 		}
 	}
 }

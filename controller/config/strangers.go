@@ -12,8 +12,8 @@ type Strangers struct {
 	// HTTPConnections are open at a time on the listener of health and metrics, HTTPPerAddress those of one address.
 	HTTPConnections int `yaml:"http_connections"`
 	HTTPPerAddress  int `yaml:"http_per_address"`
-	// FirstByte is how long a connection may say nothing, Handshake how long that may take once begun, FirstRequest the time from
-	// then until there is a request.
+	// FirstByte is how long a connection may say nothing, Handshake how long that may take once begun, FirstRequest the
+	// time from then until there is a request.
 	FirstByte    Duration `yaml:"first_byte"`
 	Handshake    Duration `yaml:"handshake"`
 	FirstRequest Duration `yaml:"first_request"`
@@ -22,7 +22,8 @@ type Strangers struct {
 func defaultStrangers() Strangers {
 	return Strangers{
 		EnrolmentConnections: 256, EnrolmentPerAddress: 128, EnrolmentCalls: 128, HTTPConnections: 128, HTTPPerAddress: 64,
-		FirstByte: Duration{10 * time.Second}, Handshake: Duration{15 * time.Second}, FirstRequest: Duration{30 * time.Second},
+		FirstByte: Duration{10 * time.Second}, Handshake: Duration{15 * time.Second},
+		FirstRequest: Duration{30 * time.Second},
 	}
 }
 

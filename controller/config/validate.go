@@ -98,7 +98,8 @@ func checkAddress(address string, listen bool) (port int, err error) {
 }
 
 // namePattern is a host name of RFC 1123, section 2.1.
-var namePattern = regexp.MustCompile(`^(?i)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\.?$`)
+var namePattern = regexp.MustCompile(
+	`^(?i)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*\.?$`)
 
 func checkName(name string) error {
 	if net.ParseIP(name) != nil || len(name) <= 253 && namePattern.MatchString(name) {

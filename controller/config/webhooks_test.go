@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOwnAuthorities: receivers with certificates of an own authority are trusted by its file, beside the system's; a file
-// without a certificate is an error and not an empty list.
+// TestOwnAuthorities: receivers with certificates of an own authority are trusted by its file, beside the system's; a
+// file without a certificate is an error and not an empty list.
 func TestOwnAuthorities(t *testing.T) {
 	if roots, err := (Webhooks{}).Roots(); roots != nil || err != nil {
 		t.Errorf("without a file: %v %v", roots, err)
@@ -34,7 +34,8 @@ func TestOwnAuthorities(t *testing.T) {
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "example.com"}); err != nil {
 		t.Errorf("its certificate is not trusted: %v", err)
 	}
-	for what, w := range map[string]Webhooks{"holds no certificate": file([]byte("nothing")), "read webhooks.ca_file": {CAFile: filepath.Join(t.TempDir(), "none")}} {
+	for what, w := range map[string]Webhooks{"holds no certificate": file([]byte("nothing")),
+		"read webhooks.ca_file": {CAFile: filepath.Join(t.TempDir(), "none")}} {
 		if _, err := w.Roots(); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %q", err, what)
 		}

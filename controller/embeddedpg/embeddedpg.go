@@ -1,6 +1,7 @@
-// Package embeddedpg is the private PostgreSQL of `ingot-controller --dev`: for trying things out and for small places that
-// have no database. It is started below the data directory and stopped with the controller. One that outlived a killed
-// controller is found again and used, so the next controller is up at once. The mechanics are in internal/localpg.
+// Package embeddedpg is the private PostgreSQL of `ingot-controller --dev`: for trying things out and for small places
+// that have no database. It is started below the data directory and stopped with the controller. One that outlived a
+// killed controller is found again and used, so the next controller is up at once. The mechanics are in
+// internal/localpg.
 package embeddedpg
 
 import (

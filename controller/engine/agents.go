@@ -74,9 +74,11 @@ func (e *Engine) quarantine(ctx context.Context, s *session.Session, message str
 func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
 	e.acks.drop(r.GetCommandId())
 	refuse := func(reason, message string, final bool) *fleetv1.ControllerMessage {
-		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
-			CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Message: message, Final: final, RetryAfterMs: 1000,
-		}}}
+		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{
+			GrantRefused: &fleetv1.GrantRefused{
+				CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Message: message, Final: final,
+				RetryAfterMs: 1000,
+			}}}
 	}
 	if !e.lease.Fresh() {
 		return refuse("CONTROLLER_LEASE_LOST", "the controller is cut off from its database", false)
@@ -96,17 +98,22 @@ func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 		return refuse("GRANT_REFUSED", "the command is not known", true)
 	case !a.Decision.Grant:
 		rr := a.Decision.Refusal
-		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "agent_id", s.AgentID, "reason", rr.Reason)
+		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "agent_id", s.AgentID,
+			"reason", rr.Reason)
 		return refuse(rr.Reason, rr.Message, true)
 	}
 	if !e.PositionSure() {
-		return refuseInDoubt(r) // the decision was made in a database that nobody has compared; it stays, and is given when asked again
+		// the decision was made in a database that nobody has compared; it stays, and is given when asked again
+		return refuseInDoubt(r)
 	}
-	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "machine_id", a.MachineID, "agent_id", s.AgentID)
+	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "machine_id", a.MachineID,
+		"agent_id", s.AgentID)
 	return e.signGrant(s, r, a)
 }
 
-func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) (*operationstore.Applied, error) {
+func (e *Engine) grant(
+	ctx context.Context, s *session.Session, r *fleetv1.GrantRequest,
+) (*operationstore.Applied, error) {
 	operationID := e.places.of(r.GetCommandId())
 	if operationID == "" {
 		var err error
@@ -124,7 +131,9 @@ func (e *Engine) grant(ctx context.Context, s *session.Session, r *fleetv1.Grant
 	return a, fpAfterGrant.HitCtx(ctx)
 }
 
-func (e *Engine) signGrant(s *session.Session, r *fleetv1.GrantRequest, a *operationstore.Applied) *fleetv1.ControllerMessage {
+func (e *Engine) signGrant(
+	s *session.Session, r *fleetv1.GrantRequest, a *operationstore.Applied,
+) *fleetv1.ControllerMessage {
 	at := e.clock.Now().UnixMilli()
 	sig, err := pki.SignGrant(e.cfg.GrantKey, pki.GrantClaims{
 		CommandID: r.GetCommandId(), TargetID: a.MachineID, AgentID: s.AgentID, StateID: r.GetStateId(), Nonce: r.GetNonce(),
@@ -132,9 +141,10 @@ func (e *Engine) signGrant(s *session.Session, r *fleetv1.GrantRequest, a *opera
 	})
 	if err != nil {
 		// Only a request with an empty field cannot be signed, and it would not be honoured either.
-		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{GrantRefused: &fleetv1.GrantRefused{
-			CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: "GRANT_REFUSED", Message: err.Error(), RetryAfterMs: 1000,
-		}}}
+		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{
+			GrantRefused: &fleetv1.GrantRefused{
+				CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: "GRANT_REFUSED", Message: err.Error(), RetryAfterMs: 1000,
+			}}}
 	}
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: &fleetv1.Grant{
 		CommandId: r.GetCommandId(), TargetId: a.MachineID, Digest: r.GetDigest(), Nonce: r.GetNonce(), Seq: r.GetSeq(),
@@ -143,7 +153,9 @@ func (e *Engine) signGrant(s *session.Session, r *fleetv1.GrantRequest, a *opera
 }
 
 // Result takes an executor's result, and returns the acknowledgement once it is stored.
-func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.CommandResult) (*fleetv1.ControllerMessage, error) {
+func (e *Engine) Result(
+	ctx context.Context, s *session.Session, r *fleetv1.CommandResult,
+) (*fleetv1.ControllerMessage, error) {
 	e.acks.drop(r.GetCommandId())
 	ack := &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{
 		ResultAck: &fleetv1.ResultAck{CommandId: r.GetCommandId(), Settled: true},
@@ -174,8 +186,8 @@ func (e *Engine) Result(ctx context.Context, s *session.Session, r *fleetv1.Comm
 	return ack, fpAfterResult.HitCtx(ctx)
 }
 
-// operationOf gives the operation of a command, and says whether it waits for the result. Of a command that was sent from here that is known
-// the first time.
+// operationOf gives the operation of a command, and says whether it waits for the result. Of a command that was sent
+// from here that is known the first time.
 func (e *Engine) operationOf(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
 	if id := e.places.take(commandID); id != "" {
 		return id, true, nil

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// admitEvery is how long a slot of a budget stays free at most when nobody has told of it: it was given back on another
-	// controller, or an hour is over.
+	// admitEvery is how long a slot of a budget stays free at most when nobody has told of it: it was given back on
+	// another controller, or an hour is over.
 	admitEvery = time.Second
 	// admitPause is the least time between two rounds.
 	admitPause = 20 * time.Millisecond
@@ -38,8 +38,8 @@ func (e *Engine) admissions(ctx context.Context) error {
 	}
 }
 
-// admit is one round, in one transaction. The next sweep has somebody look at those who got a slot. It is not called here: with many
-// operations due it would queue looks faster than they are made.
+// admit is one round, in one transaction. The next sweep has somebody look at those who got a slot. It is not called
+// here: with many operations due it would queue looks faster than they are made.
 func (e *Engine) admit(ctx context.Context) error {
 	_, busy, err := e.store.AdmitDestructive(ctx, e.clock.Now())
 	if busy {

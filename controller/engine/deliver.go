@@ -109,14 +109,16 @@ func (e *Engine) send(ctx context.Context, d *webhookstore.Delivery) (webhook.Re
 }
 
 func (e *Engine) logAttempt(d *webhookstore.Delivery, r webhook.Result, v webhook.Verdict, state string) {
-	log := e.log.With("webhook_id", d.WebhookID, "delivery_id", d.DeliveryID, "event_type", d.EventType, "attempt", d.Attempts+1)
+	log := e.log.With("webhook_id", d.WebhookID, "delivery_id", d.DeliveryID, "event_type", d.EventType, "attempt",
+		d.Attempts+1)
 	switch {
 	case state != "":
 		log.Warn("webhook is no longer active", "state", state, "reason", r.Problem)
 	case v.State == webhook.Dead:
 		log.Warn("webhook delivery given up", "reason", r.Problem)
 	case v.State == webhook.Pending:
-		log.Info("webhook delivery failed; it is tried again", "reason", r.Problem, "wait", v.Wait.Round(time.Second).String())
+		log.Info("webhook delivery failed; it is tried again", "reason", r.Problem, "wait",
+			v.Wait.Round(time.Second).String())
 	default:
 		log.Debug("webhook delivered")
 	}

@@ -131,8 +131,10 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks: acks{waiting: map[string]waitingAck{}}, looks: make(pendingQueue, looksAtMost), lease: lease{length: c.Lease, clock: c.Monotonic},
-		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()}, inbox: outbox{waiting: newSignal()},
+		acks: acks{waiting: map[string]waitingAck{}}, looks: make(pendingQueue, looksAtMost),
+		lease:  lease{length: c.Lease, clock: c.Monotonic},
+		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()},
+		inbox: outbox{waiting: newSignal()},
 	}
 	if c.Webhooks != nil {
 		e.hooks = c.Webhooks.filled()
@@ -174,7 +176,8 @@ func (e *Engine) wake() {
 func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.Start(ctx, r, e.clock.Now())
 	if created {
-		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type", string(r.Type))
+		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type",
+			string(r.Type))
 		e.publish()
 	}
 	return op, err
@@ -194,7 +197,9 @@ func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*bareme
 }
 
 // Settle records an operator's word on an unknown outcome.
-func (e *Engine) Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*baremetalv1.Machine, error) {
+func (e *Engine) Settle(
+	ctx context.Context, machineID, commandID, verdict, actor, comment string,
+) (*baremetalv1.Machine, error) {
 	m, err := e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, e.clock.Now())
 	e.publish()
 	return m, err
@@ -209,7 +214,8 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 	n := e.cfg.Sessions.CloseFingerprints(gone, session.ErrRevoked)
 	if e.peers.Load() > 0 {
 		if err := e.announce(ctx, announceRevoked); err != nil {
-			e.log.Warn("revocation not announced; other controllers find it within a second", "agent_id", agentID, "error", err.Error())
+			e.log.Warn("revocation not announced; other controllers find it within a second", "agent_id", agentID, "error",
+				err.Error())
 		}
 	}
 	e.log.Info("certificates revoked", "agent_id", agentID, "certificates", len(gone), "sessions_ended", n)
@@ -256,7 +262,8 @@ func (e *Engine) observeCommand(c *operation.Command) {
 	case c == nil || c.SentAt.IsZero():
 	case c.State == operation.Done && !c.FinishedAt.IsZero():
 		e.cfg.Observer.Done(string(c.Kind), c.FinishedAt.Sub(c.SentAt))
-	case c.State == operation.Acked || (c.State == operation.Granted && c.AckedAt.Equal(c.GrantedAt) && c.ClaimedAt.IsZero()):
+	case c.State == operation.Acked || (c.State == operation.Granted && c.AckedAt.Equal(c.GrantedAt) &&
+		c.ClaimedAt.IsZero()):
 		e.cfg.Observer.Dispatched(string(c.Kind), c.AckedAt.Sub(c.SentAt))
 	}
 }
@@ -268,8 +275,8 @@ func reasonOf(op operation.Operation) string {
 	return op.Error.Code
 }
 
-// SendCommand sends a command that has been committed as sent, if its executor is connected here, or hands it over to the
-// controller where it is. If it is connected nowhere, the executor gets it with its next session.
+// SendCommand sends a command that has been committed as sent, if its executor is connected here, or hands it over to
+// the controller where it is. If it is connected nowhere, the executor gets it with its next session.
 func (e *Engine) SendCommand(o operationstore.Outgoing) {
 	if !e.sendHere(o.ExecutorID, commandMessage(o)) {
 		e.forward(o.ExecutorID, handSend+o.CommandID)

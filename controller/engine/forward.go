@@ -73,8 +73,8 @@ func (e *Engine) forward(agentID, item string) {
 	}
 }
 
-// forwardAll sends what has gathered, after the transactions that it follows from. What it cannot send is found by the other
-// controller's own look.
+// forwardAll sends what has gathered, after the transactions that it follows from. What it cannot send is found by the
+// other controller's own look.
 func (e *Engine) forwardAll(ctx context.Context) error {
 	w := work{what: "hand commands over"}
 	for {
@@ -136,8 +136,8 @@ func (e *Engine) forwarded(ctx context.Context, payload string) error {
 	return nil
 }
 
-// resendUnanswered sends again what agents with sessions here have not answered: handed over and lost on the way, or decided
-// while this controller's lease was in doubt. Agents know commands by their ids.
+// resendUnanswered sends again what agents with sessions here have not answered: handed over and lost on the way, or
+// decided while this controller's lease was in doubt. Agents know commands by their ids.
 func (e *Engine) resendUnanswered(ctx context.Context) error {
 	if e.cfg.Sessions.Len() == 0 || !e.lease.Fresh() {
 		return nil
@@ -163,8 +163,8 @@ func (e *Engine) resendUnanswered(ctx context.Context) error {
 	return nil
 }
 
-// dueAgain says whether a look every so often finds something of this age at one of its times: after one look, then two,
-// four, eight, and so on.
+// dueAgain says whether a look every so often finds something of this age at one of its times: after one look, then
+// two, four, eight, and so on.
 func dueAgain(age, every time.Duration) bool {
 	return age >= every && bits.OnesCount64(uint64(age/every)) == 1
 }

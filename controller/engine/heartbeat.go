@@ -17,9 +17,9 @@ func (e *Engine) slowestHeartbeat() time.Duration {
 	return max(e.cfg.Heartbeat, time.Duration(e.told.Load()), time.Duration(e.slowest.Load()))
 }
 
-// scaleHeartbeat lets the interval follow the size of the fleet. A longer one is stored before the first session is told:
-// who judges silence, on any controller, knows of it by then. It counts for as long as this controller lives, since
-// sessions keep what they were told.
+// scaleHeartbeat lets the interval follow the size of the fleet. A longer one is stored before the first session is
+// told: who judges silence, on any controller, knows of it by then. It counts for as long as this controller lives,
+// since sessions keep what they were told.
 func (e *Engine) scaleHeartbeat(ctx context.Context) error {
 	n, err := e.store.CountLiveSessions(ctx)
 	if err != nil {

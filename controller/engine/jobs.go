@@ -15,8 +15,8 @@ import (
 
 var fpInJob = failpoint.Register("engine.in-job")
 
-// evaluateArgs asks somebody to look at an operation at a version. Every decision moves the version, so a stale job ends at
-// once, and no job that a dead controller left running can swallow a newer one.
+// evaluateArgs asks somebody to look at an operation at a version. Every decision moves the version, so a stale job
+// ends at once, and no job that a dead controller left running can swallow a newer one.
 type evaluateArgs struct {
 	OperationID string `json:"operation_id" river:"unique"`
 	Version     int64  `json:"version" river:"unique"`
@@ -81,8 +81,9 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	return c, nil
 }
 
-// sweepAtMost bounds the looks that wait because of sweeps. A look that has waited for longer than a claim lasts is claimed again,
-// which makes the one that waits worth nothing: more of them than are done in that time would feed themselves.
+// sweepAtMost bounds the looks that wait because of sweeps. A look that has waited for longer than a claim lasts is
+// claimed again, which makes the one that waits worth nothing: more of them than are done in that time would feed
+// themselves.
 const sweepAtMost = 200
 
 // sweep finds operations whose time has come and has somebody look at each.

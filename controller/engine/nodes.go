@@ -25,7 +25,8 @@ func (e *Engine) tellMoved(op *baremetalv1.Operation, created bool) {
 	if !created {
 		return
 	}
-	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", op.GetMachineId(), "type", op.GetType().String(),
+	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", op.GetMachineId(), "type",
+		op.GetType().String(),
 		"node_state", op.GetParams()["node_state"])
 	e.signals.workEnded()
 	e.publish()

@@ -120,9 +120,9 @@ func (e *Engine) findPeers(ctx context.Context) error {
 	return e.scaleHeartbeat(ctx)
 }
 
-// closeMovedSessions ends the sessions that are over in the database: of agents that have opened a newer one on another controller, and
-// those that were ended while this controller's lease was, or seemed to be, over. On other hardware they are
-// asked first: an answer proves a clone.
+// closeMovedSessions ends the sessions that are over in the database: of agents that have opened a newer one on another
+// controller, and those that were ended while this controller's lease was, or seemed to be, over. On other hardware
+// they are asked first: an answer proves a clone.
 func (e *Engine) closeMovedSessions(ctx context.Context) error {
 	all := e.cfg.Sessions.All()
 	if len(all) == 0 {

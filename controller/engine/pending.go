@@ -7,8 +7,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// pendingQueue are operations that have just been created here, each waiting for its first look. They stand in memory only: what is lost
-// with this controller, or does not find room, is found by the sweep of any controller, since wake_at of each comes soon.
+// pendingQueue are operations that have just been created here, each waiting for its first look. They stand in memory
+// only: what is lost with this controller, or does not find room, is found by the sweep of any controller, since
+// wake_at of each comes soon.
 type pendingQueue chan string
 
 const (
@@ -60,5 +61,6 @@ func (e *Engine) evaluateInTime(ctx context.Context, operationID string, version
 	limited, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	// A look that panics ends itself and not the controller.
-	return task.Run(limited, "first look", func(ctx context.Context) error { return e.evaluate(ctx, operationID, version) })
+	return task.Run(limited, "first look",
+		func(ctx context.Context) error { return e.evaluate(ctx, operationID, version) })
 }

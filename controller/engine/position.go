@@ -23,7 +23,8 @@ type noMarks struct{}
 func (noMarks) Load() (position.Mark, error) { return position.Mark{}, nil }
 func (noMarks) Save(position.Mark) error     { return nil }
 
-// comparePeriod is how often the controller counts its beat up and compares the database with what it has seen committed.
+// comparePeriod is how often the controller counts its beat up and compares the database with what it has seen
+// committed.
 const comparePeriod = time.Second
 
 // inDoubtRetry is when an agent asks again for a grant that waits for the comparison, in milliseconds.
@@ -32,7 +33,8 @@ const inDoubtRetry = 250
 // PositionSure reports whether the database that answers now was compared by all controllers with what they have seen.
 func (e *Engine) PositionSure() bool { return e.store.PositionSure() }
 
-// comparePosition compares the database with what this controller has seen. Until all controllers have, no grant is given.
+// comparePosition compares the database with what this controller has seen. Until all controllers have, no grant is
+// given.
 func (e *Engine) comparePosition(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
 	defer cancel()
@@ -62,7 +64,8 @@ func (e *Engine) comparePosition(ctx context.Context) error {
 func (e *Engine) startPosition(ctx context.Context) {
 	m, err := e.cfg.Marks.Load()
 	if err != nil {
-		e.log.Warn("the mark of the last start cannot be read; agents' grants are compared all the same", "error", err.Error())
+		e.log.Warn("the mark of the last start cannot be read; agents' grants are compared all the same", "error",
+			err.Error())
 	}
 	e.store.RememberMark(m)
 	w := work{what: "compare the database's position"}
@@ -77,8 +80,8 @@ func refuseInDoubt(r *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
 	}}}
 }
 
-// StartedGrant compares a grant that an agent says it has begun a command under. Only a controller can have signed it, so that a
-// database which does not know it has gone back, and no agent can make that up.
+// StartedGrant compares a grant that an agent says it has begun a command under. Only a controller can have signed it,
+// so that a database which does not know it has gone back, and no agent can make that up.
 func (e *Engine) StartedGrant(ctx context.Context, agentID string, s *fleetv1.StartedGrant) error {
 	g := s.GetGrant()
 	if g == nil {
@@ -89,7 +92,8 @@ func (e *Engine) StartedGrant(ctx context.Context, agentID string, s *fleetv1.St
 		return nil // there is no other kind of key
 	}
 	err := pki.VerifyGrant(public, pki.GrantClaims{
-		CommandID: g.GetCommandId(), TargetID: g.GetTargetId(), AgentID: agentID, StateID: s.GetStateId(), Nonce: g.GetNonce(),
+		CommandID: g.GetCommandId(), TargetID: g.GetTargetId(), AgentID: agentID, StateID: s.GetStateId(),
+		Nonce:  g.GetNonce(),
 		Digest: g.GetDigest(), Seq: g.GetSeq(), IssuedAtUnixMs: g.GetIssuedAtUnixMs(),
 	}, g.GetSignature())
 	if err != nil {
@@ -100,7 +104,8 @@ func (e *Engine) StartedGrant(ctx context.Context, agentID string, s *fleetv1.St
 	issued := time.UnixMilli(g.GetIssuedAtUnixMs())
 	lost, err := e.store.GrantWasLost(ctx, g.GetCommandId(), g.GetSeq(), agentID, issued, e.clock.Now())
 	if lost {
-		e.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "agent_id", agentID, "command_id", g.GetCommandId())
+		e.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "agent_id", agentID,
+			"command_id", g.GetCommandId())
 		e.publish()
 	}
 	return err

@@ -7,9 +7,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// reconciler compares what is with what should be. It takes no input and only opens operations or records observations, so
-// that running it twice, or on several controllers at once, changes nothing more. It runs when it is signalled and on its
-// period, whichever comes first: the signal makes it quick, the period makes it sure.
+// reconciler compares what is with what should be. It takes no input and only opens operations or records observations,
+// so that running it twice, or on several controllers at once, changes nothing more. It runs when it is signalled and
+// on its period, whichever comes first: the signal makes it quick, the period makes it sure.
 type reconciler struct {
 	name  string
 	every time.Duration
@@ -118,7 +118,8 @@ func (e *Engine) repairNodes(ctx context.Context) error {
 	now := e.clock.Now()
 	moved, err := e.store.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
 	for _, m := range moved {
-		e.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To, "operation_id", m.OperationID)
+		e.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To,
+			"operation_id", m.OperationID)
 	}
 	if len(moved) > 0 {
 		e.publish()

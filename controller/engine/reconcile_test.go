@@ -16,8 +16,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestReconcilersRunOnSignals: the end of an operation lets the reconcilers look, long before their period is over. What they
-// find is a node that an older version has left in a state of work, and a condition that does not follow its node.
+// TestReconcilersRunOnSignals: the end of an operation lets the reconcilers look, long before their period is over.
+// What they find is a node that an older version has left in a state of work, and a condition that does not follow its
+// node.
 func TestReconcilersRunOnSignals(t *testing.T) {
 	s := storetest.New(t)
 	e, err := engine.New(engine.Config{
@@ -27,7 +28,8 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"m-lost", "m-retired", "m-other"} {
-		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
+		_, err := s.Register(t.Context(),
+			&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +46,8 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r", To: node.Pending, Actor: "tester"}); err != nil {
+	if _, err := e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r", To: node.Pending,
+		Actor: "tester"}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {

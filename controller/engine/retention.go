@@ -65,8 +65,8 @@ type exportedPiece struct {
 	Bytes []byte `json:"bytes,omitempty"`
 }
 
-// exportLog writes the pieces of a log to a file of their own, as compressed lines of JSON, and returns its path once it is on
-// the disk. The name holds the first piece's number, so that what comes later has another file.
+// exportLog writes the pieces of a log to a file of their own, as compressed lines of JSON, and returns its path once
+// it is on the disk. The name holds the first piece's number, so that what comes later has another file.
 func exportLog(dir, operationID string, pieces []*baremetalv1.LogChunk) (string, error) {
 	var buf bytes.Buffer
 	z := gzip.NewWriter(&buf)

@@ -22,7 +22,8 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.register("m-1", nil)
-	op, _, err := r.store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
+	op, _, err := r.store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+		Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "logs")
 	e, err := engine.New(engine.Config{
-		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: r.log, ControllerID: ids.New(ids.Controller), Version: "v-test",
+		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: r.log,
+		ControllerID: ids.New(ids.Controller), Version: "v-test",
 		Retention: engine.Retention{Logs: time.Nanosecond, ExportDir: dir},
 	})
 	if err != nil {
@@ -62,7 +64,8 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(z)
-	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), `"data":"hello\n"`) || !strings.Contains(string(text), `"bytes":"//4="`) {
+	if err != nil || strings.Count(string(text), "\n") != 2 || !strings.Contains(string(text), `"data":"hello\n"`) ||
+		!strings.Contains(string(text), `"bytes":"//4="`) {
 		t.Errorf("%s, %v", text, err)
 	}
 	logs, err := r.store.LogsOf(t.Context(), id, 0, 10)

@@ -9,14 +9,16 @@ import (
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 )
 
-// rolloutEvery is how often due rollouts are looked for. Nobody tells of operations that have ended: most belong to none.
+// rolloutEvery is how often due rollouts are looked for. Nobody tells of operations that have ended: most belong to
+// none.
 const rolloutEvery = 250 * time.Millisecond
 
 // CreateRollout begins a rollout, or returns the one that the same request has begun before.
 func (e *Engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error) {
 	ro, created, err := e.store.CreateRollout(ctx, r, e.clock.Now())
 	if created {
-		e.log.Info("rollout created", "rollout_id", ro.GetRolloutId(), "type", string(r.Work.Type), "machines", ro.GetTally().GetMachines(),
+		e.log.Info("rollout created", "rollout_id", ro.GetRolloutId(), "type", string(r.Work.Type), "machines",
+			ro.GetTally().GetMachines(),
 			"state", ro.GetState().String())
 		e.publish()
 	}
@@ -75,7 +77,8 @@ func (e *Engine) startInRollout(ctx context.Context, rolloutID, machineID string
 	if err != nil || op == nil {
 		return err
 	}
-	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", machineID, "type", op.GetType().String(),
+	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", machineID, "type",
+		op.GetType().String(),
 		"rollout_id", rolloutID)
 	e.publish()
 	return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// sweepEvery is how often operations are looked for whose time has come: such as those whose first look a controller had taken when it
-// was killed. Within twice that and the store's grace for a first look they move again.
+// sweepEvery is how often operations are looked for whose time has come: such as those whose first look a controller
+// had taken when it was killed. Within twice that and the store's grace for a first look they move again.
 const sweepEvery = 500 * time.Millisecond
 
 // Run works until ctx ends, then lets go of everything: what is under way is stored, and another controller goes on.
@@ -44,7 +44,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		g.Go("late deliveries", func(ctx context.Context) error {
 			return e.every(ctx, time.Second, "late deliveries", e.sweepDeliveries)
 		})
-		g.Go("tidy webhooks", func(ctx context.Context) error { return e.every(ctx, time.Minute, "tidy webhooks", e.tidyWebhooks) })
+		g.Go("tidy webhooks",
+			func(ctx context.Context) error { return e.every(ctx, time.Minute, "tidy webhooks", e.tidyWebhooks) })
 	}
 	err := g.Wait()
 	e.cfg.Sessions.CloseAll(session.ErrDraining)

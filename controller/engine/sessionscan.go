@@ -9,7 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/session"
 )
 
-// sessionScan are what goes through all sessions again and again. What they cost must not grow with what has not changed.
+// sessionScan are what goes through all sessions again and again. What they cost must not grow with what has not
+// changed.
 type sessionScan struct {
 	// beats is when heartbeats were stored last; only their loop uses it.
 	beats time.Time
@@ -18,11 +19,12 @@ type sessionScan struct {
 	turn    uint64
 }
 
-// beatsGap is the shortest time between two rounds of heartbeats, however many sessions are opened. It is below their period.
+// beatsGap is the shortest time between two rounds of heartbeats, however many sessions are opened. It is below their
+// period.
 const beatsGap = 900 * time.Millisecond
 
-// heartbeats stores when agents were last heard, in one statement, ends sessions that have gone silent, and moves the condition
-// Reachable.
+// heartbeats stores when agents were last heard, in one statement, ends sessions that have gone silent, and moves the
+// condition Reachable.
 func (e *Engine) heartbeats(ctx context.Context) error {
 	now := e.clock.Now()
 	if since := now.Sub(e.rounds.beats); since >= 0 && since < beatsGap {
@@ -58,8 +60,8 @@ func (e *Engine) heardOfRevocation() {
 	e.signals.revoked.fire()
 }
 
-// revocations ends sessions whose certificate another controller has revoked: it looks at all when it was told of one, and otherwise
-// at some, in turns.
+// revocations ends sessions whose certificate another controller has revoked: it looks at all when it was told of one,
+// and otherwise at some, in turns.
 func (e *Engine) revocations(ctx context.Context) error {
 	told := e.rounds.revoked.Swap(false)
 	used := e.rounds.certificates(e.cfg.Sessions.All(), told)

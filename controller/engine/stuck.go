@@ -15,8 +15,8 @@ const (
 	stuckPage = 1000
 )
 
-// FindStuck counts the operations whose step runs far longer than its kind does while nothing automatic is in sight, and
-// notes each step once in the operation's log. It fails nothing.
+// FindStuck counts the operations whose step runs far longer than its kind does while nothing automatic is in sight,
+// and notes each step once in the operation's log. It fails nothing.
 func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 	now := e.clock.Now()
 	long, err := e.store.LongSteps(ctx, now.Add(-explain.StuckFloor), stuckPage)
@@ -45,7 +45,9 @@ func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 }
 
 // stuck looks at all that is known about one operation, and notes it if it is stuck.
-func (e *Engine) stuck(ctx context.Context, step explainstore.LongStep, normals explain.Baselines, now time.Time) (bool, error) {
+func (e *Engine) stuck(
+	ctx context.Context, step explainstore.LongStep, normals explain.Baselines, now time.Time,
+) (bool, error) {
 	facts, err := e.store.ExplainFacts(ctx, step.MachineID, step.OperationID, now)
 	if err != nil {
 		return false, err
@@ -57,7 +59,8 @@ func (e *Engine) stuck(ctx context.Context, step explainstore.LongStep, normals 
 	first, err := e.store.NoteStuck(ctx, step.OperationID, x.Step, "stuck: "+x.Summary, now)
 	if first {
 		e.log.Warn("operation is stuck", "operation_id", step.OperationID, "machine_id", step.MachineID, "step", x.Step,
-			"waits_on", string(x.WaitsOn), "reason", x.Cause.Reason, "ran", now.Sub(step.StartedAt).Truncate(time.Second).String())
+			"waits_on", string(x.WaitsOn), "reason", x.Cause.Reason, "ran",
+			now.Sub(step.StartedAt).Truncate(time.Second).String())
 	}
 	return true, err
 }

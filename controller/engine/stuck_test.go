@@ -26,7 +26,8 @@ func TestFindStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.OnCreated(nil)
-	_, err = s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
+	_, err = s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +39,12 @@ func TestFindStuck(t *testing.T) {
 	}
 	run(`UPDATE machines SET phase = 'READY'`)
 	// An agent that has been there, and is away: nobody else can do it.
-	run(`INSERT INTO agents (agent_id, role, machine_id, site, capabilities, created_at) VALUES ('a-1', 'host', 'm-1', 'default', '{reboot}', now())`)
+	run(
+		`INSERT INTO agents (agent_id, role, machine_id, site, capabilities, created_at) VALUES ('a-1', 'host', 'm-1', 'default', '{reboot}', now())`,
+	)
 	run(`UPDATE machines SET agent_id = 'a-1'`)
-	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot, Actor: "tester"}, time.Now())
+	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot,
+		Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,17 +60,23 @@ func TestFindStuck(t *testing.T) {
 	wants("young", 0)
 	run(`UPDATE operation_steps SET started_at = started_at - interval '3 minutes'`)
 	wants("nothing is known of reboots", 0)
-	run(`INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, plan_id, created_at, finished_at, updated_at)
-		SELECT 'op-' || i, 'm-1', 'q' || i, '{}', 'REBOOT', 'SUCCEEDED', 'reboot', now(), now(), now() FROM generate_series(1, 20) i`)
-	run(`INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state, started_at, finished_at)
-		SELECT 'op-' || i, 0, 'reboot', 'reboot', '', 1, 0, 'SUCCEEDED', now(), now() + interval '1 second' FROM generate_series(1, 20) i`)
+	run(
+		`INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, plan_id, created_at, finished_at, updated_at)
+		SELECT 'op-' || i, 'm-1', 'q' || i, '{}', 'REBOOT', 'SUCCEEDED', 'reboot', now(), now(), now() FROM generate_series(1, 20) i`,
+	)
+	run(
+		`INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state, started_at, finished_at)
+		SELECT 'op-' || i, 0, 'reboot', 'reboot', '', 1, 0, 'SUCCEEDED', now(), now() + interval '1 second' FROM generate_series(1, 20) i`,
+	)
 	wants("longer than others", 1)
 	wants("again", 1)
 	logs, err := s.LogsOf(t.Context(), op.GetOperationId(), 0, 10)
-	if err != nil || len(logs) != 1 || !strings.HasPrefix(string(logs[0].GetData()), "stuck: REBOOT, step reboot, waits for ") {
+	if err != nil || len(logs) != 1 || !strings.HasPrefix(string(logs[0].GetData()),
+		"stuck: REBOOT, step reboot, waits for ") {
 		t.Errorf("the log is %v (%v)", logs, err)
 	}
-	if got, err := s.GetOperation(t.Context(), op.GetOperationId()); err != nil || got.GetPhase() != baremetalv1.Operation_RUNNING {
+	if got, err := s.GetOperation(t.Context(), op.GetOperationId()); err != nil ||
+		got.GetPhase() != baremetalv1.Operation_RUNNING {
 		t.Errorf("the operation is %v (%v)", got, err)
 	}
 }

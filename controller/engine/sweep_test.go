@@ -14,12 +14,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestASweepDoesNotFeedItself: while nobody gets round to the looks that are queued, sweeps queue no more than there is room for,
-// however often the claims run out; once there is room, what is due has its turn.
+// TestASweepDoesNotFeedItself: while nobody gets round to the looks that are queued, sweeps queue no more than there is
+// room for, however often the claims run out; once there is room, what is due has its turn.
 func TestASweepDoesNotFeedItself(t *testing.T) {
 	s := storetest.New(t)
 	hands := clock.NewFake(time.Now())
-	e, err := New(Config{Store: s, Sessions: session.NewRegistry(), Clock: hands, Logger: testkit.Logger(t), ControllerID: "ctl"})
+	e, err := New(Config{Store: s, Sessions: session.NewRegistry(), Clock: hands, Logger: testkit.Logger(t),
+		ControllerID: "ctl"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +28,13 @@ func TestASweepDoesNotFeedItself(t *testing.T) {
 	const due = sweepAtMost + 20
 	for i := range due {
 		id := fmt.Sprintf("m-%03d", i)
-		if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", hands.Now()); err != nil {
+		if _, err := s.Register(t.Context(),
+			&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester",
+			hands.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}, hands.Now()); err != nil {
+		if _, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: id, RequestID: "r",
+			Type: fleet.EnterMaintenance, Actor: "tester"}, hands.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

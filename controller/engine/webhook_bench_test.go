@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// BenchmarkWebhooks is how many deliveries one controller makes of events and sends, to receivers that answer at once. The
-// receivers and the database share the processors with it. Every webhook takes every event.
+// BenchmarkWebhooks is how many deliveries one controller makes of events and sends, to receivers that answer at once.
+// The receivers and the database share the processors with it. Every webhook takes every event.
 func BenchmarkWebhooks(b *testing.B) {
 	for _, hooks := range []int{1, 4, 16} {
 		b.Run(fmt.Sprintf("webhooks=%d", hooks), func(b *testing.B) { deliverAll(b, hooks) })

@@ -74,7 +74,8 @@ func TestFiltersAndTypes(t *testing.T) {
 	r := newRig(t)
 	all, rack, failures := newReceiver(t, nil), newReceiver(t, nil), newReceiver(t, nil)
 	everything, _ := r.subscribe(all.URL, "operation.*", webhook.MachineRegistered)
-	filtered, _ := r.subscribeFiltered(rack.URL, "labels.rack=r1,labels.env=prod", "operation.succeeded", webhook.MachineRegistered)
+	filtered, _ := r.subscribeFiltered(rack.URL, "labels.rack=r1,labels.env=prod", "operation.succeeded",
+		webhook.MachineRegistered)
 	r.subscribe(failures.URL, webhook.OperationFailed, webhook.MachineDeleted)
 	r.run()
 	r.register("m-1", map[string]string{"rack": "r1", "env": "prod"})

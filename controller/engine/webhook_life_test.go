@@ -77,15 +77,18 @@ func TestPausedWebhooksRest(t *testing.T) {
 	}, "it is not tried")
 	mended.Store(true)
 	w := r.setActive(id, false)
-	if w.GetEnabled() || w.GetState() != webhook.Paused || w.GetStateReason() != webhook.ReasonOperator || w.GetPendingDeliveries() != 1 {
+	if w.GetEnabled() || w.GetState() != webhook.Paused || w.GetStateReason() != webhook.ReasonOperator ||
+		w.GetPendingDeliveries() != 1 {
 		t.Errorf("paused: %v", w)
 	}
 	r.register("m-2", nil)
 	r.delivered(other, 2)
-	if d := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id}); len(d) != 1 || d[0].GetState() != webhook.Pending || d[0].GetNextAt() != nil || len(rec.got()) != 1 {
+	if d := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id}); len(d) != 1 || d[0].GetState() != webhook.Pending ||
+		d[0].GetNextAt() != nil || len(rec.got()) != 1 {
 		t.Errorf("while it rests: %v, %d requests", d, len(rec.got()))
 	}
-	if w := r.setActive(id, true); w.GetState() != webhook.Active || w.GetStateReason() != "" || w.GetFailingSince() != nil {
+	if w := r.setActive(id, true); w.GetState() != webhook.Active || w.GetStateReason() != "" ||
+		w.GetFailingSince() != nil {
 		t.Errorf("resumed: %v", w)
 	}
 	r.delivered(id, 1)
@@ -101,7 +104,8 @@ func TestPausedWebhooksRest(t *testing.T) {
 // audited wants these verbs in the audit log of a webhook, in this order.
 func (r *rig) audited(id string, want ...string) {
 	r.t.Helper()
-	rows, err := r.store.Pool().Query(r.t.Context(), "SELECT verb FROM audit_log WHERE target_id = $1 ORDER BY audit_id", id)
+	rows, err := r.store.Pool().Query(r.t.Context(), "SELECT verb FROM audit_log WHERE target_id = $1 ORDER BY audit_id",
+		id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -128,7 +132,8 @@ func TestAPausedWebhookCanBeTested(t *testing.T) {
 	id, _ := r.subscribe(rec.URL, webhook.MachineRegistered)
 	r.setActive(id, false)
 	r.run()
-	if d := r.ping(id); d.GetState() != webhook.Dead || d.GetAttempts() != 1 || d.GetLastStatus() != 500 || d.GetEventType() != webhook.Ping {
+	if d := r.ping(id); d.GetState() != webhook.Dead || d.GetAttempts() != 1 || d.GetLastStatus() != 500 ||
+		d.GetEventType() != webhook.Ping {
 		t.Errorf("a ping that is not taken: %v", d)
 	}
 	mended.Store(true)
@@ -154,7 +159,8 @@ func TestGoneAndBack(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return len(rec.got()) == 1 }, "it is not tried")
 	status.Store(http.StatusGone)
 	r.register("m-2", nil)
-	testkit.Eventually(t, patience, func() bool { return r.webhook(id).GetState() == webhook.Disabled }, "it is not disabled")
+	testkit.Eventually(t, patience, func() bool { return r.webhook(id).GetState() == webhook.Disabled },
+		"it is not disabled")
 	dead := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id, State: webhook.Dead})
 	if w := r.webhook(id); len(dead) != 2 || w.GetStateReason() != webhook.ReasonGone || w.GetPendingDeliveries() != 0 {
 		t.Fatalf("%v and %v", w, dead)
@@ -189,7 +195,8 @@ func TestAFailingWebhookIsPaused(t *testing.T) {
 	}
 	r.register("m-2", nil)
 	testkit.Eventually(t, patience, func() bool { return r.webhook(id).GetState() == webhook.Paused }, "it is not paused")
-	if w := r.webhook(id); w.GetStateReason() != webhook.ReasonFailing || w.GetFailedEvents() != 2 || w.GetFailingSince() == nil {
+	if w := r.webhook(id); w.GetStateReason() != webhook.ReasonFailing || w.GetFailedEvents() != 2 ||
+		w.GetFailingSince() == nil {
 		t.Errorf("paused: %v", w)
 	}
 }
@@ -216,7 +223,8 @@ func TestDeletedWebhooksAreLeftAlone(t *testing.T) {
 	}
 	testkit.Eventually(t, patience, func() bool {
 		var jobs int
-		err := r.store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE kind = 'webhook_deliver' AND state NOT IN ('completed', 'discarded', 'cancelled')").Scan(&jobs)
+		err := r.store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE kind = 'webhook_deliver' AND "+
+			"state NOT IN ('completed', 'discarded', 'cancelled')").Scan(&jobs)
 		return err == nil && jobs == 0
 	}, "jobs of a deleted webhook stay")
 }
@@ -244,7 +252,8 @@ func TestWhatIsKept(t *testing.T) {
 	tidy(time.Now(), 0)
 	limits.MaxPending = 3
 	tidy(time.Now(), 1)
-	if w := r.webhook(id); w.GetState() != webhook.Paused || w.GetStateReason() != webhook.ReasonBacklog || r.webhook(quiet).GetState() != webhook.Active {
+	if w := r.webhook(id); w.GetState() != webhook.Paused || w.GetStateReason() != webhook.ReasonBacklog ||
+		r.webhook(quiet).GetState() != webhook.Active {
 		t.Errorf("%v", w)
 	}
 	all := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id})
@@ -253,7 +262,8 @@ func TestWhatIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.store.RecordAttempt(t.Context(), d, webhook.Result{Status: 200}, webhook.Verdict{State: state}, webhook.Schedule{}.Filled(), time.Now()); err != nil {
+		if _, err := r.store.RecordAttempt(t.Context(), d, webhook.Result{Status: 200}, webhook.Verdict{State: state},
+			webhook.Schedule{}.Filled(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
-// TestReceiversThatMisbehave: each way of not taking an event ends as documented, after as many tries as it should, and no
-// try goes anywhere else.
+// TestReceiversThatMisbehave: each way of not taking an event ends as documented, after as many tries as it should, and
+// no try goes anywhere else.
 func TestReceiversThatMisbehave(t *testing.T) {
 	t.Parallel()
 	var elsewhere atomic.Int32
@@ -66,7 +66,8 @@ func TestReceiversThatMisbehave(t *testing.T) {
 			r.run()
 			r.register("m-1", nil)
 			d := r.eventually(id, c.state)
-			if d.GetAttempts() != c.attempts || d.GetLastStatus() != c.status || !strings.Contains(d.GetLastError(), c.problem) || (c.problem == "") != (d.GetLastError() == "") {
+			if d.GetAttempts() != c.attempts || d.GetLastStatus() != c.status ||
+				!strings.Contains(d.GetLastError(), c.problem) || (c.problem == "") != (d.GetLastError() == "") {
 				t.Errorf("delivery %v", d)
 			}
 			if got := rec.got(); len(got) != int(c.attempts) || got[0].id() != got[len(got)-1].id() {
@@ -134,8 +135,8 @@ func TestASlowReceiverBlocksNobody(t *testing.T) {
 	}
 }
 
-// TestADeathAnywhereLosesNoEvent: whatever place the controller dies in, the next one sends the event, under the same id.
-// It may come twice, where it died between sending and writing that down.
+// TestADeathAnywhereLosesNoEvent: whatever place the controller dies in, the next one sends the event, under the same
+// id. It may come twice, where it died between sending and writing that down.
 func TestADeathAnywhereLosesNoEvent(t *testing.T) {
 	t.Parallel()
 	for point, most := range map[string]int{

@@ -21,7 +21,8 @@ func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.Rollout
 	r.t.Helper()
 	spec.TotalGate = &pb.RolloutGate{Failures: 1}
 	req := rolloutstore.RolloutRequest{
-		RequestID: "roll-" + machine, Spec: spec, Machines: []machinestore.MachineFilter{{MachineID: machine}}, Work: operationstore.StartRequest{Type: work}, Actor: "alice",
+		RequestID: "roll-" + machine, Spec: spec, Machines: []machinestore.MachineFilter{{MachineID: machine}},
+		Work: operationstore.StartRequest{Type: work}, Actor: "alice",
 	}
 	p, err := r.store.PreviewRollout(r.t.Context(), req, time.Now())
 	if err != nil {
@@ -37,7 +38,8 @@ func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.Rollout
 
 func (r *rig) act(ro *pb.Rollout, a rollout.Action) {
 	r.t.Helper()
-	_, err := r.e.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: ro.GetRolloutId(), Action: a, Digest: ro.GetDigest(), CancelOperations: true, Actor: "bob"})
+	_, err := r.e.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: ro.GetRolloutId(), Action: a,
+		Digest: ro.GetDigest(), CancelOperations: true, Actor: "bob"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -47,7 +49,8 @@ func (r *rig) act(ro *pb.Rollout, a rollout.Action) {
 func (r *rig) under(ro *pb.Rollout) (operationID string) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() bool {
-		all, _, err := r.store.ListRolloutMachines(r.t.Context(), rolloutstore.RolloutMachineFilter{RolloutID: ro.GetRolloutId(), Wave: -1, Limit: 1})
+		all, _, err := r.store.ListRolloutMachines(r.t.Context(),
+			rolloutstore.RolloutMachineFilter{RolloutID: ro.GetRolloutId(), Wave: -1, Limit: 1})
 		if err != nil || len(all) != 1 || all[0].GetOperationId() == "" {
 			return false
 		}
@@ -83,7 +86,8 @@ func (r *rig) rollouts() {
 	r.until(steered, pb.Rollout_CANCELED)
 	r.over(r.maintain("m-r3"))
 	failing := r.rollOut(fleet.Reboot, "m-r3", &pb.RolloutSpec{})
-	if _, err := r.store.Decide(r.t.Context(), r.under(failing), 0, operation.Evaluate{}, time.Now().Add(24*time.Hour)); err != nil {
+	if _, err := r.store.Decide(r.t.Context(), r.under(failing), 0, operation.Evaluate{},
+		time.Now().Add(24*time.Hour)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.until(failing, pb.Rollout_FAILED)
@@ -103,7 +107,8 @@ func TestRolloutsAreTold(t *testing.T) {
 	want := slices.Concat([]string{"created", "started", "wave_ended", "succeeded"},
 		[]string{"created", "started", "paused", "resumed", "canceled"}, failing)
 	for rec, kinds := range map[*receiver][]string{all: want, some: failing} {
-		testkit.Eventually(t, patience, func() bool { return len(rec.got()) >= len(kinds) }, "%d events have come", len(rec.got()))
+		testkit.Eventually(t, patience, func() bool { return len(rec.got()) >= len(kinds) }, "%d events have come",
+			len(rec.got()))
 		counts := map[string]int{}
 		for _, kind := range kinds {
 			counts["rollout."+kind]++

@@ -18,12 +18,14 @@ import (
 func (r *rig) rotate(id string, overlap time.Duration) string {
 	r.t.Helper()
 	plain, name := webhook.NewSecret(), ids.New(ids.WebhookSecret)
-	r.change(id, webhookstore.WebhookChange{NewSecret: &webhookstore.SealedSecret{ID: name, Sealed: r.box.SealWebhook(id, name, plain)}, Overlap: overlap})
+	r.change(id,
+		webhookstore.WebhookChange{NewSecret: &webhookstore.SealedSecret{ID: name,
+			Sealed: r.box.SealWebhook(id, name, plain)}, Overlap: overlap})
 	return plain.Shown()
 }
 
-// TestSecretsOverlap: between a rotation and the end of the old secret a receiver with either is served; then the new one
-// alone signs.
+// TestSecretsOverlap: between a rotation and the end of the old secret a receiver with either is served; then the new
+// one alone signs.
 func TestSecretsOverlap(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -32,7 +34,8 @@ func TestSecretsOverlap(t *testing.T) {
 	r.run()
 	second := r.rotate(id, time.Hour)
 	third := r.rotate(id, time.Hour)
-	if w := r.webhook(id); len(w.GetSecrets()) != 3 || w.GetSecrets()[0].GetExpiresAt() != nil || w.GetSecrets()[2].GetExpiresAt() == nil {
+	if w := r.webhook(id); len(w.GetSecrets()) != 3 || w.GetSecrets()[0].GetExpiresAt() != nil ||
+		w.GetSecrets()[2].GetExpiresAt() == nil {
 		t.Errorf("secrets %v", w.GetSecrets())
 	}
 	r.ping(id)
@@ -59,10 +62,12 @@ func TestSecretsOverlap(t *testing.T) {
 	if w := r.webhook(id); len(w.GetSecrets()) != 1 || w.GetSecret() != "" {
 		t.Errorf("after the overlap: %v", w)
 	}
-	r.audited(id, "CREATE_WEBHOOK", "ROTATE_WEBHOOK_SECRET", "ROTATE_WEBHOOK_SECRET", "TEST_WEBHOOK", "ROTATE_WEBHOOK_SECRET", "TEST_WEBHOOK")
+	r.audited(id, "CREATE_WEBHOOK", "ROTATE_WEBHOOK_SECRET", "ROTATE_WEBHOOK_SECRET", "TEST_WEBHOOK",
+		"ROTATE_WEBHOOK_SECRET", "TEST_WEBHOOK")
 }
 
-// TestALostKeySendsNothingUnsigned: without the key that sealed the secrets, tries fail and say so; a rotation cures it.
+// TestALostKeySendsNothingUnsigned: without the key that sealed the secrets, tries fail and say so; a rotation cures
+// it.
 func TestALostKeySendsNothingUnsigned(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -74,7 +79,8 @@ func TestALostKeySendsNothingUnsigned(t *testing.T) {
 	}
 	r.box = other
 	r.run()
-	if d := r.ping(id); d.GetState() != webhook.Dead || !strings.Contains(d.GetLastError(), "rotate") || len(rec.got()) != 0 {
+	if d := r.ping(id); d.GetState() != webhook.Dead || !strings.Contains(d.GetLastError(), "rotate") ||
+		len(rec.got()) != 0 {
 		t.Errorf("%v, %d requests", d, len(rec.got()))
 	}
 	r.rotate(id, time.Hour)

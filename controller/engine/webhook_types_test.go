@@ -24,7 +24,8 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	ctx := t.Context()
 	r.register("m-1", nil)
 	r.over(r.maintain("m-1"))
-	_, err := r.e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, Actor: "tester"})
+	_, err := r.e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired,
+		Actor: "tester"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,8 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 // reboot starts a reboot of a machine without an agent.
 func (r *rig) reboot(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"), Type: fleet.Reboot, Actor: "tester"})
+	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
+		Type: fleet.Reboot, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
 	}

@@ -48,8 +48,8 @@ const (
 	overduePage = 1000
 )
 
-// fanOuts turns events into deliveries: soon after a change that this controller has made, and once a second. While nobody
-// subscribes it asks for no more than that, once a second.
+// fanOuts turns events into deliveries: soon after a change that this controller has made, and once a second. While
+// nobody subscribes it asks for no more than that, once a second.
 func (e *Engine) fanOuts(ctx context.Context) error {
 	return e.every(ctx, time.Second, "webhooks", func(ctx context.Context) error {
 		second := e.clock.After(time.Second)
@@ -110,7 +110,8 @@ func (e *Engine) syncQueues(ctx context.Context) (active bool, err error) {
 		if _, ok := e.queues[name]; ok {
 			continue
 		}
-		err := e.river.Queues().Add(name, river.QueueConfig{MaxWorkers: workers, FetchCooldown: 5 * time.Millisecond, FetchPollInterval: time.Second})
+		err := e.river.Queues().Add(name, river.QueueConfig{MaxWorkers: workers, FetchCooldown: 5 * time.Millisecond,
+			FetchPollInterval: time.Second})
 		if err != nil {
 			return active, fmt.Errorf("add queue: %w", err)
 		}
@@ -159,7 +160,8 @@ func deliverJobs(jobs []webhookstore.DeliveryJob) []river.InsertManyParams {
 	out := make([]river.InsertManyParams, 0, len(jobs))
 	for _, j := range jobs {
 		out = append(out, river.InsertManyParams{
-			Args: deliverArgs{DeliveryID: j.DeliveryID, Round: j.Round}, InsertOpts: &river.InsertOpts{Queue: queueOf(j.WebhookID)},
+			Args:       deliverArgs{DeliveryID: j.DeliveryID, Round: j.Round},
+			InsertOpts: &river.InsertOpts{Queue: queueOf(j.WebhookID)},
 		})
 	}
 	return out

@@ -57,8 +57,9 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	return &rig{
-		t: t, store: storetest.New(t), box: box, sched: webhook.Schedule{Base: 20 * time.Millisecond, MaxAttempts: 3}, limit: 2 * time.Second,
-		log: testkit.Logger(t),
+		t: t, store: storetest.New(t), box: box, sched: webhook.Schedule{Base: 20 * time.Millisecond, MaxAttempts: 3},
+		limit: 2 * time.Second,
+		log:   testkit.Logger(t),
 	}
 }
 
@@ -105,7 +106,8 @@ func (r *rig) subscribeFiltered(url, filter string, types ...string) (id, key st
 	r.t.Helper()
 	id = ids.New(ids.Webhook)
 	plain := webhook.NewSecret()
-	_, _, err := r.store.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url, EventTypes: types, Filter: filter, MaxConcurrency: 2},
+	_, _, err := r.store.CreateWebhook(r.t.Context(),
+		webhookstore.WebhookSpec{ID: id, URL: url, EventTypes: types, Filter: filter, MaxConcurrency: 2},
 		webhookstore.SealedSecret{ID: "s-1", Sealed: r.box.SealWebhook(id, "s-1", plain)}, "tester", time.Now())
 	if err != nil {
 		r.t.Fatalf("create webhook: %v", err)
@@ -115,7 +117,8 @@ func (r *rig) subscribeFiltered(url, filter string, types ...string) (id, key st
 
 func (r *rig) register(id string, labels map[string]string) {
 	r.t.Helper()
-	if _, err := r.store.Register(r.t.Context(), &pb.Machine{MachineId: id, Labels: labels}, "tester", time.Now()); err != nil {
+	if _, err := r.store.Register(r.t.Context(), &pb.Machine{MachineId: id, Labels: labels}, "tester",
+		time.Now()); err != nil {
 		r.t.Fatalf("register: %v", err)
 	}
 }
@@ -123,7 +126,8 @@ func (r *rig) register(id string, labels map[string]string) {
 // maintain brings a machine into maintenance and returns the operation.
 func (r *rig) maintain(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"), Type: fleet.EnterMaintenance, Actor: "tester"})
+	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
+		Type: fleet.EnterMaintenance, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
 	}
@@ -233,8 +237,8 @@ func (rec *receiver) kinds(t testing.TB) map[string]int {
 	return out
 }
 
-// TestEventsArrive: a receiver gets each event of a machine and of its operations, as a CloudEvent that the CloudEvents SDK
-// accepts, under a signature that the library of Standard Webhooks accepts.
+// TestEventsArrive: a receiver gets each event of a machine and of its operations, as a CloudEvent that the CloudEvents
+// SDK accepts, under a signature that the library of Standard Webhooks accepts.
 func TestEventsArrive(t *testing.T) {
 	r := newRig(t)
 	rec := newReceiver(t, nil)
@@ -297,7 +301,8 @@ func checkCloudEvent(t *testing.T, p post, op string) {
 			t.Errorf("%s: data %v, %v", ev.Type(), &data, err)
 		}
 	}
-	if ev.Type() == webhook.MachinePhaseChanged && (ev.Extensions()["fromvalue"] != "FACTORY_READY" || ev.Extensions()["tovalue"] != "MAINTENANCE") {
+	if ev.Type() == webhook.MachinePhaseChanged && (ev.Extensions()["fromvalue"] != "FACTORY_READY" ||
+		ev.Extensions()["tovalue"] != "MAINTENANCE") {
 		t.Errorf("phase changed from %v to %v", ev.Extensions()["fromvalue"], ev.Extensions()["tovalue"])
 	}
 }

@@ -11,7 +11,8 @@ import (
 func (e *Engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.StartWorkflow(ctx, r, e.clock.Now())
 	if created {
-		e.log.Info("workflow started", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "kind", string(r.Kind), "mode", string(r.Mode))
+		e.log.Info("workflow started", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "kind", string(r.Kind),
+			"mode", string(r.Mode))
 		e.publish()
 	}
 	return op, err
@@ -27,7 +28,8 @@ func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 		e.afterApply(a.Applied)
 	}
 	if !r.DryRun {
-		e.log.Info("workflow acted on", "workflow_id", r.WorkflowID, "action", string(r.Action), "operation_id", a.Operation.GetOperationId(), "effect", a.Text)
+		e.log.Info("workflow acted on", "workflow_id", r.WorkflowID, "action", string(r.Action), "operation_id",
+			a.Operation.GetOperationId(), "effect", a.Text)
 		e.publish()
 	}
 	return a.Operation, nil

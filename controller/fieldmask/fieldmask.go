@@ -1,5 +1,5 @@
-// Package fieldmask applies what a client says about a machine to what is stored, by the rules of field masks (AIP-134). It is
-// pure: it reads two messages and makes a third.
+// Package fieldmask applies what a client says about a machine to what is stored, by the rules of field masks
+// (AIP-134). It is pure: it reads two messages and makes a third.
 package fieldmask
 
 import (
@@ -21,8 +21,8 @@ const (
 // Fault is a path that a mask may not hold, and why.
 type Fault struct{ Path, Why string }
 
-// Check returns the first path that names nothing of a machine; nil when all of them do. isLabel reports whether a string can be a
-// label's key.
+// Check returns the first path that names nothing of a machine; nil when all of them do. isLabel reports whether a
+// string can be a label's key.
 func Check(paths []string, isLabel func(string) bool) *Fault {
 	for _, p := range paths {
 		if why := wrong(p, isLabel); why != "" {
@@ -60,12 +60,14 @@ func wrong(path string, isLabel func(string) bool) string {
 	}
 }
 
-// Apply returns the machine's labels and spec after a client's update. With paths, each becomes what in says and is cleared where
-// that is empty; paths of fields that are not the client's change nothing. Without paths, what in does not set stays, and a map or
-// list that is not empty replaces the whole. stored and in are not changed; paths have passed Check.
+// Apply returns the machine's labels and spec after a client's update. With paths, each becomes what in says and is
+// cleared where that is empty; paths of fields that are not the client's change nothing. Without paths, what in does
+// not set stays, and a map or list that is not empty replaces the whole. stored and in are not changed; paths have
+// passed Check.
 func Apply(stored, in *baremetalv1.Machine, paths []string) *baremetalv1.Machine {
 	out := &baremetalv1.Machine{
-		MachineId: stored.GetMachineId(), Version: in.GetVersion(), Labels: maps.Clone(stored.GetLabels()), Spec: specOf(stored),
+		MachineId: stored.GetMachineId(), Version: in.GetVersion(), Labels: maps.Clone(stored.GetLabels()),
+		Spec: specOf(stored),
 	}
 	if len(paths) == 0 {
 		paths = said(in)

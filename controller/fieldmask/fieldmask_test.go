@@ -13,7 +13,8 @@ import (
 func stored() *pb.Machine {
 	return &pb.Machine{
 		MachineId: "m-1", Labels: map[string]string{"env": "prod", "example.com/row": "7"},
-		Spec: &pb.MachineSpec{SshEndpoint: "10.0.0.1:22", Rack: "r1", MacAddresses: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}},
+		Spec: &pb.MachineSpec{SshEndpoint: "10.0.0.1:22", Rack: "r1",
+			MacAddresses: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}},
 	}
 }
 
@@ -23,8 +24,9 @@ func TestWhatAMessageDoesNotSetStays(t *testing.T) {
 		in   *pb.Machine
 		want func(*pb.Machine)
 	}{
-		"nothing":     {&pb.Machine{}, func(*pb.Machine) {}},
-		"empty parts": {&pb.Machine{Labels: map[string]string{}, Spec: &pb.MachineSpec{MacAddresses: []string{}}}, func(*pb.Machine) {}},
+		"nothing": {&pb.Machine{}, func(*pb.Machine) {}},
+		"empty parts": {&pb.Machine{Labels: map[string]string{}, Spec: &pb.MachineSpec{MacAddresses: []string{}}},
+			func(*pb.Machine) {}},
 		"labels alone": {&pb.Machine{Labels: map[string]string{"tier": "a"}}, func(m *pb.Machine) {
 			m.Labels = map[string]string{"tier": "a"}
 		}},
@@ -39,7 +41,8 @@ func TestWhatAMessageDoesNotSetStays(t *testing.T) {
 
 func TestAMaskSetsAndClearsWhatItNames(t *testing.T) {
 	t.Parallel()
-	in := &pb.Machine{Labels: map[string]string{"env": "dev"}, Spec: &pb.MachineSpec{Rack: "r9"}, Status: &pb.MachineStatus{BootId: "b"}}
+	in := &pb.Machine{Labels: map[string]string{"env": "dev"}, Spec: &pb.MachineSpec{Rack: "r9"},
+		Status: &pb.MachineStatus{BootId: "b"}}
 	for mask, want := range map[string]func(*pb.Machine){
 		"labels":                 func(m *pb.Machine) { m.Labels = map[string]string{"env": "dev"} },
 		"labels.env":             func(m *pb.Machine) { m.Labels["env"] = "dev" },
@@ -49,10 +52,13 @@ func TestAMaskSetsAndClearsWhatItNames(t *testing.T) {
 		"spec.rack":              func(m *pb.Machine) { m.Spec.Rack = "r9" },
 		"spec.ssh_endpoint":      func(m *pb.Machine) { m.Spec.SshEndpoint = "" },
 		"spec.mac_addresses":     func(m *pb.Machine) { m.Spec.MacAddresses = nil },
-		"*":                      func(m *pb.Machine) { m.Labels, m.Spec = map[string]string{"env": "dev"}, &pb.MachineSpec{Rack: "r9"} },
-		"status":                 func(*pb.Machine) {},
-		"status.boot_id":         func(*pb.Machine) {},
-		"machine_id":             func(*pb.Machine) {},
+		"*": func(m *pb.Machine) {
+			m.Labels, m.Spec = map[string]string{"env": "dev"},
+				&pb.MachineSpec{Rack: "r9"}
+		},
+		"status":         func(*pb.Machine) {},
+		"status.boot_id": func(*pb.Machine) {},
+		"machine_id":     func(*pb.Machine) {},
 	} {
 		if f := Check([]string{mask}, func(string) bool { return true }); f != nil {
 			t.Errorf("%s: %v", mask, f)
@@ -66,7 +72,8 @@ func check(t *testing.T, name string, in *pb.Machine, mask []string, change func
 	old, before, want := stored(), proto.Clone(in), stored()
 	change(want)
 	got := Apply(old, in, mask)
-	if !proto.Equal(&pb.Machine{Labels: got.GetLabels(), Spec: got.GetSpec()}, &pb.Machine{Labels: want.GetLabels(), Spec: want.GetSpec()}) {
+	if !proto.Equal(&pb.Machine{Labels: got.GetLabels(), Spec: got.GetSpec()},
+		&pb.Machine{Labels: want.GetLabels(), Spec: want.GetSpec()}) {
 		t.Errorf("%s: got %v, want %v", name, got, want)
 	}
 	if !proto.Equal(old, stored()) || !proto.Equal(in, before) {
@@ -101,7 +108,8 @@ func TestEverySpecFieldCanBeClearedAlone(t *testing.T) {
 func TestUnknownPathsAreNamed(t *testing.T) {
 	t.Parallel()
 	isLabel := func(s string) bool { return s == "good" }
-	for _, path := range []string{"", ".", "spec.", "spec.nope", "spec.rack.x", "spec.mac_addresses.0", "nope", "labels.", "labels.bad", "Spec", "status.nope"} {
+	for _, path := range []string{"", ".", "spec.", "spec.nope", "spec.rack.x", "spec.mac_addresses.0", "nope", "labels.",
+		"labels.bad", "Spec", "status.nope"} {
 		if f := Check([]string{"spec.rack", path}, isLabel); f == nil || f.Path != path || f.Why == "" {
 			t.Errorf("%q: %s", path, fmt.Sprint(f))
 		}

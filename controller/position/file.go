@@ -26,7 +26,8 @@ func (f File) Load() (m Mark, err error) {
 	return m, nil
 }
 
-// Save replaces the mark. It does not wait for the disk: after a crash of the machine an older mark counts, which is true as well.
+// Save replaces the mark. It does not wait for the disk: after a crash of the machine an older mark counts, which is
+// true as well.
 func (f File) Save(m Mark) error {
 	b, err := json.Marshal(m)
 	if err != nil {

@@ -1,12 +1,13 @@
 // Package position says how far a controller has seen the database get, and whether the database still has all of that.
 //
-// A promoted standby may lack the last moments of its primary, and a restored copy may lack hours. What a controller has seen
-// committed is then missing: an operation at some version, a grant under some number, or its own beat, a number that it counts
-// up about once a second. A beat that is there proves all that was committed before it, so that only what came after the last
-// beat is remembered. The beat is kept in a file too, for the next start of the controller.
+// A promoted standby may lack the last moments of its primary, and a restored copy may lack hours. What a controller
+// has seen committed is then missing: an operation at some version, a grant under some number, or its own beat, a
+// number that it counts up about once a second. A beat that is there proves all that was committed before it, so that
+// only what came after the last beat is remembered. The beat is kept in a file too, for the next start of the
+// controller.
 //
-// Places in the WAL would not do: a synchronous standby may lack WAL of transactions that nobody was told of, and soon after a
-// promotion the new history is longer than the old one.
+// Places in the WAL would not do: a synchronous standby may lack WAL of transactions that nobody was told of, and soon
+// after a promotion the new history is longer than the old one.
 package position
 
 import (
@@ -29,10 +30,12 @@ type Mark struct {
 // Unknown is the beat of a controller that the database does not know.
 const Unknown = -1
 
-// MarkLife is how long a mark of an earlier start counts: the rows of controllers that have been gone for long are deleted.
+// MarkLife is how long a mark of an earlier start counts: the rows of controllers that have been gone for long are
+// deleted.
 const MarkLife = 6 * 24 * time.Hour
 
-// Lost says what the database lacks of a mark, given the stored beat of the mark's controller; empty when it lacks nothing.
+// Lost says what the database lacks of a mark, given the stored beat of the mark's controller; empty when it lacks
+// nothing.
 func (m Mark) Lost(incarnation string, stored int64, now time.Time) string {
 	switch {
 	case m.Beat == 0 || m.Incarnation != incarnation || stored >= m.Beat:
@@ -42,7 +45,8 @@ func (m Mark) Lost(incarnation string, stored int64, now time.Time) string {
 	case stored == Unknown:
 		return fmt.Sprintf("controller %s is not known, and was at %s", m.ControllerID, stamp(m.At))
 	}
-	return fmt.Sprintf("controller %s stands at beat %d, and had committed %d at %s", m.ControllerID, stored, m.Beat, stamp(m.At))
+	return fmt.Sprintf("controller %s stands at beat %d, and had committed %d at %s", m.ControllerID, stored, m.Beat,
+		stamp(m.At))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

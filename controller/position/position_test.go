@@ -61,7 +61,8 @@ func TestMissingNamesAFew(t *testing.T) {
 		t.Errorf("nothing: %q", got)
 	}
 	got := position.Missing([]string{"op-1", "op-2", "op-3", "op-4"}, []string{"cmd-1"})
-	if want := "1 grants that were given are missing (cmd-1); 4 operations are missing or older than they were (op-1, op-2, op-3, …)"; got != want {
+	if want := "1 grants that were given are missing (cmd-1); 4 operations are missing or older than they were (op-1, " +
+		"op-2, op-3, …)"; got != want {
 		t.Errorf("%q", got)
 	}
 }

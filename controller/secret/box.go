@@ -70,7 +70,8 @@ func deriving(key []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Seal encrypts plain for name. The same again gives another text. It is version, key id, nonce and ciphertext with tag.
+// Seal encrypts plain for name. The same again gives another text. It is version, key id, nonce and ciphertext with
+// tag.
 func (b *Box) Seal(name string, plain []byte) []byte {
 	out := make([]byte, header, header+len(plain)+16)
 	out[0] = version

@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// Cluster is what it takes to speak to the API server of a cluster: a bearer token, or a client certificate and its key.
+// Cluster is what it takes to speak to the API server of a cluster: a bearer token, or a client certificate and its
+// key.
 type Cluster struct {
 	Token          string `json:"t,omitempty"`
 	CertificatePEM []byte `json:"c,omitempty"`
@@ -53,8 +54,8 @@ func (b *Box) OpenCluster(ref string, sealed []byte) (Cluster, error) {
 	return c, nil
 }
 
-// BootstrapSecret makes the secret of an enrolment token out of the sealing key: 256 bits, the same for the same token as long as that
-// key is. So a request for a token can be repeated though only a hash of the secret is stored.
+// BootstrapSecret makes the secret of an enrolment token out of the sealing key: 256 bits, the same for the same token
+// as long as that key is. So a request for a token can be repeated though only a hash of the secret is stored.
 func (b *Box) BootstrapSecret(tokenID string) string {
 	mac := hmac.New(sha256.New, b.derive)
 	mac.Write([]byte("enrolment token\x00" + tokenID))
@@ -67,8 +68,8 @@ const (
 	joinTokenSecret = 16
 )
 
-// JoinToken makes the bootstrap token of one join out of the sealing key, and is the same for the same join as long as that
-// key is: so it is stored nowhere.
+// JoinToken makes the bootstrap token of one join out of the sealing key, and is the same for the same join as long as
+// that key is: so it is stored nowhere.
 func (b *Box) JoinToken(join string) (id, secret string) {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	out := make([]byte, 0, joinTokenID+joinTokenSecret)

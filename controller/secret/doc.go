@@ -3,9 +3,9 @@
 //
 // # What is authoritative
 //
-// The key file: one key per line, 32 bytes in base64, # begins a comment. The first seals; all of them open, so a key is
-// replaced by putting a new one before it and setting the secrets anew. Each sealed text names its key. Who loses the
-// file loses the secrets and nothing else: they are set again.
+// The key file: one key per line, 32 bytes in base64, # begins a comment. The first seals; all of them open, so a key
+// is replaced by putting a new one before it and setting the secrets anew. Each sealed text names its key. Who loses
+// the file loses the secrets and nothing else: they are set again.
 //
 // # Failure handling
 //

@@ -28,7 +28,8 @@ func box(t interface{ Fatal(...any) }, keys ...[]byte) *Box {
 func TestSealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k1 := rapid.SliceOfN(rapid.Byte(), KeySize, KeySize).Draw(t, "key")
-		k2 := rapid.SliceOfN(rapid.Byte(), KeySize, KeySize).Filter(func(k []byte) bool { return !bytes.Equal(k, k1) }).Draw(t, "other key")
+		k2 := rapid.SliceOfN(rapid.Byte(), KeySize, KeySize).Filter(func(k []byte) bool { return !bytes.Equal(k, k1) }).Draw(
+			t, "other key")
 		name := rapid.String().Draw(t, "name")
 		other := rapid.String().Filter(func(s string) bool { return s != name }).Draw(t, "other name")
 		plain := rapid.SliceOf(rapid.Byte()).Draw(t, "plain")
@@ -78,7 +79,8 @@ func TestBMCCredentials(t *testing.T) {
 	if _, err := b.OpenBMC("rack", b.Seal(bmcName("rack"), []byte("rubbish"))); !errors.Is(err, ErrSealed) {
 		t.Errorf("%v", err)
 	}
-	if text := fmt.Sprintf("%v %+v %#v %s", c, c, c, []BMC{c}); strings.Contains(text, "hunter2") || strings.Contains(text, "admin") {
+	if text := fmt.Sprintf("%v %+v %#v %s", c, c, c, []BMC{c}); strings.Contains(text, "hunter2") ||
+		strings.Contains(text, "admin") {
 		t.Errorf("printed: %s", text)
 	}
 }
@@ -151,7 +153,8 @@ func TestKeyFiles(t *testing.T) {
 		t.Errorf("the first key must seal: %v", err)
 	}
 	for name, path := range map[string]string{
-		"empty": write(0o600), "comments": write(0o600, "# nothing"), "short": write(0o600, line(1)[:40]), "text": write(0o600, "secret"),
+		"empty": write(0o600), "comments": write(0o600, "# nothing"), "short": write(0o600, line(1)[:40]),
+		"text":        write(0o600, "secret"),
 		"open to all": write(0o644, line(1)), "missing": filepath.Join(t.TempDir(), "no"), "directory": t.TempDir(),
 	} {
 		if _, err := OpenFile(path, false); err == nil {

@@ -1,7 +1,8 @@
 // Package session keeps the agents' live sessions of this controller: whom a command can be sent to right now, which
 // certificates are in use, and when each agent was last heard.
 //
-// Nothing here is authoritative: agent_sessions in Postgres is. A session that is lost here is opened again by its agent.
+// Nothing here is authoritative: agent_sessions in Postgres is. A session that is lost here is opened again by its
+// agent.
 package session
 
 import (
@@ -70,8 +71,8 @@ func New(parent context.Context, p Peer, now time.Time) *Session {
 // Context ends when the session does; its cause says why.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Serve sets how messages are written. What is queued is written by a goroutine that lives as long as there is something:
-// most sessions are silent most of the time, and one that waits would cost each of them a stack.
+// Serve sets how messages are written. What is queued is written by a goroutine that lives as long as there is
+// something: most sessions are silent most of the time, and one that waits would cost each of them a stack.
 func (s *Session) Serve(write func(*fleetv1.ControllerMessage) error) {
 	s.write = write
 	s.started.Store(true)
@@ -105,8 +106,8 @@ func (s *Session) writeOne(m *fleetv1.ControllerMessage) {
 	}
 }
 
-// Finish ends the session. When it returns nobody writes any more, so that the stream may go. stuck says that somebody was
-// writing, or that the agent had stopped reading: what is said at the end may not reach it.
+// Finish ends the session. When it returns nobody writes any more, so that the stream may go. stuck says that somebody
+// was writing, or that the agent had stopped reading: what is said at the end may not reach it.
 func (s *Session) Finish(why error) (stuck bool) {
 	s.Close(why)
 	if stuck = !s.pen.TryLock(); stuck {
@@ -188,7 +189,8 @@ func (r *Registry) Add(s *Session) (old *Session, ok bool) {
 	return old, true
 }
 
-// Supersede tells an agent's session that a newer one is open on another controller, and gives it; nil if none older is here.
+// Supersede tells an agent's session that a newer one is open on another controller, and gives it; nil if none older is
+// here.
 func (r *Registry) Supersede(agentID, hardware string, epoch int64) (old *Session) {
 	old = r.Get(agentID)
 	if old == nil || old.Epoch >= epoch {

@@ -15,7 +15,8 @@ import (
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func peer(agent string, epoch int64) session.Peer {
-	return session.Peer{AgentID: agent, SessionID: fmt.Sprintf("s-%s-%d", agent, epoch), Fingerprint: "fp-" + agent, Hardware: "hw", Epoch: epoch}
+	return session.Peer{AgentID: agent, SessionID: fmt.Sprintf("s-%s-%d", agent, epoch), Fingerprint: "fp-" + agent,
+		Hardware: "hw", Epoch: epoch}
 }
 
 func open(t *testing.T, agent string, epoch int64) *session.Session {
@@ -122,7 +123,8 @@ func TestCloseSome(t *testing.T) {
 		}
 	}
 	r.CloseAll(session.ErrLeaseLost)
-	if !errors.Is(context.Cause(all["b"].Context()), session.ErrLeaseLost) || !errors.Is(context.Cause(all["a"].Context()), session.ErrRevoked) {
+	if !errors.Is(context.Cause(all["b"].Context()), session.ErrLeaseLost) ||
+		!errors.Is(context.Cause(all["a"].Context()), session.ErrRevoked) {
 		t.Error("wrong causes")
 	}
 }
@@ -162,7 +164,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// Everything that is queued is written, once and in order, whether it was queued before there was a stream or comes from many.
+// Everything that is queued is written, once and in order, whether it was queued before there was a stream or comes
+// from many.
 func TestWhatIsQueuedIsWritten(t *testing.T) {
 	t.Parallel()
 	s := open(t, "a", 1)

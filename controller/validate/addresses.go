@@ -33,7 +33,8 @@ func interfaceAddress(s string) (p netip.Prefix, fault string) {
 		return p, "not an address with prefix length, such as 192.0.2.7/24"
 	case a.Is4In6():
 		return p, "write it as IPv4"
-	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || p.Bits() == 0:
+	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) ||
+		p.Bits() == 0:
 		return p, notOfAHost
 	case a.Is4() && p.Bits() < 31 && (a == p.Masked().Addr() || a == lastOf(p)):
 		return p, "is the network's own or broadcast address, not a host's"

@@ -39,7 +39,8 @@ func Budget(b *baremetalv1.Budget) error {
 		}
 	}
 	if !limits {
-		f.add("budget.at_once", "set at least one of at_once, percent, per_hour, per_day; to lift all limits delete the budget")
+		f.add("budget.at_once",
+			"set at least one of at_once, percent, per_hour, per_day; to lift all limits delete the budget")
 	}
 	return f.err()
 }

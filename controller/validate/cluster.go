@@ -28,7 +28,8 @@ func Cluster(r *baremetalv1.SetClusterRequest) error {
 func apiServer(s string) string {
 	const rule = "the base URL of an API server: https://host:port"
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" ||
 		u.Path != "" && u.Path != "/" || text(s, maxText) != "" {
 		return rule
 	}

@@ -22,7 +22,8 @@ func BMCCredentials(r *baremetalv1.SetBMCCredentialsRequest) error {
 	if !refForm.MatchString(r.GetCredentialsRef()) {
 		f.add("credentials_ref", refRule)
 	}
-	if r.GetUsername() != "" || r.GetPassword() != "" || len(r.GetAllowedEndpoints()) == 0 && r.AllowPlainHttp == nil && r.AllowUnverifiedTls == nil {
+	if r.GetUsername() != "" || r.GetPassword() != "" || len(r.GetAllowedEndpoints()) == 0 && r.AllowPlainHttp == nil &&
+		r.AllowUnverifiedTls == nil {
 		f.add("username", secretText(r.GetUsername(), maxUsername))
 		f.add("password", secretText(r.GetPassword(), maxPassword))
 	}

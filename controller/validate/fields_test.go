@@ -24,9 +24,11 @@ func fields(err error) []string {
 
 func TestMAC(t *testing.T) {
 	for in, want := range map[string]string{
-		"52:54:00:AA:bb:01": "52:54:00:aa:bb:01", "52-54-00-aa-bb-01": "52:54:00:aa:bb:01", "5254.00aa.bb01": "52:54:00:aa:bb:01",
-		"525400aabb01": "52:54:00:aa:bb:01",
-		"":             "", "52:54:00:aa:bb": "", "02:00:5e:10:00:00:00:01": "", "00:00:00:00:00:00": "", "FF:FF:FF:FF:FF:FF": "", "gg:54:00:aa:bb:01": "",
+		"52:54:00:AA:bb:01": "52:54:00:aa:bb:01", "52-54-00-aa-bb-01": "52:54:00:aa:bb:01",
+		"5254.00aa.bb01": "52:54:00:aa:bb:01",
+		"525400aabb01":   "52:54:00:aa:bb:01",
+		"":               "", "52:54:00:aa:bb": "", "02:00:5e:10:00:00:00:01": "", "00:00:00:00:00:00": "",
+		"FF:FF:FF:FF:FF:FF": "", "gg:54:00:aa:bb:01": "",
 	} {
 		if got, ok := validate.MAC(in); ok != (want != "") || ok && got != want {
 			t.Errorf("%q gives %q %v", in, got, ok)
@@ -37,8 +39,10 @@ func TestMAC(t *testing.T) {
 func TestBMCEndpoints(t *testing.T) {
 	t.Parallel()
 	for in, ok := range map[string]bool{
-		"": true, "10.0.0.1": true, "10.0.0.1:443": true, "redfish://bmc-1.example.com": true, "redfish+http://[::1]:8000": true,
-		"ipmi://10.0.0.1:623": true, "ipmi://": false, "https://10.0.0.1": false, "redfish://a:0": false, "redfish://u:p@h": false,
+		"": true, "10.0.0.1": true, "10.0.0.1:443": true, "redfish://bmc-1.example.com": true,
+		"redfish+http://[::1]:8000": true,
+		"ipmi://10.0.0.1:623":       true, "ipmi://": false, "https://10.0.0.1": false, "redfish://a:0": false,
+		"redfish://u:p@h": false,
 	} {
 		_, err := validate.Machine("machine", &pb.Machine{Spec: &pb.MachineSpec{BmcEndpoint: in}})
 		if (err == nil) != ok {
@@ -49,9 +53,11 @@ func TestBMCEndpoints(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	cases := map[string]bool{
-		"": true, "10.0.0.1": true, "10.0.0.1:22": true, "bmc-1.example.com": true, "bmc-1.example.com:443": true, "::1": true,
+		"": true, "10.0.0.1": true, "10.0.0.1:22": true, "bmc-1.example.com": true, "bmc-1.example.com:443": true,
+		"::1":           true,
 		"[2001:db8::1]": true, "[2001:db8::1]:623": true, "Host": true,
-		"10.0.0.1:0": false, "10.0.0.1:65536": false, "10.0.0.1:": false, ":22": false, "300.0.0.1": false, "host name": false,
+		"10.0.0.1:0": false, "10.0.0.1:65536": false, "10.0.0.1:": false, ":22": false, "300.0.0.1": false,
+		"host name": false,
 		"https://x": false, "user@x": false, "-x": false, "x..y": false, "fe80::1%eth0": false, "[x]:22": true, "a/b": false,
 	}
 	for in, want := range cases {
@@ -65,12 +71,15 @@ func TestEndpoints(t *testing.T) {
 func TestMachineNamesEveryFault(t *testing.T) {
 	_, err := validate.Machine("machine", &pb.Machine{
 		MachineId: strings.Repeat("m", 300), Version: -1,
-		Labels: map[string]string{"ok": "", "bad key": "x", "also/ok": "a.b", "bad": strings.Repeat("v", 64), "EXAMPLE.com/x": ""},
-		Spec: &pb.MachineSpec{Provider: "A", Site: "s s", Rack: strings.Repeat("r", 256), ExternalId: "a\nb", DefaultImageRef: "a b",
-			MacAddresses: []string{"x"}, BmcEndpoint: "?"},
+		Labels: map[string]string{"ok": "", "bad key": "x", "also/ok": "a.b", "bad": strings.Repeat("v", 64),
+			"EXAMPLE.com/x": ""},
+		Spec: &pb.MachineSpec{Provider: "A", Site: "s s", Rack: strings.Repeat("r", 256), ExternalId: "a\nb",
+			DefaultImageRef: "a b",
+			MacAddresses:    []string{"x"}, BmcEndpoint: "?"},
 	})
 	want := []string{
-		"machine.machine_id", "machine.version", "machine.labels[EXAMPLE.com/x]", "machine.labels[bad]", "machine.labels[bad key]",
+		"machine.machine_id", "machine.version", "machine.labels[EXAMPLE.com/x]", "machine.labels[bad]",
+		"machine.labels[bad key]",
 		"machine.spec.bmc_endpoint", "machine.spec.mac_addresses[0]", "machine.spec.provider", "machine.spec.site",
 		"machine.spec.default_image_ref", "machine.spec.rack", "machine.spec.external_id",
 	}
@@ -80,7 +89,8 @@ func TestMachineNamesEveryFault(t *testing.T) {
 }
 
 func TestMachineDoesNotChangeTheRequest(t *testing.T) {
-	in := &pb.Machine{MachineId: "m.1-a", Spec: &pb.MachineSpec{MacAddresses: []string{"525400AABB01"}}, Status: &pb.MachineStatus{Schedulable: true}}
+	in := &pb.Machine{MachineId: "m.1-a", Spec: &pb.MachineSpec{MacAddresses: []string{"525400AABB01"}},
+		Status: &pb.MachineStatus{Schedulable: true}}
 	out, err := validate.Machine("machine", in)
 	if err != nil || out.GetSpec().GetMacAddresses()[0] != "52:54:00:aa:bb:01" || out.GetStatus() != nil {
 		t.Errorf("out %v, %v", out, err)
@@ -118,16 +128,21 @@ func TestNetReconfig(t *testing.T) {
 		{"underscore", &pb.NetReconfig{Hostname: "web_1"}, "config.hostname"},
 		{"accepted drift", &pb.NetReconfig{Hostname: "a", AcceptedDrift: "sha256:" + strings.Repeat("0f", 32)}, ""},
 		{"no digest", &pb.NetReconfig{Hostname: "a", AcceptedDrift: "true"}, "config.accepted_drift"},
-		{"half a digest", &pb.NetReconfig{Hostname: "a", AcceptedDrift: "sha256:" + strings.Repeat("0f", 16)}, "config.accepted_drift"},
-		{"accepted twice", &pb.NetReconfig{Hostname: "a", AcceptDrift: true, AcceptedDrift: "sha256:" + strings.Repeat("0f", 32)}, "config.accepted_drift"},
+		{"half a digest", &pb.NetReconfig{Hostname: "a", AcceptedDrift: "sha256:" + strings.Repeat("0f", 16)},
+			"config.accepted_drift"},
+		{"accepted twice", &pb.NetReconfig{Hostname: "a", AcceptDrift: true, AcceptedDrift: "sha256:" +
+			strings.Repeat("0f", 32)}, "config.accepted_drift"},
 		{"empty policy", &pb.NetReconfig{Firewall: &pb.FirewallPolicy{}}, ""},
 		{"confirm", &pb.NetReconfig{Hostname: "a", ConfirmTimeoutSeconds: 3601}, "config.confirm_timeout_seconds"},
 		{"one port", rule(&pb.FirewallRule{Protocol: "tcp", PortFrom: 65535, SourceCidr: "2001:db8::/32"}), ""},
 		{"no port", rule(&pb.FirewallRule{Protocol: "tcp"}), "config.firewall.allow[0].port_from"},
 		{"icmp with a port", rule(&pb.FirewallRule{Protocol: "icmp", PortFrom: 1}), "config.firewall.allow[0].port_from"},
-		{"port 65536", rule(&pb.FirewallRule{Protocol: "udp", PortFrom: 1, PortTo: 65536}), "config.firewall.allow[0].port_to"},
-		{"address", rule(&pb.FirewallRule{Protocol: "tcp", PortFrom: 1, SourceCidr: "10.0.0.1"}), "config.firewall.allow[0].source_cidr"},
-		{"host bits", rule(&pb.FirewallRule{Protocol: "tcp", PortFrom: 1, SourceCidr: "10.0.0.1/8"}), "config.firewall.allow[0].source_cidr"},
+		{"port 65536", rule(&pb.FirewallRule{Protocol: "udp", PortFrom: 1, PortTo: 65536}),
+			"config.firewall.allow[0].port_to"},
+		{"address", rule(&pb.FirewallRule{Protocol: "tcp", PortFrom: 1, SourceCidr: "10.0.0.1"}),
+			"config.firewall.allow[0].source_cidr"},
+		{"host bits", rule(&pb.FirewallRule{Protocol: "tcp", PortFrom: 1, SourceCidr: "10.0.0.1/8"}),
+			"config.firewall.allow[0].source_cidr"},
 		{"nothing", nil, "config"},
 	}
 	for _, c := range cases {

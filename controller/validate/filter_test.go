@@ -20,7 +20,8 @@ var keys = validate.Keys{
 
 func refused(t interface{ Fatalf(string, ...any) }, s string, err error) {
 	f := failure.From(err)
-	if f.Kind != failure.KindInvalid || f.Reason != "INVALID_FILTER" || len(f.Fields) != 1 || f.Fields[0].Path != "filter" {
+	if f.Kind != failure.KindInvalid || f.Reason != "INVALID_FILTER" || len(f.Fields) != 1 ||
+		f.Fields[0].Path != "filter" {
 		t.Fatalf("%q gives %v", s, err)
 	}
 }
@@ -37,7 +38,8 @@ func TestFilterKeepsEveryTerm(t *testing.T) {
 		case 2:
 			return "rack=" + value.Draw(t, "rack")
 		}
-		return "labels." + rapid.StringMatching(`[a-z]{1,3}(/[a-z]{1,3})?`).Draw(t, "label") + "=" + rapid.StringMatching(`[a-z0-9]{1,5}`).Draw(t, "value")
+		return "labels." + rapid.StringMatching(`[a-z]{1,3}(/[a-z]{1,3})?`).Draw(t, "label") + "=" +
+			rapid.StringMatching(`[a-z0-9]{1,5}`).Draw(t, "value")
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(term, 1, 6).Draw(t, "terms")
@@ -78,7 +80,8 @@ func join(terms []validate.Term) string {
 
 // TestFilterNeverGuesses: any text is either refused as INVALID_FILTER or means what it says.
 func TestFilterNeverGuesses(t *testing.T) {
-	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`((phase|site|rack|labels\.a|labels\.|x)(=|==|)(READY|IDLE|a|)(,|))*`))
+	text := rapid.OneOf(rapid.String(),
+		rapid.StringMatching(`((phase|site|rack|labels\.a|labels\.|x)(=|==|)(READY|IDLE|a|)(,|))*`))
 	rapid.Check(t, func(t *rapid.T) {
 		s := text.Draw(t, "filter")
 		got, err := validate.Filter(s, keys)
@@ -100,8 +103,10 @@ func TestFilterNeverGuesses(t *testing.T) {
 
 func TestFilterRefuses(t *testing.T) {
 	for _, s := range []string{
-		"phase", "phase=", "=READY", "phase=ready", "colour=red", "site=a,", ",site=a", "site=a,,rack=b", "site=a,site=a", "labels.=x",
-		"labels=x", "site=a\x00", "site=a\nb", " site=a", "labels.a=b c", strings.Repeat("x", 5000), strings.Repeat("site=a,", 40),
+		"phase", "phase=", "=READY", "phase=ready", "colour=red", "site=a,", ",site=a", "site=a,,rack=b", "site=a,site=a",
+		"labels.=x",
+		"labels=x", "site=a\x00", "site=a\nb", " site=a", "labels.a=b c", strings.Repeat("x", 5000),
+		strings.Repeat("site=a,", 40),
 	} {
 		_, err := validate.Filter(s, keys)
 		if err == nil {

@@ -35,7 +35,8 @@ func ImageRef(path, ref string) error {
 }
 
 // NewImage checks the description of an image and gives a copy with the kind filled, and nothing in it that only the
-// server can know. Format and architecture stay empty where the bytes are to say them. An upload has no URL, anything else must.
+// server can know. Format and architecture stay empty where the bytes are to say them. An upload has no URL, anything
+// else must.
 func NewImage(path string, im *baremetalv1.Image, upload bool) (*baremetalv1.Image, error) {
 	if im == nil {
 		return nil, Fault(path, "required")
@@ -65,7 +66,8 @@ func NewImage(path string, im *baremetalv1.Image, upload bool) (*baremetalv1.Ima
 		}
 	}
 	for field, n := range map[string]int64{
-		"size_bytes": im.GetSizeBytes(), "file_size_bytes": im.GetFileSizeBytes(), "minimum_disk_bytes": im.GetMinimumDiskBytes(),
+		"size_bytes": im.GetSizeBytes(), "file_size_bytes": im.GetFileSizeBytes(),
+		"minimum_disk_bytes": im.GetMinimumDiskBytes(),
 	} {
 		if n < 0 {
 			f.add(path+"."+field, "not negative")

@@ -78,7 +78,8 @@ func (n *network) identity(at string, i *baremetalv1.NetworkInterface) {
 	}
 }
 
-// interfaceName describes what is wrong with a name of a network interface (dev_valid_name of Linux, and no odd letters).
+// interfaceName describes what is wrong with a name of a network interface (dev_valid_name of Linux, and no odd
+// letters).
 func interfaceName(s string) string {
 	letter := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.", r)
@@ -152,7 +153,8 @@ func means(ref string, i *baremetalv1.NetworkInterface) bool {
 }
 
 var (
-	bondModes    = []string{"", "balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
+	bondModes = []string{"", "balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb",
+		"balance-alb"}
 	hashPolicies = []string{"", "layer2", "layer2+3", "layer3+4"}
 	hashing      = []string{"802.3ad", "balance-xor", "balance-tlb"}
 	lacpRates    = []string{"", "slow", "fast"}
@@ -219,7 +221,8 @@ func (n *network) members() {
 	for k, i := range n.list {
 		for _, b := range n.list {
 			if slices.ContainsFunc(b.GetBondMembers(), func(m string) bool { return means(m, i) }) {
-				n.f.add(fmt.Sprintf("%s[%d]", n.path, k), fmt.Sprintf("is a member of the bond %s and so takes no configuration of its own", b.GetName()))
+				n.f.add(fmt.Sprintf("%s[%d]", n.path, k),
+					fmt.Sprintf("is a member of the bond %s and so takes no configuration of its own", b.GetName()))
 			}
 		}
 	}

@@ -27,8 +27,9 @@ func fieldsOf(err error) []string {
 
 func goodSegment() *pb.Segment {
 	return &pb.Segment{
-		Name: "prov", Interface: "eth1.20", Address: "10.20.0.1/24", PoolStart: "10.20.0.100", PoolEnd: "10.20.0.199", Router: "10.20.0.1",
-		Dns: []string{"10.20.0.1", "9.9.9.9"}, Relays: []string{"10.30.0.1"},
+		Name: "prov", Interface: "eth1.20", Address: "10.20.0.1/24", PoolStart: "10.20.0.100", PoolEnd: "10.20.0.199",
+		Router: "10.20.0.1",
+		Dns:    []string{"10.20.0.1", "9.9.9.9"}, Relays: []string{"10.30.0.1"},
 	}
 }
 
@@ -73,17 +74,20 @@ func TestBadSegments(t *testing.T) {
 		"pool to the end":  {func(g *pb.Segment) { g.PoolEnd = "10.20.0.255" }, "pool_end"},
 		"no pool":          {func(g *pb.Segment) { g.PoolEnd = "" }, "pool_end"},
 		"backwards":        {func(g *pb.Segment) { g.PoolStart = "10.20.0.200" }, "pool_end"},
-		"huge":             {func(g *pb.Segment) { g.Address, g.PoolStart, g.PoolEnd = "10.20.0.1/8", "10.100.0.1", "10.200.0.1" }, "pool_end"},
-		"pool of a proxy":  {func(g *pb.Segment) { g.Mode = "proxy" }, "pool_start"},
-		"mode":             {func(g *pb.Segment) { g.Mode = "server" }, "mode"},
-		"discovery":        {func(g *pb.Segment) { g.Discovery = "on" }, "discovery"},
-		"short lease":      {func(g *pb.Segment) { g.LeaseSeconds = 59 }, "lease_seconds"},
-		"negative lease":   {func(g *pb.Segment) { g.LeaseSeconds = -1 }, "lease_seconds"},
-		"port":             {func(g *pb.Segment) { g.HttpPort = 65536 }, "http_port"},
-		"DNS":              {func(g *pb.Segment) { g.Dns = []string{"9.9.9.9", "dns.example.org"} }, "dns[1]"},
-		"DNS twice":        {func(g *pb.Segment) { g.Dns = []string{"9.9.9.9", "9.9.9.9"} }, "dns[1]"},
-		"relay":            {func(g *pb.Segment) { g.Relays = []string{"0.0.0.0"} }, "relays[0]"},
-		"relays":           {func(g *pb.Segment) { g.Relays = make([]string, maxRelays+1) }, "relays"},
+		"huge": {func(g *pb.Segment) {
+			g.Address, g.PoolStart, g.PoolEnd = "10.20.0.1/8", "10.100.0.1",
+				"10.200.0.1"
+		}, "pool_end"},
+		"pool of a proxy": {func(g *pb.Segment) { g.Mode = "proxy" }, "pool_start"},
+		"mode":            {func(g *pb.Segment) { g.Mode = "server" }, "mode"},
+		"discovery":       {func(g *pb.Segment) { g.Discovery = "on" }, "discovery"},
+		"short lease":     {func(g *pb.Segment) { g.LeaseSeconds = 59 }, "lease_seconds"},
+		"negative lease":  {func(g *pb.Segment) { g.LeaseSeconds = -1 }, "lease_seconds"},
+		"port":            {func(g *pb.Segment) { g.HttpPort = 65536 }, "http_port"},
+		"DNS":             {func(g *pb.Segment) { g.Dns = []string{"9.9.9.9", "dns.example.org"} }, "dns[1]"},
+		"DNS twice":       {func(g *pb.Segment) { g.Dns = []string{"9.9.9.9", "9.9.9.9"} }, "dns[1]"},
+		"relay":           {func(g *pb.Segment) { g.Relays = []string{"0.0.0.0"} }, "relays[0]"},
+		"relays":          {func(g *pb.Segment) { g.Relays = make([]string, maxRelays+1) }, "relays"},
 	} {
 		bad := goodSegment()
 		c.change(bad)
@@ -93,7 +97,8 @@ func TestBadSegments(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Segments("segments", make([]*pb.Segment, maxSegments+1)); !slices.Equal(fieldsOf(err), []string{"segments"}) {
+	if _, err := Segments("segments", make([]*pb.Segment, maxSegments+1)); !slices.Equal(fieldsOf(err),
+		[]string{"segments"}) {
 		t.Errorf("%v", err)
 	}
 	if _, err := Segments("segments", []*pb.Segment{nil}); len(fieldsOf(err)) < 3 {
@@ -107,7 +112,8 @@ func TestSegmentsThatClash(t *testing.T) {
 	if got := fieldsOf(err); !slices.Equal(got, []string{"s[1].address", "s[1].interface", "s[1].name"}) {
 		t.Errorf("%v", err)
 	}
-	b.Name, b.Interface, b.Address, b.PoolStart, b.PoolEnd, b.Router = "other", "eth2", "10.20.1.1/16", "10.20.1.2", "10.20.1.3", ""
+	b.Name, b.Interface, b.Address, b.PoolStart, b.PoolEnd, b.Router = "other", "eth2", "10.20.1.1/16", "10.20.1.2",
+		"10.20.1.3", ""
 	_, err = Segments("s", []*pb.Segment{a, b})
 	if got := fieldsOf(err); !slices.Equal(got, []string{"s[1].address"}) {
 		t.Errorf("%v", err)
@@ -186,7 +192,8 @@ func TestBMCCredentials(t *testing.T) {
 
 func TestDiskRules(t *testing.T) {
 	for _, good := range []string{
-		"", " ", "serial=S1", "serial = S1 , size >= 100 GiB", "wwn=0x5000", "path=/dev/disk/by-id/x", "model=Samsung*", "size=1", "size<2TB",
+		"", " ", "serial=S1", "serial = S1 , size >= 100 GiB", "wwn=0x5000", "path=/dev/disk/by-id/x", "model=Samsung*",
+		"size=1", "size<2TB",
 		"size>100B,size<=8000000TiB", "size>99999999999KiB", "serial=a=b",
 	} {
 		if err := DiskRule("d", good); err != nil {
@@ -194,16 +201,19 @@ func TestDiskRules(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		",", "serial", "serial=", "=x", "serial>S1", "path=sda", "size>=", "size>=big", "size=-1", "size=1PiB", "size==1", "name=x",
+		",", "serial", "serial=", "=x", "serial>S1", "path=sda", "size>=", "size>=big", "size=-1", "size=1PiB", "size==1",
+		"name=x",
 		"serial=a,,model=b", "size=9999999999999999999", "size=99999999999999GiB", "serial=\x00", strings.Repeat("s", 300),
 	} {
 		if err := DiskRule("d", bad); err == nil {
 			t.Errorf("%q passed", bad)
 		}
 	}
-	m := &pb.Machine{MachineId: "m", Spec: &pb.MachineSpec{InstallDisk: "x", ProtectedDisks: []string{"serial=A", " ", "path=x"}}}
+	m := &pb.Machine{MachineId: "m", Spec: &pb.MachineSpec{InstallDisk: "x",
+		ProtectedDisks: []string{"serial=A", " ", "path=x"}}}
 	_, err := Machine("machine", m)
-	if got := fieldsOf(err); !slices.Equal(got, []string{"machine.spec.install_disk", "machine.spec.protected_disks[1]", "machine.spec.protected_disks[2]"}) {
+	if got := fieldsOf(err); !slices.Equal(got, []string{"machine.spec.install_disk", "machine.spec.protected_disks[1]",
+		"machine.spec.protected_disks[2]"}) {
 		t.Errorf("%v", err)
 	}
 }

@@ -81,7 +81,8 @@ func ParsePage(token, list, filter string) (Page, error) {
 // plausible refuses what no token of ours holds and a database would choke on.
 func plausible(p Page) bool {
 	year := func(t time.Time) bool { return t.IsZero() || t.Year() > 1969 && t.Year() < 10000 }
-	return p.Total >= 0 && (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 16 && strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
+	return p.Total >= 0 && (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 16 &&
+		strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
 }
 
 // AuditPosition reads Page.ID as the number of an audit row; 0 at the start of the list.
@@ -96,7 +97,8 @@ func (p Page) AuditPosition() (int64, error) {
 	return int64(n), nil
 }
 
-// HistoryPosition reads Page.ID as the number of an entry and that of a change in it, "12.3"; 0 at the start of the list.
+// HistoryPosition reads Page.ID as the number of an entry and that of a change in it, "12.3"; 0 at the start of the
+// list.
 func (p Page) HistoryPosition() (seq int64, change int32, err error) {
 	if p.ID == "" {
 		return 0, 0, nil

@@ -18,7 +18,8 @@ func badToken(err error) bool {
 func TestPageTokensComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := validate.Page{
-			ID: rapid.StringMatching(`[a-z0-9.-]{1,63}`).Draw(t, "id"), Time: time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, "time")).UTC(),
+			ID:     rapid.StringMatching(`[a-z0-9.-]{1,63}`).Draw(t, "id"),
+			Time:   time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, "time")).UTC(),
 			Cursor: rapid.StringMatching(`[A-Za-z0-9_-]{0,50}`).Draw(t, "cursor"), Part: rapid.IntRange(0, 3).Draw(t, "part"),
 		}
 		list, filter := rapid.StringMatching(`[a-z]{1,9}`).Draw(t, "list"), rapid.String().Draw(t, "filter")

@@ -17,7 +17,8 @@ func Report(r *baremetalv1.ReportNodeRequest) (mac string, err error) {
 		f.add("ip_address", "an IPv4 or IPv6 address")
 	}
 	for _, t := range []struct{ field, value string }{
-		{"hostname", r.GetHostname()}, {"vendor", r.GetVendor()}, {"model", r.GetModel()}, {"serial_number", r.GetSerialNumber()},
+		{"hostname", r.GetHostname()}, {"vendor", r.GetVendor()}, {"model", r.GetModel()},
+		{"serial_number", r.GetSerialNumber()},
 		{"system_uuid", r.GetSystemUuid()},
 	} {
 		f.add(t.field, text(t.value, maxText))

@@ -24,14 +24,19 @@ func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
 	}
 	var f faults
 	if s.GetFilter() == "" {
-		f.add("spec.filter", "required: name what to work on, such as site=berlin or labels.rack=r42; a filter that matches all is provider=agent")
+		f.add(
+			"spec.filter",
+			"required: name what to work on, such as site=berlin or labels.rack=r42; a filter that "+
+				"matches all is provider=agent",
+		)
 	}
 	if why := text(s.GetTitle(), maxTitle); why != "" {
 		f.add("spec.title", why)
 	}
 	rolloutWaves(&f, s)
 	rolloutDomain(&f, s)
-	for path, g := range map[string]*baremetalv1.RolloutGate{"spec.wave_gate": s.GetWaveGate(), "spec.total_gate": s.GetTotalGate()} {
+	for path, g := range map[string]*baremetalv1.RolloutGate{"spec.wave_gate": s.GetWaveGate(),
+		"spec.total_gate": s.GetTotalGate()} {
 		if g.GetFailures() < 0 || g.GetFailures() > maxInWave {
 			f.add(path+".failures", "0 for none, or how many failures close the gate")
 		}

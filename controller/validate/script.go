@@ -85,7 +85,8 @@ func hostKeys(f *faults, at string, list []string) {
 func hostKey(s string) string {
 	const rule = `each is "SHA256:" and 43 characters of base64, or a line such as "ssh-ed25519 AAAA…"`
 	if sum, ok := strings.CutPrefix(s, "SHA256:"); ok {
-		if sum = strings.TrimRight(sum, "="); len(sum) != 43 || strings.Trim(sum, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") != "" {
+		if sum = strings.TrimRight(sum, "="); len(sum) != 43 ||
+			strings.Trim(sum, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") != "" {
 			return rule
 		}
 		return ""

@@ -101,7 +101,8 @@ func hostAddress(p netip.Prefix, a netip.Addr) bool {
 }
 
 func usable(a netip.Addr) bool {
-	return a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	return a.Is4() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() &&
+		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 func pool(f *faults, at string, g *baremetalv1.Segment, own netip.Prefix) {

@@ -68,8 +68,8 @@ func isLoopbackName(host string) bool {
 var (
 	// sharedSpace is RFC 6598.
 	sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
-	// reserved leads nowhere, or to an address inside of another: "this network", protocol assignments (NAT64 and 6to4 carry
-	// an IPv4 address), benchmarking, class E and broadcast.
+	// reserved leads nowhere, or to an address inside of another: "this network", protocol assignments (NAT64 and 6to4
+	// carry an IPv4 address), benchmarking, class E and broadcast.
 	reserved = []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 		netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
@@ -79,8 +79,8 @@ var (
 	metadataV6 = netip.MustParseAddr("fd00:ec2::254")
 )
 
-// CheckAddr refuses an address that may not be called. It is asked after names have been resolved, for the address that is
-// about to be dialled.
+// CheckAddr refuses an address that may not be called. It is asked after names have been resolved, for the address that
+// is about to be dialled.
 func (p Policy) CheckAddr(addr netip.Addr) error {
 	a := addr.Unmap().WithZone("")
 	if slices.ContainsFunc(p.Allow, func(n netip.Prefix) bool { return n.Contains(a) }) {

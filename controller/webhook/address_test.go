@@ -15,12 +15,15 @@ var kinds = map[string]string{
 	"127.0.0.1": "loopback", "127.255.255.254": "loopback", "::1": "loopback", "::ffff:127.0.0.1": "loopback",
 	"169.254.169.254": "link-local", "169.254.0.1": "link-local", "fe80::1": "link-local", "fe80::1%eth0": "link-local",
 	"::ffff:169.254.169.254": "link-local", "fd00:ec2::254": "link-local",
-	"10.0.0.1": "private", "172.16.0.1": "private", "172.31.255.255": "private", "192.168.1.1": "private", "fd12:3456::1": "private",
-	"100.64.0.1": "private", "100.127.255.255": "private", "::ffff:10.0.0.1": "private",
+	"10.0.0.1": "private", "172.16.0.1": "private", "172.31.255.255": "private", "192.168.1.1": "private",
+	"fd12:3456::1": "private",
+	"100.64.0.1":   "private", "100.127.255.255": "private", "::ffff:10.0.0.1": "private",
 	"0.0.0.0": "unspecified or multicast", "::": "unspecified or multicast", "224.0.0.1": "unspecified or multicast",
 	"ff02::1": "unspecified or multicast", "ff01::1": "unspecified or multicast",
-	"0.1.2.3": "reserved", "192.0.0.1": "reserved", "198.18.0.1": "reserved", "198.19.255.255": "reserved", "240.0.0.1": "reserved",
-	"255.255.255.255": "reserved", "64:ff9b::a9fe:a9fe": "reserved", "64:ff9b:1::1": "reserved", "2002:7f00:1::": "reserved",
+	"0.1.2.3": "reserved", "192.0.0.1": "reserved", "198.18.0.1": "reserved", "198.19.255.255": "reserved",
+	"240.0.0.1":       "reserved",
+	"255.255.255.255": "reserved", "64:ff9b::a9fe:a9fe": "reserved", "64:ff9b:1::1": "reserved",
+	"2002:7f00:1::":  "reserved",
 	"2001:0:53aa::1": "reserved", "::127.0.0.1": "reserved",
 }
 
@@ -28,7 +31,8 @@ var kinds = map[string]string{
 func TestEveryKindOfAddress(t *testing.T) {
 	for n := range 8 {
 		p := webhook.Policy{AllowLoopback: n&1 != 0, AllowLinkLocal: n&2 != 0, DenyPrivate: n&4 != 0}
-		allowed := map[string]bool{"": true, "loopback": p.AllowLoopback, "link-local": p.AllowLinkLocal, "private": !p.DenyPrivate}
+		allowed := map[string]bool{"": true, "loopback": p.AllowLoopback, "link-local": p.AllowLinkLocal,
+			"private": !p.DenyPrivate}
 		for text, kind := range kinds {
 			err := p.CheckAddr(netip.MustParseAddr(text))
 			var refused *webhook.RefusedError
@@ -55,13 +59,16 @@ func TestURLs(t *testing.T) {
 		"https://" + path: "", "HTTPS://" + path: "", "https://example.org": "", "https://example.org:8443/": "",
 		"https://xn--bcher-kva.example/": "",
 		"http://" + path:                 "use https", "http://localhost/": "use https", "http://127.0.0.1/": "use https",
-		"ftp://" + path: "not an absolute", "example.org": "not an absolute", "/x": "not an absolute", "https:example.org": "not an absolute",
-		"https://": "not an absolute", "https://:443/": "not an absolute", "https://exa mple.org/": "not an absolute", "": "not an absolute",
+		"ftp://" + path: "not an absolute", "example.org": "not an absolute", "/x": "not an absolute",
+		"https:example.org": "not an absolute",
+		"https://":          "not an absolute", "https://:443/": "not an absolute",
+		"https://exa mple.org/": "not an absolute", "": "not an absolute",
 		"javascript:alert(1)": "not an absolute", "unix:///run/x": "not an absolute",
 		"https://user@example.org/": "a user", "https://user:pass@example.org/": "a user",
 		"https://example.org/#x": "a fragment", "https://example.org/#": "a fragment",
 		"https://example.org/" + strings.Repeat("x", 2048): "longer than 2048",
-		"https://127.0.0.1/": "loopback", "https://[::1]/": "loopback", "https://169.254.169.254/latest/meta-data": "link-local",
+		"https://127.0.0.1/": "loopback", "https://[::1]/": "loopback",
+		"https://169.254.169.254/latest/meta-data": "link-local",
 	} {
 		err := webhook.Policy{}.CheckURL(url)
 		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
@@ -70,7 +77,8 @@ func TestURLs(t *testing.T) {
 	}
 	open := webhook.Policy{AllowLoopback: true}
 	for url, fine := range map[string]bool{
-		"http://localhost:8080/": true, "http://127.0.0.1/": true, "http://[::1]/": true, "http://example.org/": false, "http://10.0.0.1/": false,
+		"http://localhost:8080/": true, "http://127.0.0.1/": true, "http://[::1]/": true, "http://example.org/": false,
+		"http://10.0.0.1/":              false,
 		"http://localhost.example.org/": false,
 	} {
 		if err := open.CheckURL(url); (err == nil) != fine {

@@ -19,11 +19,12 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// TestTheScheduleIsTheDocumentedOne: 12 tries over 23 hours, the waits three times as long each time up to five hours, a
-// fifth more or less.
+// TestTheScheduleIsTheDocumentedOne: 12 tries over 23 hours, the waits three times as long each time up to five hours,
+// a fifth more or less.
 func TestTheScheduleIsTheDocumentedOne(t *testing.T) {
 	s := webhook.Schedule{}.Filled()
-	want := []time.Duration{10 * time.Second, 30 * time.Second, 90 * time.Second, 270 * time.Second, 810 * time.Second, 2430 * time.Second,
+	want := []time.Duration{10 * time.Second, 30 * time.Second, 90 * time.Second, 270 * time.Second, 810 * time.Second,
+		2430 * time.Second,
 		7290 * time.Second, 5 * time.Hour, 5 * time.Hour, 5 * time.Hour, 5 * time.Hour}
 	var sum time.Duration
 	for i, d := range want {
@@ -52,15 +53,21 @@ func TestWhatBecomesOfATry(t *testing.T) {
 		r       webhook.Result
 		want    webhook.Verdict
 	}{
-		"success":              {webhook.MachineUpdated, 3, webhook.Judge(204, "", noon), webhook.Verdict{State: webhook.Delivered}},
-		"first failure":        {webhook.MachineUpdated, 1, failed, webhook.Verdict{State: webhook.Pending, Wait: time.Second}},
-		"second failure":       {webhook.MachineUpdated, 2, failed, webhook.Verdict{State: webhook.Pending, Wait: 3 * time.Second}},
-		"last failure":         {webhook.MachineUpdated, 3, failed, webhook.Verdict{State: webhook.Dead}},
-		"more than the last":   {webhook.MachineUpdated, 4, failed, webhook.Verdict{State: webhook.Dead}},
-		"gone":                 {webhook.MachineUpdated, 1, webhook.Judge(410, "", noon), webhook.Verdict{State: webhook.Dead}},
+		"success": {webhook.MachineUpdated, 3, webhook.Judge(204, "", noon),
+			webhook.Verdict{State: webhook.Delivered}},
+		"first failure": {webhook.MachineUpdated, 1, failed,
+			webhook.Verdict{State: webhook.Pending, Wait: time.Second}},
+		"second failure": {webhook.MachineUpdated, 2, failed,
+			webhook.Verdict{State: webhook.Pending, Wait: 3 * time.Second}},
+		"last failure":       {webhook.MachineUpdated, 3, failed, webhook.Verdict{State: webhook.Dead}},
+		"more than the last": {webhook.MachineUpdated, 4, failed, webhook.Verdict{State: webhook.Dead}},
+		"gone": {webhook.MachineUpdated, 1, webhook.Judge(410, "", noon),
+			webhook.Verdict{State: webhook.Dead}},
 		"a ping is tried once": {webhook.Ping, 1, failed, webhook.Verdict{State: webhook.Dead}},
-		"asked to wait":        {webhook.MachineUpdated, 1, webhook.Judge(429, "60", noon), webhook.Verdict{State: webhook.Pending, Wait: time.Minute}},
-		"asked for less":       {webhook.MachineUpdated, 2, webhook.Judge(503, "1", noon), webhook.Verdict{State: webhook.Pending, Wait: 3 * time.Second}},
+		"asked to wait": {webhook.MachineUpdated, 1, webhook.Judge(429, "60", noon),
+			webhook.Verdict{State: webhook.Pending, Wait: time.Minute}},
+		"asked for less": {webhook.MachineUpdated, 2, webhook.Judge(503, "1", noon),
+			webhook.Verdict{State: webhook.Pending, Wait: 3 * time.Second}},
 	} {
 		if got := s.Decide(c.kind, c.attempt, c.r, 0.5); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -71,7 +78,8 @@ func TestWhatBecomesOfATry(t *testing.T) {
 func TestEveryStatus(t *testing.T) {
 	for status := 100; status < 1000; status++ {
 		r := webhook.Judge(status, "30", noon)
-		if r.OK() != (status/100 == 2) || r.Gone != (status == http.StatusGone) || (r.RetryAfter > 0) != (status == 429 || status == 503) {
+		if r.OK() != (status/100 == 2) || r.Gone != (status == http.StatusGone) ||
+			(r.RetryAfter > 0) != (status == 429 || status == 503) {
 			t.Errorf("%d: %+v", status, r)
 		}
 		if !r.OK() && !strings.HasPrefix(r.Problem, fmt.Sprint("HTTP ", status)) {
@@ -96,7 +104,8 @@ func TestWhenAWebhookIsPaused(t *testing.T) {
 		since  time.Time
 		want   bool
 	}{
-		{10, noon.Add(-72 * time.Hour), true}, {9, noon.Add(-72 * time.Hour), false}, {10, noon.Add(-72*time.Hour + time.Second), false},
+		{10, noon.Add(-72 * time.Hour), true}, {9, noon.Add(-72 * time.Hour), false},
+		{10, noon.Add(-72*time.Hour + time.Second), false},
 		{1000, time.Time{}, false},
 	} {
 		if got := s.ShouldPause(c.events, c.since, noon); got != c.want {
@@ -108,8 +117,10 @@ func TestWhenAWebhookIsPaused(t *testing.T) {
 // TestEveryPatternAndType: a pattern that is taken takes some type; one that could take none is refused.
 func TestEveryPatternAndType(t *testing.T) {
 	for pattern, want := range map[string]int{
-		"*": 19, "machine.*": 5, "operation.*": 5, "m*": 5, "rollout.*": 9, "rollout.gate_closed": 1, "machine.node*": 1, "operation.failed": 1, "machine.updated*": 1,
-		"": 0, "**": 0, "*.failed": 0, "operation.*.x": 0, "Machine.*": 0, "ping": 0, "agent.*": 0, "machine.updated ": 0, "machine": 0,
+		"*": 19, "machine.*": 5, "operation.*": 5, "m*": 5, "rollout.*": 9, "rollout.gate_closed": 1, "machine.node*": 1,
+		"operation.failed": 1, "machine.updated*": 1,
+		"": 0, "**": 0, "*.failed": 0, "operation.*.x": 0, "Machine.*": 0, "ping": 0, "agent.*": 0, "machine.updated ": 0,
+		"machine": 0,
 	} {
 		n := 0
 		for _, kind := range webhook.Types() {
@@ -128,11 +139,13 @@ func TestEveryPatternAndType(t *testing.T) {
 		}
 	}
 	for _, kind := range webhook.Types() {
-		if !webhook.Wants(nil, kind) || webhook.Wants([]string{"operation.failed"}, kind) != (kind == webhook.OperationFailed) {
+		if !webhook.Wants(nil, kind) || webhook.Wants([]string{"operation.failed"},
+			kind) != (kind == webhook.OperationFailed) {
 			t.Errorf("%s", kind)
 		}
 	}
-	if !webhook.WantsRollouts(nil) || !webhook.WantsMachines(nil) || webhook.WantsMachines([]string{"operation.*", "operation.failed"}) || len(webhook.OperationKinds()) != 5 {
+	if !webhook.WantsRollouts(nil) || !webhook.WantsMachines(nil) ||
+		webhook.WantsMachines([]string{"operation.*", "operation.failed"}) || len(webhook.OperationKinds()) != 5 {
 		t.Error("the kinds of events that are read")
 	}
 }
@@ -163,7 +176,8 @@ func TestSignatures(t *testing.T) {
 func TestBodiesAreCloudEvents(t *testing.T) {
 	m := &pb.Machine{MachineId: "m-1", Version: 12, Labels: map[string]string{"a": "<&>"}}
 	for _, e := range []webhook.Event{
-		{ID: "evt-1", Type: webhook.MachinePhaseChanged, Subject: "m-1", MachineID: "m-1", Time: noon.Add(120 * time.Millisecond), From: "READY", To: "MAINTENANCE", Data: m},
+		{ID: "evt-1", Type: webhook.MachinePhaseChanged, Subject: "m-1", MachineID: "m-1",
+			Time: noon.Add(120 * time.Millisecond), From: "READY", To: "MAINTENANCE", Data: m},
 		{ID: "evt-2", Type: webhook.Ping, Subject: "wh-1", Time: noon},
 	} {
 		raw, err := webhook.Body("/test", e)
@@ -174,7 +188,8 @@ func TestBodiesAreCloudEvents(t *testing.T) {
 		if err := json.Unmarshal(raw, &got); err != nil {
 			t.Fatalf("%v in %s", err, raw)
 		}
-		if err := got.Validate(); err != nil || got.ID() != e.ID || got.Type() != e.Type || got.Subject() != e.Subject || got.Source() != "/test" || !got.Time().Equal(e.Time) {
+		if err := got.Validate(); err != nil || got.ID() != e.ID || got.Type() != e.Type || got.Subject() != e.Subject ||
+			got.Source() != "/test" || !got.Time().Equal(e.Time) {
 			t.Errorf("%v: %v", err, got)
 		}
 		if e.Data == nil {
@@ -198,23 +213,28 @@ func TestFilters(t *testing.T) {
 		MachineId: "m-1", Labels: map[string]string{"env": "prod", "empty": ""},
 		Spec: &pb.MachineSpec{Provider: "agent", Site: "berlin", Region: "eu", Rack: "r42", Group: "g1"},
 		Status: &pb.MachineStatus{
-			Phase: pb.MachineStatus_MAINTENANCE, EffectiveState: pb.MachineStatus_BUSY, NodeState: pb.NodeState_NODE_STATE_ACTIVE, ActiveOperationId: "op-1",
+			Phase: pb.MachineStatus_MAINTENANCE, EffectiveState: pb.MachineStatus_BUSY,
+			NodeState: pb.NodeState_NODE_STATE_ACTIVE, ActiveOperationId: "op-1",
 			Conditions: []*pb.Condition{{Type: "Reachable", Status: true}, {Type: "RMA", Status: true}, {Type: "Retired"}},
 		},
 	}
 	for filter, want := range map[string]bool{
-		"": true, "machine_id=m-1": true, "machine_id=m-2": false, "site=berlin": true, "site=berlin,rack=r42": true, "site=berlin,rack=r1": false,
-		"provider=agent": true, "region=eu": true, "group=g1": true, "group=": false,
+		"": true, "machine_id=m-1": true, "machine_id=m-2": false, "site=berlin": true, "site=berlin,rack=r42": true,
+		"site=berlin,rack=r1": false,
+		"provider=agent":      true, "region=eu": true, "group=g1": true, "group=": false,
 		"labels.env=prod": true, "labels.env=dev": false, "labels.none=": false, "labels.empty=": true,
-		"phase=MAINTENANCE": true, "phase=READY": false, "phase=PROVISIONING": true, "phase=RMA": true, "phase=RETIRED": false, "phase=IN_SERVICE": false,
+		"phase=MAINTENANCE": true, "phase=READY": false, "phase=PROVISIONING": true, "phase=RMA": true,
+		"phase=RETIRED": false, "phase=IN_SERVICE": false,
 		"effective_state=BUSY": true, "effective_state=IDLE": false, "node_state=active": true, "node_state=pending": false,
-		"conditions.Reachable=true": true, "conditions.Reachable=false": false, "conditions.Retired=false": true, "conditions.NeverHeard=false": true,
-		"unknown=x": false,
+		"conditions.Reachable=true": true, "conditions.Reachable=false": false, "conditions.Retired=false": true,
+		"conditions.NeverHeard=false": true,
+		"unknown=x":                   false,
 	} {
 		if got := webhook.ParseFilter(filter).Matches(m); got != want {
 			t.Errorf("%q: %v", filter, got)
 		}
-		if f := webhook.ParseFilter(filter); f.MatchesAny([]*pb.Machine{nil, m}) != want || f.MatchesAny(nil) != (filter == "") {
+		if f := webhook.ParseFilter(filter); f.MatchesAny([]*pb.Machine{nil, m}) != want ||
+			f.MatchesAny(nil) != (filter == "") {
 			t.Errorf("%q of one machine among others, and of none", filter)
 		}
 		if got := webhook.ParseFilter(filter).Matches(nil); got != (filter == "") {

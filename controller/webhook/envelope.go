@@ -22,8 +22,8 @@ type Event struct {
 	// MachineID is empty for rollouts and pings.
 	MachineID string
 	Time      time.Time
-	// From and To are set where a phase, a node state or the state of a rollout has changed. Of a wave that has ended they are
-	// its number and how many there are.
+	// From and To are set where a phase, a node state or the state of a rollout has changed. Of a wave that has ended they
+	// are its number and how many there are.
 	From, To string
 	// Data is the machine, the operation or the rollout; nil for pings.
 	Data proto.Message

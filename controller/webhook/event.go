@@ -40,7 +40,8 @@ const (
 var types = []string{
 	MachineRegistered, MachineUpdated, MachinePhaseChanged, MachineNodeStateChanged, MachineDeleted,
 	OperationCreated, OperationStarted, OperationSucceeded, OperationFailed, OperationCanceled,
-	RolloutCreated, RolloutStarted, RolloutWaveEnded, RolloutGateClosed, RolloutPaused, RolloutResumed, RolloutSucceeded, RolloutFailed, RolloutCanceled,
+	RolloutCreated, RolloutStarted, RolloutWaveEnded, RolloutGateClosed, RolloutPaused, RolloutResumed, RolloutSucceeded,
+	RolloutFailed, RolloutCanceled,
 }
 
 // Types are the types that can be subscribed to.
@@ -90,10 +91,16 @@ func Wants(patterns []string, eventType string) bool {
 
 // WantsRollouts says whether patterns take any event of rollouts.
 func WantsRollouts(patterns []string) bool {
-	return slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(t, rolloutPrefix) && Wants(patterns, t) })
+	return slices.ContainsFunc(types, func(t string) bool {
+		return strings.HasPrefix(t, rolloutPrefix) &&
+			Wants(patterns, t)
+	})
 }
 
 // WantsMachines says whether patterns take any event of machines.
 func WantsMachines(patterns []string) bool {
-	return slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(t, machinePrefix) && Wants(patterns, t) })
+	return slices.ContainsFunc(types, func(t string) bool {
+		return strings.HasPrefix(t, machinePrefix) &&
+			Wants(patterns, t)
+	})
 }

@@ -37,7 +37,8 @@ func (f Filter) Matches(m *baremetalv1.Machine) bool {
 	return true
 }
 
-// MatchesAny says whether one of the machines is one that ListMachines would show with the filter. The empty filter needs none.
+// MatchesAny says whether one of the machines is one that ListMachines would show with the filter. The empty filter
+// needs none.
 func (f Filter) MatchesAny(machines []*baremetalv1.Machine) bool {
 	return len(f) == 0 || slices.ContainsFunc(machines, f.Matches)
 }

@@ -41,8 +41,8 @@ func (s Schedule) Filled() Schedule {
 
 const factor = 3
 
-// Wait is the time between the end of a try that failed, counted from 1, and the next. jitter is from 0 to 1 and moves it
-// by a fifth up or down, so that what failed together is not tried together.
+// Wait is the time between the end of a try that failed, counted from 1, and the next. jitter is from 0 to 1 and moves
+// it by a fifth up or down, so that what failed together is not tried together.
 func (s Schedule) Wait(attempt int, jitter float64) time.Duration {
 	d := s.Base
 	for i := 1; i < attempt && d < s.Cap; i++ {

@@ -119,8 +119,8 @@ func (s *Sender) Send(ctx context.Context, r Request) (Result, error) {
 	return Judge(resp.StatusCode, resp.Header.Get("Retry-After"), s.cfg.Clock.Now()), nil
 }
 
-// drain reads a little of a body, so that the connection can be used again, and closes it: at once where it is long, after
-// drainFor where it trickles.
+// drain reads a little of a body, so that the connection can be used again, and closes it: at once where it is long,
+// after drainFor where it trickles.
 func drain(body io.ReadCloser) {
 	stop := time.AfterFunc(drainFor, func() { _ = body.Close() }) // a body closed twice is closed
 	defer stop.Stop()

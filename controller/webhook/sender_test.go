@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const name = "hooks.example.org"
 
-// anyhow stands for a problem that has several words: in TLS 1.3 a receiver asks for a certificate when the handshake is over
-// for us, and HTTP/2 may be first to notice that it has hung up.
+// anyhow stands for a problem that has several words: in TLS 1.3 a receiver asks for a certificate when the handshake
+// is over for us, and HTTP/2 may be first to notice that it has hung up.
 const anyhow = "anyhow"
 
 var body = []byte(`{"specversion":"1.0"}`)
@@ -38,20 +38,23 @@ func send(t *testing.T, s *webhook.Sender, url string, secrets ...webhook.Secret
 	return r
 }
 
-// TestWhatIsSent: a POST that the public library of Standard Webhooks accepts, over HTTP/2, to a receiver whose certificate
-// is of an authority that the configuration names.
+// TestWhatIsSent: a POST that the public library of Standard Webhooks accepts, over HTTP/2, to a receiver whose
+// certificate is of an authority that the configuration names.
 func TestWhatIsSent(t *testing.T) {
 	ca := newAuthority(t)
-	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, name)}}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, name)}},
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	old, fresh := webhook.NewSecret(), webhook.NewSecret()
 	s := webhook.NewSender(webhook.SenderConfig{
-		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(), Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}), UserAgent: "ingot/test",
+		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(),
+		Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}), UserAgent: "ingot/test",
 	})
 	if got := send(t, s, rec.at(t, name), fresh, old); got != (webhook.Result{Status: http.StatusNoContent}) {
 		t.Fatalf("%+v", got)
 	}
 	q := rec.requests()[0]
-	if q.Method != http.MethodPost || q.ProtoMajor != 2 || q.URL.String() != "/hook?key=hunter2" || string(rec.body) != string(body) || q.ContentLength != int64(len(body)) {
+	if q.Method != http.MethodPost || q.ProtoMajor != 2 || q.URL.String() != "/hook?key=hunter2" ||
+		string(rec.body) != string(body) || q.ContentLength != int64(len(body)) {
 		t.Errorf("%s %s %s, %q", q.Method, q.URL, q.Proto, rec.body)
 	}
 	for key, want := range map[string]string{
@@ -93,14 +96,18 @@ func TestCertificates(t *testing.T) {
 		config  *tls.Config
 		problem string
 	}{
-		"of our authority":         {with(ca.issue(t, name)), ""},
-		"for every name below":     {with(ca.issue(t, "*.example.org")), ""},
-		"of another authority":     {with(other.issue(t, name)), "TLS: x509: certificate signed by unknown authority"},
-		"for another name":         {with(ca.issue(t, "other.example.org")), "TLS: x509: certificate is valid for other.example.org, not hooks.example.org"},
-		"for a name in its title":  {with(ca.issue(t, "", nameless)), "TLS: x509: certificate relies on legacy Common Name field"},
-		"expired":                  {with(ca.issue(t, name, past)), "TLS: x509: certificate has expired"},
-		"not yet valid":            {with(ca.issue(t, name, future)), "TLS: x509: certificate has expired or is not yet valid"},
-		"for clients":              {with(ca.issue(t, name, client)), "TLS: x509: certificate specifies an incompatible key usage"},
+		"of our authority":     {with(ca.issue(t, name)), ""},
+		"for every name below": {with(ca.issue(t, "*.example.org")), ""},
+		"of another authority": {with(other.issue(t, name)), "TLS: x509: certificate signed by unknown authority"},
+		"for another name": {with(ca.issue(t, "other.example.org")),
+			"TLS: x509: certificate is valid for other.example.org, not hooks.example.org"},
+		"for a name in its title": {with(ca.issue(t, "", nameless)),
+			"TLS: x509: certificate relies on legacy Common Name field"},
+		"expired": {with(ca.issue(t, name, past)), "TLS: x509: certificate has expired"},
+		"not yet valid": {with(ca.issue(t, name, future)),
+			"TLS: x509: certificate has expired or is not yet valid"},
+		"for clients": {with(ca.issue(t, name, client)),
+			"TLS: x509: certificate specifies an incompatible key usage"},
 		"of a receiver of TLS 1.1": {old, "TLS: the receiver refuses: tls: protocol version not supported"},
 		"asks for ours":            {asking, anyhow},
 		"none, no TLS":             {nil, "TLS: the receiver does not speak it"},
@@ -108,7 +115,8 @@ func TestCertificates(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			rec := newReceiver(t, c.config, nil)
 			s := webhook.NewSender(webhook.SenderConfig{
-				Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(), Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}),
+				Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(),
+				Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}),
 			})
 			got := send(t, s, rec.at(t, name), webhook.NewSecret())
 			if c.problem != anyhow && !strings.HasPrefix(got.Problem, c.problem) || got.OK() != (c.problem == "") || got.Gone {
@@ -121,15 +129,17 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNamesAreJudgedByWhatTheyResolveTo, when the connection is made: a name says nothing about where it leads, and may lead
-// elsewhere the next time.
+// TestNamesAreJudgedByWhatTheyResolveTo, when the connection is made: a name says nothing about where it leads, and may
+// lead elsewhere the next time.
 func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 	ca := newAuthority(t)
 	known := map[string][]string{
 		"loopback.example.org": {"127.0.0.1"}, "loopback6.example.org": {"::1"}, "metadata.example.org": {"169.254.169.254"},
-		"metadata6.example.org": {"fd00:ec2::254"}, "local6.example.org": {"fe80::1"}, "private.example.org": {"10.255.255.1"}, "shared.example.org": {"100.64.0.1"},
-		"any.example.org": {"0.0.0.0"}, "nat64.example.org": {"64:ff9b::a9fe:a9fe"}, "mapped.example.org": {"::ffff:127.0.0.1"},
-		"mixed.example.org": {"169.254.169.254", "127.0.0.1"},
+		"metadata6.example.org": {"fd00:ec2::254"}, "local6.example.org": {"fe80::1"},
+		"private.example.org": {"10.255.255.1"}, "shared.example.org": {"100.64.0.1"},
+		"any.example.org": {"0.0.0.0"}, "nat64.example.org": {"64:ff9b::a9fe:a9fe"},
+		"mapped.example.org": {"::ffff:127.0.0.1"},
+		"mixed.example.org":  {"169.254.169.254", "127.0.0.1"},
 	}
 	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "*.example.org")}}, nil)
 	resolver := names(t, known)
@@ -138,26 +148,37 @@ func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 		policy  webhook.Policy
 		problem string
 	}{
-		"loopback":                       {"loopback.example.org", webhook.Policy{}, "refused: 127.0.0.1 is a loopback address"},
-		"loopback, IPv6":                 {"loopback6.example.org", webhook.Policy{}, "refused: ::1 is a loopback address"},
-		"loopback in IPv6":               {"mapped.example.org", webhook.Policy{}, "refused: 127.0.0.1 is a loopback address"},
-		"loopback where it is allowed":   {"loopback.example.org", webhook.Policy{AllowLoopback: true}, ""},
-		"metadata":                       {"metadata.example.org", webhook.Policy{AllowLoopback: true}, "refused: 169.254.169.254 is a link-local address"},
-		"metadata, IPv6":                 {"metadata6.example.org", webhook.Policy{}, "refused: fd00:ec2::254 is a link-local address"},
-		"link-local":                     {"local6.example.org", webhook.Policy{}, "refused: fe80::1 is a link-local address"},
-		"private where it is refused":    {"private.example.org", webhook.Policy{DenyPrivate: true}, "refused: 10.255.255.1 is a private address"},
-		"shared":                         {"shared.example.org", webhook.Policy{DenyPrivate: true}, "refused: 100.64.0.1 is a private address"},
-		"any":                            {"any.example.org", webhook.Policy{AllowLoopback: true, AllowLinkLocal: true}, "refused: 0.0.0.0 is a unspecified or multicast address"},
-		"metadata behind NAT64":          {"nat64.example.org", webhook.Policy{AllowLinkLocal: true}, "refused: 64:ff9b::a9fe:a9fe is a reserved address"},
-		"one address of two":             {"mixed.example.org", webhook.Policy{AllowLoopback: true}, ""},
-		"neither of two":                 {"mixed.example.org", webhook.Policy{}, "refused: "},
-		"a name that leads nowhere":      {"nobody.example.org", webhook.Policy{}, "DNS: no such host"},
-		"an address that is no name":     {"169.254.169.254", webhook.Policy{AllowLoopback: true}, "the address is refused: 169.254.169.254 is a link-local address"},
+		"loopback": {"loopback.example.org", webhook.Policy{},
+			"refused: 127.0.0.1 is a loopback address"},
+		"loopback, IPv6": {"loopback6.example.org", webhook.Policy{}, "refused: ::1 is a loopback address"},
+		"loopback in IPv6": {"mapped.example.org", webhook.Policy{},
+			"refused: 127.0.0.1 is a loopback address"},
+		"loopback where it is allowed": {"loopback.example.org", webhook.Policy{AllowLoopback: true}, ""},
+		"metadata": {"metadata.example.org", webhook.Policy{AllowLoopback: true},
+			"refused: 169.254.169.254 is a link-local address"},
+		"metadata, IPv6": {"metadata6.example.org", webhook.Policy{},
+			"refused: fd00:ec2::254 is a link-local address"},
+		"link-local": {"local6.example.org", webhook.Policy{},
+			"refused: fe80::1 is a link-local address"},
+		"private where it is refused": {"private.example.org", webhook.Policy{DenyPrivate: true},
+			"refused: 10.255.255.1 is a private address"},
+		"shared": {"shared.example.org", webhook.Policy{DenyPrivate: true},
+			"refused: 100.64.0.1 is a private address"},
+		"any": {"any.example.org", webhook.Policy{AllowLoopback: true, AllowLinkLocal: true},
+			"refused: 0.0.0.0 is a unspecified or multicast address"},
+		"metadata behind NAT64": {"nat64.example.org", webhook.Policy{AllowLinkLocal: true},
+			"refused: 64:ff9b::a9fe:a9fe is a reserved address"},
+		"one address of two":        {"mixed.example.org", webhook.Policy{AllowLoopback: true}, ""},
+		"neither of two":            {"mixed.example.org", webhook.Policy{}, "refused: "},
+		"a name that leads nowhere": {"nobody.example.org", webhook.Policy{}, "DNS: no such host"},
+		"an address that is no name": {"169.254.169.254", webhook.Policy{AllowLoopback: true},
+			"the address is refused: 169.254.169.254 is a link-local address"},
 		"an address in other characters": {"0x7f000001", webhook.Policy{}, "DNS: no such host"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			before := len(rec.requests())
-			s := webhook.NewSender(webhook.SenderConfig{Policy: c.policy, Roots: ca.pool(), Resolver: resolver, Timeout: 5 * time.Second})
+			s := webhook.NewSender(webhook.SenderConfig{Policy: c.policy, Roots: ca.pool(), Resolver: resolver,
+				Timeout: 5 * time.Second})
 			got := send(t, s, rec.at(t, c.host), webhook.NewSecret())
 			if !strings.HasPrefix(got.Problem, c.problem) || got.OK() != (c.problem == "") {
 				t.Errorf("%+v, want %q", got, c.problem)
@@ -178,9 +199,11 @@ func TestNoProxyIsAsked(t *testing.T) {
 	ca := newAuthority(t)
 	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, name)}}, nil)
 	s := webhook.NewSender(webhook.SenderConfig{
-		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(), Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}),
+		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(),
+		Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}),
 	})
-	if got := send(t, s, rec.at(t, name), webhook.NewSecret()); !got.OK() || len(proxy.requests()) != 0 || len(rec.requests()) != 1 {
+	if got := send(t, s, rec.at(t, name), webhook.NewSecret()); !got.OK() || len(proxy.requests()) != 0 ||
+		len(rec.requests()) != 1 {
 		t.Errorf("%+v, %d requests to the proxy", got, len(proxy.requests()))
 	}
 }
@@ -189,11 +212,14 @@ func TestNoProxyIsAsked(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	ca := newAuthority(t)
 	config := &tls.Config{Certificates: []tls.Certificate{ca.issue(t, name)}}
-	rec := newReceiver(t, config, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Long", strings.Repeat("x", 200<<10)) })
+	rec := newReceiver(t, config,
+		func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Long", strings.Repeat("x", 200<<10)) })
 	s := webhook.NewSender(webhook.SenderConfig{
-		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(), Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}), Timeout: 5 * time.Second,
+		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(),
+		Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}), Timeout: 5 * time.Second,
 	})
-	if got := send(t, s, rec.at(t, name), webhook.NewSecret()); got.OK() || !strings.HasPrefix(got.Problem, "request failed: ") || len(got.Problem) > 200 {
+	if got := send(t, s, rec.at(t, name), webhook.NewSecret()); got.OK() ||
+		!strings.HasPrefix(got.Problem, "request failed: ") || len(got.Problem) > 200 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -202,15 +228,18 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestAStoppedControllerDecidesNothing(t *testing.T) {
 	ca := newAuthority(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, name)}}, func(_ http.ResponseWriter, q *http.Request) {
-		cancel()
-		<-q.Context().Done()
-	})
+	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, name)}},
+		func(_ http.ResponseWriter, q *http.Request) {
+			cancel()
+			<-q.Context().Done()
+		})
 	s := webhook.NewSender(webhook.SenderConfig{
-		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(), Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}),
+		Policy: webhook.Policy{AllowLoopback: true}, Roots: ca.pool(),
+		Resolver: names(t, map[string][]string{name: {"127.0.0.1"}}),
 	})
 	t.Cleanup(s.Close)
-	r, err := s.Send(ctx, webhook.Request{URL: rec.at(t, name), EventID: "evt-1", Body: body, Secrets: []webhook.Secret{webhook.NewSecret()}})
+	r, err := s.Send(ctx, webhook.Request{URL: rec.at(t, name), EventID: "evt-1", Body: body,
+		Secrets: []webhook.Secret{webhook.NewSecret()}})
 	if err == nil || r != (webhook.Result{}) {
 		t.Errorf("%+v, %v", r, err)
 	}

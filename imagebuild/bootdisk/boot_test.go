@@ -70,7 +70,8 @@ func build() (b built, err error) {
 
 func (b built) makeTiny(name string) (Result, error) {
 	return Tiny(context.Background(), TinyConfig{
-		Agent: b.guest, Kernel: b.kernel, Out: filepath.Join(sharedDir, name), Cmdline: "console=ttyS0 panic=5 quiet no_timer_check ingot.net=dhcp",
+		Agent: b.guest, Kernel: b.kernel, Out: filepath.Join(sharedDir, name),
+		Cmdline: "console=ttyS0 panic=5 quiet no_timer_check ingot.net=dhcp",
 	})
 }
 
@@ -202,10 +203,12 @@ func TestUnifiedKernelImageBoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	span, err := uki.Cmdline(bytes.NewReader(program))
-	if room := m.Files[imagebuild.UKIFile].Cmdline; err != nil || room == nil || span.Offset != room.Offset || span.Size != room.Size {
+	if room := m.Files[imagebuild.UKIFile].Cmdline; err != nil || room == nil || span.Offset != room.Offset ||
+		span.Size != room.Size {
 		t.Fatalf("command line at %+v, manifest %+v (%v)", span, room, err)
 	}
-	line, err := uki.Fill("console=ttyS0 quiet no_timer_check ingot.role=installer ingot.site=http://10.0.2.2:1 ingot.token=tok-1", span.Size)
+	line, err := uki.Fill(
+		"console=ttyS0 quiet no_timer_check ingot.role=installer ingot.site=http://10.0.2.2:1 ingot.token=tok-1", span.Size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,13 @@ func TestTinyImageHoldsWhatBoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := table.Partitions()[0]
-	if p.Type != typeESP || p.Attributes != legacyBootable || p.Offset != mib || bytes.Count(data[:bootCodeLen], []byte{0}) == bootCodeLen {
+	if p.Type != typeESP || p.Attributes != legacyBootable || p.Offset != mib ||
+		bytes.Count(data[:bootCodeLen], []byte{0}) == bootCodeLen {
 		t.Errorf("partition %+v, boot code %x", p, data[:8])
 	}
 	for name, want := range map[string]string{
-		"syslinux.cfg": "APPEND console=ttyS0", "loader/entries/ingot.conf": "options console=ttyS0", "loader/loader.conf": "timeout 0",
+		"syslinux.cfg": "APPEND console=ttyS0", "loader/entries/ingot.conf": "options console=ttyS0",
+		"loader/loader.conf": "timeout 0",
 	} {
 		out, err := exec.Command("mtype", "-i", b.tiny.File+"@@1M", "::/"+name).Output()
 		if err != nil || !strings.Contains(string(out), want) {
@@ -98,7 +100,8 @@ func TestInspect(t *testing.T) {
 	}
 	info := write(raw)
 	want := PartitionInfo{Number: 1, Type: "83", Offset: mib, Size: mib}
-	if info.Table != "mbr" || len(info.Partitions) != 1 || info.Partitions[0] != want || info.SHA256File != info.SHA256Raw {
+	if info.Table != "mbr" || len(info.Partitions) != 1 || info.Partitions[0] != want ||
+		info.SHA256File != info.SHA256Raw {
 		t.Errorf("mbr: %+v", info)
 	}
 	qcow := filepath.Join(dir, "named.raw")
@@ -106,7 +109,8 @@ func TestInspect(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	q, err := Inspect(t.Context(), qcow)
-	if err != nil || q.Format != Qcow2 || q.SHA256Raw != info.SHA256Raw || q.SizeRaw != info.SizeRaw || q.SHA256File == info.SHA256File {
+	if err != nil || q.Format != Qcow2 || q.SHA256Raw != info.SHA256Raw || q.SizeRaw != info.SizeRaw ||
+		q.SHA256File == info.SHA256File {
 		t.Errorf("qcow2: %+v, %v", q, err)
 	}
 	if info = write([]byte("short")); info.Table != "none" || info.SizeRaw != 5 || info.Format != Raw {
@@ -128,7 +132,8 @@ func TestInspectRefuses(t *testing.T) {
 	if err := os.WriteFile(base, make([]byte, mib), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("qemu-img", "create", "-f", "qcow2", "-b", base, "-F", "raw", backing).CombinedOutput(); err != nil {
+	if out, err := exec.Command("qemu-img", "create", "-f", "qcow2", "-b", base, "-F", "raw",
+		backing).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	damaged := blank(nil, gpt.GUID{1})
@@ -160,7 +165,8 @@ func TestWriteEndsWithItsContext(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := write(ctx, filepath.Join(dir, "x.raw.zst"), bytes.NewReader(make([]byte, mib))); !errors.Is(err, context.Canceled) {
+	if _, err := write(ctx, filepath.Join(dir, "x.raw.zst"), bytes.NewReader(make([]byte, mib))); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
@@ -172,7 +178,8 @@ func TestConfigureTree(t *testing.T) {
 	t.Parallel()
 	tree := t.TempDir()
 	for name, text := range map[string]string{
-		"etc/hostname": "builder", "etc/machine-id": "0123", "etc/ssh/ssh_host_rsa_key": "secret", "etc/resolv.conf": "nameserver 192.0.2.1",
+		"etc/hostname": "builder", "etc/machine-id": "0123", "etc/ssh/ssh_host_rsa_key": "secret",
+		"etc/resolv.conf": "nameserver 192.0.2.1",
 	} {
 		if err := writeFile(filepath.Join(tree, name), text); err != nil {
 			t.Fatal(err)
@@ -190,10 +197,12 @@ func TestConfigureTree(t *testing.T) {
 		t.Errorf("machine-id %q, %v", id, err)
 	}
 	fstab, err := os.ReadFile(filepath.Join(tree, "etc/fstab"))
-	if err != nil || !strings.Contains(string(fstab), "PARTUUID=root-id / ext4") || !strings.Contains(string(fstab), "LABEL=INGOT-STATE /var/lib/ingot ext4") {
+	if err != nil || !strings.Contains(string(fstab), "PARTUUID=root-id / ext4") ||
+		!strings.Contains(string(fstab), "LABEL=INGOT-STATE /var/lib/ingot ext4") {
 		t.Errorf("fstab %s (%v)", fstab, err)
 	}
-	if to, err := os.Readlink(filepath.Join(tree, "etc/resolv.conf")); err != nil || !strings.HasPrefix(to, "../run/systemd") {
+	if to, err := os.Readlink(filepath.Join(tree, "etc/resolv.conf")); err != nil ||
+		!strings.HasPrefix(to, "../run/systemd") {
 		t.Errorf("resolv.conf leads to %q (%v)", to, err)
 	}
 	for _, script := range []string{"usr/lib/ingot/start-agent", "etc/kernel/postinst.d/zz-ingot"} {
@@ -222,9 +231,11 @@ func TestMountsOfAProgramEndWithIt(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	task.Background("program", func() {
-		done <- runMounting(ctx, "sh", "-c", `mount -t tmpfs none "$0" && touch "$0/inside" && touch "$1" && sleep 1000 & wait`, tree, ready)
+		done <- runMounting(ctx, "sh", "-c",
+			`mount -t tmpfs none "$0" && touch "$0/inside" && touch "$1" && sleep 1000 & wait`, tree, ready)
 	})
-	testkit.Eventually(t, time.Minute, func() bool { _, err := os.Stat(ready); return err == nil }, "the program has not mounted")
+	testkit.Eventually(t, time.Minute, func() bool { _, err := os.Stat(ready); return err == nil },
+		"the program has not mounted")
 	if left, err := os.ReadDir(tree); err != nil || len(left) != 0 {
 		t.Errorf("its mount is seen outside: %v, %v", left, err)
 	}

@@ -164,7 +164,8 @@ func (b *debianBuild) bootstrap(ctx context.Context) error {
 		// The host's own name for itself must not become everybody's.
 		"--customize-hook=rm -f \"$1/etc/hostname\"",
 		"--customize-hook=copy-in " + quote(b.AgentDeb) + " /var/cache",
-		"--customize-hook=chroot \"$1\" sh -c 'dpkg --install /var/cache/" + filepath.Base(b.AgentDeb) + " && rm /var/cache/*.deb'",
+		"--customize-hook=chroot \"$1\" sh -c 'dpkg --install /var/cache/" + filepath.Base(b.AgentDeb) +
+			" && rm /var/cache/*.deb'",
 	}
 	for _, h := range b.Hooks {
 		args = append(args, "--customize-hook="+h)
@@ -185,7 +186,8 @@ func (b *debianBuild) boot() (kernel, initrd string, err error) {
 	kernels, _ := filepath.Glob(filepath.Join(b.tree, "boot", "vmlinuz-*"))
 	initrds, _ := filepath.Glob(filepath.Join(b.tree, "boot", "initrd.img-*"))
 	if len(kernels) != 1 || len(initrds) != 1 {
-		return "", "", fmt.Errorf("the tree has %d kernels and %d initramfs images; one of each is needed", len(kernels), len(initrds))
+		return "", "", fmt.Errorf("the tree has %d kernels and %d initramfs images; one of each is needed", len(kernels),
+			len(initrds))
 	}
 	return kernels[0], initrds[0], nil
 }
@@ -211,8 +213,8 @@ func (b *debianBuild) configure(context.Context) error {
 	return nil
 }
 
-// measure gives the ESP room for two kernels and their initramfs images, since one is replaced while the other is there,
-// and the root file system the rest, or what its files need.
+// measure gives the ESP room for two kernels and their initramfs images, since one is replaced while the other is
+// there, and the root file system the rest, or what its files need.
 func (b *debianBuild) measure(context.Context) error {
 	kernel, initrd, err := b.boot()
 	if err != nil {
@@ -280,7 +282,8 @@ func (b *debianBuild) makeRoot(ctx context.Context) error {
 		return fmt.Errorf("make root file system: %w", err)
 	}
 	id := guid(b.seed, "root file system").String()
-	_, err := run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "1", "-i", fmt.Sprint(bytesPerInode), "-L", rootName, "-U", id,
+	_, err := run(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "1", "-i", fmt.Sprint(bytesPerInode), "-L",
+		rootName, "-U", id,
 		"-E", "hash_seed="+id+",lazy_itable_init=0,lazy_journal_init=0", "-d", b.tree, img)
 	if err != nil {
 		return fmt.Errorf("make root file system of %d MiB: %w", b.rootMiB, err)

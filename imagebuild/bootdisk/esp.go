@@ -69,7 +69,8 @@ func format(ctx context.Context, img string, sizeMiB int64, serial string) error
 	if err := os.Truncate(img, sizeMiB*mib); err != nil {
 		return fmt.Errorf("make EFI system partition: %w", err)
 	}
-	_, err := run(ctx, "mformat", "-i", img, "-F", "-c", "1", "-h", "255", "-s", "63", "-T", fmt.Sprint(sizeMiB*mib/sector),
+	_, err := run(ctx, "mformat", "-i", img, "-F", "-c", "1", "-h", "255", "-s", "63", "-T",
+		fmt.Sprint(sizeMiB*mib/sector),
 		"-H", fmt.Sprint(mib/sector), "-N", serial, "-v", espName, "::")
 	if err != nil {
 		return fmt.Errorf("format EFI system partition: %w", err)
@@ -114,7 +115,8 @@ func copyTree(ctx context.Context, img, tree string) error {
 // configuration gives the files of both boot loaders. Neither waits.
 func (s system) configuration() map[string]string {
 	return map[string]string{
-		"syslinux.cfg": "DEFAULT ingot\nPROMPT 0\nTIMEOUT 0\nLABEL ingot\n  KERNEL /" + kernelPath + "\n  INITRD /" + initrdPath +
+		"syslinux.cfg": "DEFAULT ingot\nPROMPT 0\nTIMEOUT 0\nLABEL ingot\n  KERNEL /" + kernelPath + "\n  INITRD /" +
+			initrdPath +
 			"\n  APPEND " + s.cmdline + "\n",
 		"loader/loader.conf": "timeout 0\ndefault ingot.conf\neditor no\n",
 		"loader/entries/ingot.conf": "title " + s.title + "\nlinux /" + kernelPath + "\ninitrd /" + initrdPath +

@@ -24,9 +24,9 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return output(command(ctx, path, args))
 }
 
-// runMounting is for a program that mounts things where we work. Its mounts are in a namespace of its own, which ends with
-// it: whatever happens, removing the directory never reaches through one of them into the host's /dev. Told to end, it gets
-// time to clean up, and so do its children.
+// runMounting is for a program that mounts things where we work. Its mounts are in a namespace of its own, which ends
+// with it: whatever happens, removing the directory never reaches through one of them into the host's /dev. Told to
+// end, it gets time to clean up, and so do its children.
 func runMounting(ctx context.Context, name string, args ...string) error {
 	path, err := lookTool(name)
 	if err != nil {

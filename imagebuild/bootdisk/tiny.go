@@ -35,7 +35,8 @@ type TinyConfig struct {
 
 // Tiny builds a tiny image. The same inputs give the same bytes.
 func Tiny(ctx context.Context, cfg TinyConfig) (r Result, err error) {
-	if err := available([]string{"mformat", "mcopy", "mmd", "syslinux"}, []string{bootCodeFile, systemdBootFile}); err != nil {
+	if err := available([]string{"mformat", "mcopy", "mmd", "syslinux"},
+		[]string{bootCodeFile, systemdBootFile}); err != nil {
 		return r, err
 	}
 	if cfg.Compression == "" {

@@ -70,7 +70,8 @@ func TestInspectPrints(t *testing.T) {
 		t.Fatalf("exit %d, %v, %q", exit, err, out)
 	}
 	for key, want := range map[string]any{
-		"file": path, "format": "raw", "sha256_file": digest, "sha256_raw": digest, "size_raw": 5.0, "size_file": 5.0, "table": "none",
+		"file": path, "format": "raw", "sha256_file": digest, "sha256_raw": digest, "size_raw": 5.0, "size_file": 5.0,
+		"table": "none",
 	} {
 		if got[key] != want {
 			t.Errorf("%s is %v, want %v", key, got[key], want)
@@ -94,7 +95,8 @@ func TestInstallerFromFlags(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	args := []string{
-		"installer", "--kernel", kernel, "--modules-dir", modules, "--out", out, "--format", "kernel+initrd", "--arch", runtime.GOARCH,
+		"installer", "--kernel", kernel, "--modules-dir", modules, "--out", out, "--format", "kernel+initrd", "--arch",
+		runtime.GOARCH,
 		"--agent-binary", staticBinary(t),
 	}
 	exit, text, progress := run(t, args...)
@@ -109,7 +111,8 @@ func TestInstallerFromFlags(t *testing.T) {
 			SHA256 string
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &m); err != nil || exit != 0 || m.Release != "6.1.0-test" || m.Files["kernel"].Size != 6 {
+	if err := json.Unmarshal([]byte(text), &m); err != nil || exit != 0 || m.Release != "6.1.0-test" ||
+		m.Files["kernel"].Size != 6 {
 		t.Errorf("exit %d, %v, %q", exit, err, text)
 	}
 }

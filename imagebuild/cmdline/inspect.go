@@ -12,7 +12,8 @@ import (
 func inspect() *cobra.Command {
 	var o output
 	cmd := &cobra.Command{
-		Use: "inspect FILE", Short: "Print format, sizes, digests and partitions of an image", Args: usage(cobra.ExactArgs(1)),
+		Use: "inspect FILE", Short: "Print format, sizes, digests and partitions of an image",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -21,7 +21,8 @@ func installer() *cobra.Command {
 	var o output
 	var cfg imagebuild.InstallerConfig
 	cmd := &cobra.Command{
-		Use: "installer --out DIR", Short: "Build the system that machines boot over the network to be installed", Args: usage(cobra.NoArgs),
+		Use: "installer --out DIR", Short: "Build the system that machines boot over the network to be installed",
+		Args: usage(cobra.NoArgs),
 		Long: `Build the system that machines boot over the network to be installed: a kernel and an initramfs whose only
 program is the agent, and both in one as a unified kernel image. The same inputs give the same bytes. The files and
 their digests stand in DIR/manifest.json.`,
@@ -46,8 +47,10 @@ their digests stand in DIR/manifest.json.`,
 	o.bind(cmd)
 	f := cmd.Flags()
 	f.StringVar(&cfg.Dir, "out", "", "directory for the files")
-	f.StringVar(&cfg.Format, "format", imagebuild.FormatAll, imagebuild.FormatSplit+", "+imagebuild.FormatUKI+" or "+imagebuild.FormatAll)
-	f.StringVar(&cfg.Stub, "stub", "", "EFI stub for the unified kernel image (default: that of the package systemd-boot-efi)")
+	f.StringVar(&cfg.Format, "format", imagebuild.FormatAll, imagebuild.FormatSplit+", "+imagebuild.FormatUKI+" or "+
+		imagebuild.FormatAll)
+	f.StringVar(&cfg.Stub, "stub", "",
+		"EFI stub for the unified kernel image (default: that of the package systemd-boot-efi)")
 	f.StringVar(&cfg.Cmdline, "cmdline", uniCmdline, "command line in the unified kernel image; no secrets")
 	return cmd
 }

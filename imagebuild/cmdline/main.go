@@ -93,7 +93,8 @@ type source struct {
 
 func (s *source) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.agent, "agent-binary", "", "static ingot-agent that becomes /init (default: ingot-agent beside this program, or in /usr/bin)")
+	f.StringVar(&s.agent, "agent-binary", "",
+		"static ingot-agent that becomes /init (default: ingot-agent beside this program, or in /usr/bin)")
 	f.StringVar(&s.kernel, "kernel", "", "kernel image (default: this host's own)")
 	f.StringVar(&s.modules, "modules-dir", "", "lib/modules/RELEASE of the kernel (default: where packages put it)")
 	f.StringVar(&s.firmware, "firmware-dir", "", "firmware that drivers ask for, such as /lib/firmware (default: none)")

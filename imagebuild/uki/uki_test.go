@@ -27,7 +27,8 @@ func stub(t *testing.T, machine uint16) []byte {
 			NumberOfRvaAndSizes: 16, CheckSum: 7,
 		},
 		pe.SectionHeader32{
-			Name: [8]uint8{'.', 't', 'e', 'x', 't'}, VirtualSize: uint32(len(code)), VirtualAddress: 0x1000, SizeOfRawData: 0x200,
+			Name: [8]uint8{'.', 't', 'e', 'x', 't'}, VirtualSize: uint32(len(code)), VirtualAddress: 0x1000,
+			SizeOfRawData:    0x200,
 			PointerToRawData: headers,
 		},
 	} {
@@ -44,7 +45,8 @@ func stub(t *testing.T, machine uint16) []byte {
 func parts(t *testing.T) Parts {
 	t.Helper()
 	return Parts{
-		Stub: stub(t, pe.IMAGE_FILE_MACHINE_AMD64), Linux: bytes.Repeat([]byte("kernel"), 1000), Initrd: bytes.Repeat([]byte("i"), 5001),
+		Stub: stub(t, pe.IMAGE_FILE_MACHINE_AMD64), Linux: bytes.Repeat([]byte("kernel"), 1000),
+		Initrd:  bytes.Repeat([]byte("i"), 5001),
 		Cmdline: "quiet panic=5", OSRelease: "ID=test\n", Release: "6.1.0",
 	}
 }
@@ -61,7 +63,8 @@ func TestBuild(t *testing.T) {
 		t.Errorf("two builds differ (%v)", err)
 	}
 	for name, want := range map[string][]byte{
-		".text": []byte("code"), ".osrel": []byte(p.OSRelease), ".uname": []byte(p.Release), ".initrd": p.Initrd, ".linux": p.Linux,
+		".text": []byte("code"), ".osrel": []byte(p.OSRelease), ".uname": []byte(p.Release), ".initrd": p.Initrd,
+		".linux":   p.Linux,
 		".cmdline": []byte("quiet panic=5" + strings.Repeat(" ", CmdlineBytes-13)),
 	} {
 		if got, err := Contents(image, name); err != nil || !bytes.Equal(got, want) {
@@ -85,12 +88,14 @@ func checkLayout(t *testing.T, image []byte) {
 	var memory, file uint32
 	for _, s := range f.Sections {
 		if s.VirtualAddress < memory || s.VirtualAddress%pageLen != 0 || s.Offset < file || s.Offset%opt.FileAlignment != 0 {
-			t.Errorf("%s lies at %#x, in the file at %#x; before it ends at %#x and %#x", s.Name, s.VirtualAddress, s.Offset, memory, file)
+			t.Errorf("%s lies at %#x, in the file at %#x; before it ends at %#x and %#x", s.Name, s.VirtualAddress, s.Offset,
+				memory, file)
 		}
 		memory, file = s.VirtualAddress+s.VirtualSize, s.Offset+s.Size
 	}
 	if opt.SizeOfImage < memory || int(file) != len(image) || opt.CheckSum != 0 {
-		t.Errorf("image of %#x bytes in memory ends at %#x, file of %d at %d, checksum %d", opt.SizeOfImage, memory, len(image), file, opt.CheckSum)
+		t.Errorf("image of %#x bytes in memory ends at %#x, file of %d at %d, checksum %d", opt.SizeOfImage, memory,
+			len(image), file, opt.CheckSum)
 	}
 	if last := f.Sections[len(f.Sections)-1].Name; last != ".linux" {
 		t.Errorf("%s comes last", last)

@@ -1,4 +1,5 @@
-// Package accelerator tells accelerators, whose memory holds a tenant's data, from the display chips of management controllers.
+// Package accelerator tells accelerators, whose memory holds a tenant's data, from the display chips of management
+// controllers.
 package accelerator
 
 import (
@@ -24,10 +25,12 @@ var vendors = []string{
 // nvidia has boards for computing that call themselves display adapters.
 const nvidia = "10de"
 
-// Is reports whether a PCI function is an accelerator: a vendor of accelerators has made it, and its class is one of computing: a
-// 3D controller (0302), another display controller (0380) or a processing accelerator (12). class has six hex digits and vendor
-// four, both lower case (PCI Code and ID Assignment Specification). A VGA adapter (0300) is a server's own display chip.
+// Is reports whether a PCI function is an accelerator: a vendor of accelerators has made it, and its class is one of
+// computing: a 3D controller (0302), another display controller (0380) or a processing accelerator (12). class has six
+// hex digits and vendor four, both lower case (PCI Code and ID Assignment Specification). A VGA adapter (0300) is a
+// server's own display chip.
 func Is(class, vendor string) bool {
-	computes := slices.ContainsFunc([]string{"0302", "0380", "12"}, func(p string) bool { return strings.HasPrefix(class, p) })
+	computes := slices.ContainsFunc([]string{"0302", "0380", "12"},
+		func(p string) bool { return strings.HasPrefix(class, p) })
 	return slices.Contains(vendors, vendor) && (computes || vendor == nvidia && strings.HasPrefix(class, "0300"))
 }

@@ -22,7 +22,8 @@ func TestMaintenanceIsPrintedAndRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(line)
-	if !strings.Contains(text, `"effective_state":"MAINTENANCE"`) || !strings.Contains(text, `{"effective_state":"MAINTENANCE_IDLE"}`) {
+	if !strings.Contains(text, `"effective_state":"MAINTENANCE"`) ||
+		!strings.Contains(text, `{"effective_state":"MAINTENANCE_IDLE"}`) {
 		t.Errorf("printed as %s", text)
 	}
 	back := &pb.ListMachinesResponse{}
@@ -34,7 +35,8 @@ func TestMaintenanceIsPrintedAndRead(t *testing.T) {
 func TestEnumsAsPeopleWriteThem(t *testing.T) {
 	for _, text := range []string{"NODE_STATE_PENDING", "PENDING", "pending", "node_state_pending", "Pending"} {
 		r := &pb.TransitionNodeRequest{}
-		if err := apijson.Unmarshal([]byte(`{"state": "`+text+`", "force": true}`), r); err != nil || r.GetState() != pb.NodeState_NODE_STATE_PENDING || !r.GetForce() {
+		if err := apijson.Unmarshal([]byte(`{"state": "`+text+`", "force": true}`), r); err != nil ||
+			r.GetState() != pb.NodeState_NODE_STATE_PENDING || !r.GetForce() {
 			t.Errorf("%s: %v (%v)", text, r, err)
 		}
 	}
@@ -46,9 +48,12 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 		into proto.Message
 		want string
 	}{
-		{`{"machine_id": "m", "colour": 1, "shape": 2}`, &pb.RebootMachineRequest{}, `colour: unknown field of RebootMachineRequest; shape: unknown field of RebootMachineRequest`},
-		{`{"timeout_seconds": "soon"}`, &pb.RebootMachineRequest{}, `timeout_seconds: invalid value for int32 field timeoutSeconds: "soon"`},
-		{`{"spec": {"rack": 7, "racks": ""}}`, &pb.Machine{}, `spec.rack: invalid value for string field rack: 7; spec.racks: unknown field of MachineSpec`},
+		{`{"machine_id": "m", "colour": 1, "shape": 2}`, &pb.RebootMachineRequest{},
+			`colour: unknown field of RebootMachineRequest; shape: unknown field of RebootMachineRequest`},
+		{`{"timeout_seconds": "soon"}`, &pb.RebootMachineRequest{},
+			`timeout_seconds: invalid value for int32 field timeoutSeconds: "soon"`},
+		{`{"spec": {"rack": 7, "racks": ""}}`, &pb.Machine{},
+			`spec.rack: invalid value for string field rack: 7; spec.racks: unknown field of MachineSpec`},
 		{`{"segments": [{"name": "a"}, {"nam": "b"}]}`, &pb.Site{}, `segments[1].nam: unknown field of Segment`},
 		{`{"spec": []}`, &pb.Machine{}, `spec: is not an object`},
 		{`{"labels": {"a": 1}}`, &pb.Machine{}, `labels: invalid value for string field value: 1`},
@@ -73,7 +78,8 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 func TestFieldMasksInBothSpellings(t *testing.T) {
 	for _, text := range []string{"plan_id,group", "planId,group"} {
 		r := &pb.UpdateNodeRequest{}
-		if err := apijson.Unmarshal([]byte(`{"update_mask": "`+text+`"}`), r); err != nil || !slices.Equal(r.GetUpdateMask().GetPaths(), []string{"plan_id", "group"}) {
+		if err := apijson.Unmarshal([]byte(`{"update_mask": "`+text+`"}`), r); err != nil ||
+			!slices.Equal(r.GetUpdateMask().GetPaths(), []string{"plan_id", "group"}) {
 			t.Errorf("%s: %v (%v)", text, r, err)
 		}
 	}

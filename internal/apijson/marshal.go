@@ -1,5 +1,5 @@
-// Package apijson is the JSON form of the API's messages, as the command line and the HTTP gateway have it: protojson with
-// the names of the .proto files, and the effective state MAINTENANCE_IDLE written MAINTENANCE.
+// Package apijson is the JSON form of the API's messages, as the command line and the HTTP gateway have it: protojson
+// with the names of the .proto files, and the effective state MAINTENANCE_IDLE written MAINTENANCE.
 package apijson
 
 import (
@@ -20,8 +20,8 @@ import (
 // marshal keeps false, zero and empty lists, so that a script finds the same fields in every answer.
 var marshal = protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
 
-// Marshal is the message as JSON on one line without its newline. Times are RFC 3339, 64-bit integers are strings, bytes
-// are base64.
+// Marshal is the message as JSON on one line without its newline. Times are RFC 3339, 64-bit integers are strings,
+// bytes are base64.
 func Marshal(m proto.Message) ([]byte, error) {
 	line, err := compact(m)
 	if err != nil || !bytes.Contains(line, []byte(maintenanceIdle)) {
@@ -69,5 +69,6 @@ func markMaintenance(m proto.Message) proto.Message {
 }
 
 func unmarkMaintenance(line []byte) []byte {
-	return bytes.ReplaceAll(line, []byte(`"effective_state":`+strconv.Itoa(maintenanceMark)), []byte(`"effective_state":"`+maintenance+`"`))
+	return bytes.ReplaceAll(line, []byte(`"effective_state":`+strconv.Itoa(maintenanceMark)),
+		[]byte(`"effective_state":"`+maintenance+`"`))
 }

@@ -11,8 +11,8 @@ import (
 // maxDepth is more than any message of the API has, and little enough for the stack.
 const maxDepth = 64
 
-// parse reads one JSON document. Unlike encoding/json it refuses a key that stands twice in an object, as protojson does:
-// of two values for one field nobody can say which was meant.
+// parse reads one JSON document. Unlike encoding/json it refuses a key that stands twice in an object, as protojson
+// does: of two values for one field nobody can say which was meant.
 func parse(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

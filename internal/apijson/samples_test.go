@@ -54,7 +54,8 @@ func TestDocumentedSamplesAreRead(t *testing.T) {
 	if err := apijson.Unmarshal([]byte(sampleMachine), &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.GetSpec().GetTargetClusterRef() != "cluster-a" || m.GetStatus().GetPhase() != pb.MachineStatus_READY || len(m.GetStatus().GetConditions()) != 3 ||
+	if m.GetSpec().GetTargetClusterRef() != "cluster-a" || m.GetStatus().GetPhase() != pb.MachineStatus_READY ||
+		len(m.GetStatus().GetConditions()) != 3 ||
 		m.GetStatus().GetConditions()[2].GetReason() != "NotJoined" {
 		t.Errorf("machine %v", &m)
 	}
@@ -62,7 +63,8 @@ func TestDocumentedSamplesAreRead(t *testing.T) {
 	if err := apijson.Unmarshal([]byte(samplePlan), &p); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.GetSteps()) != 5 || p.GetSteps()[2].GetReboot().GetMode() != "bmc" || p.GetSteps()[3].GetJoin().GetClusterRef() != "cluster-a" {
+	if len(p.GetSteps()) != 5 || p.GetSteps()[2].GetReboot().GetMode() != "bmc" ||
+		p.GetSteps()[3].GetJoin().GetClusterRef() != "cluster-a" {
 		t.Errorf("plan %v", &p)
 	}
 	var r pb.Run
@@ -70,7 +72,8 @@ func TestDocumentedSamplesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Date(2026, 1, 29, 15, 10, 5, 0, time.UTC)
-	if r.GetPhase() != pb.Run_RUNNING || r.GetSteps()[1].GetState() != pb.StepStatus_RUNNING || !r.GetStartedAt().AsTime().Equal(begun) || r.GetFinishedAt() != nil {
+	if r.GetPhase() != pb.Run_RUNNING || r.GetSteps()[1].GetState() != pb.StepStatus_RUNNING ||
+		!r.GetStartedAt().AsTime().Equal(begun) || r.GetFinishedAt() != nil {
 		t.Errorf("run %v", &r)
 	}
 }

@@ -106,11 +106,14 @@ func (w *walk) field(parent protoreflect.Message, fd protoreflect.FieldDescripto
 	switch {
 	case fd.IsList() && isArray:
 		for i := range items {
-			items[i] = w.value(fd, func() protoreflect.Message { return parent.NewField(fd).List().NewElement().Message() }, fmt.Sprintf("%s[%d]", path, i), items[i])
+			items[i] = w.value(fd, func() protoreflect.Message { return parent.NewField(fd).List().NewElement().Message() },
+				fmt.Sprintf("%s[%d]", path, i), items[i])
 		}
 	case fd.IsMap() && isObject:
 		for _, key := range slices.Sorted(maps.Keys(object)) {
-			object[key] = w.value(fd.MapValue(), func() protoreflect.Message { return parent.NewField(fd).Map().NewValue().Message() }, path+"["+key+"]", object[key])
+			object[key] = w.value(fd.MapValue(),
+				func() protoreflect.Message { return parent.NewField(fd).Map().NewValue().Message() }, path+"["+key+"]",
+				object[key])
 		}
 	case !fd.IsList() && !fd.IsMap():
 		v = w.value(fd, func() protoreflect.Message { return parent.NewField(fd).Message() }, path, v)
@@ -162,8 +165,8 @@ func (w *walk) probe(parent protoreflect.Message, fd protoreflect.FieldDescripto
 
 var effectiveStates = pb.MachineStatus_EffectiveState(0).Descriptor().FullName()
 
-// enumName gives the full name of an enum's value that was written without its prefix or in lower case. What it does not
-// know it leaves for protojson to refuse.
+// enumName gives the full name of an enum's value that was written without its prefix or in lower case. What it does
+// not know it leaves for protojson to refuse.
 func enumName(d protoreflect.EnumDescriptor, v any) any {
 	text, ok := v.(string)
 	if !ok {

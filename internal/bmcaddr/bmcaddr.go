@@ -37,7 +37,8 @@ var (
 	ErrRest     = errors.New("after the scheme there must be a host and nothing else but a port")
 	ErrHost     = errors.New("it has no host")
 	ErrPort     = errors.New("its port is none")
-	ErrSystem   = errors.New("its path is not that of a system, such as /redfish/v1/Systems/System_0, of a Redfish service")
+	ErrSystem   = errors.New(
+		"its path is not that of a system, such as /redfish/v1/Systems/System_0, of a Redfish service")
 )
 
 // systemPath is the path of a member of the collection that every service has at this place (DSP0266, "Resource URIs").

@@ -47,7 +47,8 @@ func TestAllowanceCoversExactHostsAndNetworks(t *testing.T) {
 }
 
 func TestEntriesOfAllowances(t *testing.T) {
-	for _, good := range []string{"10.0.0.7", "10.0.0.7:443", "10.0.0.0/24", "fd00::/64", "fd00::7", "[fd00::7]:443", "bmc-7.example.org"} {
+	for _, good := range []string{"10.0.0.7", "10.0.0.7:443", "10.0.0.0/24", "fd00::/64", "fd00::7", "[fd00::7]:443",
+		"bmc-7.example.org"} {
 		if err := bmcaddr.CheckEntry(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
@@ -80,7 +81,8 @@ func TestAddressesMayHaveAZone(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"fe80::1%", "fe80::1%a/b", "[fe80::1%a b]", "192.0.2.7%eth0", "bmc%eth0", "[fe80::1%eth0", "fe80::1%longer-than-fifteen", "fe80::1%a%b",
+		"fe80::1%", "fe80::1%a/b", "[fe80::1%a b]", "192.0.2.7%eth0", "bmc%eth0", "[fe80::1%eth0",
+		"fe80::1%longer-than-fifteen", "fe80::1%a%b",
 	} {
 		if a, err := bmcaddr.Parse(bad); err == nil {
 			t.Errorf("%s is taken: %+v", bad, a)
@@ -113,7 +115,8 @@ func TestParseTakesThePathOfASystem(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for _, s := range []string{
-		"redfish://10.0.0.7/redfish/v1/Systems/../Managers", "redfish://10.0.0.7/redfish/v1/Systems/..", "redfish://10.0.0.7/x",
+		"redfish://10.0.0.7/redfish/v1/Systems/../Managers", "redfish://10.0.0.7/redfish/v1/Systems/..",
+		"redfish://10.0.0.7/x",
 		"redfish://10.0.0.7/redfish/v1/Systems/a?b", "ipmi://10.0.0.7/redfish/v1/Systems/1", "10.0.0.7/redfish/v1/Systems/1",
 		"redfish://u:p@10.0.0.7/redfish/v1/Systems/1",
 	} {

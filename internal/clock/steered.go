@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// tolerated is how far a Steered clock may be from the one that it follows before it is set: as two machines with time synchronization.
+// tolerated is how far a Steered clock may be from the one that it follows before it is set: as two machines with time
+// synchronization.
 const tolerated = 250 * time.Millisecond
 
-// Steered is a clock that goes by monotonic time from where it was last set, and is set after a clock elsewhere that several programs
-// share, such as their database's. Somebody who sets the wall clock of this machine moves it not at all.
+// Steered is a clock that goes by monotonic time from where it was last set, and is set after a clock elsewhere that
+// several programs share, such as their database's. Somebody who sets the wall clock of this machine moves it not at
+// all.
 type Steered struct {
 	own Clock
 
@@ -33,8 +35,8 @@ func (s *Steered) Now() time.Time {
 
 func (s *Steered) at(own time.Time) time.Time { return s.base.Add(own.Sub(s.mark)) }
 
-// Follow asks for the time elsewhere, and sets the clock where the two are too far apart to be told from the time that the answer took.
-// It gives how far the clock was behind, and whether it was set.
+// Follow asks for the time elsewhere, and sets the clock where the two are too far apart to be told from the time that
+// the answer took. It gives how far the clock was behind, and whether it was set.
 func (s *Steered) Follow(ask func() (time.Time, error)) (behind time.Duration, set bool, err error) {
 	asked := s.own.Now()
 	theirs, err := ask()

@@ -18,7 +18,8 @@ func TestSteeredFollowsWhatIsFarAway(t *testing.T) {
 			return at, nil
 		}
 	}
-	if behind, set, err := s.Follow(tell(start.Add(200*time.Millisecond), 0)); set || err != nil || behind != 200*time.Millisecond {
+	if behind, set, err := s.Follow(tell(start.Add(200*time.Millisecond), 0)); set || err != nil ||
+		behind != 200*time.Millisecond {
 		t.Fatalf("a little off: behind %v, set %v, error %v", behind, set, err)
 	}
 	if !s.Now().Equal(start) {

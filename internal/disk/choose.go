@@ -16,7 +16,8 @@ type Candidate struct {
 type NoUniqueMatch struct {
 	Rule       Rule
 	Candidates []Candidate
-	// Twins reports that the candidates were taken for paths to one disk, by WWN and serial number, and hold different data.
+	// Twins reports that the candidates were taken for paths to one disk, by WWN and serial number, and hold different
+	// data.
 	Twins bool
 }
 
@@ -33,8 +34,9 @@ func (e *NoUniqueMatch) None() bool {
 // Error lists every disk of the machine with what spoke against it.
 func (e *NoUniqueMatch) Error() string {
 	if e.Twins && len(e.Candidates) == 2 {
-		return fmt.Sprintf("%s and %s have one WWN and one serial number and hold different data: they are two disks, and no rule "+
-			"tells them apart", e.Candidates[0].Device, e.Candidates[1].Device.Path)
+		return fmt.Sprintf(
+			"%s and %s have one WWN and one serial number and hold different data: they are two disks, and no rule "+
+				"tells them apart", e.Candidates[0].Device, e.Candidates[1].Device.Path)
 	}
 	fits := 0
 	var lines []string
@@ -101,8 +103,8 @@ func forbidden(d Device, protected []Rule) bool {
 	return len(d.InUse) > 0 || slices.ContainsFunc(protected, func(p Rule) bool { return !p.Empty() && p.Match(d) })
 }
 
-// mayBe reports whether two devices may be paths to one disk. They are known to be where the WWN and the serial number are the
-// same, and are one Device then; without a WWN nobody knows. Namespaces of one drive have WWNs that differ.
+// mayBe reports whether two devices may be paths to one disk. They are known to be where the WWN and the serial number
+// are the same, and are one Device then; without a WWN nobody knows. Namespaces of one drive have WWNs that differ.
 func (d Device) mayBe(o Device) bool {
 	return d.Serial != "" && d.Serial == o.Serial && d.Size == o.Size && d.Sector == o.Sector && d.Model == o.Model &&
 		(d.WWN == "" || o.WWN == "" || d.WWN == o.WWN)

@@ -17,8 +17,8 @@ type Device struct {
 	Model  string   `json:"model,omitempty"`
 	Size   int64    `json:"size"` // bytes
 	Sector int      `json:"sector"`
-	// Seqs are the kernel's numbers of the medium behind Path and of each of Paths. No other disk gets one of them in the same
-	// boot (Documentation/ABI/stable/sysfs-block, diskseq). Linux before 5.15 has none.
+	// Seqs are the kernel's numbers of the medium behind Path and of each of Paths. No other disk gets one of them in the
+	// same boot (Documentation/ABI/stable/sysfs-block, diskseq). Linux before 5.15 has none.
 	Seqs []uint64 `json:"-"`
 	// Subsystem is the name of the NVM subsystem, whose namespaces one sanitize takes.
 	Subsystem string `json:"subsystem,omitempty"`
@@ -49,8 +49,8 @@ func (d Device) String() string {
 	return s + " size=" + FormatSize(d.Size)
 }
 
-// ID is what a disk is called in evidence and found again by: its WWN, else its serial number, else its path. The namespaces
-// of an NVMe controller share a serial number, and each has a WWN of its own.
+// ID is what a disk is called in evidence and found again by: its WWN, else its serial number, else its path. The
+// namespaces of an NVMe controller share a serial number, and each has a WWN of its own.
 func (d Device) ID() string {
 	switch {
 	case d.WWN != "":

@@ -48,9 +48,11 @@ func (i Image) Needs() int64 {
 func (i Image) StartsOn(arch, firmware string) *Misfit {
 	switch {
 	case arch != "" && i.Arch != "" && arch != i.Arch:
-		return misfit(baremetalv1.Reason_IMAGE_UNSUPPORTED, "image %q is for %s, and this machine is of %s", i.Ref, i.Arch, arch)
+		return misfit(baremetalv1.Reason_IMAGE_UNSUPPORTED, "image %q is for %s, and this machine is of %s", i.Ref, i.Arch,
+			arch)
 	case firmware != "" && len(i.Firmware) > 0 && !slices.Contains(i.Firmware, firmware):
-		return misfit(baremetalv1.Reason_IMAGE_UNSUPPORTED, "image %q starts from %s firmware, and this machine was started by %s",
+		return misfit(baremetalv1.Reason_IMAGE_UNSUPPORTED,
+			"image %q starts from %s firmware, and this machine was started by %s",
 			i.Ref, strings.Join(i.Firmware, " or "), firmware)
 	}
 	return nil
@@ -61,7 +63,8 @@ func (i Image) FitsOn(d Device) *Misfit {
 	if d.Size >= i.Needs() {
 		return nil
 	}
-	return misfit(baremetalv1.Reason_IMAGE_TOO_LARGE, "%s is too small: image %q needs %s", d, i.Ref, FormatSize(i.Needs()))
+	return misfit(baremetalv1.Reason_IMAGE_TOO_LARGE, "%s is too small: image %q needs %s", d, i.Ref,
+		FormatSize(i.Needs()))
 }
 
 // Machine is what is known of a machine that its installer does not run on yet. Empty fields are unknown.
@@ -82,7 +85,8 @@ const (
 	yes
 )
 
-// Fit returns why the installation cannot succeed, whatever the installer finds besides what is known; nil where it may.
+// Fit returns why the installation cannot succeed, whatever the installer finds besides what is known; nil where it
+// may.
 func Fit(m Machine, i Image, rule Rule, protected []Rule) *Misfit {
 	if why := i.StartsOn(m.Arch, m.Firmware); why != nil || !m.DisksKnown {
 		return why

@@ -68,20 +68,26 @@ func TestAnInstallationThatCannotSucceedIsKnownBeforehand(t *testing.T) {
 		"no disk at all":                      {machine(), "", nil, nil, noMatch},
 		"disks that could not be read":        {disk.Machine{Arch: "amd64"}, "serial=C", nil, nil, fits},
 		"nothing is known":                    {disk.Machine{}, "serial=C", nil, nil, fits},
-		"the image is larger than the disk":   {machine(a), "", nil, func(_ *disk.Machine, i *disk.Image) { i.RawSize = a.Size }, tooLarge},
+		"the image is larger than the disk": {machine(a), "", nil,
+			func(_ *disk.Machine, i *disk.Image) { i.RawSize = a.Size }, tooLarge},
 		"room for the image and no more": {machine(a), "", nil, func(_ *disk.Machine, i *disk.Image) {
 			i.RawSize = a.Size - disk.Reserve
 		}, fits},
-		"the disk is below the minimum": {machine(a, b), "serial=A", nil, func(_ *disk.Machine, i *disk.Image) { i.MinimumDisk = a.Size + 1 }, tooLarge},
+		"the disk is below the minimum": {machine(a, b), "serial=A", nil,
+			func(_ *disk.Machine, i *disk.Image) { i.MinimumDisk = a.Size + 1 }, tooLarge},
 		"one of those that may be meant is large enough": {machine(a, b), "path=/dev/x", nil,
 			func(_ *disk.Machine, i *disk.Image) { i.RawSize = a.Size }, fits},
 		"none of those that may be meant is large enough": {machine(a, b), "path=/dev/x", nil,
 			func(_ *disk.Machine, i *disk.Image) { i.RawSize = b.Size }, tooLarge},
-		"another architecture":    {machine(a), "", nil, func(m *disk.Machine, _ *disk.Image) { m.Arch = "arm64" }, unsupported},
-		"an image for any":        {machine(a), "", nil, func(m *disk.Machine, i *disk.Image) { m.Arch, i.Arch = "arm64", "" }, fits},
-		"another firmware":        {machine(a), "", nil, func(m *disk.Machine, _ *disk.Image) { m.Firmware = "bios" }, unsupported},
-		"a firmware not known":    {machine(a), "", nil, func(m *disk.Machine, _ *disk.Image) { m.Firmware = "" }, fits},
-		"an image that is a name": {machine(a), "", nil, func(_ *disk.Machine, i *disk.Image) { *i = disk.Image{Ref: "x"} }, fits},
+		"another architecture": {machine(a), "", nil, func(m *disk.Machine, _ *disk.Image) { m.Arch = "arm64" },
+			unsupported},
+		"an image for any": {machine(a), "", nil,
+			func(m *disk.Machine, i *disk.Image) { m.Arch, i.Arch = "arm64", "" }, fits},
+		"another firmware": {machine(a), "", nil, func(m *disk.Machine, _ *disk.Image) { m.Firmware = "bios" },
+			unsupported},
+		"a firmware not known": {machine(a), "", nil, func(m *disk.Machine, _ *disk.Image) { m.Firmware = "" }, fits},
+		"an image that is a name": {machine(a), "", nil, func(_ *disk.Machine, i *disk.Image) { *i = disk.Image{Ref: "x"} },
+			fits},
 	} {
 		im := image
 		if c.change != nil {
@@ -98,8 +104,8 @@ func TestAnInstallationThatCannotSucceedIsKnownBeforehand(t *testing.T) {
 	}
 }
 
-// TestFitRefusesOnlyWhatTheInstallerRefuses: a misfit that is seen beforehand, on whatever part of the truth is known, is
-// one that the installer sees too.
+// TestFitRefusesOnlyWhatTheInstallerRefuses: a misfit that is seen beforehand, on whatever part of the truth is known,
+// is one that the installer sees too.
 func TestFitRefusesOnlyWhatTheInstallerRefuses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,8 +114,9 @@ func TestFitRefusesOnlyWhatTheInstallerRefuses(t *testing.T) {
 		var truth, known []disk.Device
 		for n := range r.IntN(4) {
 			d := disk.Device{
-				Path: "/dev/sd" + string(rune('a'+n)), Serial: pick("A", "B", ""), WWN: pick("naa.1", "naa.2", ""), Model: pick("X", "Y", ""),
-				Size: int64(1+r.IntN(3)) * disk.Reserve, Removable: r.IntN(8) == 0,
+				Path: "/dev/sd" + string(rune('a'+n)), Serial: pick("A", "B", ""), WWN: pick("naa.1", "naa.2", ""),
+				Model: pick("X", "Y", ""),
+				Size:  int64(1+r.IntN(3)) * disk.Reserve, Removable: r.IntN(8) == 0,
 			}
 			truth = append(truth, d)
 			// The machine's own system sees no more than the installer, and calls it otherwise.

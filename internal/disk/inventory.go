@@ -42,7 +42,8 @@ func MachineOf(document []byte) (Machine, error) {
 		return Machine{}, nil
 	}
 	m := Machine{Arch: doc.CPU.Architecture, Firmware: doc.OS.Firmware}
-	m.DisksKnown = doc.Disks != nil && !slices.ContainsFunc(doc.Missing, func(s string) bool { return strings.HasPrefix(s, "disks:") })
+	m.DisksKnown = doc.Disks != nil &&
+		!slices.ContainsFunc(doc.Missing, func(s string) bool { return strings.HasPrefix(s, "disks:") })
 	for _, d := range doc.Disks {
 		m.Disks = append(m.Disks, Device{
 			Name: d.Name, Path: "/dev/" + d.Name, Model: d.Model, Serial: d.Serial, WWN: d.WWN,

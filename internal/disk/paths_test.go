@@ -6,8 +6,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// TestWhatMayBeAPathToAProtectedDiskIsProtected: two paths without a WWN are two devices, and a rule protects one by its path. The
-// same holds for one that is in use.
+// TestWhatMayBeAPathToAProtectedDiskIsProtected: two paths without a WWN are two devices, and a rule protects one by
+// its path. The same holds for one that is in use.
 func TestWhatMayBeAPathToAProtectedDiskIsProtected(t *testing.T) {
 	t.Parallel()
 	a := disk.Device{Path: "/dev/sda", Serial: "S", Model: "M", Size: 1 << 30, Sector: 512}
@@ -15,7 +15,8 @@ func TestWhatMayBeAPathToAProtectedDiskIsProtected(t *testing.T) {
 	b.Path = "/dev/sdb"
 	other.Path, other.Serial = "/dev/sdc", "T"
 	protected := rules(t, "path=/dev/sda")
-	if got, err := disk.Unprotected([]disk.Device{a, b, other}, protected); err != nil || len(got) != 1 || got[0].Path != "/dev/sdc" {
+	if got, err := disk.Unprotected([]disk.Device{a, b, other}, protected); err != nil || len(got) != 1 ||
+		got[0].Path != "/dev/sdc" {
 		t.Errorf("%v, %v", got, err)
 	}
 	if got, err := disk.Choose([]disk.Device{a, b}, rule(t, "path=/dev/sdb"), protected); err == nil {

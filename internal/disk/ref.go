@@ -42,7 +42,8 @@ func Find(all []Device, r Ref) (Device, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0 && replaced > 0:
-		return Device{}, fmt.Errorf("the disk called %s was removed or replaced since it was chosen; there are: %s", r.ID, list)
+		return Device{}, fmt.Errorf("the disk called %s was removed or replaced since it was chosen; there are: %s", r.ID,
+			list)
 	}
 	return Device{}, fmt.Errorf("%d disks are called %s, not one; there are: %s", len(found), r.ID, list)
 }

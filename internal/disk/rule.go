@@ -174,7 +174,8 @@ func ParseSize(s string) (int64, error) {
 		return 0, fmt.Errorf("size %q is not a whole number with a unit such as GiB", s)
 	}
 	factor, ok := map[string]int64{
-		"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+		"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "KB": 1e3, "MB": 1e6, "GB": 1e9,
+		"TB": 1e12,
 	}[strings.TrimSpace(s[len(digits):])]
 	if !ok {
 		return 0, fmt.Errorf("size %q has no unit that is known", s)

@@ -23,7 +23,8 @@ func TestRules(t *testing.T) {
 		"": true, " ": true, "serial=S1": true, "serial = S1 ": true, "serial=s1": false, "serial=S": false,
 		"wwn=naa.5000c500A1": true, "wwn=0x5000C500a1": true, "wwn=5000c500a1": true, "wwn=5000c500a2": false,
 		"path=/dev/sda": true, "path=/dev/disk/by-path/pci-1": true, "path=/dev/disk/../sda": true, "path=/dev/sdb": false,
-		"model=SAMSUNG*": true, "model=*MZ7/LH [2]": true, "model=SAMSUNG": false, "model=samsung*": false, "model=*[2]": true,
+		"model=SAMSUNG*": true, "model=*MZ7/LH [2]": true, "model=SAMSUNG": false, "model=samsung*": false,
+		"model=*[2]":  true,
 		"model=*[23]": false, "model=SAMSUNG?MZ7/LH [2]": false,
 		"size>=480GiB": true, "size>=481GiB": false, "size<=480GiB": true, "size>480GiB": false, "size<481GiB": true,
 		"size=480GiB": true, "size=480GB": false, "size >= 100 GiB": true, "size>=515396075520": true, "size>=1TB": false,
@@ -47,14 +48,16 @@ func TestRules(t *testing.T) {
 func TestBadRules(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{
-		"S1", "=S1", "serial", "serial=", "serial>=S1", "colour=red", "size", "size>=", "size>=big", "size>=-1GiB", "size>=1GiBB",
+		"S1", "=S1", "serial", "serial=", "serial>=S1", "colour=red", "size", "size>=", "size>=big", "size>=-1GiB",
+		"size>=1GiBB",
 		"size>=9999999TiB", "path=sda", "path=/etc/passwd", "serial=S1,", ",serial=S1", "wwn<1",
 	} {
 		if r, err := disk.ParseRule(rule); !errors.As(err, new(*disk.RuleError)) {
 			t.Errorf("%q is read as %q, %v", rule, r, err)
 		}
 	}
-	if _, err := disk.ParseRules([]string{"serial=1", "", "x"}); err == nil || !strings.Contains(err.Error(), "empty") || !strings.Contains(err.Error(), `"x"`) {
+	if _, err := disk.ParseRules([]string{"serial=1", "", "x"}); err == nil || !strings.Contains(err.Error(), "empty") ||
+		!strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("not all problems at once: %v", err)
 	}
 }
@@ -87,14 +90,16 @@ func TestChoose(t *testing.T) {
 		protected []string
 		want      string // serial, or what the error says
 	}{
-		"the only one":               {[]disk.Device{ok}, "", nil, "A"},
-		"the only fit one":           {[]disk.Device{usb, readOnly, ok, busy, empty}, "", nil, "A"},
-		"two":                        {[]disk.Device{ok, other}, "", nil, "2 disks fit, not one"},
-		"two, one protected":         {[]disk.Device{ok, other}, "", []string{"serial=A"}, "B"},
-		"by rule":                    {[]disk.Device{ok, other}, "size>=150B", nil, "B"},
-		"rule fits both":             {[]disk.Device{ok, other}, "size>=50B", nil, "/dev/b serial=B size=200B: fits"},
-		"rule fits none":             {[]disk.Device{ok, other}, "serial=C", nil, "/dev/a serial=A size=100B: the rule does not fit"},
-		"rule means a protected one": {[]disk.Device{ok, other}, "serial=A", []string{"size<=150B"}, "protected by size<=150B"},
+		"the only one":       {[]disk.Device{ok}, "", nil, "A"},
+		"the only fit one":   {[]disk.Device{usb, readOnly, ok, busy, empty}, "", nil, "A"},
+		"two":                {[]disk.Device{ok, other}, "", nil, "2 disks fit, not one"},
+		"two, one protected": {[]disk.Device{ok, other}, "", []string{"serial=A"}, "B"},
+		"by rule":            {[]disk.Device{ok, other}, "size>=150B", nil, "B"},
+		"rule fits both":     {[]disk.Device{ok, other}, "size>=50B", nil, "/dev/b serial=B size=200B: fits"},
+		"rule fits none": {[]disk.Device{ok, other}, "serial=C", nil,
+			"/dev/a serial=A size=100B: the rule does not fit"},
+		"rule means a protected one": {[]disk.Device{ok, other}, "serial=A", []string{"size<=150B"},
+			"protected by size<=150B"},
 		"rule means a removable one": {[]disk.Device{ok, usb}, "serial=U", nil, "removable"},
 		"rule means a read-only one": {[]disk.Device{ok, readOnly}, "serial=R", nil, "read-only"},
 		"rule means one in use":      {[]disk.Device{ok, busy}, "serial=M", nil, "in use: /"},
@@ -130,7 +135,8 @@ func TestChooseNeverTakesTheWrongDisk(t *testing.T) {
 			Removable: rapid.Bool().Draw(t, "removable"), ReadOnly: rapid.Bool().Draw(t, "ro"),
 		}
 	})
-	rules := rapid.SampledFrom([]string{"", "serial=A", "serial=B", "size>=2GiB", "size<2GiB,serial=C", "path=/dev/D", "model=*"})
+	rules := rapid.SampledFrom([]string{"", "serial=A", "serial=B", "size>=2GiB", "size<2GiB,serial=C", "path=/dev/D",
+		"model=*"})
 	rapid.Check(t, func(t *rapid.T) {
 		devices := rapid.SliceOfNDistinct(device, 0, 4, func(d disk.Device) string { return d.Serial }).Draw(t, "devices")
 		rule, err := disk.ParseRule(rules.Draw(t, "rule"))
@@ -164,7 +170,8 @@ func TestChooseNeverTakesTheWrongDisk(t *testing.T) {
 
 func TestUnprotected(t *testing.T) {
 	t.Parallel()
-	a, b := disk.Device{Path: "/dev/a", Serial: "A", Size: 1}, disk.Device{Path: "/dev/b", Serial: "B", Size: 1, Removable: true}
+	a, b := disk.Device{Path: "/dev/a", Serial: "A", Size: 1},
+		disk.Device{Path: "/dev/b", Serial: "B", Size: 1, Removable: true}
 	got, err := disk.Unprotected([]disk.Device{a, b}, nil)
 	if err != nil || len(got) != 1 || got[0].Serial != "A" {
 		t.Errorf("%v, %v", got, err)
@@ -181,7 +188,8 @@ func TestUnprotected(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1 << 30: "1GiB", 480103981056: "447.1GiB", 1536 << 20: "1.5GiB", 10<<40 + 1: "10.0TiB"} {
+	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1 << 30: "1GiB", 480103981056: "447.1GiB",
+		1536 << 20: "1.5GiB", 10<<40 + 1: "10.0TiB"} {
 		if got := disk.FormatSize(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
@@ -189,7 +197,8 @@ func TestSizes(t *testing.T) {
 }
 
 func FuzzParseRule(f *testing.F) {
-	for _, s := range []string{"serial=S1,size>=100GiB", "model=*[", "wwn=0x1", "path=/dev/../etc", "size>=99999999999999999999TiB"} {
+	for _, s := range []string{"serial=S1,size>=100GiB", "model=*[", "wwn=0x1", "path=/dev/../etc",
+		"size>=99999999999999999999TiB"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

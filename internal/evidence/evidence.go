@@ -68,8 +68,8 @@ const (
 	ClusterName = "cluster"
 	// JoinedCluster is the digest of the CA key ("sha256:<hex>") that the machine's kubelet trusts.
 	JoinedCluster = "joined_cluster_ca"
-	// NodeReadyAt is since when the Node says that it is ready (RFC 3339, the cluster's clock); NodeIdentity by what it was
-	// recognized as the machine: "boot_id", "system_uuid" or "name"; KubeletVersion what it runs.
+	// NodeReadyAt is since when the Node says that it is ready (RFC 3339, the cluster's clock); NodeIdentity by what it
+	// was recognized as the machine: "boot_id", "system_uuid" or "name"; KubeletVersion what it runs.
 	NodeReadyAt    = "node_ready_at"
 	NodeIdentity   = "node_identity"
 	KubeletVersion = "kubelet_version"

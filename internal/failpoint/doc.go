@@ -26,6 +26,6 @@
 // # Failure handling
 //
 // kill sends SIGKILL to the own process: no deferred function runs and no buffer is flushed, as with a real
-// kill -9. error makes Hit return ErrInjected. panic panics with an error that wraps ErrInjected. sleep=DURATION waits and
-// lets go on.
+// kill -9. error makes Hit return ErrInjected. panic panics with an error that wraps ErrInjected. sleep=DURATION waits
+// and lets go on.
 package failpoint

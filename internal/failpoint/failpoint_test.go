@@ -102,11 +102,13 @@ func TestSleepPassesAfterAWhile(t *testing.T) {
 
 func TestEnvironmentNamesEveryMistake(t *testing.T) {
 	t.Parallel()
-	_, errs, state := child(t, "nobody.knows=kill;test.one;test.two=explode;test.env=kill@0;test.three=error;test.three=error")
+	_, errs, state := child(t,
+		"nobody.knows=kill;test.one;test.two=explode;test.env=kill@0;test.three=error;test.three=error")
 	if state.ExitCode() != 2 {
 		t.Fatalf("child: %v", state)
 	}
-	for _, want := range []string{"nobody.knows", `"test.one" is not name=action`, "explode", "kill@0", `"test.three" is given twice`} {
+	for _, want := range []string{"nobody.knows", `"test.one" is not name=action`, "explode", "kill@0",
+		`"test.three" is given twice`} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("%q is not in %q", want, errs)
 		}

@@ -47,7 +47,8 @@ func TestStatusAndBack(t *testing.T) {
 				t.Fatalf("the cause went out: %v", st.Proto())
 			}
 			got := failure.From(st.Err())
-			if got.Kind != sent.Kind || got.Reason != sent.Reason || got.Message != sent.Message || got.Retryable != c.retryable {
+			if got.Kind != sent.Kind || got.Reason != sent.Reason || got.Message != sent.Message ||
+				got.Retryable != c.retryable {
 				t.Errorf("came back as %+v", got)
 			}
 			if !reflect.DeepEqual(got.Fields, sent.Fields) || !reflect.DeepEqual(got.Metadata, sent.Metadata) {

@@ -49,7 +49,8 @@ func TestInterceptorCodes(t *testing.T) {
 		want codes.Code
 	}{
 		{"success", context.Background(), nil, codes.OK},
-		{"failure", context.Background(), fmt.Errorf("get: %w", failure.NotFound("MACHINE_NOT_FOUND", "gone")), codes.NotFound},
+		{"failure", context.Background(), fmt.Errorf("get: %w", failure.NotFound("MACHINE_NOT_FOUND", "gone")),
+			codes.NotFound},
 		{"plain status", context.Background(), status.Error(codes.Aborted, "x"), codes.Aborted},
 		{"unknown", context.Background(), errors.New("boom"), codes.Internal},
 		{"unknown after cancel", ended, errors.New("write: broken pipe"), codes.Canceled},

@@ -1,8 +1,9 @@
 // Package gctune sets how much the garbage collector lets the heap grow, by how large it is and how fast it is used.
 //
-// Go's default doubles whatever is alive. For a small heap that is little room, and work that allocates much spends a tenth
-// of its time collecting; for one of many sessions it is as much memory again as the sessions need. So a small heap gets
-// room, and a large one less than Go would give it: a share of its size while much is allocated, and hardly any while little is.
+// Go's default doubles whatever is alive. For a small heap that is little room, and work that allocates much spends a
+// tenth of its time collecting; for one of many sessions it is as much memory again as the sessions need. So a small
+// heap gets room, and a large one less than Go would give it: a share of its size while much is allocated, and hardly
+// any while little is.
 package gctune
 
 import (
@@ -23,8 +24,8 @@ const (
 	between = 15
 	// most is the room that the smallest heap gets, in percent.
 	most = 400
-	// tolerance is by how much a percentage may be off, in percent of itself, before it is set anew: to set it stops the world
-	// for a moment.
+	// tolerance is by how much a percentage may be off, in percent of itself, before it is set anew: to set it stops the
+	// world for a moment.
 	tolerance = 15
 	lookEvery = 2 * time.Second
 	// calm is what is left, at each look, of the rate that was remembered, in percent: work comes in waves.
@@ -41,8 +42,8 @@ func Percent(alive, perSecond uint64) int {
 	return int(min(max(floor*100/alive, busy), most))
 }
 
-// Keep sets the percentage again and again, until ctx ends. Where the variable GOGC is set it has been decided, and Keep does
-// nothing.
+// Keep sets the percentage again and again, until ctx ends. Where the variable GOGC is set it has been decided, and
+// Keep does nothing.
 func Keep(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
@@ -97,7 +98,8 @@ const (
 	settled = 10 * time.Second
 )
 
-// Frugal is Keep for a process that mostly waits: it trades processor time, of which that uses next to none, for memory.
+// Frugal is Keep for a process that mostly waits: it trades processor time, of which that uses next to none, for
+// memory.
 func Frugal(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
@@ -116,10 +118,12 @@ func off(set, want int) bool {
 	return max(set-want, want-set)*100 > tolerance*set
 }
 
-// look tells what the last collection found alive, as the pacer counts it, and what was ever allocated (runtime/metrics).
+// look tells what the last collection found alive, as the pacer counts it, and what was ever allocated
+// (runtime/metrics).
 func look() (alive, allocated uint64) {
 	samples := []metrics.Sample{
-		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
+		{Name: "/gc/scan/globals:bytes"},
 	}
 	metrics.Read(samples)
 	for i, s := range samples {

@@ -17,7 +17,8 @@ const MinVersion = 13
 var ErrNotInstalled = errors.New("PostgreSQL server binaries are not installed")
 
 // where the distributions put them: Debian and its kin, Red Hat and its kin, Arch and self-built ones.
-var binaryGlobs = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/bin", "/usr/local/pgsql/bin", "/usr/local/bin"}
+var binaryGlobs = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/bin", "/usr/local/pgsql/bin",
+	"/usr/local/bin"}
 
 type installation struct {
 	dir   string

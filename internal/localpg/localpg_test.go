@@ -163,7 +163,8 @@ func TestPidOfAnotherProcessIsStale(t *testing.T) {
 	stop(t, c)
 	// We are alive, and we are no server.
 	pid := strconv.Itoa(os.Getpid())
-	if err := os.WriteFile(filepath.Join(data, "postmaster.pid"), []byte(pid+"\n"+data+"\n0\n5432\n\n\n\nready\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(data, "postmaster.pid"), []byte(pid+"\n"+data+"\n0\n5432\n\n\n\nready\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := query(t, open(t, dir), "select 1"); got != "1" {

@@ -23,7 +23,8 @@ func TestChoose(t *testing.T) {
 
 func TestParseVersion(t *testing.T) {
 	for s, want := range map[string]int{
-		"postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)": 15, "postgres (PostgreSQL) 9.6.24": 9, "postgres (PostgreSQL) 17beta1": 17,
+		"postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)": 15, "postgres (PostgreSQL) 9.6.24": 9,
+		"postgres (PostgreSQL) 17beta1": 17,
 	} {
 		if got, err := parseVersion(s); err != nil || got != want {
 			t.Errorf("%q: %d, %v", s, got, err)
@@ -74,7 +75,8 @@ func TestOwner(t *testing.T) {
 			return nil, user.UnknownUserError(name)
 		}
 	}
-	if o, err := ownerFor(0, 0, lookup("ingot", "postgres")); err != nil || o.name != "postgres" || !o.switches || o.uid != 101 {
+	if o, err := ownerFor(0, 0, lookup("ingot", "postgres")); err != nil || o.name != "postgres" || !o.switches ||
+		o.uid != 101 {
 		t.Errorf("root with the package's user: %+v, %v", o, err)
 	}
 	if o, err := ownerFor(0, 0, lookup("ingot")); err != nil || o.name != "ingot" {

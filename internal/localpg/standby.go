@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// OpenStandby makes a hot standby of the cluster in an empty directory and starts it. It streams from conninfo, which is a libpq
-// connection string, under the name application_name.
+// OpenStandby makes a hot standby of the cluster in an empty directory and starts it. It streams from conninfo, which
+// is a libpq connection string, under the name application_name.
 func (c *Cluster) OpenStandby(ctx context.Context, cfg Config, conninfo string) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -31,7 +31,8 @@ func (c *Cluster) copyOf(from *Cluster, conninfo string) (err error) {
 	if c.cfg.Dir, err = makeRoot(c.cfg.Dir, c.owner); err != nil {
 		return err
 	}
-	out, err := c.owner.command(c.cfg.Dir, filepath.Join(from.bin, "pg_basebackup"), "-h", from.server.socketDir, "-p", "5432",
+	out, err := c.owner.command(c.cfg.Dir, filepath.Join(from.bin, "pg_basebackup"), "-h", from.server.socketDir, "-p",
+		"5432",
 		"-U", User, "-D", c.data(), "--checkpoint=fast", "--no-sync", "-X", "stream", "-R").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("pg_basebackup: %w: %s", err, tail(out))

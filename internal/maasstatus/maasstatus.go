@@ -1,5 +1,5 @@
-// Package maasstatus names what a MAAS region says of a machine, and what that means here. It is data: agents act by it, the
-// controller shows it and compares it with the node's state. MAAS owns the status; nothing here changes it.
+// Package maasstatus names what a MAAS region says of a machine, and what that means here. It is data: agents act by
+// it, the controller shows it and compares it with the node's state. MAAS owns the status; nothing here changes it.
 package maasstatus
 
 import "slices"

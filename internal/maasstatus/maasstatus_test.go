@@ -37,9 +37,11 @@ func TestEveryStatus(t *testing.T) {
 		{node.StatusFailedDiskErasing, maasstatus.FailedDiskErasing, "Failed disk erasing", "Failed", false},
 		{node.StatusRescueMode, maasstatus.RescueMode, "Rescue mode", "Rescue", false},
 		{node.StatusEnteringRescureMode, maasstatus.EnteringRescueMode, "Entering rescue mode", "Rescue", true},
-		{node.StatusFailedEnteringRescueMode, maasstatus.FailedEnteringRescueMode, "Failed to enter rescue mode", "Failed", false},
+		{node.StatusFailedEnteringRescueMode, maasstatus.FailedEnteringRescueMode, "Failed to enter rescue mode", "Failed",
+			false},
 		{node.StatusExitingRescueMode, maasstatus.ExitingRescueMode, "Exiting rescue mode", "Rescue", true},
-		{node.StatusFailedExitingRescueMode, maasstatus.FailedExitingRescueMode, "Failed to exit rescue mode", "Failed", false},
+		{node.StatusFailedExitingRescueMode, maasstatus.FailedExitingRescueMode, "Failed to exit rescue mode", "Failed",
+			false},
 		{node.StatusTesting, maasstatus.Testing, "Testing", "Testing", true},
 		{node.StatusFailedTesting, maasstatus.FailedTesting, "Failed testing", "Failed", false},
 	} {
@@ -47,7 +49,8 @@ func TestEveryStatus(t *testing.T) {
 			t.Errorf("%s is %d, MAAS says %d", c.name, c.ours, c.theirs)
 		}
 		row, ok := maasstatus.Of(c.ours)
-		if !ok || row.Status != c.ours || row.Name != c.name || row.State != c.state || row.Moves != c.moves || row.Means == "" {
+		if !ok || row.Status != c.ours || row.Name != c.name || row.State != c.state || row.Moves != c.moves ||
+			row.Means == "" {
 			t.Errorf("status %d: %+v, want %s %s", c.ours, row, c.name, c.state)
 		}
 	}

@@ -95,7 +95,8 @@ func (s oneMessage) RecvMsg(m any) error {
 func TestStreamLineHasTheIdsOfItsRequest(t *testing.T) {
 	var buf bytes.Buffer
 	log := obs.CallLog{Logger: slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	err := log.Stream()(nil, oneMessage{ctx: context.Background()}, &grpc.StreamServerInfo{FullMethod: "/x.S/WatchOperations"},
+	err := log.Stream()(nil, oneMessage{ctx: context.Background()},
+		&grpc.StreamServerInfo{FullMethod: "/x.S/WatchOperations"},
 		func(_ any, ss grpc.ServerStream) error { return ss.RecvMsg(&request{}) })
 	if err != nil || !strings.Contains(buf.String(), "operation_id=op-1") {
 		t.Errorf("%v: %s", err, buf.String())

@@ -29,7 +29,9 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 }
 
 // issue makes a certificate for one day from start; without a parent it signs itself.
-func issue(t *testing.T, change func(*x509.Certificate), parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func issue(
+	t *testing.T, change func(*x509.Certificate), parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key := newKey(t)
 	c := &x509.Certificate{
@@ -141,13 +143,14 @@ func TestPinRefusesBadChains(t *testing.T) {
 		"issuer not sent":        {[]*x509.Certificate{leaf, root}, pin, "controller.example", start, false},
 		"root beside other leaf": {[]*x509.Certificate{evilLeaf, evil, root}, pin, "controller.example", start, false},
 		"self-signed, pinned":    {[]*x509.Certificate{loner}, sha256.Sum256(loner.Raw), "controller.example", start, false},
-		"no CA, pinned":          {[]*x509.Certificate{leaf, loner}, sha256.Sum256(loner.Raw), "controller.example", start, false},
-		"client usage":           {[]*x509.Certificate{clientLeaf, inter, root}, pin, "controller.example", start, false},
-		"no name":                {[]*x509.Certificate{leaf, inter, root}, pin, "", start, false},
-		"other name":             {[]*x509.Certificate{leaf, inter, root}, pin, "x.example", start, false},
-		"too early":              {[]*x509.Certificate{leaf, inter, root}, pin, "controller.example", start.Add(-time.Second), false},
-		"too late":               {[]*x509.Certificate{leaf, inter, root}, pin, "controller.example", start.Add(25 * time.Hour), false},
-		"nothing":                {nil, pin, "controller.example", start, false},
+		"no CA, pinned": {[]*x509.Certificate{leaf, loner}, sha256.Sum256(loner.Raw), "controller.example", start,
+			false},
+		"client usage": {[]*x509.Certificate{clientLeaf, inter, root}, pin, "controller.example", start, false},
+		"no name":      {[]*x509.Certificate{leaf, inter, root}, pin, "", start, false},
+		"other name":   {[]*x509.Certificate{leaf, inter, root}, pin, "x.example", start, false},
+		"too early":    {[]*x509.Certificate{leaf, inter, root}, pin, "controller.example", start.Add(-time.Second), false},
+		"too late":     {[]*x509.Certificate{leaf, inter, root}, pin, "controller.example", start.Add(25 * time.Hour), false},
+		"nothing":      {nil, pin, "controller.example", start, false},
 	} {
 		cfg := pki.TLSConfigPinned(tc.pin, tc.server, func() time.Time { return tc.at })
 		err := cfg.VerifyConnection(tls.ConnectionState{PeerCertificates: tc.chain})

@@ -31,8 +31,8 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// KeyHashes are "sha256:" and the digest in hex of the SubjectPublicKeyInfo of each certificate of a PEM text, in its order:
-// kubeadm pins the CA of a cluster so.
+// KeyHashes are "sha256:" and the digest in hex of the SubjectPublicKeyInfo of each certificate of a PEM text, in its
+// order: kubeadm pins the CA of a cluster so.
 func KeyHashes(text []byte) ([]string, error) {
 	certs, err := Certificates(text)
 	if err != nil {

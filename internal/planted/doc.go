@@ -1,4 +1,4 @@
-// Package planted names the protections that a fault harness takes away one at a time, to see whether it notices. In every
-// ordinary build they are constants: nothing can switch them. Only a build with the tag "planted" has them as variables,
-// set by INGOT_PLANTED; such a build destroys machines and is never shipped.
+// Package planted names the protections that a fault harness takes away one at a time, to see whether it notices. In
+// every ordinary build they are constants: nothing can switch them. Only a build with the tag "planted" has them as
+// variables, set by INGOT_PLANTED; such a build destroys machines and is never shipped.
 package planted

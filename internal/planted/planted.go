@@ -63,7 +63,8 @@ var (
 	BootHardware = lacks("boot-hardware")
 	// BootClaim: the controller believes an agent that says that its machine was rebooted.
 	BootClaim = lacks("boot-claim")
-	// LateClaim: the controller lifts a fence because an agent says, in the same boot as before, that it has rebooted its machine.
+	// LateClaim: the controller lifts a fence because an agent says, in the same boot as before, that it has rebooted its
+	// machine.
 	LateClaim = lacks("late-claim")
 	// AskedBoot: the controller does not compare the boot that an agent asks from with the boot of its session.
 	AskedBoot = lacks("asked-boot")

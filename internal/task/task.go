@@ -112,8 +112,9 @@ func Background(name string, fn func()) {
 	}()
 }
 
-// Apart is Run on a goroutine of its own, which it waits for. A stack that has grown is halved only while less than a quarter
-// of it is in use: whoever waits for long, thousands of times over, should not do deep work on its own stack before.
+// Apart is Run on a goroutine of its own, which it waits for. A stack that has grown is halved only while less than a
+// quarter of it is in use: whoever waits for long, thousands of times over, should not do deep work on its own stack
+// before.
 func Apart(ctx context.Context, name string, fn func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -49,7 +49,8 @@ func TestEachTestHasItsOwnMigratedDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The unique index would fail on two rows: there must be none here.
-	if err := execute(t.Context(), two, "insert into migrated values (1); create unique index on migrated(x)"); err != nil {
+	if err := execute(t.Context(), two,
+		"insert into migrated values (1); create unique index on migrated(x)"); err != nil {
 		t.Fatal(err)
 	}
 	if n := applied.Load(); n != 1 {

@@ -26,8 +26,10 @@ func TestOnlyWhatTheDeadLeftIsRemoved(t *testing.T) {
 	const nobody = 1 << 30 // no kernel gives a process such a number
 	dir := t.TempDir()
 	// The second had our number before us.
-	gone := []string{filepath.Join(dir, filesOf+strconv.Itoa(nobody)), filepath.Join(dir, filesOf+strconv.Itoa(os.Getpid()))}
-	kept := []string{filepath.Join(dir, filesOf+strconv.Itoa(os.Getppid())), filepath.Join(dir, filesOf+"x"), filepath.Join(dir, "other-1")}
+	gone := []string{filepath.Join(dir, filesOf+strconv.Itoa(nobody)),
+		filepath.Join(dir, filesOf+strconv.Itoa(os.Getpid()))}
+	kept := []string{filepath.Join(dir, filesOf+strconv.Itoa(os.Getppid())), filepath.Join(dir, filesOf+"x"),
+		filepath.Join(dir, "other-1")}
 	for _, path := range slices.Concat(kept, gone) {
 		if err := os.MkdirAll(filepath.Join(path, "file"), 0o700); err != nil {
 			t.Fatal(err)

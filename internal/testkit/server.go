@@ -28,9 +28,9 @@ var own struct {
 	err     error
 }
 
-// OwnServer has this process use a private server, even where there is one for many processes. What others do on a server
-// holds back the feeds of all its databases: to drop a database takes a transaction that lasts as long as a checkpoint.
-// Databases are not dropped: they end with the server. It must be called before the first database is made.
+// OwnServer has this process use a private server, even where there is one for many processes. What others do on a
+// server holds back the feeds of all its databases: to drop a database takes a transaction that lasts as long as a
+// checkpoint. Databases are not dropped: they end with the server. It must be called before the first database is made.
 func OwnServer() error {
 	alone.Store(true)
 	return os.Unsetenv(EnvDatabaseURL)

@@ -61,7 +61,8 @@ func (k *EndorsementKey) VerifyCertificate(der []byte, roots Roots, now time.Tim
 	}
 	cert.UnhandledCriticalExtensions = slices.DeleteFunc(cert.UnhandledCriticalExtensions, subjectAltName.Equal)
 	_, err = cert.Verify(x509.VerifyOptions{
-		Roots: roots.roots, Intermediates: roots.intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		Roots: roots.roots, Intermediates: roots.intermediates, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCertificate, err)

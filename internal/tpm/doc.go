@@ -8,8 +8,8 @@
 //  2. The controller draws a secret and encrypts it to the EK and the AK's name, as TPM2_MakeCredential does (TPM 2.0
 //     Library, Part 1 "Credential Protection", Part 3 section 12.6). The secret and what it is for travel with it,
 //     sealed with the controllers' own key, so that nothing is stored and any controller can check the answer.
-//  3. The TPM releases the secret by TPM2_ActivateCredential (Part 3 section 12.5) only if both keys are loaded in it: the
-//     seed is encrypted to the EK, and the AK's name is part of the derivation of the integrity key.
+//  3. The TPM releases the secret by TPM2_ActivateCredential (Part 3 section 12.5) only if both keys are loaded in it:
+//     the seed is encrypted to the EK, and the AK's name is part of the derivation of the integrity key.
 //  4. The installer answers over TLS with Proof: an HMAC by the secret over this connection's exported keying material
 //     (RFC 8446 section 7.5), the digest of the key to certify, and the digest of the sealed challenge.
 //
@@ -22,6 +22,6 @@
 //
 // # What it does not prove
 //
-// That the system which speaks is ours: any program that can use the machine's TPM can activate the credential. Nor that
-// the EK is in a real TPM, unless a certificate of its vendor says so (VerifyCertificate).
+// That the system which speaks is ours: any program that can use the machine's TPM can activate the credential. Nor
+// that the EK is in a real TPM, unless a certificate of its vendor says so (VerifyCertificate).
 package tpm

@@ -30,7 +30,8 @@ type EndorsementKey struct {
 }
 
 // ParseEndorsementKey reads a TPMT_PUBLIC as TPM2_CreatePrimary returns it. The key must be a restricted decryption key
-// that never leaves its TPM: RSA of 2048 or 3072 bits, or ECC P-256 or P-384 (TCG EK Credential Profile, section 2.1.5).
+// that never leaves its TPM: RSA of 2048 or 3072 bits, or ECC P-256 or P-384 (TCG EK Credential Profile, section
+// 2.1.5).
 func ParseEndorsementKey(public []byte) (*EndorsementKey, error) {
 	area, err := parse(public)
 	if err != nil {
@@ -76,7 +77,8 @@ func (k *EndorsementKey) check() error {
 			return fmt.Errorf("%w: %w", ErrKey, err)
 		}
 		bits := int(p.KeyBits)
-		ok := (bits == 2048 || bits == 3072) && len(n.Buffer)*8 == bits && n.Buffer[0]&0x80 != 0 && n.Buffer[len(n.Buffer)-1]&1 == 1
+		ok := (bits == 2048 || bits == 3072) && len(n.Buffer)*8 == bits && n.Buffer[0]&0x80 != 0 &&
+			n.Buffer[len(n.Buffer)-1]&1 == 1
 		if !ok || p.Exponent != 0 && p.Exponent != 65537 {
 			return fmt.Errorf("%w: an RSA endorsement key has 2048 or 3072 bits and the exponent 65537", ErrKey)
 		}
@@ -111,8 +113,8 @@ func (k *EndorsementKey) PublicKey() (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// ParseAttestationKey reads a TPMT_PUBLIC and returns the name of the key, by which a credential is bound to it. The key
-// must be a restricted signing key that never leaves its TPM.
+// ParseAttestationKey reads a TPMT_PUBLIC and returns the name of the key, by which a credential is bound to it. The
+// key must be a restricted signing key that never leaves its TPM.
 func ParseAttestationKey(public []byte) (name []byte, err error) {
 	area, err := parse(public)
 	if err != nil {
@@ -120,7 +122,9 @@ func ParseAttestationKey(public []byte) (name []byte, err error) {
 	}
 	a := area.ObjectAttributes
 	if !a.Restricted || !a.SignEncrypt || a.Decrypt || !resident(a) || area.NameAlg != tpm2.TPMAlgSHA256 {
-		return nil, fmt.Errorf("%w: an attestation key is a restricted signing key that is fixed to its TPM, with a SHA-256 name", ErrKey)
+		return nil,
+			fmt.Errorf("%w: an attestation key is a restricted signing key that is fixed to its TPM, with a SHA-256 name",
+				ErrKey)
 	}
 	n, err := tpm2.ObjectName(area)
 	if err != nil {

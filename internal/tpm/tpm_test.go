@@ -39,7 +39,8 @@ func TestOnlyEndorsementKeysAreTaken(t *testing.T) {
 			a.Unique = tpm2.NewTPMUPublicID(tpm2.TPMAlgRSA, &tpm2.TPM2BPublicKeyRSA{Buffer: bytes.Repeat([]byte{0xff}, 128)})
 		}),
 		"even": endorsement(func(a *tpm2.TPMTPublic) {
-			a.Unique = tpm2.NewTPMUPublicID(tpm2.TPMAlgRSA, &tpm2.TPM2BPublicKeyRSA{Buffer: append(bytes.Repeat([]byte{0xff}, 255), 0xfe)})
+			a.Unique = tpm2.NewTPMUPublicID(tpm2.TPMAlgRSA,
+				&tpm2.TPM2BPublicKeyRSA{Buffer: append(bytes.Repeat([]byte{0xff}, 255), 0xfe)})
 		}),
 	} {
 		if _, err := tpm.ParseEndorsementKey(bad); !errors.Is(err, tpm.ErrKey) {

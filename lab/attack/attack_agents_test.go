@@ -102,7 +102,8 @@ func agentEvents(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	cfg := r.TLS()
 	cfg.Certificates = []tls.Certificate{cert}
-	conn, err := grpc.NewClient("passthrough:///"+r.Addresses().Fleet, grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	conn, err := grpc.NewClient("passthrough:///"+r.Addresses().Fleet,
+		grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -114,7 +115,8 @@ func agentEvents(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	hello := &fleetv1.Hello{StateId: "st-hostile", BootId: r.C.Machine(m.ID).GetStatus().GetBootId(), HardwareFingerprint: "hostile"}
+	hello := &fleetv1.Hello{StateId: "st-hostile", BootId: r.C.Machine(m.ID).GetStatus().GetBootId(),
+		HardwareFingerprint: "hostile"}
 	if err := commands.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: hello}}); err != nil {
 		return Outcome{}, err
 	}
@@ -127,7 +129,9 @@ func agentEvents(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	err = events.Send(&fleetv1.EventsRequest{Message: &fleetv1.EventsRequest_Hello{Hello: &fleetv1.EventsHello{SessionId: w.GetSessionId(), Epoch: w.GetEpoch()}}})
+	err = events.Send(
+		&fleetv1.EventsRequest{Message: &fleetv1.EventsRequest_Hello{Hello: &fleetv1.EventsHello{SessionId: w.GetSessionId(),
+			Epoch: w.GetEpoch()}}})
 	sent := 0
 	data := make([]byte, 1<<20)
 	for err == nil {

@@ -105,14 +105,15 @@ func (s *segment) boxes(ctx context.Context, victim *box, a *fleetv1.BootAssignm
 	if err := other.bring(ctx, conn, v.GetChallenge(), guess); !harness.HasReason(err, "TPM_PROOF_INVALID") {
 		return breached("a guessed proof: %v", err), nil
 	}
-	if err := other.bring(ctx, conn, append([]byte{1}, v.GetChallenge()...), guess); !harness.HasReason(err, "TPM_CHALLENGE_EXPIRED") {
+	if err := other.bring(ctx, conn, append([]byte{1}, v.GetChallenge()...), guess); !harness.HasReason(err,
+		"TPM_CHALLENGE_EXPIRED") {
 		return breached("a forged challenge: %v", err), nil
 	}
 	return held(""), nil
 }
 
-// swapKey: a box between the victim and the site passes everything on, but for the key to certify; and uses the victim's
-// proof for itself.
+// swapKey: a box between the victim and the site passes everything on, but for the key to certify; and uses the
+// victim's proof for itself.
 func swapKey(ctx context.Context, r *Rig) (Outcome, error) {
 	s, err := newSegment(ctx, r)
 	if err != nil {

@@ -29,11 +29,13 @@ import (
 func rightsAttempts() []Attempt {
 	return []Attempt{
 		{Party: Reader, Attempt: "read secrets", Rule: 8, Run: readSecrets},
-		{Party: Reader, Attempt: "call what is for others", Rule: 8, Run: callAll(auth.ScopeRead, auth.NeedOperate, auth.NeedAdmin, auth.NeedReport)},
+		{Party: Reader, Attempt: "call what is for others", Rule: 8,
+			Run: callAll(auth.ScopeRead, auth.NeedOperate, auth.NeedAdmin, auth.NeedReport)},
 		{Party: Operator, Attempt: "call what is for admins", Rule: 8, Run: callAll(auth.ScopeOperate, auth.NeedAdmin)},
 		{Party: Operator, Attempt: "send credentials to an address of its own", Rule: 1, Run: aimElsewhere},
 		{Party: Operator, Attempt: "work outside of a role that a sign-on gives", Rule: 9, NotBuilt: "sign-on and roles"},
-		{Party: Admin, Attempt: "change something unseen", Rule: 7, Run: unseen, Config: "images: {allow_networks: [127.0.0.0/8]}\n"},
+		{Party: Admin, Attempt: "change something unseen", Rule: 7, Run: unseen,
+			Config: "images: {allow_networks: [127.0.0.0/8]}\n"},
 		{Party: Admin, Attempt: "fetch an image from inside, or by a detour", Rule: 6, Run: fetchInside},
 	}
 }
@@ -90,7 +92,8 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 	text := func(kind string) string { return kind + strings.TrimPrefix(ids.New("x"), "x-") }
 	bmc, region, cloud, bearer := text("bmc"), "a:b:"+text("maas"), text("cloud"), text("bearer")
 	key, _ := sshtest.Key(r.T)
-	hook, err := r.C.Admin().CreateWebhook(ctx, &baremetalv1.CreateWebhookRequest{Webhook: &baremetalv1.Webhook{WebhookId: "h-1", Url: "https://192.0.2.1/x"}})
+	hook, err := r.C.Admin().CreateWebhook(ctx,
+		&baremetalv1.CreateWebhookRequest{Webhook: &baremetalv1.Webhook{WebhookId: "h-1", Url: "https://192.0.2.1/x"}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,16 +104,21 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 	bundle := r.C.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: r.Machine})
 	ca := strings.ReplaceAll(values["ca"], "\n", "")
 	for method, in := range map[string]string{
-		"AdminService/SetBMCCredentials":  `{"credentials_ref": "rack", "username": "root", "password": "` + bmc + `", "allowed_endpoints": ["10.0.0.0/8"]}`,
-		"ScriptService/SetSSHCredentials": `{"credentials_ref": "rack", "username": "root", "private_key": "` + values["sshkey"] + `"}`,
-		"MAASService/SetMAASRegion":       `{"region_ref": "r", "endpoint": "http://192.0.2.1:5240/MAAS", "api_key": "` + region + `", "user_data": "#cloud-config\n#` + cloud + `"}`,
-		"ClusterService/SetCluster":       `{"cluster_ref": "k8s", "server": "https://192.0.2.1:6443", "ca_pem": "` + ca + `", "bearer_token": "` + bearer + `"}`,
+		"AdminService/SetBMCCredentials": `{"credentials_ref": "rack", "username": "root", "password": "` + bmc +
+			`", "allowed_endpoints": ["10.0.0.0/8"]}`,
+		"ScriptService/SetSSHCredentials": `{"credentials_ref": "rack", "username": "root", "private_key": "` +
+			values["sshkey"] + `"}`,
+		"MAASService/SetMAASRegion": `{"region_ref": "r", "endpoint": "http://192.0.2.1:5240/MAAS", "api_key": "` +
+			region + `", "user_data": "#cloud-config\n#` + cloud + `"}`,
+		"ClusterService/SetCluster": `{"cluster_ref": "k8s", "server": "https://192.0.2.1:6443", "ca_pem": "` + ca +
+			`", "bearer_token": "` + bearer + `"}`,
 		"MachineService/EnterMaintenance": `{"machine_id": "` + values["host"] + `", "request_id": "p-1"}`,
 		"PlanService/CreatePlan":          `{"plan": {"plan_id": "p-1", "steps": [{"name": "one", "reboot": {}}]}}`,
 		"NodeService/SetNodeGroup":        `{"group": "g-1", "health_checks": ["none"]}`,
 		"BudgetService/SetBudget":         `{"budget": {"name": "b-1", "domain": "fleet", "at_once": 3}}`,
 		"ScriptService/AddScript":         `{"script": {"script_ref": "x-1"}, "content": "ZWNobwo="}`,
-		"MachineService/RegisterMachine":  `{"machine": {"machine_id": "` + r.Machine + `", "spec": {"bmc_credentials_ref": "rack", "bmc_endpoint": "10.0.0.1"}}}`,
+		"MachineService/RegisterMachine": `{"machine": {"machine_id": "` + r.Machine +
+			`", "spec": {"bmc_credentials_ref": "rack", "bmc_endpoint": "10.0.0.1"}}}`,
 	} {
 		out := ""
 		req, err := request(service+method, in)
@@ -130,14 +138,16 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 	}
 	r.C.Wait(values["operation_id"], time.Minute)
 	for field, v := range map[string]string{
-		"machine_id": values["host"], "node_id": values["host"], "agent_id": values["agent"], "site": siteName, "plan_id": "p-1",
+		"machine_id": values["host"], "node_id": values["host"], "agent_id": values["agent"], "site": siteName,
+		"plan_id":     "p-1",
 		"cluster_ref": "k8s", "script_ref": "x-1", "webhook_id": "h-1", "group": "g-1",
 	} {
 		values[field] = v
 	}
 	return map[string][]byte{
 		"password of a BMC": []byte(bmc), "key for SSH": key, "key of MAAS": []byte(region), "user data": []byte(cloud),
-		"token of a cluster": []byte(bearer), "secret of a webhook": []byte(hook.GetSecret()), "bearer token": []byte(token.GetSecret()),
+		"token of a cluster": []byte(bearer), "secret of a webhook": []byte(hook.GetSecret()),
+		"bearer token":    []byte(token.GetSecret()),
 		"bootstrap token": []byte(bundle),
 	}, values, nil
 }
@@ -206,8 +216,8 @@ func (r *Rig) trap() (address string, connections *atomic.Int64, err error) {
 	return l.Addr().String(), connections, nil
 }
 
-// aimElsewhere: an operator points a machine with credentials at a listener of its own, in every way that the API has, and then
-// has the site's agent work on it.
+// aimElsewhere: an operator points a machine with credentials at a listener of its own, in every way that the API has,
+// and then has the site's agent work on it.
 func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 	trap, connections, err := r.trap()
 	if err != nil {
@@ -232,7 +242,8 @@ func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 		return Outcome{}, err
 	}
 	site := admin.NewSite(r.T, "rack", world, harness.MachineOptions{Change: func(cfg *agent.Config) {
-		cfg.Site = &agent.SiteConfig{CacheDir: r.T.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Second, ScriptDir: r.T.TempDir()}
+		cfg.Site = &agent.SiteConfig{CacheDir: r.T.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Second,
+			ScriptDir: r.T.TempDir()}
 	}})
 	site.WaitConnected()
 	honest := &baremetalv1.MachineSpec{
@@ -261,12 +272,14 @@ func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 			}
 		}
 	}
-	op, err := operator.Machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: m.GetMachineId(), RequestId: "1"})
+	op, err := operator.Machines().EnterMaintenance(ctx,
+		&baremetalv1.EnterMaintenanceRequest{MachineId: m.GetMachineId(), RequestId: "1"})
 	if err != nil {
 		return Outcome{}, err
 	}
 	r.C.Wait(op.GetOperationId(), time.Minute)
-	if _, err = operator.Machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: m.GetMachineId(), RequestId: "2"}); err != nil {
+	if _, err = operator.Machines().RebootMachine(ctx,
+		&baremetalv1.RebootMachineRequest{MachineId: m.GetMachineId(), RequestId: "2"}); err != nil {
 		return Outcome{}, err
 	}
 	hold(ctx, 3*time.Second) // three looks of the agent at its BMCs
@@ -287,14 +300,17 @@ func fetchInside(ctx context.Context, r *Rig) (Outcome, error) {
 	detour := httptest.NewTLSServer(http.RedirectHandler("http://"+trap+"/x", http.StatusFound))
 	r.T.Cleanup(detour.Close)
 	urls := []string{
-		"http://" + trap + "/x", "https://" + trap + "/x", "https://localhost:" + trap[strings.LastIndexByte(trap, ':')+1:] + "/x", detour.URL,
-		"https://169.254.169.254/latest/meta-data", "https://[::1]:9/x", "https://[fe80::1]/x", "https://10.0.0.1/x", "file:///etc/passwd",
+		"http://" + trap + "/x", "https://" + trap + "/x", "https://localhost:" + trap[strings.LastIndexByte(trap, ':')+1:] +
+			"/x", detour.URL,
+		"https://169.254.169.254/latest/meta-data", "https://[::1]:9/x", "https://[fe80::1]/x", "https://10.0.0.1/x",
+		"file:///etc/passwd",
 		"https://[::ffff:127.0.0.1]:" + trap[strings.LastIndexByte(trap, ':')+1:] + "/x", "https://0.0.0.0/x",
 	}
 	for i, u := range urls {
 		once, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, err := r.C.Admin().AddImage(once, &baremetalv1.AddImageRequest{Image: &baremetalv1.Image{
-			ImageRef: fmt.Sprintf("i-%d", i), Url: u, Format: "raw", Kind: "os", Arch: "amd64", Firmware: []string{"uefi"}, Sha256File: hex.EncodeToString(make([]byte, 32)),
+			ImageRef: fmt.Sprintf("i-%d", i), Url: u, Format: "raw", Kind: "os", Arch: "amd64", Firmware: []string{"uefi"},
+			Sha256File: hex.EncodeToString(make([]byte, 32)),
 		}})
 		timedOut := errors.Is(once.Err(), context.DeadlineExceeded)
 		cancel()

@@ -37,7 +37,8 @@ func newElsewhere(ctx context.Context, r *Rig) (*elsewhere, error) {
 	e.machine.WaitConnected()
 	for i, start := range []func() (*baremetalv1.Operation, error){
 		func() (*baremetalv1.Operation, error) {
-			return r.C.Machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: e.machine.ID, RequestId: "1"})
+			return r.C.Machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: e.machine.ID,
+				RequestId: "1"})
 		},
 		func() (*baremetalv1.Operation, error) {
 			return r.C.Machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: e.machine.ID, RequestId: "2"})
@@ -77,7 +78,8 @@ func (e *elsewhere) known(ctx context.Context) (string, error) {
 		{"AdminService/ListBMCCertificates", &baremetalv1.ListBMCCertificatesRequest{}},
 	} {
 		text := ""
-		if err := call(ctx, e.r.C.Client, service+one.method, one.request, func(m proto.Message) { text += fmt.Sprint(m) }); err != nil {
+		if err := call(ctx, e.r.C.Client, service+one.method, one.request,
+			func(m proto.Message) { text += fmt.Sprint(m) }); err != nil {
 			return "", err
 		}
 		out = append(out, one.method+text)
@@ -105,7 +107,8 @@ func reportElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 		return Outcome{}, err
 	}
 	_, err = s.fleet.SyncSite(ctx, &fleetv1.SyncSiteRequest{Bmcs: []*fleetv1.BMCObservation{{
-		MachineId: e.machine.ID, Endpoint: "10.77.0.9", Reachable: true, PowerState: "off", CertificateSha256: strings.Repeat("ab", 32), SeenAt: timestamppb.Now(),
+		MachineId: e.machine.ID, Endpoint: "10.77.0.9", Reachable: true, PowerState: "off",
+		CertificateSha256: strings.Repeat("ab", 32), SeenAt: timestamppb.Now(),
 	}}})
 	if err != nil {
 		return Outcome{}, err
@@ -131,11 +134,15 @@ func (s *segment) forge(ctx context.Context, e *elsewhere) (int, error) {
 		return 0, err
 	}
 	events := []*fleetv1.Event{
-		{Body: &fleetv1.Event_Inventory{Inventory: &fleetv1.InventoryReport{MachineId: e.machine.ID, Hash: "forged", Document: []byte(`{"forged": true}`)}}},
-		{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{OperationId: e.operation, Stream: "console", Data: []byte("forged\n")}}},
+		{Body: &fleetv1.Event_Inventory{Inventory: &fleetv1.InventoryReport{MachineId: e.machine.ID, Hash: "forged",
+			Document: []byte(`{"forged": true}`)}}},
+		{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{OperationId: e.operation, Stream: "console",
+			Data: []byte("forged\n")}}},
 		{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{CommandId: e.command, Stream: "stdout", Data: []byte("forged\n")}}},
-		{Body: &fleetv1.Event_Report{Report: &fleetv1.Report{MachineId: e.machine.ID, Kind: "drift", Fields: map[string]string{"diff": "forged"}}}},
-		{Body: &fleetv1.Event_Progress{Progress: &fleetv1.ProgressReport{OperationId: e.operation, CommandId: e.command, Percent: 7, Message: "forged"}}},
+		{Body: &fleetv1.Event_Report{Report: &fleetv1.Report{MachineId: e.machine.ID, Kind: "drift",
+			Fields: map[string]string{"diff": "forged"}}}},
+		{Body: &fleetv1.Event_Progress{Progress: &fleetv1.ProgressReport{OperationId: e.operation, CommandId: e.command,
+			Percent: 7, Message: "forged"}}},
 	}
 	for i, event := range events {
 		event.Seq, event.Ts = uint64(i+1), timestamppb.Now()
@@ -161,7 +168,8 @@ func credentialsElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 		return Outcome{}, err
 	}
 	m := r.C.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
-		Site: "elsewhere", BmcEndpoint: "10.0.0.1", BmcCredentialsRef: "rack", SshEndpoint: "10.0.0.2:22", SshCredentialsRef: "rack",
+		Site: "elsewhere", BmcEndpoint: "10.0.0.1", BmcCredentialsRef: "rack", SshEndpoint: "10.0.0.2:22",
+		SshCredentialsRef: "rack",
 	}})
 	_, err = r.C.Admin().SetBMCCredentials(ctx, &baremetalv1.SetBMCCredentialsRequest{
 		CredentialsRef: "rack", Username: "root", Password: "secret", AllowedEndpoints: []string{"10.0.0.0/8"},
@@ -175,11 +183,14 @@ func credentialsElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	id := m.GetMachineId()
 	asked := map[string]error{
-		"GetBMCCredentials": second(s.fleet.GetBMCCredentials(ctx, &fleetv1.GetBMCCredentialsRequest{MachineId: id, CredentialsRef: "rack"})),
-		"GetSSHCredentials": second(s.fleet.GetSSHCredentials(ctx, &fleetv1.GetSSHCredentialsRequest{MachineId: id, CredentialsRef: "rack"})),
-		"GetMAASRegion":     second(s.fleet.GetMAASRegion(ctx, &fleetv1.GetMAASRegionRequest{MachineId: id, RegionRef: "r"})),
-		"VouchInstaller":    second(s.fleet.VouchInstaller(ctx, &fleetv1.VouchInstallerRequest{MachineId: id, OperationId: "op-x", BootToken: "x", Csr: csr})),
-		"IssueIdentity":     second(s.fleet.IssueIdentity(ctx, &fleetv1.IssueIdentityRequest{})),
+		"GetBMCCredentials": second(s.fleet.GetBMCCredentials(ctx,
+			&fleetv1.GetBMCCredentialsRequest{MachineId: id, CredentialsRef: "rack"})),
+		"GetSSHCredentials": second(s.fleet.GetSSHCredentials(ctx,
+			&fleetv1.GetSSHCredentialsRequest{MachineId: id, CredentialsRef: "rack"})),
+		"GetMAASRegion": second(s.fleet.GetMAASRegion(ctx, &fleetv1.GetMAASRegionRequest{MachineId: id, RegionRef: "r"})),
+		"VouchInstaller": second(s.fleet.VouchInstaller(ctx,
+			&fleetv1.VouchInstallerRequest{MachineId: id, OperationId: "op-x", BootToken: "x", Csr: csr})),
+		"IssueIdentity": second(s.fleet.IssueIdentity(ctx, &fleetv1.IssueIdentityRequest{})),
 	}
 	for name, err := range asked {
 		if err == nil {

@@ -52,7 +52,8 @@ func (c *crowd) judge(n int) (Outcome, error) {
 
 func silentConnections(ctx context.Context, r *Rig) (Outcome, error) {
 	n := r.Many(1000, 10_000)
-	return r.gather(ctx, n, append(r.tlsListeners(), r.Addresses().HTTP), func(_ int, c net.Conn) (net.Conn, error) { return c, nil }).judge(n)
+	return r.gather(ctx, n, append(r.tlsListeners(), r.Addresses().HTTP),
+		func(_ int, c net.Conn) (net.Conn, error) { return c, nil }).judge(n)
 }
 
 func halfOpen(ctx context.Context, r *Rig) (Outcome, error) {
@@ -118,7 +119,8 @@ func halfOpenFleet(ctx context.Context, r *Rig) (Outcome, error) {
 	cancel()
 	_ = g.Wait() // it returns none
 	if p := measure.Percentiles(took); p.P99 > 1000 {
-		return breached("an agent's handshake takes %.0f ms at the p99 beside %d half-open connections", p.P99, begun.Load()), nil
+		return breached("an agent's handshake takes %.0f ms at the p99 beside %d half-open connections", p.P99, begun.Load()),
+			nil
 	}
 	return held("%d half-open; %d handshakes of an agent meanwhile", begun.Load(), len(took)), nil
 }
@@ -278,7 +280,10 @@ func healthFlood(ctx context.Context, r *Rig) (Outcome, error) {
 	g, _ := task.New(ctx)
 	var asked atomic.Int64
 	for i := range 32 {
-		tr := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return r.Dial(ctx, i, address) }}
+		tr := &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn,
+			error) {
+			return r.Dial(ctx, i, address)
+		}}
 		defer tr.CloseIdleConnections()
 		g.Go("hostile", func(ctx context.Context) error {
 			client := http.Client{Transport: tr, Timeout: 5 * time.Second}

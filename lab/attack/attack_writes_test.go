@@ -43,12 +43,15 @@ func writes() []write {
 	id := func(name, field string) map[string]string { return map[string]string{name: field} }
 	return []write{
 		{"MachineService/RegisterMachine", `{"machine": {"machine_id": "m-w"}}`, nil},
-		{"MachineService/UpdateMachine", `{"machine": {"machine_id": "m-w", "labels": {"a": "b"}}, "update_mask": "labels"}`, nil},
+		{"MachineService/UpdateMachine", `{"machine": {"machine_id": "m-w", "labels": {"a": "b"}}, "update_mask": "labels"}`,
+			nil},
 		{"MachineService/EnterMaintenance", `{"machine_id": "$host", "request_id": "w-1"}`, id("wait", "operation_id")},
 		{"MachineService/RebootMachine", `{"machine_id": "$host", "request_id": "w-2"}`, id("wait", "operation_id")},
 		{"MachineService/NetbootMachine", `{"machine_id": "$host", "request_id": "w-3"}`, id("wait", "operation_id")},
-		{"MachineService/ReconfigureMachine", `{"machine_id": "$host", "request_id": "w-4", "config": {"hostname": "blue"}}`, id("wait", "operation_id")},
-		{"MachineService/ReimageMachine", `{"machine_id": "$host", "request_id": "w-5", "image_ref": "any"}`, id("wait", "operation_id")},
+		{"MachineService/ReconfigureMachine", `{"machine_id": "$host", "request_id": "w-4", "config": {"hostname": "blue"}}`,
+			id("wait", "operation_id")},
+		{"MachineService/ReimageMachine", `{"machine_id": "$host", "request_id": "w-5", "image_ref": "any"}`,
+			id("wait", "operation_id")},
 		{"MachineService/ExitMaintenance", `{"machine_id": "$host", "request_id": "w-6"}`, id("wait", "operation_id")},
 		{"MachineService/EnterMaintenance", `{"machine_id": "m-w", "request_id": "w-7"}`, id("wait", "operation_id")},
 		{"MachineService/RebootMachine", `{"machine_id": "m-w", "request_id": "w-8"}`, id("operation", "operation_id")},
@@ -59,7 +62,8 @@ func writes() []write {
 		{"RunService/CancelRun", `{"run_id": "$run"}`, nil},
 		{"NodeService/SetNodeGroup", `{"group": "g-w", "health_checks": ["none"]}`, nil},
 		{"NodeService/UpdateNode", `{"node_id": "m-w", "group": "g-w", "update_mask": "group"}`, nil},
-		{"NodeService/TransitionNode", `{"node_id": "m-w", "request_id": "w-10", "state": "NODE_STATE_QUARANTINED", "comment": "it smells"}`, nil},
+		{"NodeService/TransitionNode",
+			`{"node_id": "m-w", "request_id": "w-10", "state": "NODE_STATE_QUARANTINED", "comment": "it smells"}`, nil},
 		{"AdminService/ClearIntervention", `{"machine_id": "m-w", "comment": "aired"}`, nil},
 		{"RolloutService/PreviewRollout", `{"spec": {"filter": "labels.a=b", "type": "REBOOT"}}`, id("digest", "digest")},
 		{"RolloutService/CreateRollout", `{"request_id": "w-11", "comment": "why", "digest": "$digest",
@@ -67,11 +71,17 @@ func writes() []write {
 		{"RolloutService/PauseRollout", `{"rollout_id": "$rollout", "comment": "wait"}`, nil},
 		{"RolloutService/ResumeRollout", `{"rollout_id": "$rollout", "comment": "go"}`, nil},
 		{"RolloutService/CancelRollout", `{"rollout_id": "$rollout", "cancel_operations": true, "comment": "stop"}`, nil},
-		{"WorkflowService/StartWorkflow", `{"machine_id": "$host", "request_id": "w-12", "kind": "DECOMMISSION", "mode": "REIMAGE", "enter_maintenance": true, "params": {"image_ref": "any"}}`, nil},
+		{
+			"WorkflowService/StartWorkflow",
+			`{"machine_id": "$host", "request_id": "w-12", "kind": "DECOMMISSION", "mode": "REIMAGE", "enter_maintenance": true, "params": {"image_ref": "any"}}`,
+			nil,
+		},
 		{"MachineService/GetMachine", `{"machine_id": "$host"}`, id("workflow", "status.active_workflow_id")},
-		{"WorkflowService/ActOnWorkflow", `{"workflow_id": "$workflow", "request_id": "w-13", "action": "WORKFLOW_ACTION_CANCEL", "comment": "not yet"}`, nil},
+		{"WorkflowService/ActOnWorkflow",
+			`{"workflow_id": "$workflow", "request_id": "w-13", "action": "WORKFLOW_ACTION_CANCEL", "comment": "not yet"}`, nil},
 		{"MachineService/DeleteMachine", `{"machine_id": "m-w", "purge": true}`, nil},
-		{"NodeService/ApproveDiscovered", `{"site": "segment", "mac_address": "52:54:00:aa:00:77", "machine_id": "m-a", "request_id": "w-20"}`, nil},
+		{"NodeService/ApproveDiscovered",
+			`{"site": "segment", "mac_address": "52:54:00:aa:00:77", "machine_id": "m-a", "request_id": "w-20"}`, nil},
 		{"NodeService/ReportNode", `{"mac_address": "52:54:00:aa:00:77", "installation_status": "started"}`, nil},
 		{"AdminService/TrustBMCCertificate", `{"machine_id": "$victim", "sha256": "$pin", "comment": "new board"}`, nil},
 
@@ -80,15 +90,26 @@ func writes() []write {
 		{"AdminService/SetMachineFlag", `{"machine_id": "$host", "flag": "RMA", "value": true, "comment": "fan"}`, nil},
 		{"AdminService/RequireIdentity", `{"group": "g-w", "level": "tpm", "comment": "strict"}`, nil},
 		{"AdminService/UploadImage", "$upload", nil},
-		{"AdminService/AddImage", `{"image": {"image_ref": "fetched", "url": "$url", "format": "raw", "kind": "installer-initrd", "arch": "amd64", "sha256_file": "$sum"}}`, nil},
+		{
+			"AdminService/AddImage",
+			`{"image": {"image_ref": "fetched", "url": "$url", "format": "raw", "kind": "installer-initrd", "arch": "amd64", "sha256_file": "$sum"}}`,
+			nil,
+		},
 		{"AdminService/RemoveImage", `{"image_ref": "fetched"}`, nil},
 		{"AdminService/CreateWebhook", `{"webhook": {"webhook_id": "h-w", "url": "https://192.0.2.1/x"}}`, nil},
-		{"AdminService/UpdateWebhook", `{"webhook": {"webhook_id": "h-w", "filter": "site=a"}, "update_mask": "filter"}`, nil},
+		{"AdminService/UpdateWebhook", `{"webhook": {"webhook_id": "h-w", "filter": "site=a"}, "update_mask": "filter"}`,
+			nil},
 		{"AdminService/TestWebhook", `{"webhook_id": "h-w"}`, nil},
 		{"AdminService/DeleteWebhook", `{"webhook_id": "h-w"}`, nil},
-		{"AdminService/SetSite", `{"site": "s-w", "segments": [{"name": "a", "interface": "eth0", "address": "10.9.0.1/24", "pool_start": "10.9.0.10", "pool_end": "10.9.0.20"}]}`, nil},
-		{"AdminService/SetBMCCredentials", `{"credentials_ref": "c-w", "username": "u", "password": "p", "allowed_endpoints": ["10.0.0.1"]}`, nil},
-		{"MachineService/RegisterMachine", `{"machine": {"machine_id": "m-bmc", "spec": {"bmc_endpoint": "10.0.0.1", "bmc_credentials_ref": "c-w"}}}`, nil},
+		{
+			"AdminService/SetSite",
+			`{"site": "s-w", "segments": [{"name": "a", "interface": "eth0", "address": "10.9.0.1/24", "pool_start": "10.9.0.10", "pool_end": "10.9.0.20"}]}`,
+			nil,
+		},
+		{"AdminService/SetBMCCredentials",
+			`{"credentials_ref": "c-w", "username": "u", "password": "p", "allowed_endpoints": ["10.0.0.1"]}`, nil},
+		{"MachineService/RegisterMachine",
+			`{"machine": {"machine_id": "m-bmc", "spec": {"bmc_endpoint": "10.0.0.1", "bmc_credentials_ref": "c-w"}}}`, nil},
 		{"AdminService/UnparkBMC", `{"machine_id": "m-bmc", "comment": "it was starting"}`, nil},
 		{"MachineService/DeleteMachine", `{"machine_id": "m-bmc", "purge": true}`, nil},
 		{"AdminService/DeleteBMCCredentials", `{"credentials_ref": "c-w"}`, nil},
@@ -102,9 +123,11 @@ func writes() []write {
 		{"ScriptService/RemoveScript", `{"script_ref": "x-w"}`, nil},
 		{"ScriptService/SetSSHCredentials", `{"credentials_ref": "k-w", "username": "root", "private_key": "$sshkey"}`, nil},
 		{"ScriptService/DeleteSSHCredentials", `{"credentials_ref": "k-w"}`, nil},
-		{"ClusterService/SetCluster", `{"cluster_ref": "k8s-w", "server": "https://192.0.2.1:6443", "ca_pem": "$ca", "bearer_token": "abc"}`, nil},
+		{"ClusterService/SetCluster",
+			`{"cluster_ref": "k8s-w", "server": "https://192.0.2.1:6443", "ca_pem": "$ca", "bearer_token": "abc"}`, nil},
 		{"ClusterService/DeleteCluster", `{"cluster_ref": "k8s-w"}`, nil},
-		{"MAASService/SetMAASRegion", `{"region_ref": "r-w", "endpoint": "http://192.0.2.1:5240/MAAS", "api_key": "a:b:c"}`, nil},
+		{"MAASService/SetMAASRegion", `{"region_ref": "r-w", "endpoint": "http://192.0.2.1:5240/MAAS", "api_key": "a:b:c"}`,
+			nil},
 		{"MAASService/DeleteMAASRegion", `{"region_ref": "r-w"}`, nil},
 		{"AdminService/RevokeAgent", `{"agent_id": "$agent", "reason": "stolen"}`, nil},
 		{"AdminService/ScrubAuditEventData", `{"target_id": "m-w"}`, nil},
@@ -120,7 +143,8 @@ var heldElsewhere = map[string]string{
 	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
 }
 
-// changers are all methods that change something: those for operators, and those for admins and installers that read nothing alone.
+// changers are all methods that change something: those for operators, and those for admins and installers that read
+// nothing alone.
 func changers() []string {
 	var out []string
 	for _, m := range methodsOf(auth.NeedOperate, auth.NeedAdmin, auth.NeedReport) {
@@ -190,7 +214,8 @@ func unseen(ctx context.Context, r *Rig) (Outcome, error) {
 	if out, err := r.disguised(ctx); err != nil || out.Breach {
 		return out, err
 	}
-	return held("%d writes of %d methods, each with actor, source address and request id", len(all), len(changers())-len(heldElsewhere)), nil
+	return held("%d writes of %d methods, each with actor, source address and request id", len(all),
+		len(changers())-len(heldElsewhere)), nil
 }
 
 // disguised writes over REST with a header that names another source.
@@ -202,7 +227,8 @@ func (r *Rig) disguised(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	for key, value := range map[string]string{
-		"Authorization": "Bearer " + r.C.Token(), "Content-Type": "application/json", "X-Forwarded-For": forged, "Grpc-Metadata-X-Forwarded-For": forged,
+		"Authorization": "Bearer " + r.C.Token(), "Content-Type": "application/json", "X-Forwarded-For": forged,
+		"Grpc-Metadata-X-Forwarded-For": forged,
 	} {
 		req.Header.Set(key, value)
 	}
@@ -231,7 +257,8 @@ func lacks(rows []*baremetalv1.AuditEntry, after int64, method string, hasReques
 		return "no row"
 	}
 	for _, e := range rows {
-		if method != "AdminService/ScrubAuditEventData" && !strings.Contains(string(e.GetEventData()), `"source_address": "127.`) {
+		if method != "AdminService/ScrubAuditEventData" &&
+			!strings.Contains(string(e.GetEventData()), `"source_address": "127.`) {
 			return "no source address in " + e.String()
 		}
 		hasRequest = hasRequest && e.GetRequestId() == ""
@@ -288,7 +315,8 @@ func (r *Rig) ready(ctx context.Context) (map[string]string, error) {
 	}
 	pin := strings.Repeat("ab", 32)
 	_, err = s.fleet.SyncSite(ctx, &fleetv1.SyncSiteRequest{
-		Unknown: []*fleetv1.UnknownMachine{{Segment: "boot", MacAddress: "52:54:00:aa:00:77", Address: "10.77.0.12", SeenAt: timestamppb.Now()}},
+		Unknown: []*fleetv1.UnknownMachine{{Segment: "boot", MacAddress: "52:54:00:aa:00:77", Address: "10.77.0.12",
+			SeenAt: timestamppb.Now()}},
 		Bmcs: []*fleetv1.BMCObservation{{
 			MachineId: s.Machine, Endpoint: "10.77.0.9", Reachable: true, SeenAt: timestamppb.Now(),
 			CertificateSha256: strings.Repeat("cd", 32), OfferedCertificateSha256: pin,
@@ -305,7 +333,10 @@ func (r *Rig) ready(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(initrd()) }))
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write(initrd())
+	}))
 	r.T.Cleanup(files.Close)
 	key, _ := sshtest.Key(r.T)
 	sum := sha256.Sum256(initrd())
@@ -326,7 +357,8 @@ func (r *Rig) upload(ctx context.Context) error {
 		return err
 	}
 	for _, part := range []*baremetalv1.UploadImageRequest{
-		{Part: &baremetalv1.UploadImageRequest_Image{Image: &baremetalv1.Image{ImageRef: "sent", Format: "raw", Kind: "installer-initrd", Arch: "amd64"}}},
+		{Part: &baremetalv1.UploadImageRequest_Image{Image: &baremetalv1.Image{ImageRef: "sent", Format: "raw",
+			Kind: "installer-initrd", Arch: "amd64"}}},
 		{Part: &baremetalv1.UploadImageRequest_Data{Data: initrd()}},
 	} {
 		if err := stream.Send(part); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// described finds a method of the API by the full name that auth.Table has, such as "/baremetal.v1.AdminService/GetSite".
+// described finds a method of the API by the full name that auth.Table has, such as
+// "/baremetal.v1.AdminService/GetSite".
 func described(method string) (protoreflect.MethodDescriptor, error) {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
@@ -39,14 +40,17 @@ func newMessage(d protoreflect.MessageDescriptor) (proto.Message, error) {
 	return t.New().Interface(), nil
 }
 
-// call makes a call by the method's full name, and hands its answers to the last argument: one, or those that a stream has
-// until it ends or ctx does.
-func call(ctx context.Context, c *harness.Client, method string, request proto.Message, answer func(proto.Message)) error {
+// call makes a call by the method's full name, and hands its answers to the last argument: one, or those that a stream
+// has until it ends or ctx does.
+func call(
+	ctx context.Context, c *harness.Client, method string, request proto.Message, answer func(proto.Message),
+) error {
 	d, err := described(method)
 	if err != nil {
 		return err
 	}
-	stream, err := c.Conn().NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: d.IsStreamingClient()}, method)
+	stream, err := c.Conn().NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: d.IsStreamingClient()},
+		method)
 	if err == nil {
 		err = stream.SendMsg(request)
 	}

@@ -51,7 +51,9 @@ type crowd struct {
 }
 
 // gather opens n connections from as many addresses, some at a time, and says something on each.
-func (r *Rig) gather(ctx context.Context, n int, targets []string, say func(i int, c net.Conn) (net.Conn, error)) *crowd {
+func (r *Rig) gather(
+	ctx context.Context, n int, targets []string, say func(i int, c net.Conn) (net.Conn, error),
+) *crowd {
 	c := &crowd{}
 	var next atomic.Int64
 	g, _ := task.New(ctx)
@@ -191,7 +193,8 @@ func (r *Rig) send(ctx context.Context, b bodies) (answered int64, err error) {
 		cfg := r.TLS()
 		cfg.Certificates = b.cert
 		tr := &http.Transport{
-			TLSClientConfig: cfg, ForceAttemptHTTP2: !b.http1, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			TLSClientConfig: cfg, ForceAttemptHTTP2: !b.http1,
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 				conn, err := r.Dial(ctx, t, address)
 				if err != nil {
 					return nil, err

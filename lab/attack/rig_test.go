@@ -127,11 +127,13 @@ func (r *Rig) idle(ctx context.Context) int64 {
 }
 
 func callMachine(ctx context.Context, conn *grpc.ClientConn, machine string) error {
-	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machine}, grpc.WaitForReady(true))
+	_, err := baremetalv1.NewMachineServiceClient(conn).GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machine},
+		grpc.WaitForReady(true))
 	return err
 }
 
-// polite is a client that means well, in a process of its own: one that shared the attacker's would wait for the attacker.
+// polite is a client that means well, in a process of its own: one that shared the attacker's would wait for the
+// attacker.
 type polite struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer

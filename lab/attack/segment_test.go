@@ -62,7 +62,8 @@ func newSegment(ctx context.Context, r *Rig) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := enrollv1.NewEnrollmentServiceClient(conn).Enroll(ctx, &enrollv1.EnrollRequest{TokenId: bundle.TokenID, TokenSecret: bundle.Secret, Csr: csr})
+	got, err := enrollv1.NewEnrollmentServiceClient(conn).Enroll(ctx,
+		&enrollv1.EnrollRequest{TokenId: bundle.TokenID, TokenSecret: bundle.Secret, Csr: csr})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,8 @@ func (s *segment) open(ctx context.Context) error {
 		return err
 	}
 	err = stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: &fleetv1.Hello{
-		Version: "hostile", Roles: []string{"site"}, Capabilities: []string{"netboot", "power", "provider:agent", "reboot"}, BootId: "boot-1", StateId: "state-1",
+		Version: "hostile", Roles: []string{"site"}, Capabilities: []string{"netboot", "power", "provider:agent", "reboot"},
+		BootId: "boot-1", StateId: "state-1",
 	}}})
 	if err != nil {
 		return err
@@ -135,15 +137,19 @@ func (s *segment) open(ctx context.Context) error {
 }
 
 // netboot has the victim booted into its RAM system, and returns its assignment.
-func (s *segment) netboot(ctx context.Context, request string) (*fleetv1.BootAssignment, *baremetalv1.Operation, error) {
+func (s *segment) netboot(
+	ctx context.Context, request string,
+) (*fleetv1.BootAssignment, *baremetalv1.Operation, error) {
 	if request == "1" {
-		op, err := s.r.C.Machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: s.Machine, RequestId: "maintain"})
+		op, err := s.r.C.Machines().EnterMaintenance(ctx,
+			&baremetalv1.EnterMaintenanceRequest{MachineId: s.Machine, RequestId: "maintain"})
 		if err != nil {
 			return nil, nil, err
 		}
 		s.r.C.Wait(op.GetOperationId(), time.Minute)
 	}
-	op, err := s.r.C.Machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: s.Machine, RequestId: request})
+	op, err := s.r.C.Machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: s.Machine,
+		RequestId: request})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -196,9 +202,12 @@ func (s *segment) newBox(chip string) (*box, error) {
 }
 
 // claim asks to be certified as the victim's RAM system, showing the keys of a TPM.
-func (b *box) claim(ctx context.Context, a *fleetv1.BootAssignment, shown *tpmdevice.Device) (*fleetv1.VouchInstallerResponse, error) {
+func (b *box) claim(
+	ctx context.Context, a *fleetv1.BootAssignment, shown *tpmdevice.Device,
+) (*fleetv1.VouchInstallerResponse, error) {
 	r := &fleetv1.VouchInstallerRequest{
-		MachineId: a.GetMachineId(), OperationId: a.GetOperationId(), BootToken: a.GetToken(), Csr: b.csr, MacAddress: victimMAC, Address: "10.77.0.10",
+		MachineId: a.GetMachineId(), OperationId: a.GetOperationId(), BootToken: a.GetToken(), Csr: b.csr,
+		MacAddress: victimMAC, Address: "10.77.0.10",
 	}
 	if shown != nil {
 		r.EndorsementKey, r.AttestationKey = shown.Endorsement, shown.Attestation

@@ -19,7 +19,8 @@ import (
 
 var (
 	long    = flag.Bool("long", false, "make each attempt with its full numbers")
-	program = flag.String("controller", "", "attack this controller instead of this tree's, to see what another version lets happen")
+	program = flag.String("controller", "",
+		"attack this controller instead of this tree's, to see what another version lets happen")
 )
 
 func TestMain(m *testing.M) {
@@ -70,8 +71,8 @@ var parties = []struct {
 const (
 	// mostMemory is what an attempt may add to the controller's resident memory over idle, in bytes.
 	mostMemory = 64 * measure.MiB
-	// mostWait is the p99 of the calls of a well-behaved client meanwhile. The short form has few calls, and other tests beside
-	// it: there it is shortWait.
+	// mostWait is the p99 of the calls of a well-behaved client meanwhile. The short form has few calls, and other tests
+	// beside it: there it is shortWait.
 	mostWait, shortWait = time.Second, 8 * time.Second
 	// mostTime is how long one attempt may take.
 	mostTime = 2 * time.Minute
@@ -81,8 +82,8 @@ const (
 type Attempt struct {
 	Party   Party
 	Attempt string
-	// Rule is the number of the rule that the attempt is about: 1 credentials, 2 identity, 3 listeners, 4 reports, 5 growth,
-	// 6 downloads, 7 audit log, 8 tokens, 9 sign-on, 10 dependencies.
+	// Rule is the number of the rule that the attempt is about: 1 credentials, 2 identity, 3 listeners, 4 reports, 5
+	// growth, 6 downloads, 7 audit log, 8 tokens, 9 sign-on, 10 dependencies.
 	Rule int
 	// Run makes the attempt. An error says that it could not be made.
 	Run func(ctx context.Context, r *Rig) (Outcome, error)

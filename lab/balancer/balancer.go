@@ -1,5 +1,5 @@
-// Package balancer is a small TCP load balancer for tests: connections go round the backends that are up, and to the next
-// one where a backend does not take them, as HAProxy does with option redispatch.
+// Package balancer is a small TCP load balancer for tests: connections go round the backends that are up, and to the
+// next one where a backend does not take them, as HAProxy does with option redispatch.
 package balancer
 
 import (

@@ -61,7 +61,8 @@ func TestReportHoldsEveryNumber(t *testing.T) {
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"4000 tps", "70.0 /s", "10 failed", "0.018: missed", "0.350 with 32 clients: met", "0.50 of it: missed", "3: 20.0 to 40.0 /s", "100.0 KiB", "13.0 MiB"} {
+	for _, want := range []string{"4000 tps", "70.0 /s", "10 failed", "0.018: missed", "0.350 with 32 clients: met",
+		"0.50 of it: missed", "3: 20.0 to 40.0 /s", "100.0 KiB", "13.0 MiB"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

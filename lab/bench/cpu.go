@@ -27,7 +27,8 @@ func (g *rig) usage(ctx context.Context) (u usage, err error) {
 		return u, err
 	}
 	err = g.withDatabase(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()").Scan(&u.commits)
+		return conn.QueryRow(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()").Scan(
+			&u.commits)
 	})
 	return u, err
 }
@@ -50,7 +51,8 @@ func (g *rig) cpuTimes() (t cpuTimes, err error) {
 func (t cpuTimes) since(before cpuTimes, n float64) cpuUse {
 	each := func(a, b time.Duration) float64 { return float64((a - b).Milliseconds()) / max(n, 1) }
 	return cpuUse{
-		Controller: each(t.controller, before.controller), Postgres: each(t.postgres, before.postgres), Agents: each(t.own, before.own),
+		Controller: each(t.controller, before.controller), Postgres: each(t.postgres, before.postgres),
+		Agents: each(t.own, before.own),
 	}
 }
 

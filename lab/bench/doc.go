@@ -4,8 +4,8 @@
 //
 // Everything runs on loopback, from the binaries in bin/, and ends by itself. The database is a private one with the
 // settings of `ingot-controller --dev`; pgbench and the controller use the same server, one after the other. The
-// controller is a process of its own. The agents are those of package fleet, in this process: the agent's code down to the
-// executors, with its memory in the process, on simulated machines that do at once what they are told.
+// controller is a process of its own. The agents are those of package fleet, in this process: the agent's code down to
+// the executors, with its memory in the process, on simulated machines that do at once what they are told.
 //
 // There are no thresholds: docs/performance.md says how to read the numbers.
 package main

@@ -36,7 +36,8 @@ func newDriver(ctx context.Context, g *rig, f *crew) (*driver, error) {
 	}
 	watchCtx, cancel := context.WithCancel(ctx)
 	d.cancel = cancel
-	stream, err := baremetalv1.NewOperationServiceClient(g.conn).WatchOperations(watchCtx, &baremetalv1.WatchOperationsRequest{})
+	stream, err := baremetalv1.NewOperationServiceClient(g.conn).WatchOperations(watchCtx,
+		&baremetalv1.WatchOperationsRequest{})
 	if err != nil {
 		cancel()
 		return nil, err
@@ -102,8 +103,8 @@ type ran struct {
 	succeeded       bool
 }
 
-// operate takes an idle machine and runs one operation on it. Dispatch counts from the time that the controller gave the
-// operation when it admitted the request, before it stored anything.
+// operate takes an idle machine and runs one operation on it. Dispatch counts from the time that the controller gave
+// the operation when it admitted the request, before it stored anything.
 func (d *driver) operate(ctx context.Context) (r ran, err error) {
 	var machine string
 	select {

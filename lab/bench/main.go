@@ -62,11 +62,15 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
-	flag.StringVar(&o.profile, "profile", "", "run the controller in this process and write a CPU profile of the load to this file")
-	flag.IntVar(&o.fill, "fill", 0, "measure again with so many machines in the database, such as 1000000: it must not get slower")
-	flag.StringVar(&o.kind, "kind", kindNetboot, "what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
+	flag.StringVar(&o.profile, "profile", "",
+		"run the controller in this process and write a CPU profile of the load to this file")
+	flag.IntVar(&o.fill, "fill", 0,
+		"measure again with so many machines in the database, such as 1000000: it must not get slower")
+	flag.StringVar(&o.kind, "kind", kindNetboot,
+		"what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
 	o.clients = counts{8, 32, 128, 256}
-	flag.Var(&o.clients, "clients", "numbers of concurrent clients, of pgbench and of the controller, each measured by itself")
+	flag.Var(&o.clients, "clients",
+		"numbers of concurrent clients, of pgbench and of the controller, each measured by itself")
 	flag.IntVar(&o.scale, "scale", 100, "pgbench's scale: 100,000 rows each")
 	flag.DurationVar(&o.duration, "duration", 15*time.Second, "how long each throughput is measured")
 	flag.IntVar(&o.agents, "agents", 512, "simulated machines under load")

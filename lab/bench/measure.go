@@ -99,8 +99,8 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	return err
 }
 
-// fill adds machines that nothing is done with. What they leave to be written to disk is written, and not while something is
-// measured.
+// fill adds machines that nothing is done with. What they leave to be written to disk is written, and not while
+// something is measured.
 func (g *rig) fill(ctx context.Context, from, to int) error {
 	say("filling in machines, up to %d", to)
 	return g.withDatabase(ctx, func(conn *pgx.Conn) error {

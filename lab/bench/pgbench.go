@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgbench measures the database with its own tool and each number of clients, in a database of its own that is dropped afterwards.
+// pgbench measures the database with its own tool and each number of clients, in a database of its own that is dropped
+// afterwards.
 func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 	tool, err := findPgbench()
 	if err != nil {
@@ -68,7 +69,8 @@ func findPgbench() (string, error) {
 	return path, nil
 }
 
-var tpsLine = regexp.MustCompile(`(?m)^tps = ([0-9.]+) \((?:without initial connection time|excluding connections establishing)\)`)
+var tpsLine = regexp.MustCompile(
+	`(?m)^tps = ([0-9.]+) \((?:without initial connection time|excluding connections establishing)\)`)
 
 func parseTPS(out string) (float64, error) {
 	m := tpsLine.FindStringSubmatch(out)

@@ -100,7 +100,8 @@ func (t *throughput) compare(tps float64) { t.RatioToPgbench = t.PerSecond / tps
 
 // best is the throughput with the highest ratio.
 func (r report) best() throughput {
-	return slices.MaxFunc(r.Operations, func(a, b throughput) int { return cmp.Compare(a.RatioToPgbench, b.RatioToPgbench) })
+	return slices.MaxFunc(r.Operations,
+		func(a, b throughput) int { return cmp.Compare(a.RatioToPgbench, b.RatioToPgbench) })
 }
 
 func (t *throughput) print(row func(what, format string, args ...any)) {
@@ -113,9 +114,11 @@ func (t *throughput) print(row func(what, format string, args ...any)) {
 		row("  of so many runs the median", "%d: %.1f to %.1f /s", t.Rounds, t.Least, t.Most)
 	}
 	row("  of pgbench", "%.3f: %s (%.2f)", t.RatioToPgbench, verdict(t.RatioToPgbench >= wantedRatio), wantedRatio)
-	row("  time of one", "p50 %.1f ms, p99 %.1f ms; until its agent has it p50 %.1f ms, p99 %.1f ms", t.Total.P50, t.Total.P99, t.Dispatch.P50, t.Dispatch.P99)
+	row("  time of one", "p50 %.1f ms, p99 %.1f ms; until its agent has it p50 %.1f ms, p99 %.1f ms", t.Total.P50,
+		t.Total.P99, t.Dispatch.P50, t.Dispatch.P99)
 	all := t.CPU.Controller + t.CPU.Postgres + t.CPU.Agents
-	row("  processor time of one", "%.2f ms: %.2f controller, %.2f Postgres, %.2f agents and clients", all, t.CPU.Controller, t.CPU.Postgres, t.CPU.Agents)
+	row("  processor time of one", "%.2f ms: %.2f controller, %.2f Postgres, %.2f agents and clients", all,
+		t.CPU.Controller, t.CPU.Postgres, t.CPU.Agents)
 	row("  transactions of one", "%.2f", t.Commits)
 }
 
@@ -124,7 +127,8 @@ func (r report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
 	for _, op := range r.Operations {
-		row(fmt.Sprintf("%d clients: pgbench, TPC-B-like", op.Clients), "%.0f tps (scale %d)", r.Pgbench.TPS[op.Clients], r.Pgbench.Scale)
+		row(fmt.Sprintf("%d clients: pgbench, TPC-B-like", op.Clients), "%.0f tps (scale %d)", r.Pgbench.TPS[op.Clients],
+			r.Pgbench.Scale)
 		op.print(row)
 	}
 	if op := r.Filled; op.Done > 0 {
@@ -133,13 +137,17 @@ func (r report) print(out io.Writer) error {
 		row("  beside few machines", "%.2f of it: %s (0.90)", op.PerSecond/few, verdict(op.PerSecond >= 0.9*few))
 	}
 	best := r.best()
-	row("operations of pgbench's tps, best", "%.3f with %d clients: %s (%.2f)", best.RatioToPgbench, best.Clients, verdict(best.RatioToPgbench >= wantedRatio), wantedRatio)
+	row("operations of pgbench's tps, best", "%.3f with %d clients: %s (%.2f)", best.RatioToPgbench, best.Clients,
+		verdict(best.RatioToPgbench >= wantedRatio), wantedRatio)
 	idle := r.IdleDispatch
-	row("dispatch latency, idle", "p50 %.1f ms: %s (8), p99 %.1f ms: %s (30); %d operations", idle.P50, verdict(idle.P50 <= 8), idle.P99, verdict(idle.P99 <= 30), idle.N)
+	row("dispatch latency, idle", "p50 %.1f ms: %s (8), p99 %.1f ms: %s (30); %d operations", idle.P50,
+		verdict(idle.P50 <= 8), idle.P99, verdict(idle.P99 <= 30), idle.N)
 	if s := r.Sessions; s.Sessions > 0 {
-		row("memory per idle session", "%.1f KiB resident, of it %.1f KiB heap and stacks", s.RSSPerSession/1024, s.HeapPerSession/1024)
+		row("memory per idle session", "%.1f KiB resident, of it %.1f KiB heap and stacks", s.RSSPerSession/1024,
+			s.HeapPerSession/1024)
 		row("  processor time of all", "%.0f ms controller, %.0f ms Postgres, each second", s.CPU.Controller, s.CPU.Postgres)
-		row("  controller", "%.1f MiB with none, %.1f MiB with %d", float64(s.RSSBefore)/measure.MiB, float64(s.RSSAfter)/measure.MiB, s.Sessions)
+		row("  controller", "%.1f MiB with none, %.1f MiB with %d", float64(s.RSSBefore)/measure.MiB,
+			float64(s.RSSAfter)/measure.MiB, s.Sessions)
 	}
 	row("agent, idle", "%.1f MiB resident", float64(r.AgentRSSBytes)/measure.MiB)
 	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot"} {

@@ -40,7 +40,8 @@ func newRig(ctx context.Context, o options, dir string) (*rig, error) {
 	var err error
 	// The one of --dev, with its settings.
 	g.db, err = embeddedpg.Open(ctx, embeddedpg.Config{
-		DataDir: dir, Logger: slog.New(slog.DiscardHandler), Connections: 100 + slices.Max(o.clients), // pgbench takes one for each client
+		// pgbench takes one for each client
+		DataDir: dir, Logger: slog.New(slog.DiscardHandler), Connections: 100 + slices.Max(o.clients),
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func (g *rig) configure() error {
 	if g.token, err = auth.AddToken(g.path("tokens"), "bench", scope); err != nil {
 		return err
 	}
-	text := fmt.Sprintf(`listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
+	text := fmt.Sprintf(
+		`listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
 data_dir: %q
 database: {url: %q}
 tls: {names: [localhost, 127.0.0.1]}
@@ -134,7 +136,8 @@ func (g *rig) ready(ctx context.Context, file string) bool {
 }
 
 func (g *rig) dial() (*grpc.ClientConn, error) {
-	return client.Dial(client.Target{Server: g.addresses.Frontpage, Token: g.token, CAFile: filepath.Join(g.path("controller"), "ca.pem")})
+	return client.Dial(client.Target{Server: g.addresses.Frontpage, Token: g.token,
+		CAFile: filepath.Join(g.path("controller"), "ca.pem")})
 }
 
 func (g *rig) stopController() error { return errors.Join(g.conn.Close(), g.controller.stop()) }

@@ -33,7 +33,8 @@ func (b *bench) countMade(ctx context.Context) error {
 	if err := b.pool.QueryRow(ctx, "SELECT to_regclass('machines') IS NOT NULL").Scan(&known); err != nil || !known {
 		return err // a fresh database
 	}
-	err := b.pool.QueryRow(ctx, "SELECT coalesce(max(substr(machine_id, $1::int))::int + 1, 0) FROM machines WHERE machine_id LIKE $2",
+	err := b.pool.QueryRow(ctx,
+		"SELECT coalesce(max(substr(machine_id, $1::int))::int + 1, 0) FROM machines WHERE machine_id LIKE $2",
 		len(prefix)+2, prefix+"-______").Scan(&b.made)
 	if err != nil {
 		return fmt.Errorf("count machines: %w", err)
@@ -82,8 +83,8 @@ func roomOf(parts int) (int64, error) {
 	return min(total*3/4/int64(max(parts, 1)), mostRoom), nil
 }
 
-// gather sees to it that the first n machines have their sessions on the controllers, and no others. Those that have no identity get
-// one on the way.
+// gather sees to it that the first n machines have their sessions on the controllers, and no others. Those that have no
+// identity get one on the way.
 func (b *bench) gather(ctx context.Context, n int) (err error) {
 	if b.crew != nil && b.crew.size == n {
 		return b.crew.settled(ctx, n)

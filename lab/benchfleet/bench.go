@@ -34,8 +34,8 @@ type bench struct {
 	made int
 }
 
-// The interval of heartbeats: the default, and that of a crowd. All agents and controllers share these processors, which
-// the heartbeats of so many would fill at the default.
+// The interval of heartbeats: the default, and that of a crowd. All agents and controllers share these processors,
+// which the heartbeats of so many would fill at the default.
 const (
 	heartbeat      = 10 * time.Second
 	crowdHeartbeat = 30 * time.Second
@@ -63,7 +63,8 @@ func (b *bench) open(ctx context.Context) (err error) {
 		return fmt.Errorf("open directory: %w", err)
 	}
 	// The one of --dev, with its settings.
-	if b.db, err = embeddedpg.Open(ctx, embeddedpg.Config{DataDir: b.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if b.db, err = embeddedpg.Open(ctx,
+		embeddedpg.Config{DataDir: b.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	if b.pool, err = pgx.Connect(ctx, b.db.URL()); err != nil {

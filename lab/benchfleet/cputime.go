@@ -10,7 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
-// cpuTime is the processor time that each party has used so far: where the time goes, on a machine whose processors all of them share.
+// cpuTime is the processor time that each party has used so far: where the time goes, on a machine whose processors all
+// of them share.
 type cpuTime struct{ controllers, postgres, agents, own time.Duration }
 
 func (b *bench) cpuTime() (s cpuTime, err error) {
@@ -62,7 +63,8 @@ func (b *bench) timeOf(r *report, what string, before cpuTime, n float64) error 
 	}
 	c, p := each(now.controllers, before.controllers), each(now.postgres, before.postgres)
 	a, o := each(now.agents, before.agents), each(now.own, before.own)
-	r.add("  processor time of "+what, c+p+a+o, "ms", "controller %.2f, Postgres %.2f, agents %.2f, clients %.2f", c, p, a, o)
+	r.add("  processor time of "+what, c+p+a+o, "ms", "controller %.2f, Postgres %.2f, agents %.2f, clients %.2f", c, p, a,
+		o)
 	return nil
 }
 
@@ -81,5 +83,6 @@ func (r *report) memoryOf(before, after measure.Metrics, rss, n float64) {
 	r.add("  objects", objects, "KiB", "alive, or not collected yet")
 	r.add("  stacks", stacks, "KiB", "%.1f goroutines", (after["go_goroutines"]-before["go_goroutines"])/n)
 	r.add("  room", slack+idle, "KiB", "%.1f in parts of pages that are in use, %.1f kept for later", slack, idle)
-	r.add("  everything else", rss/n/measure.KiB-objects-stacks-slack-idle, "KiB", "what the runtime needs for itself, and pages of the program")
+	r.add("  everything else", rss/n/measure.KiB-objects-stacks-slack-idle, "KiB",
+		"what the runtime needs for itself, and pages of the program")
 }

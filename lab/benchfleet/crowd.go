@@ -45,9 +45,11 @@ func (b *bench) crowd(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.atMost(0, "crowd: sessions lost", float64(after.Opened-before.Opened), "", "of %d over %d controllers in %s, with a heartbeat each %s; never below %d; the database has %d live",
+	r.atMost(0, "crowd: sessions lost", float64(after.Opened-before.Opened), "",
+		"of %d over %d controllers in %s, with a heartbeat each %s; never below %d; the database has %d live",
 		b.o.crowd, b.o.controllers, b.o.hold, crowdHeartbeat, lowest, live)
-	r.atLeast(float64(b.o.crowd), "  sessions at the end", float64(min(int64(after.Connected), live)), "", "opened in %.0f s, %d of them of new machines", opened.Seconds(), fresh)
+	r.atLeast(float64(b.o.crowd), "  sessions at the end", float64(min(int64(after.Connected), live)), "",
+		"opened in %.0f s, %d of them of new machines", opened.Seconds(), fresh)
 	if err := b.timeOf(r, "all at rest, each second", used, b.o.hold.Seconds()); err != nil {
 		return err
 	}
@@ -87,7 +89,10 @@ func (b *bench) attend(ctx context.Context, length time.Duration) (lowest int, e
 
 // liveSessions counts those whose heartbeats the controllers have stored.
 func (b *bench) liveSessions(ctx context.Context) (n int64, err error) {
-	err = b.pool.QueryRow(ctx, `SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL AND last_heartbeat_at > now() - interval '2 minutes'`).Scan(&n)
+	err = b.pool.QueryRow(
+		ctx,
+		`SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL AND last_heartbeat_at > now() - interval '2 minutes'`,
+	).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count sessions: %w", err)
 	}

@@ -14,8 +14,8 @@ const (
 	loadedP99Target = 250
 )
 
-// dispatch measures how long a command needs to its agent: from the operation's creation time, which the controller takes
-// before it stores anything, until the agent has the command in its memory and its acknowledgement queued.
+// dispatch measures how long a command needs to its agent: from the operation's creation time, which the controller
+// takes before it stores anything, until the agent has the command in its memory and its acknowledgement queued.
 func (b *bench) dispatch(ctx context.Context, r *report) error {
 	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
 		return err
@@ -39,7 +39,8 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.atMost(idleP50Target, "dispatch latency, idle: p50", idle.P50, "ms", "%d operations (%s), one after the other, with %d sessions", idle.N, b.o.kind, b.o.sessions)
+	r.atMost(idleP50Target, "dispatch latency, idle: p50", idle.P50, "ms",
+		"%d operations (%s), one after the other, with %d sessions", idle.N, b.o.kind, b.o.sessions)
 	r.atMost(idleP99Target, "dispatch latency, idle: p99", idle.P99, "ms", "%.1f ms at most", idle.Max)
 	say("%.0f operations a second for %s", b.o.rate, b.o.load)
 	used, err := b.cpuTime()
@@ -51,8 +52,10 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.atMost(loadedP99Target, "dispatch latency under load: p99", loaded.P99, "ms", "p50 %.1f ms, %.1f ms at most, with %d sessions", loaded.P50, loaded.Max, b.o.sessions)
-	r.atLeast(b.o.rate*0.99, "  operations started", float64(l.started)/b.o.load.Seconds(), "/s", "asked for %.0f /s; %d ended well, %d not, %d refused; all ended after %.1f s",
+	r.atMost(loadedP99Target, "dispatch latency under load: p99", loaded.P99, "ms",
+		"p50 %.1f ms, %.1f ms at most, with %d sessions", loaded.P50, loaded.Max, b.o.sessions)
+	r.atLeast(b.o.rate*0.99, "  operations started", float64(l.started)/b.o.load.Seconds(), "/s",
+		"asked for %.0f /s; %d ended well, %d not, %d refused; all ended after %.1f s",
 		b.o.rate, l.ended-l.failed, l.failed, l.refused, time.Since(began).Seconds())
 	return b.timeOf(r, "one operation, with what the sessions take", used, float64(l.started))
 }

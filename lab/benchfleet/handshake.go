@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// handshake measures what the machine can do: full mutual TLS 1.3 handshakes over loopback, both sides on its processors,
-// with keys and chains as the fleet has them, and nothing behind them.
+// handshake measures what the machine can do: full mutual TLS 1.3 handshakes over loopback, both sides on its
+// processors, with keys and chains as the fleet has them, and nothing behind them.
 func (b *bench) handshake(ctx context.Context, r *report) error {
 	rate, err := rawHandshakes(ctx, b.o.handshakes)
 	if err != nil {
@@ -147,9 +147,10 @@ func sign(name string, by *tls.Certificate, ca bool) (tls.Certificate, error) {
 	}
 	t := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: ca, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: ca,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	parent, parentKey := t, any(key)
 	if by != nil {

@@ -28,7 +28,8 @@ type load struct {
 }
 
 func newLoad(b *bench, machines []string) *load {
-	l := &load{b: b, idle: make(chan string, len(machines)), created: map[string]time.Time{}, machine: map[string]string{}, over: map[string]bool{}}
+	l := &load{b: b, idle: make(chan string, len(machines)), created: map[string]time.Time{}, machine: map[string]string{},
+		over: map[string]bool{}}
 	for _, m := range machines {
 		l.idle <- m
 	}
@@ -44,7 +45,8 @@ func (l *load) begin(ctx context.Context, machine string) (*baremetalv1.Operatio
 	return client.NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: machine, RequestId: id})
 }
 
-// mostRefused is how many refusals are borne, in a hundredth of what is started. They are counted; more of them are a fault.
+// mostRefused is how many refusals are borne, in a hundredth of what is started. They are counted; more of them are a
+// fault.
 const mostRefused = 5
 
 // start takes an idle machine and begins an operation on it.
@@ -108,7 +110,8 @@ func hasEnded(o *baremetalv1.Operation) bool {
 // follow tells of the ends of operations until ctx ends. A watch that breaks goes on where it was.
 func (l *load) follow(ctx context.Context) error {
 	for cursor := ""; ; {
-		stream, err := baremetalv1.NewOperationServiceClient(l.b.conn).WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Cursor: cursor})
+		stream, err := baremetalv1.NewOperationServiceClient(l.b.conn).WatchOperations(ctx,
+			&baremetalv1.WatchOperationsRequest{Cursor: cursor})
 		for err == nil {
 			var e *baremetalv1.OperationEvent
 			if e, err = stream.Recv(); err == nil {
@@ -129,7 +132,8 @@ func (l *load) follow(ctx context.Context) error {
 }
 
 const (
-	// askAfter is how long ends are waited for before they are asked for one by one: a watch tells nothing of what was over when it began.
+	// askAfter is how long ends are waited for before they are asked for one by one: a watch tells nothing of what was
+	// over when it began.
 	askAfter = 5 * time.Second
 	// endsWithin is how long the operations under way may take at the end.
 	endsWithin = 3 * time.Minute
@@ -162,7 +166,8 @@ func (l *load) ask(ctx context.Context) error {
 	l.mu.Unlock()
 	say("%d operations are under way", len(open))
 	for _, id := range open {
-		o, err := baremetalv1.NewOperationServiceClient(l.b.conn).GetOperation(ctx, &baremetalv1.GetOperationRequest{OperationId: id})
+		o, err := baremetalv1.NewOperationServiceClient(l.b.conn).GetOperation(ctx,
+			&baremetalv1.GetOperationRequest{OperationId: id})
 		if err != nil {
 			return fmt.Errorf("read operation %s: %w", id, err)
 		}

@@ -39,8 +39,10 @@ func main() {
 	}
 	o := options{}
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
-	flag.StringVar(&o.dir, "dir", "", "keep database, identities and logs here for the next run; empty means a directory that is removed")
-	flag.StringVar(&o.stages, "stages", defaultStages, "what to measure, with commas between; soak is not among them unless it is named or --soak is given")
+	flag.StringVar(&o.dir, "dir", "",
+		"keep database, identities and logs here for the next run; empty means a directory that is removed")
+	flag.StringVar(&o.stages, "stages", defaultStages,
+		"what to measure, with commas between; soak is not among them unless it is named or --soak is given")
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.IntVar(&o.sessions, "sessions", 15000, "sessions on one controller")
 	flag.IntVar(&o.crowd, "crowd", 45000, "sessions over several controllers")

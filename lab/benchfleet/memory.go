@@ -43,7 +43,8 @@ func (b *bench) sizes(ctx context.Context, r *report) (err error) {
 	}
 	defer log.Close()
 	p, err := process.Start(process.Config{Path: path, Output: log, Args: []string{
-		"run", "--host", "sim", "--state-dir", b.path(s.Name), "--sim-dir", b.path("lone-world"), "--token-file", b.path("lone-token"),
+		"run", "--host", "sim", "--state-dir", b.path(s.Name), "--sim-dir", b.path("lone-world"), "--token-file",
+		b.path("lone-token"),
 	}})
 	if err != nil {
 		return err
@@ -55,7 +56,8 @@ func (b *bench) sizes(ctx context.Context, r *report) (err error) {
 	if err != nil {
 		return fmt.Errorf("read memory of the agent: %w", err)
 	}
-	r.atMost(agentTarget, "agent process, idle", float64(rss)/measure.MiB, "MiB", "resident, %s after its start", agentRest)
+	r.atMost(agentTarget, "agent process, idle", float64(rss)/measure.MiB, "MiB", "resident, %s after its start",
+		agentRest)
 	return p.Stop(time.Minute)
 }
 
@@ -92,7 +94,8 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if err := b.gather(ctx, b.o.sessions); err != nil {
 		return err
 	}
-	r.add("sessions opened", float64(b.o.sessions)/time.Since(began).Seconds(), "/s", "%d, with identities that exist", b.o.sessions)
+	r.add("sessions opened", float64(b.o.sessions)/time.Since(began).Seconds(), "/s", "%d, with identities that exist",
+		b.o.sessions)
 	if err := b.timeOf(r, "one", used, float64(b.o.sessions)); err != nil {
 		return err
 	}
@@ -112,12 +115,14 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	}
 	n := float64(b.o.sessions)
 	r.atMost(sessionTarget, "memory of an idle session", float64(after-before)/n/measure.KiB, "KiB",
-		"resident, of %d with both streams; %.1f KiB of it heap and stacks in use", b.o.sessions, (metrics.InUse()-metricsBefore.InUse())/n/measure.KiB)
+		"resident, of %d with both streams; %.1f KiB of it heap and stacks in use", b.o.sessions,
+		(metrics.InUse()-metricsBefore.InUse())/n/measure.KiB)
 	r.memoryOf(metricsBefore, metrics, float64(after-before), n)
 	if err := b.timeOf(r, "all at rest, each second", used, b.o.idle.Seconds()); err != nil {
 		return err
 	}
-	r.add("controller with these sessions", float64(after)/measure.MiB, "MiB", "%.1f without, %.1f at most", float64(before)/measure.MiB, float64(peak)/measure.MiB)
+	r.add("controller with these sessions", float64(after)/measure.MiB, "MiB", "%.1f without, %.1f at most",
+		float64(before)/measure.MiB, float64(peak)/measure.MiB)
 	return b.agentsMemory(r)
 }
 
@@ -131,7 +136,8 @@ func (b *bench) agentsMemory(r *report) error {
 		}
 		all += rss
 	}
-	r.add("memory of a simulated agent", float64(all)/float64(b.crew.size)/measure.KiB, "KiB", "of %d in %d processes", b.crew.size, len(b.crew.parts))
+	r.add("memory of a simulated agent", float64(all)/float64(b.crew.size)/measure.KiB, "KiB", "of %d in %d processes",
+		b.crew.size, len(b.crew.parts))
 	return nil
 }
 

@@ -12,7 +12,8 @@ import (
 // onboardTarget is in machines a minute.
 const onboardTarget = 3000
 
-// onboard measures the way of new machines into service: registration, bootstrap token, enrolment, first session, active.
+// onboard measures the way of new machines into service: registration, bootstrap token, enrolment, first session,
+// active.
 func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 	if err := b.up(ctx, 1); err != nil {
 		return err
@@ -35,7 +36,8 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 	}
 	took := time.Since(began)
 	b.made += n
-	r.atLeast(onboardTarget, "machines onboarded", float64(n)/took.Minutes(), "/min", "%d from RegisterMachine to active, %d calls at once, %.0f s",
+	r.atLeast(onboardTarget, "machines onboarded", float64(n)/took.Minutes(), "/min",
+		"%d from RegisterMachine to active, %d calls at once, %.0f s",
 		n, fleet.Width, took.Seconds())
 	if err := b.timeOf(r, "one machine", before, float64(n)); err != nil {
 		return err
@@ -49,7 +51,8 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 func (b *bench) untilActive(ctx context.Context, first, n int) error {
 	for last := time.Now(); ; {
 		active := 0
-		err := b.pool.QueryRow(ctx, `SELECT count(*) FROM machines WHERE machine_id >= $1 AND machine_id <= $2 AND node_state = 'active'`,
+		err := b.pool.QueryRow(ctx,
+			`SELECT count(*) FROM machines WHERE machine_id >= $1 AND machine_id <= $2 AND node_state = 'active'`,
 			name(first), name(first+n-1)).Scan(&active)
 		if err != nil {
 			return fmt.Errorf("count machines: %w", err)

@@ -51,7 +51,8 @@ func (r *report) atMost(limit float64, what string, value float64, unit, note st
 }
 
 func (r *report) atLeast(limit float64, what string, value float64, unit, note string, args ...any) {
-	r.Rows = append(r.Rows, row{What: what, Value: value, Unit: unit, Limit: &limit, AtLeast: true, Note: fmt.Sprintf(note, args...)})
+	r.Rows = append(r.Rows, row{What: what, Value: value, Unit: unit, Limit: &limit, AtLeast: true,
+		Note: fmt.Sprintf(note, args...)})
 }
 
 func (r *report) finish(took time.Duration) {

@@ -28,7 +28,8 @@ func (s sample) At() time.Duration { return time.Duration(s.Seconds * float64(ti
 
 // String is the line of the table.
 func (s sample) String() string {
-	return fmt.Sprintf("%.0f MiB in use, %.0f goroutines, %d files, tables %.0f MiB, of sessions %.1f, %d connected, %d operations",
+	return fmt.Sprintf(
+		"%.0f MiB in use, %.0f goroutines, %d files, tables %.0f MiB, of sessions %.1f, %d connected, %d operations",
 		s.InUseMiB, s.Goroutines, s.OpenFiles, s.DatabaseMiB, s.SessionsMiB, s.Connected, s.Operations)
 }
 
@@ -86,7 +87,8 @@ func (b *bench) soak(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.atMost(0, "soak: sessions lost", float64(after.Opened-before.Opened-(after.Reboots-before.Reboots)), "", "of %d in %s", b.o.sessions, b.o.soak)
+	r.atMost(0, "soak: sessions lost", float64(after.Opened-before.Opened-(after.Reboots-before.Reboots)), "",
+		"of %d in %s", b.o.sessions, b.o.soak)
 	r.judgeSoak()
 	return b.timeOf(r, "everything, each second", used, time.Since(began).Seconds())
 }
@@ -113,8 +115,11 @@ func (b *bench) look(ctx context.Context, began time.Time) (s sample, err error)
 		Seconds: time.Since(began).Seconds(), RSSMiB: float64(rss) / measure.MiB, InUseMiB: m.InUse() / measure.MiB,
 		Goroutines: m["go_goroutines"], OpenFiles: files, Connected: st.Connected,
 	}
-	err = b.pool.QueryRow(ctx, `SELECT sum(pg_total_relation_size(c.oid))::float8 / 1048576, pg_total_relation_size('agent_sessions')::float8 / 1048576
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname = current_schema()`).Scan(&s.DatabaseMiB, &s.SessionsMiB)
+	err = b.pool.QueryRow(
+		ctx,
+		`SELECT sum(pg_total_relation_size(c.oid))::float8 / 1048576, pg_total_relation_size('agent_sessions')::float8 / 1048576
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname = current_schema()`,
+	).Scan(&s.DatabaseMiB, &s.SessionsMiB)
 	if err != nil {
 		return s, fmt.Errorf("read sizes of tables: %w", err)
 	}
@@ -141,7 +146,8 @@ func (r *report) judgeSoak() {
 	}
 	first, last := r.Soak[third], r.Soak[len(r.Soak)-1]
 	if n := last.Operations - first.Operations; n > 0 {
-		r.add("  tables grow by", (last.DatabaseMiB-first.DatabaseMiB)*measure.MiB/measure.KiB/float64(n), "KiB", "for each operation, which stays in the history")
+		r.add("  tables grow by", (last.DatabaseMiB-first.DatabaseMiB)*measure.MiB/measure.KiB/float64(n), "KiB",
+			"for each operation, which stays in the history")
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // stormFactor is how much longer than its bare handshakes a fleet may take to come back.
 const stormFactor = 3
 
-// storm kills the controller of a whole fleet while every agent reports something, starts it again, and measures until all
-// are back and have told everything.
+// storm kills the controller of a whole fleet while every agent reports something, starts it again, and measures until
+// all are back and have told everything.
 func (b *bench) storm(ctx context.Context, r *report) error {
 	if r.handshakesPerSecond == 0 {
 		if err := b.down(); err != nil { // a fleet at rest takes its part of the processors
@@ -75,7 +75,8 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 	return b.account(ctx, r, told, rows)
 }
 
-// lightning lets every agent report, kills the controller, lets them report again, starts it, and waits for every agent.
+// lightning lets every agent report, kills the controller, lets them report again, starts it, and waits for every
+// agent.
 func (b *bench) lightning(ctx context.Context) (killed, up, back time.Time, err error) {
 	c := b.controllers[0]
 	st, err := b.crew.status()
@@ -122,7 +123,8 @@ type counts struct{ rows, distinct int64 }
 
 func (b *bench) inventories(ctx context.Context) (map[string]counts, error) {
 	out := map[string]counts{}
-	rows, err := b.pool.Query(ctx, "SELECT machine_id, count(*), count(DISTINCT hash) FROM inventories GROUP BY machine_id")
+	rows, err := b.pool.Query(ctx,
+		"SELECT machine_id, count(*), count(DISTINCT hash) FROM inventories GROUP BY machine_id")
 	if err != nil {
 		return nil, fmt.Errorf("count inventories: %w", err)
 	}
@@ -136,7 +138,9 @@ func (b *bench) inventories(ctx context.Context) (map[string]counts, error) {
 }
 
 // account compares what the agents have reported since then with what the controller has stored since then.
-func (b *bench) account(ctx context.Context, r *report, toldBefore map[string]int64, rowsBefore map[string]counts) error {
+func (b *bench) account(
+	ctx context.Context, r *report, toldBefore map[string]int64, rowsBefore map[string]counts,
+) error {
 	told, err := b.crew.reported()
 	if err != nil {
 		return err

@@ -55,7 +55,8 @@ func (c cpuUse) sum() float64 { return c.Controller + c.Postgres + c.Own }
 func (t cpuTimes) since(before cpuTimes, n float64) cpuUse {
 	each := func(a, b time.Duration) float64 { return float64((a - b).Milliseconds()) / max(n, 1) }
 	return cpuUse{
-		Controller: each(t.controller, before.controller), Postgres: each(t.postgres, before.postgres), Own: each(t.own, before.own),
+		Controller: each(t.controller, before.controller), Postgres: each(t.postgres, before.postgres),
+		Own: each(t.own, before.own),
 	}
 }
 

@@ -30,7 +30,8 @@ const (
 	floodTime = 10 * time.Second
 	// floodCalls are under way at a time of the client that has a token; floodWatches are streams that it never reads.
 	floodCalls, floodWatches = 1000, 500
-	// floodSilent connections say nothing, and floodHalf calls without a token have a message of two MiB of which one is sent.
+	// floodSilent connections say nothing, and floodHalf calls without a token have a message of two MiB of which one is
+	// sent.
 	floodSilent, floodHalf = 2000, 400
 )
 
@@ -142,7 +143,8 @@ func (g *rig) polite(ctx context.Context, machines int) (latency, int, error) {
 	var all []time.Duration
 	for range max(g.o.calls, 100) {
 		began := time.Now()
-		_, err := pb.NewMachineServiceClient(conn).GetMachine(ctx, &pb.GetMachineRequest{MachineId: fill.Machine(some.IntN(machines))})
+		_, err := pb.NewMachineServiceClient(conn).GetMachine(ctx,
+			&pb.GetMachineRequest{MachineId: fill.Machine(some.IntN(machines))})
 		switch {
 		case ctx.Err() != nil:
 			return percentiles(all), refused, nil
@@ -173,7 +175,8 @@ func (g *rig) calls(ctx context.Context) error {
 	for range floodCalls {
 		group.Go("caller", func(ctx context.Context) error {
 			for ctx.Err() == nil {
-				if _, err := pb.NewMachineServiceClient(conn).ListMachines(ctx, &pb.ListMachinesRequest{PageSize: 1000}); err == nil {
+				if _, err := pb.NewMachineServiceClient(conn).ListMachines(ctx,
+					&pb.ListMachinesRequest{PageSize: 1000}); err == nil {
 					served.Add(1)
 				}
 			}
@@ -193,7 +196,8 @@ func (g *rig) watches(ctx context.Context) error {
 	}
 	defer conn.Close()
 	for range floodWatches {
-		if _, err := pb.NewOperationServiceClient(conn).WatchOperations(ctx, &pb.WatchOperationsRequest{}); err != nil && ctx.Err() == nil {
+		if _, err := pb.NewOperationServiceClient(conn).WatchOperations(ctx, &pb.WatchOperationsRequest{}); err != nil &&
+			ctx.Err() == nil {
 			return err
 		}
 	}
@@ -223,7 +227,8 @@ func (g *rig) strangers(ctx context.Context) error {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
+		MinVersion: tls.VersionTLS13}}
 	defer tr.CloseIdleConnections()
 	group, _ := task.New(ctx)
 	for range floodHalf {
@@ -235,7 +240,8 @@ func (g *rig) strangers(ctx context.Context) error {
 			task.Background("half a message", func() {
 				_, _ = more.Write(append(header, make([]byte, 1<<20)...)) // until it is cut off
 			})
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.frontpage+"/baremetal.v1.MachineService/ListMachines", body)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.frontpage+
+				"/baremetal.v1.MachineService/ListMachines", body)
 			if err != nil {
 				return err
 			}

@@ -33,12 +33,17 @@ func (g *rig) fresh(ctx context.Context, f *fleet) error {
 		{"ListMachines, 100", list(&pb.ListMachinesRequest{PageSize: 100})},
 		{"ListMachines, 100, labels.rack=r7", list(&pb.ListMachinesRequest{PageSize: 100, Filter: "labels.rack=r7"})},
 		{"ListMachines, 100, phase=MAINTENANCE", list(&pb.ListMachinesRequest{PageSize: 100, Filter: "phase=MAINTENANCE"})},
-		{"ListMachines, updated_since, nothing", list(&pb.ListMachinesRequest{PageSize: 100, UpdatedSince: timestamppb.New(time.Now().Add(-time.Second))})},
+		{"ListMachines, updated_since, nothing",
+			list(&pb.ListMachinesRequest{PageSize: 100, UpdatedSince: timestamppb.New(time.Now().Add(-time.Second))})},
 		{"admission to budgets", func(ctx context.Context, _ int) error {
 			_, _, err := g.store.AdmitDestructive(ctx, time.Now())
 			return err
 		}},
-		{"due operations", func(ctx context.Context, _ int) error { _, err := g.store.ClaimDue(ctx, time.Now(), 100); return err }},
+		{"due operations", func(ctx context.Context, _ int) error {
+			_,
+				err := g.store.ClaimDue(ctx, time.Now(), 100)
+			return err
+		}},
 	} {
 		l, err := g.times(ctx, c.call)
 		if err != nil {
@@ -58,11 +63,13 @@ func (g *rig) scanned(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// raw reads the pages of a walk from the database itself, and looks at nothing in them: what is left is what the database does.
+// raw reads the pages of a walk from the database itself, and looks at nothing in them: what is left is what the
+// database does.
 func (g *rig) raw(ctx context.Context, f *fleet) error {
 	began, after, n := time.Now(), "", 0
 	for {
-		rows, err := g.admin.Query(ctx, "SELECT * FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT 1000", after)
+		rows, err := g.admin.Query(ctx,
+			"SELECT * FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT 1000", after)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,7 @@
-// Command benchscale measures a controller whose database holds very many machines, through its frontpage: TLS, a bearer
-// token, and a client as everybody's. It starts a private Postgres and the controller as a process of its own, fills in
-// a small fleet, measures, fills in the large one, measures again, and prints both side by side: what does not grow with
-// the fleet shows at a glance.
+// Command benchscale measures a controller whose database holds very many machines, through its frontpage: TLS, a
+// bearer token, and a client as everybody's. It starts a private Postgres and the controller as a process of its own,
+// fills in a small fleet, measures, fills in the large one, measures again, and prints both side by side: what does not
+// grow with the fleet shows at a glance.
 package main
 
 import (
@@ -36,11 +36,14 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
 	flag.IntVar(&o.small, "small", 1000, "machines that are measured first")
 	flag.IntVar(&o.machines, "machines", 1_000_000, "machines that are measured then")
-	flag.IntVar(&o.changed, "changed", 1000, "machines that have changed when a client reconciles; at most 1000, which is one page")
+	flag.IntVar(&o.changed, "changed", 1000,
+		"machines that have changed when a client reconciles; at most 1000, which is one page")
 	flag.IntVar(&o.calls, "calls", 200, "calls of each kind")
-	flag.DurationVar(&o.idle, "idle", 65*time.Second, "how long the controller is left alone while its own work is measured")
+	flag.DurationVar(&o.idle, "idle", 65*time.Second,
+		"how long the controller is left alone while its own work is measured")
 	flag.DurationVar(&o.limit, "limit", 20*time.Minute, "give up after this time")
-	flag.StringVar(&o.profile, "profile", "", "run the controller in this process and write a CPU profile of the large walk to this file")
+	flag.StringVar(&o.profile, "profile", "",
+		"run the controller in this process and write a CPU profile of the large walk to this file")
 	flag.Parse()
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "benchscale:", err)

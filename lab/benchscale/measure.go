@@ -121,7 +121,8 @@ func (g *rig) reads(ctx context.Context, f *fleet) error {
 			return err
 		}),
 		g.timed(ctx, f, "ListOperations of a machine", func(ctx context.Context, _ int) error {
-			_, err := g.operations().ListOperations(ctx, &pb.ListOperationsRequest{Filter: "machine_id=" + fill.Machine(some.IntN(f.Machines))})
+			_, err := g.operations().ListOperations(ctx, &pb.ListOperationsRequest{Filter: "machine_id=" +
+				fill.Machine(some.IntN(f.Machines))})
 			return err
 		}),
 		g.timed(ctx, f, "ListOperations, phase=RUNNING (none)", func(ctx context.Context, _ int) error {
@@ -181,14 +182,18 @@ func (g *rig) reconcile(ctx context.Context, f *fleet) error {
 		return err
 	}
 	if f.Reconcile, err = g.used(g.o.calls+uncounted, func() error {
-		return g.timed(ctx, f, since(changed), ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 1000}, changed))
+		return g.timed(ctx, f, since(changed),
+			ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 1000}, changed))
 	}); err != nil {
 		return err
 	}
 	return errors.Join(
-		g.timed(ctx, f, "  the first 100 of them", ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 100}, min(100, changed))),
-		g.timed(ctx, f, fmt.Sprintf("ListMachines, cursor, %d changed", changed), ask(&pb.ListMachinesRequest{Cursor: head.GetNextCursor(), PageSize: 1000}, changed)),
-		g.timed(ctx, f, "ListMachines, cursor, nothing changed", ask(&pb.ListMachinesRequest{Cursor: last.GetNextCursor(), PageSize: 1000}, 0)),
+		g.timed(ctx, f, "  the first 100 of them",
+			ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 100}, min(100, changed))),
+		g.timed(ctx, f, fmt.Sprintf("ListMachines, cursor, %d changed", changed),
+			ask(&pb.ListMachinesRequest{Cursor: head.GetNextCursor(), PageSize: 1000}, changed)),
+		g.timed(ctx, f, "ListMachines, cursor, nothing changed",
+			ask(&pb.ListMachinesRequest{Cursor: last.GetNextCursor(), PageSize: 1000}, 0)),
 	)
 }
 

@@ -27,8 +27,8 @@ type fleet struct {
 	Walk      walk   `json:"walk"`
 	// Raw is how fast the same pages come out of the database, to a client of its own that does not look at them.
 	Raw float64 `json:"database_machines_per_second"`
-	// Fresh are calls right after the load, before the database has gathered statistics, and FreshScanned the rows that scans of whole
-	// tables have read for them.
+	// Fresh are calls right after the load, before the database has gathered statistics, and FreshScanned the rows that
+	// scans of whole tables have read for them.
 	Fresh        []named `json:"right_after_the_load"`
 	FreshScanned int64   `json:"right_after_the_load_rows_scanned"`
 	Loops        []loop  `json:"loops"`
@@ -94,14 +94,17 @@ func (r report) print(out io.Writer) error {
 		row(c.Name, func(f fleet) string { return f.Calls[i].String() })
 	}
 	row("  processor time of a page of changes", func(f fleet) string {
-		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres, %.1f ms client", f.Reconcile.Controller, f.Reconcile.Postgres, f.Reconcile.Own)
+		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres, %.1f ms client", f.Reconcile.Controller,
+			f.Reconcile.Postgres, f.Reconcile.Own)
 	})
-	row("full walk", func(f fleet) string { return fmt.Sprintf("%.0f machines/s (%.1f s)", f.Walk.PerSecond, f.Walk.Seconds) })
+	row("full walk",
+		func(f fleet) string { return fmt.Sprintf("%.0f machines/s (%.1f s)", f.Walk.PerSecond, f.Walk.Seconds) })
 	row("  the same pages, of the database alone", func(f fleet) string {
 		return fmt.Sprintf("%.0f machines/s; the walk has %.2f of it", f.Raw, f.Walk.PerSecond/max(f.Raw, 1))
 	})
 	row("  processor time of a machine", func(f fleet) string {
-		return fmt.Sprintf("%.1f µs controller, %.1f µs Postgres, %.1f µs client", f.Walk.CPU.Controller, f.Walk.CPU.Postgres, f.Walk.CPU.Own)
+		return fmt.Sprintf("%.1f µs controller, %.1f µs Postgres, %.1f µs client", f.Walk.CPU.Controller, f.Walk.CPU.Postgres,
+			f.Walk.CPU.Own)
 	})
 	for i, c := range r.Fleets[0].Fresh {
 		row("right after the load: "+c.Name, func(f fleet) string { return f.Fresh[i].String() })
@@ -113,7 +116,8 @@ func (r report) print(out io.Writer) error {
 	row("controller left alone, each second", func(f fleet) string {
 		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres", f.Idle.CPU.Controller, f.Idle.CPU.Postgres)
 	})
-	row("  rows read by scans of whole tables", func(f fleet) string { return fmt.Sprintf("%.0f /s", f.Idle.ScannedPerSecond) })
+	row("  rows read by scans of whole tables",
+		func(f fleet) string { return fmt.Sprintf("%.0f /s", f.Idle.ScannedPerSecond) })
 	fmt.Fprintf(w, "migration 15 on all of them\t%.1f s\n", r.MigrationSeconds)
 	r.Flood.print(w)
 	for _, v := range r.verdicts() {

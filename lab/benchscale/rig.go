@@ -68,7 +68,8 @@ func (g *rig) open(ctx context.Context) (err error) {
 		return err
 	}
 	// The one of --dev, with its settings.
-	if g.db, err = embeddedpg.Open(ctx, embeddedpg.Config{DataDir: g.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if g.db, err = embeddedpg.Open(ctx,
+		embeddedpg.Config{DataDir: g.dir, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	g.later(g.db.Close)
@@ -109,7 +110,8 @@ func (g *rig) connect(ctx context.Context) (err error) {
 		return err
 	}
 	g.later(func() error { return g.admin.Close(context.WithoutCancel(ctx)) })
-	if g.store, err = store.New(ctx, store.Config{URL: g.db.URL(), PoolSize: 2, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if g.store, err = store.New(ctx, store.Config{URL: g.db.URL(), PoolSize: 2,
+		Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return err
 	}
 	g.later(func() error { g.store.Close(); return nil })
@@ -125,7 +127,8 @@ func (g *rig) startController(ctx context.Context) error {
 	if g.second, err = auth.AddToken(g.path("tokens"), "polite", auth.ScopeRead); err != nil {
 		return err
 	}
-	text := fmt.Sprintf(`listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
+	text := fmt.Sprintf(
+		`listen: {frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}
 data_dir: %q
 database: {url: %q}
 tls: {names: [localhost, 127.0.0.1]}

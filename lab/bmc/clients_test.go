@@ -20,13 +20,15 @@ const user, password = "admin", "s3cret-bmc"
 
 func newChassis() *bmc.Memory {
 	return &bmc.Memory{Info: bmc.About{
-		Name: "m1", UUID: "6f1d2c3b-0000-4000-8000-0123456789ab", Serial: "LAB-1", MACs: []string{"52:54:00:00:00:01"}, UEFI: true,
+		Name: "m1", UUID: "6f1d2c3b-0000-4000-8000-0123456789ab", Serial: "LAB-1", MACs: []string{"52:54:00:00:00:01"},
+		UEFI: true,
 	}}
 }
 
 func startRedfish(t *testing.T, c bmc.Chassis) *bmc.Redfish {
 	t.Helper()
-	r, err := bmc.StartRedfish(t.Context(), bmc.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password})
+	r, err := bmc.StartRedfish(t.Context(), bmc.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user,
+		Password: password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,8 @@ func TestRedfishtool(t *testing.T) {
 	r := startRedfish(t, c)
 	rt := func(auth string, args ...string) map[string]any {
 		t.Helper()
-		out := run(t, "redfishtool", append([]string{"-r", r.Addr(), "-u", user, "-p", password, "-A", auth, "-S", "Always"}, args...)...)
+		out := run(t, "redfishtool", append([]string{"-r", r.Addr(), "-u", user, "-p", password, "-A", auth, "-S", "Always"},
+			args...)...)
 		var doc map[string]any
 		if strings.TrimSpace(out) != "" {
 			if err := json.Unmarshal([]byte(out), &doc); err != nil {
@@ -112,7 +115,8 @@ func TestRedfishtool(t *testing.T) {
 		}
 		rt(auth, "Systems", "-I", "1", "reset", "GracefulShutdown")
 		power(t, c, bmc.Off)
-		for _, args := range [][]string{{"root"}, {"Managers"}, {"Managers", "-I", "1"}, {"SessionService"}, {"Systems", "-I", "1", "EthernetInterfaces"}} {
+		for _, args := range [][]string{{"root"}, {"Managers"}, {"Managers", "-I", "1"}, {"SessionService"},
+			{"Systems", "-I", "1", "EthernetInterfaces"}} {
 			if doc := rt(auth, args...); doc["@odata.id"] == nil {
 				t.Errorf("redfishtool %v: %v", args, doc)
 			}
@@ -130,7 +134,8 @@ func ipmitool(t *testing.T, s *bmc.IPMI, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, "ipmitool", append([]string{"-I", "lanplus", "-C", "3", "-H", host, "-p", port, "-U", user, "-P", password}, args...)...)
+	return run(t, "ipmitool",
+		append([]string{"-I", "lanplus", "-C", "3", "-H", host, "-p", port, "-U", user, "-P", password}, args...)...)
 }
 
 func TestIPMItool(t *testing.T) {
@@ -187,7 +192,8 @@ func TestOwnHelper(t *testing.T) {
 	}
 	for _, bad := range []bmc.IPMIConfig{
 		{Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: "a b", Password: password},
-		{Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: user, Password: strings.Repeat("x", 21)},
+		{Chassis: c, Dir: testkit.TempDir(t), Addr: netip.MustParseAddrPort("127.0.0.1:0"), User: user,
+			Password: strings.Repeat("x", 21)},
 	} {
 		if _, err := bmc.StartIPMI(t.Context(), bad); err == nil {
 			t.Errorf("%q with %q is taken", bad.User, bad.Password)

@@ -36,7 +36,9 @@ func TestCurl(t *testing.T) {
 		{" 400", append(auth, "-X", "POST", "-d", `{`, system+"/Actions/ComputerSystem.Reset")},
 		{" 204", append(auth, "-X", "POST", "-d", `{"ResetType":"On"}`, system+"/Actions/ComputerSystem.Reset")},
 		{" 412", append(auth, "-X", "PATCH", "-H", `If-Match: "old"`, "-d", `{"IndicatorLED":"Lit"}`, system)},
-		{" 400", append(auth, "-X", "PATCH", "-d", `{"Boot":{"BootSourceOverrideEnabled":"Continuous","BootSourceOverrideTarget":"Pxe"}}`, system)},
+		{" 400",
+			append(auth, "-X", "PATCH", "-d",
+				`{"Boot":{"BootSourceOverrideEnabled":"Continuous","BootSourceOverrideTarget":"Pxe"}}`, system)},
 		{" 400", append(auth, "-X", "PATCH", "-d", `{"Boot":{"BootSourceOverrideTarget":"Floppy"}}`, system)},
 		{" 400", append(auth, "-X", "PATCH", "-d", `{"AssetTag":"x"}`, system)},
 		{" 200", append(auth, "-X", "PATCH", "-d", `{"Boot":{"BootSourceOverrideTarget":"UefiHttp"}}`, system)},
@@ -51,10 +53,12 @@ func TestCurl(t *testing.T) {
 	if got := status(append(auth, "-H", "If-None-Match: "+tag, system)...); !strings.Contains(got, " 304") {
 		t.Errorf("with its ETag %s: %s", tag, got)
 	}
-	if got := status(append(auth, "-X", "PATCH", "-H", "If-Match: "+tag, "-d", `{"IndicatorLED":"Lit"}`, system)...); !strings.Contains(got, " 200") {
+	if got := status(append(auth, "-X", "PATCH", "-H", "If-Match: "+tag, "-d", `{"IndicatorLED":"Lit"}`,
+		system)...); !strings.Contains(got, " 200") {
 		t.Errorf("with its ETag %s: %s", tag, got)
 	}
-	session := status("-X", "POST", "-d", `{"UserName":"`+user+`","Password":"`+password+`"}`, base+"/redfish/v1/SessionService/Sessions")
+	session := status("-X", "POST", "-d", `{"UserName":"`+user+`","Password":"`+password+`"}`, base+
+		"/redfish/v1/SessionService/Sessions")
 	token := "X-Auth-Token: " + header(session, "X-Auth-Token")
 	if got := status("-H", token, system); !strings.Contains(got, " 200") {
 		t.Errorf("with a session: %s", got)

@@ -70,7 +70,8 @@ func (s *IPMI) lanConf() (string, error) {
 	words := append(append([]string(nil), helper...), s.path("chassis.sock"), "0x20")
 	for _, word := range append([]string{s.cfg.User, s.cfg.Password}, words...) {
 		if word == "" || strings.ContainsAny(word, " \t\r\n\"\\'$`;&|<>*?()") {
-			return "", fmt.Errorf("ipmi_sim cannot take a word that is empty or has blanks, quotes or marks of the shell: %q", word)
+			return "", fmt.Errorf("ipmi_sim cannot take a word that is empty or has blanks, quotes or marks of the shell: %q",
+				word)
 		}
 	}
 	if len(s.cfg.User) > 16 || len(s.cfg.Password) > 20 {

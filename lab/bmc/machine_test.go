@@ -26,7 +26,8 @@ func TestWholeMachine(t *testing.T) {
 	r, sim := startRedfish(t, c), startIPMI(t, c)
 	p := bmc.New(bmc.Config{
 		Credentials: func(context.Context, provider.Target) (bmc.Credentials, error) {
-			return bmc.Credentials{Username: user, Password: password, Version: 1, Allowed: []string{"127.0.0.0/8"}, PlainHTTP: true}, nil
+			return bmc.Credentials{Username: user, Password: password, Version: 1, Allowed: []string{"127.0.0.0/8"},
+				PlainHTTP: true}, nil
 		},
 		Clock: clock.Real(), Log: testkit.Logger(t), SoftOff: 2 * time.Second,
 	})

@@ -37,7 +37,8 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	members(managerPath+"/LogServices", "LogService", "Log Service Collection", one(logPath))
 	members(logPath+"/Entries", "LogEntry", "Log Entry Collection", func() []string { return nil })
 	members(sessionsPath, "Session", "Session Collection", r.sessionPaths)
-	members(rootPath+"/EventService/Subscriptions", "EventDestination", "Subscription Collection", func() []string { return nil })
+	members(rootPath+"/EventService/Subscriptions", "EventDestination", "Subscription Collection",
+		func() []string { return nil })
 	get(managerPath, r.manager)
 	get(logPath, func() object {
 		return entity(logPath, "LogService.v1_3_0.LogService", "SEL", object{"Entries": link(logPath + "/Entries")})
@@ -129,7 +130,8 @@ func (r *Redfish) manager() object {
 		"ManagerType": "BMC", "FirmwareVersion": "1.0", "Status": healthy(), "UUID": r.cfg.Chassis.About().UUID,
 		"LogServices":   link(managerPath + "/LogServices"),
 		"SerialConsole": object{"ServiceEnabled": false, "MaxConcurrentSessions": 0, "ConnectTypesSupported": []string{}},
-		"Links":         object{"ManagerForServers": []object{link(r.cfg.Shape.system())}, "ManagerForChassis": []object{link(chassisPath)}},
+		"Links": object{"ManagerForServers": []object{link(r.cfg.Shape.system())},
+			"ManagerForChassis": []object{link(chassisPath)}},
 	})
 }
 

@@ -27,7 +27,8 @@ func (r *Redfish) openRoutes(mux *http.ServeMux) {
 }
 
 // noSession is the message of SessionLimitExceeded (DMTF, Base registry).
-const noSession = "The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation."
+const noSession = "The session establishment failed due to the number of simultaneous sessions exceeding the limit " +
+	"of the implementation."
 
 func (r *Redfish) newSession(w http.ResponseWriter, req *http.Request) {
 	var in struct{ UserName, Password string }
@@ -36,7 +37,8 @@ func (r *Redfish) newSession(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if !r.desk.login(in.UserName, in.Password) {
-		if code := r.desk.status(func(f Faults) int { return f.WrongPassword }, http.StatusUnauthorized); code != http.StatusUnauthorized {
+		if code := r.desk.status(func(f Faults) int { return f.WrongPassword },
+			http.StatusUnauthorized); code != http.StatusUnauthorized {
 			refuseAs(w, code, "iLO.0.10.ExtendedInfo", "UnauthorizedLoginAttempt")
 			return
 		}
@@ -49,7 +51,8 @@ func (r *Redfish) newSession(w http.ResponseWriter, req *http.Request) {
 	}
 	id, token, ok := r.desk.open()
 	if !ok {
-		refuse(w, r.desk.status(func(f Faults) int { return f.SessionLimit }, http.StatusServiceUnavailable), "SessionLimitExceeded", noSession)
+		refuse(w, r.desk.status(func(f Faults) int { return f.SessionLimit }, http.StatusServiceUnavailable),
+			"SessionLimitExceeded", noSession)
 		return
 	}
 	w.Header().Set("X-Auth-Token", token)

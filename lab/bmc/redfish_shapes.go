@@ -36,8 +36,8 @@ type Shape struct {
 	// TargetNeeded: to disable the override without naming a target, or with None, is refused.
 	TargetNeeded bool
 
-	// Continuous: the order for one boot is kept for every boot, and shows so, until another device is named. Only a device
-	// counts: to disable the override is no order.
+	// Continuous: the order for one boot is kept for every boot, and shows so, until another device is named. Only a
+	// device counts: to disable the override is no order.
 	Continuous bool
 
 	// Slashes: requests for a path without a slash at its end are redirected to the one with it, whatever their method.
@@ -72,8 +72,8 @@ var AMIDGX = Shape{
 }
 
 // BlueField is a DPU: its settings object lists targets that differ from the system's, which has UefiHttp.
-// Source: github.com/NVIDIA/libredfish, tests/mockups/nvidia_dpu/redfish/v1/Systems/Bluefield, a recording; that a reset
-// applies the settings: docs.nvidia.com, BlueField BMC Software 24.10, "Boot Configuration".
+// Source: github.com/NVIDIA/libredfish, tests/mockups/nvidia_dpu/redfish/v1/Systems/Bluefield, a recording; that a
+// reset applies the settings: docs.nvidia.com, BlueField BMC Software 24.10, "Boot Configuration".
 var BlueField = Shape{
 	System: "Bluefield", Settings: "Settings", SettingsBoot: true, BootRefused: "Base.1.18.PropertyNotWritable",
 	SystemTargets:   []string{"None", "Pxe", "UefiHttp", "UefiShell", "UefiTarget", "UefiBootNext"},
@@ -84,7 +84,8 @@ var BlueField = Shape{
 // Source: github.com/NVIDIA/libredfish, tests/mockups/nvidia_gb200/redfish/v1/Systems; github.com/spyroot/redfish_ctl,
 // tests/supermicro_fixtures: recordings.
 var GB200 = Shape{
-	System: "System_0", Baseboard: "HGX_Baseboard_0", NoInterfaces: true, Settings: "Settings", SettingsBoot: true, NoMode: true,
+	System: "System_0", Baseboard: "HGX_Baseboard_0", NoInterfaces: true, Settings: "Settings", SettingsBoot: true,
+	NoMode: true,
 }
 
 // SupermicroMode goes back to Legacy when an order doesn't name the mode.
@@ -96,15 +97,14 @@ var SupermicroMode = Shape{ModeForgotten: true}
 // request 998.
 var ILO = Shape{ModeRefused: true, TargetNeeded: true}
 
-// Slashed answers no path that does not end with a slash, although its own links don't: it redirects all of them, log-ins
-// too.
-// Source: github.com/PegaProx/project-pegaprox, issue 609 (Lenovo x3650 M5, 301); github.com/bb-Ricardo/check_redfish,
-// pull request 187 (log-ins at older Supermicro BMCs).
+// Slashed answers no path that does not end with a slash, although its own links don't: it redirects all of them,
+// log-ins too. Source: github.com/PegaProx/project-pegaprox, issue 609 (Lenovo x3650 M5, 301);
+// github.com/bb-Ricardo/check_redfish, pull request 187 (log-ins at older Supermicro BMCs).
 var Slashed = Shape{Slashes: true}
 
 // SushyTools makes a choice for every boot of whatever is ordered.
-// Source: opendev.org/openstack/sushy-tools, sushy_tools/emulator/main.py (PATCH of a system) and templates/system.json;
-// it drives the virtual machines of libvirt.
+// Source: opendev.org/openstack/sushy-tools, sushy_tools/emulator/main.py (PATCH of a system) and
+// templates/system.json; it drives the virtual machines of libvirt.
 var SushyTools = Shape{Continuous: true, TargetNeeded: true}
 
 // SlowBMC takes 4.5 s for each answer.
@@ -113,18 +113,20 @@ var SushyTools = Shape{Continuous: true, TargetNeeded: true}
 var SlowBMC = Shape{Slow: 4500 * time.Millisecond}
 
 // NoSessions has no place for a session, and takes the password with each request.
-// Source: github.com/bb-Ricardo/check_redfish, issue 89 (iDRAC, 503), and the message SessionLimitExceeded of the DMTF's
-// Base registry, which names no status.
+// Source: github.com/bb-Ricardo/check_redfish, issue 89 (iDRAC, 503), and the message SessionLimitExceeded of the
+// DMTF's Base registry, which names no status.
 var NoSessions = Shape{SessionsFull: http.StatusBadRequest}
 
 // Asynchronous answers a change of the settings object with 202 and shows it once it is done, at the next reset.
 // Source: DSP0266 1.15, "PATCH" and "Asynchronous operations".
-var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true, BootRefused: "Base.1.15.PropertyNotWritable"}
+var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true,
+	BootRefused: "Base.1.15.PropertyNotWritable"}
 
 // Shapes are all of them, by the name that the documentation has for them.
 var Shapes = map[string]Shape{
 	"plain": {}, "iDRAC9": IDRAC9, "iDRAC10": IDRAC10, "AMI DGX": AMIDGX, "BlueField": BlueField, "GB200": GB200,
-	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous, "slow": SlowBMC,
+	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous,
+	"slow":        SlowBMC,
 	"sushy-tools": SushyTools, "no sessions": NoSessions,
 }
 
@@ -212,7 +214,8 @@ func (r *Redfish) settings() object {
 		}
 		boot = r.boot(once, r.targets(shape.SettingsTargets))
 	}
-	return entity(shape.system()+"/"+shape.Settings, "ComputerSystem.v1_20_0.ComputerSystem", shape.Settings, object{"Boot": boot})
+	return entity(shape.system()+"/"+shape.Settings, "ComputerSystem.v1_20_0.ComputerSystem", shape.Settings,
+		object{"Boot": boot})
 }
 
 // patchSettings keeps the override for the next reset.
@@ -223,7 +226,8 @@ func (r *Redfish) patchSettings(w http.ResponseWriter, req *http.Request) {
 	case !ok:
 		return
 	case !shape.SettingsBoot:
-		refuse(w, http.StatusBadRequest, "PropertyUnknown", "The property Boot/BootSourceOverrideTarget is not in the list of valid properties for the resource.")
+		refuse(w, http.StatusBadRequest, "PropertyUnknown",
+			"The property Boot/BootSourceOverrideTarget is not in the list of valid properties for the resource.")
 		return
 	}
 	boot, change, err := r.wantedBoot(in)

@@ -11,7 +11,8 @@ import (
 var powerWords = map[Power]string{On: "On", Off: "Off"}
 
 // bootWords are the values of BootSourceOverrideTarget (DSP2046, ComputerSystem).
-var bootWords = map[Boot]string{BootNone: "None", BootPXE: "Pxe", BootHTTP: "UefiHttp", BootDisk: "Hdd", BootMedia: "Cd"}
+var bootWords = map[Boot]string{BootNone: "None", BootPXE: "Pxe", BootHTTP: "UefiHttp", BootDisk: "Hdd",
+	BootMedia: "Cd"}
 
 // resets are what each value of ResetType does, one after the other.
 var resets = map[string][]Switch{
@@ -53,7 +54,8 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 	doc := entity(path, "ComputerSystem.v1_20_0.ComputerSystem", path[len(systemsPath)+1:], object{
 		"Name": about.Name, "SystemType": "Physical", "Manufacturer": "Ingot", "Model": "Laboratory machine",
 		"UUID": about.UUID, "SerialNumber": about.Serial, "PowerState": powerWords[power], "Status": healthy(),
-		"IndicatorLED": r.led.get(), "LocationIndicatorActive": r.led.get() == "Lit", "Boot": r.boot(once, r.targets(shape.SystemTargets)),
+		"IndicatorLED": r.led.get(), "LocationIndicatorActive": r.led.get() == "Lit",
+		"Boot":               r.boot(once, r.targets(shape.SystemTargets)),
 		"EthernetInterfaces": link(path + "/EthernetInterfaces"),
 		"Links":              object{"ManagedBy": []object{link(managerPath)}, "Chassis": []object{link(chassisPath)}},
 		"Actions": object{"#ComputerSystem.Reset": object{
@@ -62,7 +64,8 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 	})
 	if shape.Settings != "" {
 		doc["@Redfish.Settings"] = object{
-			"@odata.type": "#Settings.v1_3_5.Settings", "SettingsObject": link(path + "/" + shape.Settings), "SupportedApplyTimes": []string{"OnReset"},
+			"@odata.type": "#Settings.v1_3_5.Settings", "SettingsObject": link(path + "/" + shape.Settings),
+			"SupportedApplyTimes": []string{"OnReset"},
 		}
 	}
 	if shape.NoInterfaces {
@@ -81,7 +84,8 @@ func (r *Redfish) targets(list []string) []string {
 
 func (r *Redfish) boot(once Boot, targets []string) object {
 	boot := object{
-		"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": bootWords[once], "UefiTargetBootSourceOverride": nil,
+		"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": bootWords[once],
+		"UefiTargetBootSourceOverride":                      nil,
 		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{"Disabled", "Once"},
 	}
 	if len(targets) > 0 {
@@ -140,7 +144,8 @@ func (r *Redfish) patchSystem(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if refused := r.cfg.Shape.BootRefused; in.Boot != nil && refused != "" {
-		refuseAs(w, http.StatusBadRequest, refused, "The property Boot is a read-only property and cannot be assigned a value.")
+		refuseAs(w, http.StatusBadRequest, refused,
+			"The property Boot is a read-only property and cannot be assigned a value.")
 		return
 	}
 	if err := r.applyPatch(req.Context(), in); err != nil {
@@ -154,7 +159,8 @@ func (r *Redfish) patchSystem(w http.ResponseWriter, req *http.Request) {
 func (r *Redfish) readPatch(w http.ResponseWriter, req *http.Request, doc object) (in systemPatch, ok bool) {
 	switch want := req.Header.Get("If-Match"); {
 	case want == "" && r.cfg.Shape.MatchNeeded:
-		refuse(w, http.StatusPreconditionRequired, "PreconditionRequired", "A precondition header or annotation is required to change this resource.")
+		refuse(w, http.StatusPreconditionRequired, "PreconditionRequired",
+			"A precondition header or annotation is required to change this resource.")
 		return in, false
 	case want == "" || want == etag(doc) || want == "*" && !r.cfg.Shape.MatchNeeded:
 	default:
@@ -198,7 +204,8 @@ func (r *Redfish) wantedBoot(in systemPatch) (boot Boot, change bool, err error)
 	shape := r.cfg.Shape
 	switch mode := b.BootSourceOverrideMode; {
 	case mode != nil && shape.ModeRefused:
-		return BootNone, false, fmt.Errorf("the property BootSourceOverrideMode is a read-only property and cannot be assigned a value")
+		return BootNone, false,
+			fmt.Errorf("the property BootSourceOverrideMode is a read-only property and cannot be assigned a value")
 	case mode == nil && shape.ModeForgotten:
 		r.pending.orderMode("Legacy")
 	case mode != nil:
@@ -212,7 +219,8 @@ func (r *Redfish) wantedBoot(in systemPatch) (boot Boot, change bool, err error)
 		enabled = *b.BootSourceOverrideEnabled
 	}
 	switch {
-	case enabled == "Disabled" && shape.TargetNeeded && (b.BootSourceOverrideTarget == nil || *b.BootSourceOverrideTarget == "None"):
+	case enabled == "Disabled" && shape.TargetNeeded &&
+		(b.BootSourceOverrideTarget == nil || *b.BootSourceOverrideTarget == "None"):
 		return BootNone, false, fmt.Errorf("BootSourceOverrideTarget must be set before BootSourceOverrideEnabled")
 	case enabled == "Disabled" && !shape.Continuous:
 		return BootNone, true, nil

@@ -26,7 +26,8 @@ type agentProgram struct {
 	copied  map[string][]byte
 	backup  saved
 	clone   *clone
-	// elsewhere says that another machine has used this identity: nothing goes on here before an operator has looked at it.
+	// elsewhere says that another machine has used this identity: nothing goes on here before an operator has looked at
+	// it.
 	elsewhere bool
 }
 
@@ -55,7 +56,8 @@ func (c *trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 	if err := c.register(ctx, a.machine); err != nil {
 		return a, err
 	}
-	t, err := baremetalv1.NewAdminServiceClient(c.controllers[0].conn).IssueBootstrapToken(ctx, &baremetalv1.IssueBootstrapTokenRequest{MachineId: a.machine})
+	t, err := baremetalv1.NewAdminServiceClient(c.controllers[0].conn).IssueBootstrapToken(ctx,
+		&baremetalv1.IssueBootstrapTokenRequest{MachineId: a.machine})
 	if err != nil {
 		return a, fmt.Errorf("issue a token: %w", err)
 	}

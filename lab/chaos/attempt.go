@@ -37,8 +37,8 @@ func (r *attempt) fault(f check.Fault) {
 	r.faults = append(r.faults, f)
 }
 
-// run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error means that
-// the harness itself has failed, and that the cell is worth nothing any more.
+// run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error
+// means that the harness itself has failed, and that the cell is worth nothing any more.
 func (c *trial) run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
 	r := &attempt{c: c, p: draw(seed, len(c.agents), c.faults()), begun: time.Now()}
 	if err := c.mark(); err != nil {

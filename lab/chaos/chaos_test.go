@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 // TestAFewRuns is the harness in small: a system is broken a few times and keeps its promises.
 func TestAFewRuns(t *testing.T) {
 	o, err := parse([]string{
-		"--runs", "15", "--cells", "1", "--controllers", "1", "--agents", "3", "--seed", "1000", "--limit", "20s", "--rest", "3m", "--out", t.TempDir(),
+		"--runs", "15", "--cells", "1", "--controllers", "1", "--agents", "3", "--seed", "1000", "--limit", "20s", "--rest",
+		"3m", "--out", t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,8 @@ func (c *trial) mark() error {
 func (r *attempt) collect(ctx context.Context) (check.History, error) {
 	c := r.c
 	h := check.History{Header: check.Header{
-		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(), Begun: r.begun, Steppable: c.steppable,
+		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(),
+		Begun: r.begun, Steppable: c.steppable,
 	}, Calls: r.calls, Faults: append(r.faults, c.takeDeaths(r.begun)...)}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -65,8 +66,8 @@ func (r *attempt) collect(ctx context.Context) (check.History, error) {
 // readerLimit is how long the reader of the cursor may be behind.
 const readerLimit = 3 * time.Minute
 
-// collectSightings reads every machine, as often as it takes for the reader of the cursor to have just these versions: a
-// machine goes on changing with the sessions of its agent. What the reader never gets to see is found by the check.
+// collectSightings reads every machine, as often as it takes for the reader of the cursor to have just these versions:
+// a machine goes on changing with the sessions of its agent. What the reader never gets to see is found by the check.
 func (r *attempt) collectSightings(ctx context.Context, h *check.History) {
 	var seen []sighted
 	err := until(ctx, readerLimit, "the reader", func() bool {
@@ -96,8 +97,8 @@ func (r *attempt) collectSightings(ctx context.Context, h *check.History) {
 	}
 }
 
-// collectMachine reads a machine's operations of this run, and their commands. A controller that is crowded may want to be asked
-// again.
+// collectMachine reads a machine's operations of this run, and their commands. A controller that is crowded may want to
+// be asked again.
 func (r *attempt) collectMachine(ctx context.Context, id string, h *check.History) (err error) {
 	late := until(ctx, r.c.o.quiet, "the operations of "+id, func() bool {
 		var operations []*baremetalv1.Operation
@@ -111,11 +112,14 @@ func (r *attempt) collectMachine(ctx context.Context, id string, h *check.Histor
 	return errors.Join(late, err)
 }
 
-func (r *attempt) readMachine(ctx context.Context, id string) (operations []*baremetalv1.Operation, all []*baremetalv1.Command, err error) {
+func (r *attempt) readMachine(
+	ctx context.Context, id string,
+) (operations []*baremetalv1.Operation, all []*baremetalv1.Command, err error) {
 	p := r.c.controllers[0]
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
-	list, err := p.operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: "machine_id=" + id, PageSize: 50})
+	list, err := p.operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: "machine_id=" + id,
+		PageSize: 50})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list operations: %w", err)
 	}
@@ -154,11 +158,13 @@ func (r *attempt) collectLogs(ctx context.Context, h *check.History) (err error)
 }
 
 func (p *controllerProgram) collectLogs(ctx context.Context, o *baremetalv1.Operation, h *check.History) error {
-	stream, err := p.operations().StreamOperationLogs(ctx, &baremetalv1.StreamOperationLogsRequest{OperationId: o.GetOperationId(), NoFollow: true})
+	stream, err := p.operations().StreamOperationLogs(ctx,
+		&baremetalv1.StreamOperationLogsRequest{OperationId: o.GetOperationId(), NoFollow: true})
 	for err == nil {
 		var chunk *baremetalv1.LogChunk
 		if chunk, err = stream.Recv(); err == nil {
-			h.Logs = append(h.Logs, check.LogLine{Operation: o.GetOperationId(), Seq: chunk.GetSeq(), Text: string(chunk.GetData())})
+			h.Logs = append(h.Logs, check.LogLine{Operation: o.GetOperationId(), Seq: chunk.GetSeq(),
+				Text: string(chunk.GetData())})
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -176,7 +182,8 @@ func (r *attempt) collectEvents(h *check.History) {
 	for i, e := range events {
 		if s := e.GetSnapshot(); ours[s.GetOperationId()] {
 			h.Events = append(h.Events, check.Event{
-				At: times[i].Sub(r.begun), Operation: s.GetOperationId(), Seq: e.GetSeq(), Kind: e.GetKind(), Phase: s.GetPhase().String(),
+				At: times[i].Sub(r.begun), Operation: s.GetOperationId(), Seq: e.GetSeq(), Kind: e.GetKind(),
+				Phase: s.GetPhase().String(),
 			})
 		}
 	}

@@ -158,9 +158,12 @@ func (p *controllerProgram) serves() bool {
 
 // dial connects the clients, who are impatient.
 func (p *controllerProgram) dial() (err error) {
-	p.conn, err = client.Dial(client.Target{Server: p.front.Address(), Token: p.c.token, CAFile: filepath.Join(p.c.path("controllers"), "ca.pem")},
-		grpc.WithDisableRetry(), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{
-			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, MaxDelay: 200 * time.Millisecond},
+	p.conn, err = client.Dial(client.Target{Server: p.front.Address(), Token: p.c.token,
+		CAFile: filepath.Join(p.c.path("controllers"), "ca.pem")},
+		grpc.WithDisableRetry(), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3,
+				MaxDelay: 200 * time.Millisecond},
 		}))
 	return err
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
-// saved is a copy of an agent's whole state directory: identity, certificates and memory, as a backup or an image of its disk has them.
+// saved is a copy of an agent's whole state directory: identity, certificates and memory, as a backup or an image of
+// its disk has them.
 type saved map[string][]byte
 
-// save copies the directory while the agent stands still, and leaves it as it was: what a copy of a running disk may catch.
+// save copies the directory while the agent stands still, and leaves it as it was: what a copy of a running disk may
+// catch.
 func (a *agentProgram) save() (s saved, err error) {
 	if err := a.freeze(); err != nil {
 		return nil, err
@@ -84,8 +86,8 @@ type clone struct {
 // cloneStart is how long a second process takes until it has a session, on a machine that is not crowded.
 const cloneStart = 700 * time.Millisecond
 
-// duplicate starts a second process from a copy of the agent's directory, on its machine or on another one. The first runs meanwhile,
-// or comes back later.
+// duplicate starts a second process from a copy of the agent's directory, on its machine or on another one. The first
+// runs meanwhile, or comes back later.
 func (a *agentProgram) duplicate(ctx context.Context, s strike, machine string) (took bool, err error) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
@@ -132,11 +134,13 @@ func (a *agentProgram) startClone(copied saved, machine string) error {
 	}
 	defer log.Close() // the process has its own
 	file := a.file("clone.yaml")
-	if err := errors.Join(os.MkdirAll(c.dir, 0o700), copied.put(c.dir), os.WriteFile(file, a.configuration(c.dir, machine), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(c.dir, 0o700), copied.put(c.dir),
+		os.WriteFile(file, a.configuration(c.dir, machine), 0o600)); err != nil {
 		return err
 	}
 	c.process, err = process.Start(process.Config{
-		Path: filepath.Join(a.c.bin, "ingot-agent"), Args: []string{"run", "--config", file}, Env: append(a.clock.environment(), a.env...), Output: log,
+		Path: filepath.Join(a.c.bin, "ingot-agent"), Args: []string{"run", "--config", file},
+		Env: append(a.clock.environment(), a.env...), Output: log,
 	})
 	if err == nil {
 		a.clone = c
@@ -160,7 +164,8 @@ func (c *trial) dropClones(ctx context.Context) (lingering []string, err error) 
 	return lingering, err
 }
 
-// dropClone waits for the clone to end by itself, as it must once the agent has a session of its own, and says whether it did.
+// dropClone waits for the clone to end by itself, as it must once the agent has a session of its own, and says whether
+// it did.
 func (a *agentProgram) dropClone(ctx context.Context) (ended bool, err error) {
 	c := a.clone
 	if c == nil {

@@ -2,10 +2,10 @@
 //
 // # Overview
 //
-// A cell is one private PostgreSQL, one to three controllers and a few agents on simulated machines, all processes of their
-// own, with relays on every way between them. A run is about a second of traffic by several clients while faults that are
-// drawn from a seed strike; then everything is healed, the cell comes to rest, and package check judges the history. A cell
-// is used for many runs and then replaced.
+// A cell is one private PostgreSQL, one to three controllers and a few agents on simulated machines, all processes of
+// their own, with relays on every way between them. A run is about a second of traffic by several clients while faults
+// that are drawn from a seed strike; then everything is healed, the cell comes to rest, and package check judges the
+// history. A cell is used for many runs and then replaced.
 //
 // # What is authoritative
 //
@@ -15,6 +15,6 @@
 //
 // # Failure handling
 //
-// A run with a violation is kept below dist/chaos: the history as JSON lines, the logs of the cell, and the command that runs
-// its seed again. A seed fixes the faults and the calls, not the order in which processes meet them.
+// A run with a violation is kept below dist/chaos: the history as JSON lines, the logs of the cell, and the command
+// that runs its seed again. A seed fixes the faults and the calls, not the order in which processes meet them.
 package main

@@ -110,13 +110,15 @@ func (r *attempt) strike(ctx context.Context, s strike) error {
 // workLimit is how long a fault waits for a machine to be at work.
 const workLimit = 3 * time.Second
 
-// awaitWork waits until an effect is asked for: on a machine that is slow today, most of the work lies behind the traffic.
+// awaitWork waits until an effect is asked for: on a machine that is slow today, most of the work lies behind the
+// traffic.
 func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	of := r.c.agents[target%len(r.c.agents)].machine
 	// Nobody depends on whether it came: the fault strikes then in any case.
 	_ = until(ctx, workLimit, "an effect", func() bool {
 		seen, err := r.c.readEffects(r.c.effects)
-		return err == nil && slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
+		return err == nil &&
+			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
 	})
 }
 
@@ -298,11 +300,13 @@ func (r *attempt) suspend(ctx context.Context, s strike) error {
 	if begun.IsZero() {
 		at = r.since()
 	}
-	r.fault(check.Fault{Kind: s.kind, Target: a.name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep, Took: asleep > 0})
+	r.fault(check.Fault{Kind: s.kind, Target: a.name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep,
+		Took: asleep > 0})
 	return err
 }
 
-// rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need them to be right.
+// rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need
+// them to be right.
 func (c *trial) rightClocks() error {
 	var errs []error
 	for _, p := range c.programs() {

@@ -16,7 +16,8 @@ func TestWorkThatWasCutShortGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := check.History{Faults: []check.Fault{{Kind: "kill-agent"}}, Calls: []check.Call{{Method: check.Start, Outcome: check.OK}}}
+	h := check.History{Faults: []check.Fault{{Kind: "kill-agent"}},
+		Calls: []check.Call{{Method: check.Start, Outcome: check.OK}}}
 	found := []check.Violation{{Rule: check.RuleOnce}}
 	for seed := range uint64(3) {
 		h.Header.Seed = seed
@@ -38,7 +39,8 @@ func TestWorkThatWasCutShortGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.r.Runs != 2 || l.r.Faults["kill-agent"] != 2 || len(l.r.Violations) != 0 || l.journal.elapsed != 3*time.Minute {
-		t.Errorf("resumed with %d runs, faults %v, violations %v, after %v", l.r.Runs, l.r.Faults, l.r.Violations, l.journal.elapsed)
+		t.Errorf("resumed with %d runs, faults %v, violations %v, after %v", l.r.Runs, l.r.Faults, l.r.Violations,
+			l.journal.elapsed)
 	}
 	var left []uint64
 	for seed, more := l.seed(); more; seed, more = l.seed() {
@@ -65,7 +67,8 @@ func TestWorkThatWasCutShortGoesOn(t *testing.T) {
 
 func TestARunThatTheHarnessFailsIsDoneAgainAndThenLost(t *testing.T) {
 	t.Parallel()
-	l := &loop{o: options{runs: 1, seed: 7, limit: time.Hour}, begun: time.Now(), r: newReport(options{runs: 1}), tried: map[uint64]int{}, journal: &journal{}}
+	l := &loop{o: options{runs: 1, seed: 7, limit: time.Hour}, begun: time.Now(), r: newReport(options{runs: 1}),
+		tried: map[uint64]int{}, journal: &journal{}}
 	for n := range tries {
 		seed, more := l.seed()
 		if !more || seed != 7 {

@@ -20,9 +20,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// The ways to lie. Each contradicts something that a controller knows; docs/bugs-found.md says which lies nobody can see through.
+// The ways to lie. Each contradicts something that a controller knows; docs/bugs-found.md says which lies nobody can
+// see through.
 const (
-	// lieClaim asks for its grant and then says that it is done. Of a reboot it makes the proof up; of anything else it shows none.
+	// lieClaim asks for its grant and then says that it is done. Of a reboot it makes the proof up; of anything else it
+	// shows none.
 	lieClaim = iota
 	// lieEarly says that it is done, with proof, before it has asked for anything.
 	lieEarly
@@ -46,14 +48,16 @@ type liar struct {
 	told    int
 }
 
-// lie has a liar in the place of the agent for a while. A machine that is about to reboot makes no lie of what is said about it.
+// lie has a liar in the place of the agent for a while. A machine that is about to reboot makes no lie of what is said
+// about it.
 func (a *agentProgram) lie(ctx context.Context, s strike) (took bool, err error) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
 	if err := a.kill(); err != nil {
 		return false, err
 	}
-	l := &liar{a: a, how: waysToLie[s.target/7%len(waysToLie)], stateID: ids.New(ids.State), specs: map[string]*fleetv1.CommandSpec{}}
+	l := &liar{a: a, how: waysToLie[s.target/7%len(waysToLie)], stateID: ids.New(ids.State),
+		specs: map[string]*fleetv1.CommandSpec{}}
 	lying, stop := context.WithTimeout(ctx, cloneStart+s.length)
 	defer stop()
 	if l.machine, err = a.c.world.State(a.machine); err == nil && len(l.machine.Pending) == 0 {
@@ -110,7 +114,8 @@ func (l *liar) hello(ctx context.Context) error {
 		return err
 	}
 	h := &fleetv1.Hello{
-		Version: "liar", Roles: []string{"host"}, Capabilities: m.Capabilities(), BootId: id.BootID, MachineIdOs: id.MachineID,
+		Version: "liar", Roles: []string{"host"}, Capabilities: m.Capabilities(), BootId: id.BootID,
+		MachineIdOs:         id.MachineID,
 		HardwareFingerprint: id.HardwareFingerprint, StateId: l.stateID, Simulated: true, Hostname: id.Hostname,
 		OsImageDigest: l.machine.BootedImage.Digest,
 	}
@@ -143,7 +148,8 @@ func (l *liar) hear(m *fleetv1.ControllerMessage) error {
 func (l *liar) ask(c *fleetv1.Command) error {
 	l.seq++
 	r := &fleetv1.GrantRequest{
-		CommandId: c.GetCommandId(), StateId: l.stateID, Seq: l.seq, Nonce: make([]byte, 16), BootId: l.machine.BootID, Digest: c.GetDigest(),
+		CommandId: c.GetCommandId(), StateId: l.stateID, Seq: l.seq, Nonce: make([]byte, 16), BootId: l.machine.BootID,
+		Digest: c.GetDigest(),
 	}
 	_, _ = rand.Read(r.Nonce) // it never fails
 	if l.how == lieBoot {
@@ -157,8 +163,9 @@ func (l *liar) ask(c *fleetv1.Command) error {
 func (l *liar) done(command string, proof map[string]string) error {
 	l.told++
 	return l.stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: &fleetv1.CommandResult{
-		CommandId: command, Outcome: fleetv1.CommandResult_SUCCEEDED, Evidence: proof, FinishedAt: timestamppb.Now(), Simulated: true,
-		StateId: l.stateID,
+		CommandId: command, Outcome: fleetv1.CommandResult_SUCCEEDED, Evidence: proof, FinishedAt: timestamppb.Now(),
+		Simulated: true,
+		StateId:   l.stateID,
 	}}})
 }
 
@@ -216,7 +223,8 @@ func (a *agentProgram) command(ctx context.Context) (*baremetalv1.Command, error
 	if err != nil || m.GetStatus().GetActiveOperationId() == "" {
 		return nil, err
 	}
-	list, err := a.c.controllers[0].admin().ListCommands(ctx, &baremetalv1.ListCommandsRequest{OperationId: m.GetStatus().GetActiveOperationId()})
+	list, err := a.c.controllers[0].admin().ListCommands(ctx,
+		&baremetalv1.ListCommandsRequest{OperationId: m.GetStatus().GetActiveOperationId()})
 	if err != nil {
 		return nil, err
 	}

@@ -232,7 +232,8 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	if err := errors.Join(h.Write(f), f.Close()); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("seed %d, %d controllers, %d agents, %v\n\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents, h.Header.At.Format(time.RFC3339))
+	text := fmt.Sprintf("seed %d, %d controllers, %d agents, %v\n\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents,
+		h.Header.At.Format(time.RFC3339))
 	for _, v := range found {
 		text += v.String() + "\n"
 	}
@@ -241,7 +242,8 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 		clocks = " --bin " + l.o.stepped
 	}
 	text += fmt.Sprintf("\nrun it again:     make chaos CHAOS_FLAGS='--seed %d --runs 1 --controllers %d --agents %d%s'\n"+
-		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents, clocks, f.Name())
+		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents,
+		clocks, f.Name())
 	return os.WriteFile(filepath.Join(dir, "violations.txt"), []byte(text), 0o644)
 }
 

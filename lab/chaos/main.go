@@ -28,14 +28,17 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	f.IntVar(&o.runs, "runs", 100, "how many runs")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the others follow")
-	f.IntVar(&o.cells, "cells", 0, "how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
+	f.IntVar(&o.cells, "cells", 0,
+		"how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
 	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
 	f.IntVar(&o.agents, "agents", 3, "agents of each system")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
 	f.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
-	f.StringVar(&o.stepped, "stepped", "", "directory of binaries whose clocks can be stepped, which half of the systems then use; see the subcommand overlay")
+	f.StringVar(&o.stepped, "stepped", "",
+		"directory of binaries whose clocks can be stepped, which half of the systems then use; see the subcommand overlay")
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
-	f.StringVar(&o.planted, "planted", "", "take one protection away (binaries with the tag planted), and stop at the first violation")
+	f.StringVar(&o.planted, "planted", "",
+		"take one protection away (binaries with the tag planted), and stop at the first violation")
 	f.StringVar(&o.only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
 	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, or all below this directory, and run nothing")
 	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
@@ -54,7 +57,8 @@ func parse(args []string) (options, error) {
 		o.only = classes[o.planted]
 	}
 	for _, kind := range strings.Split(o.only, ",") {
-		if kind != "" && !slices.ContainsFunc(slices.Concat(clockWeights, standbyWeights, weights), func(w weight) bool { return w.kind == kind }) {
+		if kind != "" && !slices.ContainsFunc(slices.Concat(clockWeights, standbyWeights, weights),
+			func(w weight) bool { return w.kind == kind }) {
 			return o, fmt.Errorf("--only: there is no fault %q", kind)
 		}
 	}

@@ -92,7 +92,8 @@ func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) script 
 	s := script{machine: machine}
 	for range 5 + rng.IntN(4) {
 		letter := string(rune('a' + rng.IntN(3)))
-		st := step{pause: time.Duration(rng.IntN(200)) * time.Millisecond, letter: letter, kind: byLetter[letter], via: rng.IntN(6)}
+		st := step{pause: time.Duration(rng.IntN(200)) * time.Millisecond, letter: letter, kind: byLetter[letter],
+			via: rng.IntN(6)}
 		switch n := rng.IntN(100); {
 		case n < 50:
 			st.method = check.Start
@@ -169,7 +170,8 @@ func weightsOf(only string, steppable bool) []weight {
 	if steppable {
 		all = append(all, clockWeights...)
 	}
-	named := slices.DeleteFunc(slices.Clone(all), func(w weight) bool { return !strings.Contains(","+only+",", ","+w.kind+",") })
+	named := slices.DeleteFunc(slices.Clone(all),
+		func(w weight) bool { return !strings.Contains(","+only+",", ","+w.kind+",") })
 	if len(named) == 0 {
 		return all // nothing is named, or nothing that this system has
 	}
@@ -232,7 +234,8 @@ func failpoints(kind string) []string {
 }
 
 func (s strike) String() string {
-	return fmt.Sprintf("%v+%v %s %d %s %v %v", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind, s.target, s.armed(), s.atWork, s.step)
+	return fmt.Sprintf("%v+%v %s %d %s %v %v", s.at.Round(time.Millisecond), s.length.Round(time.Millisecond), s.kind,
+		s.target, s.armed(), s.atWork, s.step)
 }
 
 // armed are the failpoints of a strike that comes through them.

@@ -48,7 +48,8 @@ func openPostgres(ctx context.Context, dir string, paired bool) (*postgres, erro
 		return nil, err
 	}
 	p := &postgres{dir: dir, mounted: mount(dir, "size="+sizeOf(paired)+",mode=0711")}
-	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: settingsOf(paired), Logger: slog.New(slog.DiscardHandler)})
+	c, err := localpg.Open(ctx, localpg.Config{Dir: dir, Settings: settingsOf(paired),
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, errors.Join(err, p.unmount())
 	}
@@ -116,8 +117,8 @@ func (p *postgres) kill() error {
 	return syscall.Kill(p.cluster.Pid(), syscall.SIGKILL)
 }
 
-// start starts it where it does not run, and waits until it answers: one that ran out of room may still be recovering, or about
-// to end.
+// start starts it where it does not run, and waits until it answers: one that ran out of room may still be recovering,
+// or about to end.
 func (p *postgres) start(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,7 +53,8 @@ func (p *program) start(failpoints string) error {
 	}
 	path, args := p.command()
 	proc, err := process.Start(process.Config{
-		Path: path, Args: args, Env: slices.Concat([]string{"INGOT_FAILPOINTS=" + failpoints}, p.env, p.clock.environment()), Output: p.log,
+		Path: path, Args: args, Env: slices.Concat([]string{"INGOT_FAILPOINTS=" + failpoints}, p.env, p.clock.environment()),
+		Output: p.log,
 	})
 	if err != nil {
 		p.mu.Unlock()

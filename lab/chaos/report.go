@@ -57,7 +57,8 @@ type report struct {
 }
 
 func newTally() *tally {
-	return &tally{Faults: map[string]int{}, Took: map[string]int{}, Points: map[string]int{}, Calls: map[string]int{}, Operations: map[string]int{}, Effects: map[string]int{}}
+	return &tally{Faults: map[string]int{}, Took: map[string]int{}, Points: map[string]int{}, Calls: map[string]int{},
+		Operations: map[string]int{}, Effects: map[string]int{}}
 }
 
 func newReport(o options) *report {
@@ -104,7 +105,8 @@ func (r *report) add(t *tally) {
 	r.Settling += t.Settling
 	r.Slowest = max(r.Slowest, t.Slowest)
 	for _, pair := range [][2]map[string]int{
-		{r.Faults, t.Faults}, {r.Took, t.Took}, {r.Points, t.Points}, {r.Calls, t.Calls}, {r.Operations, t.Operations}, {r.Effects, t.Effects},
+		{r.Faults, t.Faults}, {r.Took, t.Took}, {r.Points, t.Points}, {r.Calls, t.Calls}, {r.Operations, t.Operations},
+		{r.Effects, t.Effects},
 	} {
 		for name, n := range pair[1] {
 			pair[0][name] += n
@@ -164,7 +166,8 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 	row("time", fmt.Sprintf("%v (%.1f runs a minute)", r.Elapsed.Round(time.Second), r.PerMin))
 	runs := time.Duration(max(r.Runs, 1))
 	row("of a run", fmt.Sprintf("%v, %v of it coming to rest; the slowest %v",
-		(r.Busy/runs).Round(10*time.Millisecond), (r.Settling/runs).Round(10*time.Millisecond), r.Slowest.Round(100*time.Millisecond)))
+		(r.Busy/runs).Round(10*time.Millisecond), (r.Settling/runs).Round(10*time.Millisecond),
+		r.Slowest.Round(100*time.Millisecond)))
 	row("faults", listed(r.Faults))
 	row("of these seen to take effect", listed(r.Took))
 	row("failpoints armed", listed(r.Points))

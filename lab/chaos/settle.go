@@ -15,7 +15,8 @@ import (
 const sentinel = "m-sentinel"
 
 func (c *trial) register(ctx context.Context, machine string) error {
-	_, err := c.controllers[0].machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: machine}})
+	_, err := c.controllers[0].machines().RegisterMachine(ctx,
+		&baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: machine}})
 	if err != nil {
 		return fmt.Errorf("register %s: %w", machine, err)
 	}
@@ -29,24 +30,27 @@ func (c *trial) prepare(ctx context.Context, a *agentProgram) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	_, err := c.controllers[0].machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: a.machine, RequestId: "prepare"})
+	_, err := c.controllers[0].machines().EnterMaintenance(ctx,
+		&baremetalv1.EnterMaintenanceRequest{MachineId: a.machine, RequestId: "prepare"})
 	if err != nil {
 		return fmt.Errorf("enter maintenance: %w", err)
 	}
 	return until(ctx, settleTime, "maintenance", func() bool {
 		m, err := c.machine(ctx, a.machine)
-		return err == nil && m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE && m.GetStatus().GetActiveOperationId() == ""
+		return err == nil && m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE &&
+			m.GetStatus().GetActiveOperationId() == ""
 	})
 }
 
-// restLimit is how long an answer may take once nothing is broken any more. Most come in milliseconds; on a machine that is
-// crowded by others they don't, and that is nobody's fault here.
+// restLimit is how long an answer may take once nothing is broken any more. Most come in milliseconds; on a machine
+// that is crowded by others they don't, and that is nobody's fault here.
 const restLimit = 20 * time.Second
 
 func (c *trial) connected(ctx context.Context, a *agentProgram) bool {
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
-	list, err := c.controllers[0].admin().ListAgents(ctx, &baremetalv1.ListAgentsRequest{Filter: "machine_id=" + a.machine + ",connected=true"})
+	list, err := c.controllers[0].admin().ListAgents(ctx,
+		&baremetalv1.ListAgentsRequest{Filter: "machine_id=" + a.machine + ",connected=true"})
 	return err == nil && len(list.GetAgents()) > 0
 }
 
@@ -79,12 +83,12 @@ func (r *attempt) settle(ctx context.Context) error {
 	return r.sound(ctx)
 }
 
-// lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its time is
-// over twice.
+// lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its
+// time is over twice.
 const lateResult = 2*tryLimit*time.Second + 3*time.Second
 
-// atRest waits for the machine's operations to end and its effects to happen. A fence that stays is lifted by what the world
-// has seen.
+// atRest waits for the machine's operations to end and its effects to happen. A fence that stays is lifted by what the
+// world has seen.
 func (r *attempt) atRest(ctx context.Context, a *agentProgram) error {
 	var m *baremetalv1.Machine
 	quiet := func() bool {
@@ -117,7 +121,8 @@ func (c *trial) liftFence(ctx context.Context, a *agentProgram) error {
 		if all, err := c.readEffects(0); err == nil && happened(all, id) {
 			verdict = "happened"
 		}
-		_, err = c.controllers[0].admin().SettleCommand(ctx, &baremetalv1.SettleCommandRequest{MachineId: a.machine, CommandId: id, Verdict: verdict})
+		_, err = c.controllers[0].admin().SettleCommand(ctx,
+			&baremetalv1.SettleCommandRequest{MachineId: a.machine, CommandId: id, Verdict: verdict})
 		return err == nil || failure.From(err).Reason == "NOTHING_TO_SETTLE"
 	})
 }
@@ -131,13 +136,15 @@ func (r *attempt) sound(ctx context.Context) error {
 		call, cancel := context.WithTimeout(ctx, restLimit)
 		defer cancel()
 		var err error
-		o, err = machines.EnterMaintenance(call, &baremetalv1.EnterMaintenanceRequest{MachineId: sentinel, RequestId: request})
+		o, err = machines.EnterMaintenance(call, &baremetalv1.EnterMaintenanceRequest{MachineId: sentinel,
+			RequestId: request})
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	return until(ctx, r.c.o.quiet, "the watcher to see the sentinel", func() bool { return r.c.watch.seen(o.GetOperationId()) })
+	return until(ctx, r.c.o.quiet, "the watcher to see the sentinel",
+		func() bool { return r.c.watch.seen(o.GetOperationId()) })
 }
 
 func (c *trial) machineIDs() []string {

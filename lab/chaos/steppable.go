@@ -16,8 +16,8 @@ const (
 	steppedNow = plainNow + "\tsec, nsec = stepped(sec, nsec)\n"
 )
 
-// stepFile is added to package time. The wall clock is off by what the file says that the environment names; the monotonic
-// clock and CLOCK_BOOTTIME go on as they do when the clock of a real machine is set.
+// stepFile is added to package time. The wall clock is off by what the file says that the environment names; the
+// monotonic clock and CLOCK_BOOTTIME go on as they do when the clock of a real machine is set.
 const stepFile = `package time
 
 import (
@@ -59,8 +59,8 @@ func stepped(sec int64, nsec int32) (int64, int32) {
 }
 `
 
-// suspendFile is added to package clock. CLOCK_BOOTTIME is ahead by what the second word of the same file says, as after the machine
-// was suspended for so long.
+// suspendFile is added to package clock. CLOCK_BOOTTIME is ahead by what the second word of the same file says, as
+// after the machine was suspended for so long.
 const suspendFile = `package clock
 
 import (
@@ -104,12 +104,12 @@ const (
 	suspendedBoottime = "return time.Duration(ts.Nano()) + suspended()\n"
 )
 
-// clockVariable names the file by which a steppable program's clocks are off: nanoseconds of its wall clock and of CLOCK_BOOTTIME,
-// 8 bytes each, in the byte order of the machine.
+// clockVariable names the file by which a steppable program's clocks are off: nanoseconds of its wall clock and of
+// CLOCK_BOOTTIME, 8 bytes each, in the byte order of the machine.
 const clockVariable = "INGOT_LAB_CLOCK"
 
-// overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while they
-// run: all of a program, with every library that it uses, and nothing of it is in the binaries that ship.
+// overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while
+// they run: all of a program, with every library that it uses, and nothing of it is in the binaries that ship.
 func overlay(dir string) error {
 	library, err := goOutput("env", "GOROOT")
 	if err != nil {
@@ -132,8 +132,10 @@ func overlay(dir string) error {
 	}
 	o := overlaid{dir: dir, replace: map[string]string{}}
 	err = errors.Join(
-		o.change(filepath.Join(library, "time.go"), plainNow, steppedNow), o.write(filepath.Join(library, "stepped.go"), stepFile),
-		o.change(filepath.Join(clocks, "boottime.go"), plainBoottime, suspendedBoottime), o.write(filepath.Join(clocks, "suspended.go"), suspendFile),
+		o.change(filepath.Join(library, "time.go"), plainNow, steppedNow),
+		o.write(filepath.Join(library, "stepped.go"), stepFile),
+		o.change(filepath.Join(clocks, "boottime.go"), plainBoottime, suspendedBoottime),
+		o.write(filepath.Join(clocks, "suspended.go"), suspendFile),
 	)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ const (
 	patientLimit = 45
 )
 
-// suspend suspends the machine right after its agent was granted a command, for longer than a grant lasts. Its boot-time clock shows
-// that; its wall clock does where step is as long.
+// suspend suspends the machine right after its agent was granted a command, for longer than a grant lasts. Its
+// boot-time clock shows that; its wall clock does where step is as long.
 func (a *agentProgram) suspend(ctx context.Context, s strike) (asleep time.Duration, begun time.Time, err error) {
 	a.busy.Lock()
 	defer a.busy.Unlock()

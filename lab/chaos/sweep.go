@@ -27,8 +27,8 @@ func claim(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes cells whose harness was killed: their PostgreSQL, their file systems and their files. Controllers and agents
-// end with their harness. A cell that somebody has is left alone.
+// sweep removes cells whose harness was killed: their PostgreSQL, their file systems and their files. Controllers and
+// agents end with their harness. A cell that somebody has is left alone.
 func sweep(parent string) error {
 	dirs, err := filepath.Glob(filepath.Join(parent, cellPrefix+"*"))
 	if err != nil {
@@ -55,7 +55,8 @@ func removeCell(dir string) error {
 		first, _, _ := strings.Cut(string(b), "\n")
 		pid, err := strconv.Atoi(first)
 		// It is ours only as long as it works in this directory.
-		if cwd, lerr := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && lerr == nil && strings.HasPrefix(cwd, dir+"/") {
+		if cwd, lerr := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && lerr == nil &&
+			strings.HasPrefix(cwd, dir+"/") {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("end a PostgreSQL that was left: %w", err)
 			}

@@ -111,8 +111,8 @@ func outcome(err error) check.Outcome {
 	return check.Unknown
 }
 
-// The limits of a try are short: what is lost for good must be noticed in a run. They are not so short that a busy machine
-// misses them.
+// The limits of a try are short: what is lost for good must be noticed in a run. They are not so short that a busy
+// machine misses them.
 const tryLimit = 5
 
 // limit is that of a try in this run, in seconds.
@@ -123,7 +123,9 @@ func (r *attempt) limit() int32 {
 	return tryLimit
 }
 
-func start(ctx context.Context, p *controllerProgram, kind, machine, request string, limit int32) (*baremetalv1.Operation, error) {
+func start(
+	ctx context.Context, p *controllerProgram, kind, machine, request string, limit int32,
+) (*baremetalv1.Operation, error) {
 	switch kind {
 	case reimage:
 		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{

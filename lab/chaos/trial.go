@@ -119,7 +119,8 @@ func (c *trial) populate(ctx context.Context) error {
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
-	for name, fn := range map[string]func(context.Context){"watch operations": c.watchOperations, "follow machines": c.followMachines} {
+	for name, fn := range map[string]func(context.Context){"watch operations": c.watchOperations,
+		"follow machines": c.followMachines} {
 		c.readers.Add(1)
 		task.Background(name, func() {
 			defer c.readers.Done()
@@ -137,7 +138,8 @@ func (c *trial) startRecorder(ctx context.Context) error {
 		return err
 	}
 	defer log.Close() // the process has its own
-	c.recorder, err = process.Start(process.Config{Path: c.self, Args: []string{"record", c.path("recorder"), c.path("effects")}, Output: log})
+	c.recorder, err = process.Start(process.Config{Path: c.self,
+		Args: []string{"record", c.path("recorder"), c.path("effects")}, Output: log})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func (c *trial) watchOperations(ctx context.Context) {
 	cursor := ""
 	for i := 0; ctx.Err() == nil; i++ {
 		p := c.controllers[i%len(c.controllers)]
-		stream, err := p.operations().WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Cursor: cursor, FromBeginning: cursor == ""})
+		stream, err := p.operations().WatchOperations(ctx,
+			&baremetalv1.WatchOperationsRequest{Cursor: cursor, FromBeginning: cursor == ""})
 		for err == nil {
 			var e *baremetalv1.OperationEvent
 			if e, err = stream.Recv(); err == nil {
@@ -94,8 +95,8 @@ func (f *follower) add(list []*baremetalv1.Machine) {
 	}
 }
 
-// take gives what has come since the last take, behind the machines as they were known before. It takes nothing while the
-// reader has other versions than these.
+// take gives what has come since the last take, behind the machines as they were known before. It takes nothing while
+// the reader has other versions than these.
 func (f *follower) take(machines map[string]int64) ([]sighted, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -38,7 +38,8 @@ func (d Disk) make(dir string) error {
 func (c *Chassis) diskConfigs() []vm.Disk {
 	disks := make([]vm.Disk, 0, len(c.disks))
 	for _, d := range c.disks {
-		disks = append(disks, vm.Disk{Path: d.path(c.cfg.Dir), Serial: d.Serial, WriteLimit: d.WriteLimit, BadSector: d.BadSector})
+		disks = append(disks, vm.Disk{Path: d.path(c.cfg.Dir), Serial: d.Serial, WriteLimit: d.WriteLimit,
+			BadSector: d.BadSector})
 	}
 	return disks
 }

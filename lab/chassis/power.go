@@ -126,7 +126,8 @@ func (c *Chassis) machineConfig(once bmc.Boot) vm.Config {
 	return vm.Config{
 		Name: c.cfg.Name, Dir: c.cfg.Dir, Firmware: c.cfg.Firmware, MemoryMB: c.cfg.MemoryMB, Tap: c.cfg.Tap,
 		Launcher: c.cfg.Launcher, CardROM: c.cfg.CardROM, TPM: c.cfg.TPM, Disks: c.diskConfigs(),
-		NetworkFirst: c.networkFirst(once), FirmwareSettings: firmwareSettings(c.cfg.Firmware, c.cfg.NoPXE || once == bmc.BootHTTP),
+		NetworkFirst: c.networkFirst(once), FirmwareSettings: firmwareSettings(c.cfg.Firmware, c.cfg.NoPXE ||
+			once == bmc.BootHTTP),
 	}
 }
 

@@ -29,14 +29,15 @@ func control(use, short string, do func(ctx context.Context, m *vm.Monitor, out 
 }
 
 func vmStatus() *cobra.Command {
-	return control("status", "Print the run state, such as running", func(ctx context.Context, m *vm.Monitor, out io.Writer) error {
-		status, err := m.QueryStatus(ctx)
-		if err != nil {
+	return control("status", "Print the run state, such as running",
+		func(ctx context.Context, m *vm.Monitor, out io.Writer) error {
+			status, err := m.QueryStatus(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(out, status)
 			return err
-		}
-		_, err = fmt.Fprintln(out, status)
-		return err
-	})
+		})
 }
 
 func vmReset() *cobra.Command {

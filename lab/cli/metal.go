@@ -50,14 +50,16 @@ func asking(use, short string, args cobra.PositionalArgs, request func(args []st
 func status([]string) metal.Request { return metal.Request{Do: "status"} }
 
 func labList() *cobra.Command {
-	return asking("list", "List the machines as their hardware is", cobra.NoArgs, status, func(out io.Writer, a metal.Answer) error {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tPOWER\tFIRMWARE\tMAC\tBMC\tPOWER-ONS\tRESETS\tSERIAL LOG")
-		for _, m := range a.Status.Machines {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", m.Name, m.Power, m.Firmware, m.MAC, m.BMC, m.PowerOns, m.Resets, m.Serial)
-		}
-		return w.Flush()
-	})
+	return asking("list", "List the machines as their hardware is", cobra.NoArgs, status,
+		func(out io.Writer, a metal.Answer) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tPOWER\tFIRMWARE\tMAC\tBMC\tPOWER-ONS\tRESETS\tSERIAL LOG")
+			for _, m := range a.Status.Machines {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", m.Name, m.Power, m.Firmware, m.MAC, m.BMC, m.PowerOns, m.Resets,
+					m.Serial)
+			}
+			return w.Flush()
+		})
 }
 
 func labEnv() *cobra.Command {
@@ -77,10 +79,12 @@ func labPower() *cobra.Command {
 	request := func(args []string) metal.Request {
 		return metal.Request{Do: "power", Machine: args[0], Value: args[1]}
 	}
-	cmd := asking("power NAME on|off|soft|cut|reset", "Switch a machine behind the controller's back", cobra.ExactArgs(2), request,
+	cmd := asking("power NAME on|off|soft|cut|reset", "Switch a machine behind the controller's back", cobra.ExactArgs(2),
+		request,
 		func(io.Writer, metal.Answer) error { return nil })
-	cmd.Long = `Switch a machine by its own buttons, as a person in front of the rack would: on; off (hold the button); soft (press
-it: ACPI); cut (pull the plug: the disks lose what is in their caches); reset.`
+	cmd.Long = `Switch a machine by its own buttons, as a person in front of the rack would: on; off
+(hold the button); soft (press it: ACPI); cut (pull the plug: the disks lose what is in their
+caches); reset.`
 	return cmd
 }
 

@@ -62,7 +62,8 @@ type imageFlags struct {
 func (f *imageFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent-binary", "", "static Linux binary that becomes /init")
-	flags.StringVar(&f.cache, "cache", "", "directory of downloaded kernels (default $"+imagebuild.CacheEnv+" or .cache/lab)")
+	flags.StringVar(&f.cache, "cache", "", "directory of downloaded kernels (default $"+imagebuild.CacheEnv+
+		" or .cache/lab)")
 	flags.StringVar(&f.compression, "compression", string(imagebuild.None), "none (boots faster) or gzip (smaller)")
 }
 

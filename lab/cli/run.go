@@ -51,8 +51,10 @@ Other vm commands control the machine by the same --dir.`,
 	flags.StringVar(&f.machine.UUID, "uuid", "", "system UUID in the DMI tables (default: derived from the name)")
 	flags.IntVar(&f.machine.MemoryMB, "memory", 0, "memory in MiB (default 256)")
 	flags.StringVar((*string)(&f.machine.Firmware), "firmware", string(vm.Direct), "direct, bios or uefi")
-	flags.StringVar(&f.machine.Cmdline, "cmdline", "", "kernel command line; no secrets (default \""+vm.DefaultCmdline+"\")")
-	flags.IntSliceVar(&f.machine.Forward, "forward", nil, "TCP port of the machine that this host can reach; see vm forwarded")
+	flags.StringVar(&f.machine.Cmdline, "cmdline", "", "kernel command line; no secrets (default \""+vm.DefaultCmdline+
+		"\")")
+	flags.IntSliceVar(&f.machine.Forward, "forward", nil,
+		"TCP port of the machine that this host can reach; see vm forwarded")
 	flags.StringVar(&f.token, "token-file", "", "bootstrap token bundle for the state disk (as "+imagebuild.TokenFile+")")
 	flags.StringArrayVar(&f.files, "file", nil, "further file for the state disk, as name=path; may be repeated")
 	require(cmd, "agent-binary", "dir")

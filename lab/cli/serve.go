@@ -43,7 +43,8 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.bmc, "bmc", mixed, "how the controller is told to speak to BMCs: redfish, ipmi or mixed")
 	f.StringVar(&o.frontpage, "frontpage", "", "host:port on loopback for clients (default: a free port)")
 	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+imagebuild.CacheEnv+" or .cache/lab)")
-	f.StringVar(&o.bin, "bin", "", "directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
+	f.StringVar(&o.bin, "bin", "",
+		"directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
 	f.BoolVar(&o.tpm, "tpm", false, "give each machine a TPM 2.0 of its own (package swtpm)")
 	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
@@ -51,14 +52,15 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.join.Frontpage, "server", "", "host:port of a controller that runs already; none is started then")
 	f.StringVar(&o.join.CAFile, "ca-file", "", "its CA")
 	f.StringVar(&o.join.TokenFile, "token-file", "", "an administrator's token for it")
-	f.StringVar(&o.join.Fleet, "fleet", "", "its fleet listener; it must advertise "+metal.FleetAddress+" and be certified for that")
+	f.StringVar(&o.join.Fleet, "fleet", "", "its fleet listener; it must advertise "+metal.FleetAddress+
+		" and be certified for that")
 	f.StringVar(&o.join.Enrolment, "enrolment", "", "its enrolment listener, which must advertise "+metal.EnrolmentAddress)
 	cmd.MarkFlagsRequiredTogether("server", "ca-file", "token-file", "fleet", "enrolment")
 	bindDir(cmd, &o.dir)
 }
 
-// wornSector is the sector of 512 bytes of a worn disk that cannot be written. It lies in the EFI system partition, which
-// the tiny image fills.
+// wornSector is the sector of 512 bytes of a worn disk that cannot be written. It lies in the EFI system partition,
+// which the tiny image fills.
 const wornSector = 8192
 
 func (o *upOptions) args() []string {
@@ -167,7 +169,8 @@ func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab
 		cfg := metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol, TPM: o.tpm}
 		if o.wornDisk {
 			cfg.Disks = []chassis.Disk{
-				{Serial: cfg.Name + "-d0", Bytes: metal.DiskBytes}, {Serial: cfg.Name + "-worn", Bytes: metal.DiskBytes, BadSector: wornSector},
+				{Serial: cfg.Name + "-d0", Bytes: metal.DiskBytes},
+				{Serial: cfg.Name + "-worn", Bytes: metal.DiskBytes, BadSector: wornSector},
 			}
 		}
 		m, err := lab.AddMachine(ctx, cfg)

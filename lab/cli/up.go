@@ -132,7 +132,8 @@ func (o *upOptions) spawn(ctx context.Context, out io.Writer) error {
 const ready = "ready"
 
 func whatNext(out io.Writer, s *metal.Status) error {
-	fmt.Fprintf(out, "\nIn this shell:\n\n    eval \"$(%s env)\"\n    export PATH=%s:$PATH\n\n", self(), filepath.Dir(self()))
+	fmt.Fprintf(out, "\nIn this shell:\n\n    eval \"$(%s env)\"\n    export PATH=%s:$PATH\n\n", self(),
+		filepath.Dir(self()))
 	if len(s.Machines) == 0 {
 		return nil
 	}

@@ -40,7 +40,8 @@ func TestDrain(t *testing.T) {
 			r.PutPod(p)
 		}
 		got := r.must(act{ClusterAction: drainOf("n-1")}, succeeded)
-		if got.Evidence["node_drained"] != "2" || got.Evidence["node_identity"] != "system_uuid" || got.Evidence["cluster"] != "prod" {
+		if got.Evidence["node_drained"] != "2" || got.Evidence["node_identity"] != "system_uuid" ||
+			got.Evidence["cluster"] != "prod" {
 			t.Errorf("the evidence is %v", got.Evidence)
 		}
 		for name, stays := range map[string]bool{"web-1": false, "db-0": false, "agent-x": true, "static-n-1": true} {
@@ -67,7 +68,8 @@ func TestDrain(t *testing.T) {
 		r.PutPod(kubetest.Pod{Name: "alone", Node: "n-2"})
 		r.PutPod(kubetest.Pod{Name: "data", Node: "n-2", Owner: "ReplicaSet", EmptyDir: true})
 		got := r.must(act{ClusterAction: drainOf("n-2")}, failed)
-		if got.Reason.String() != "DRAIN_BLOCKED" || !strings.Contains(got.Message, "default/alone") || !strings.Contains(got.Message, "default/data") {
+		if got.Reason.String() != "DRAIN_BLOCKED" || !strings.Contains(got.Message, "default/alone") ||
+			!strings.Contains(got.Message, "default/data") {
 			t.Errorf("it says %v %q", got.Reason, got.Message)
 		}
 		if r.unschedulable("n-2") || !r.pod("web-2") {
@@ -117,14 +119,16 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainRespectsBudgets: a pod stays for as long as its budget says so; the drain says which, and goes on when it may.
+// TestDrainRespectsBudgets: a pod stays for as long as its budget says so; the drain says which, and goes on when it
+// may.
 func TestDrainRespectsBudgets(t *testing.T) {
 	r := newRig(t)
 	r.node("n-1")
 	r.PutBudget("web", "web", 0)
 	uid := r.PutPod(kubetest.Pod{Name: "web-1", Node: "n-1", Owner: "ReplicaSet", Labels: map[string]string{"app": "web"}})
 	got := r.must(act{ClusterAction: drainOf("n-1"), timeout: 2 * time.Second}, failed)
-	if got.Reason.String() != "DRAIN_BLOCKED" || !strings.Contains(got.Message, "default/web-1") || !strings.Contains(got.Message, "web needs 1 healthy") {
+	if got.Reason.String() != "DRAIN_BLOCKED" || !strings.Contains(got.Message, "default/web-1") ||
+		!strings.Contains(got.Message, "web needs 1 healthy") {
 		t.Errorf("it says %v %q", got.Reason, got.Message)
 	}
 	if now := r.Admin.Get(kubetest.PodPath("web-1")); kubetest.Text(now, "metadata", "uid") != uid {
@@ -182,8 +186,8 @@ func TestADrainThatIsCancelled(t *testing.T) {
 	}
 }
 
-// TestADrainGoesOnAfterACrash: the agent dies after the cordon and after an eviction, and the next life knows whose cordon it
-// is.
+// TestADrainGoesOnAfterACrash: the agent dies after the cordon and after an eviction, and the next life knows whose
+// cordon it is.
 func TestADrainGoesOnAfterACrash(t *testing.T) {
 	r := newRig(t)
 	for _, point := range []string{cluster.AfterCordon.Name(), executor.AfterEffect.Name()} {

@@ -30,8 +30,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// doubleEnv makes this test program be kubeadm: what it does to the API server is what kubeadm and the kubelet do there, and
-// what it does to the machine happens under this directory.
+// doubleEnv makes this test program be kubeadm: what it does to the API server is what kubeadm and the kubelet do
+// there, and what it does to the machine happens under this directory.
 const doubleEnv = "INGOT_TEST_KUBEADM_ROOT"
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// installDouble puts kubeadm into a root directory, and tells it of the cluster's CA, which it would find in cluster-info.
+// installDouble puts kubeadm into a root directory, and tells it of the cluster's CA, which it would find in
+// cluster-info.
 func installDouble(t *testing.T, root string, ca []byte) (path string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -127,7 +128,8 @@ func (d double) join(file string) error {
 	if _, err := d.bootstrap("https://"+boot.APIServerEndpoint, boot.Token, cfg.NodeRegistration.Name, ca); err != nil {
 		return err
 	}
-	conf := fmt.Sprintf("clusters:\n- name: c\n  cluster:\n    server: https://%s\n    certificate-authority-data: %s\n", boot.APIServerEndpoint, base64.StdEncoding.EncodeToString(ca))
+	conf := fmt.Sprintf("clusters:\n- name: c\n  cluster:\n    server: https://%s\n    certificate-authority-data: %s\n",
+		boot.APIServerEndpoint, base64.StdEncoding.EncodeToString(ca))
 	return os.WriteFile(filepath.Join(d.root, "etc/kubernetes/kubelet.conf"), []byte(conf), 0o600)
 }
 
@@ -158,10 +160,13 @@ func (d double) bootstrap(server, token, node string, ca []byte) ([]byte, error)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	c := bearer{server: server, token: token, http: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}}
+	c := bearer{server: server, token: token,
+		http: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+			MinVersion: tls.VersionTLS12}}}}
 	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	made, err := c.do(http.MethodPost, path, map[string]any{
-		"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": map[string]any{"generateName": "node-csr-"},
+		"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+		"metadata": map[string]any{"generateName": "node-csr-"},
 		"spec": map[string]any{
 			"request":    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 			"signerName": "kubernetes.io/kube-apiserver-client-kubelet", "usages": []string{"digital signature", "client auth"},

@@ -49,14 +49,16 @@ func newFleet(t *testing.T) *fleet {
 	f.allowBootstrap()
 	f.c = harness.New(t, harness.Options{})
 	clusters := pb.NewClusterServiceClient(f.c.Conn())
-	harness.Must(t, clusters.SetCluster, &pb.SetClusterRequest{ClusterRef: "prod", Server: f.URL, CaPem: f.CA.PEM, BearerToken: f.token})
+	harness.Must(t, clusters.SetCluster, &pb.SetClusterRequest{ClusterRef: "prod", Server: f.URL, CaPem: f.CA.PEM,
+		BearerToken: f.token})
 	f.m = f.machine(t, "m-1", "prod", f.root)
 	world, err := sim.OpenWorld(sim.WorldConfig{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.site = f.c.NewSite(t, "default", world, harness.MachineOptions{ID: "site-1", Change: func(cfg *agent.Config) {
-		cfg.Site = &agent.SiteConfig{CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Minute, ClusterPoll: 100 * time.Millisecond}
+		cfg.Site = &agent.SiteConfig{CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Minute,
+			ClusterPoll: 100 * time.Millisecond}
 	}})
 	return f
 }
@@ -85,9 +87,12 @@ func (f *fleet) machine(t *testing.T, id, cluster, root string) *harness.Machine
 // allowBootstrap gives joining machines what kubeadm init gives them.
 func (f *fleet) allowBootstrap() {
 	f.Admin.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", kubetest.Object{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": kubetest.Object{"name": "kubeadm:kubelet-bootstrap"},
-		"roleRef":  kubetest.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
-		"subjects": []kubetest.Object{{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:bootstrappers:kubeadm:default-node-token"}},
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+		"metadata": kubetest.Object{"name": "kubeadm:kubelet-bootstrap"},
+		"roleRef": kubetest.Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+			"name": "system:node-bootstrapper"},
+		"subjects": []kubetest.Object{{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io",
+			"name": "system:bootstrappers:kubeadm:default-node-token"}},
 	})
 }
 
@@ -120,7 +125,8 @@ func (f *fleet) signOne(t *testing.T) string {
 	f.Admin.Merge(csrs+"/"+name+"/approval", kubetest.Object{"status": kubetest.Object{"conditions": []kubetest.Object{
 		{"type": "Approved", "status": "True", "reason": "Test", "message": "by the test"},
 	}}})
-	cert := f.CA.Sign(t, pkix.Name{CommonName: req.Subject.CommonName, Organization: req.Subject.Organization}, req.PublicKey, x509.ExtKeyUsageClientAuth)
+	cert := f.CA.Sign(t, pkix.Name{CommonName: req.Subject.CommonName, Organization: req.Subject.Organization},
+		req.PublicKey, x509.ExtKeyUsageClientAuth)
 	f.Admin.Merge(csrs+"/"+name+"/status", kubetest.Object{"status": kubetest.Object{"certificate": cert}})
 	return kubetest.Text(open, "spec", "username")
 }
@@ -157,11 +163,12 @@ func (f *fleet) condition(name string) bool {
 
 // kubelet reports as the machine's would.
 func (f *fleet) kubelet(ready bool) {
-	f.PutNode(kubetest.Node{Name: "m-1", BootID: f.c.Machine("m-1").GetStatus().GetBootId(), Version: "v1.33.0", Ready: ready})
+	f.PutNode(kubetest.Node{Name: "m-1", BootID: f.c.Machine("m-1").GetStatus().GetBootId(), Version: "v1.33.0",
+		Ready: ready})
 }
 
-// TestTheWholeWay: a machine joins with a token of its own, is seen ready, drained, used again, and leaves; by controller, site
-// agent, machine's agent and API server.
+// TestTheWholeWay: a machine joins with a token of its own, is seen ready, drained, used again, and leaves; by
+// controller, site agent, machine's agent and API server.
 func TestTheWholeWay(t *testing.T) {
 	f := newFleet(t)
 	f.maintenance(t)
@@ -172,7 +179,8 @@ func TestTheWholeWay(t *testing.T) {
 	}
 	f.kubelet(true)
 	op := f.ended(t, id, pb.Operation_SUCCEEDED, "")
-	for key, want := range map[string]string{"cluster": "prod", "node_identity": "boot_id", "kubelet_version": "v1.33.0", "joined_by": "kubeadm"} {
+	for key, want := range map[string]string{"cluster": "prod", "node_identity": "boot_id", "kubelet_version": "v1.33.0",
+		"joined_by": "kubeadm"} {
 		if op.GetEvidence()[key] != want {
 			t.Errorf("evidence %s is %q in %v", key, op.GetEvidence()[key], op.GetEvidence())
 		}
@@ -182,7 +190,8 @@ func TestTheWholeWay(t *testing.T) {
 	}
 	f.secretNowhere(t, id)
 
-	again := f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "again", Type: "JOIN_CLUSTER"}), pb.Operation_SUCCEEDED, "")
+	again := f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "again", Type: "JOIN_CLUSTER"}), pb.Operation_SUCCEEDED,
+		"")
 	if again.GetEvidence()["joined_by"] != "before" {
 		t.Errorf("a second join did %v", again.GetEvidence())
 	}
@@ -231,7 +240,8 @@ func (f *fleet) secretNowhere(t *testing.T, operation string) {
 	if len(secret) != 16 {
 		t.Fatal("there is no token")
 	}
-	stream, err := f.c.Operations().StreamOperationLogs(t.Context(), &pb.StreamOperationLogsRequest{OperationId: operation})
+	stream, err := f.c.Operations().StreamOperationLogs(t.Context(),
+		&pb.StreamOperationLogsRequest{OperationId: operation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +283,10 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(f.root, "etc/kubernetes/kubelet.conf"),
-		"clusters: [{name: c, cluster: {server: 'https://elsewhere:6443', certificate-authority-data: "+base64.StdEncoding.EncodeToString(other)+"}}]", 0o600)
-	f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "member", Type: "JOIN_CLUSTER"}), pb.Operation_FAILED, "CLUSTER_OTHER_MEMBER")
+		"clusters: [{name: c, cluster: {server: 'https://elsewhere:6443', certificate-authority-data: "+
+			base64.StdEncoding.EncodeToString(other)+"}}]", 0o600)
+	f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "member", Type: "JOIN_CLUSTER"}), pb.Operation_FAILED,
+		"CLUSTER_OTHER_MEMBER")
 	f.c.Register(&pb.Machine{MachineId: "m-2"})
 	in := harness.Must(t, f.c.Machines().EnterMaintenance, &pb.EnterMaintenanceRequest{MachineId: "m-2", RequestId: "in"})
 	f.c.Wait(in.GetOperationId(), soon)
@@ -292,30 +304,35 @@ func wantReason(t *testing.T, err error, reason string) {
 	}
 }
 
-// TestADecommissionDrains: a machine in a cluster is drained before anything else is done to it; what its pods' budgets hold
-// stops the workflow, and an operator's retry goes on.
+// TestADecommissionDrains: a machine in a cluster is drained before anything else is done to it; what its pods' budgets
+// hold stops the workflow, and an operator's retry goes on.
 func TestADecommissionDrains(t *testing.T) {
 	f := newFleet(t)
 	f.maintenance(t)
 	f.kubelet(true)
-	verify := harness.Must(t, pb.NewPlanServiceClient(f.c.Conn()).CreatePlan, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "verify", Steps: []*pb.Step{
-		{Name: "verify", Kind: &pb.Step_Verify{Verify: &pb.VerifyInCluster{}}},
-	}}})
-	f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "verify", PlanId: verify.GetPlanId()}), pb.Operation_SUCCEEDED, "")
+	verify := harness.Must(t, pb.NewPlanServiceClient(f.c.Conn()).CreatePlan,
+		&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "verify", Steps: []*pb.Step{
+			{Name: "verify", Kind: &pb.Step_Verify{Verify: &pb.VerifyInCluster{}}},
+		}}})
+	f.ended(t, f.start(t, &pb.StartRunRequest{RequestId: "verify", PlanId: verify.GetPlanId()}), pb.Operation_SUCCEEDED,
+		"")
 	f.PutPod(kubetest.Pod{Name: "alone", Node: "m-1"})
 	harness.Must(t, f.c.Workflows().StartWorkflow, &pb.StartWorkflowRequest{
 		MachineId: "m-1", RequestId: "out", Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET,
 	})
-	w := harness.Must(t, f.c.Workflows().ListWorkflows, &pb.ListWorkflowsRequest{Filter: "machine_id=m-1"}).GetWorkflows()[0]
+	w := harness.Must(t, f.c.Workflows().ListWorkflows,
+		&pb.ListWorkflowsRequest{Filter: "machine_id=m-1"}).GetWorkflows()[0]
 	f.workflow(t, w, pb.Workflow_FAILED_MANUAL_INTERVENTION)
-	if got := f.get(t, w); got.GetReason() != "DRAIN_BLOCKED" || got.GetCurrentStage() != "drain_node" || !strings.Contains(got.GetMessage(), "default/alone") {
+	if got := f.get(t, w); got.GetReason() != "DRAIN_BLOCKED" || got.GetCurrentStage() != "drain_node" ||
+		!strings.Contains(got.GetMessage(), "default/alone") {
 		t.Fatalf("it is %v", got)
 	}
 	if f.unschedulable("m-1") {
 		t.Error("a drain that was refused leaves its cordon")
 	}
 	f.Admin.Delete(kubetest.PodPath("alone"))
-	harness.Must(t, f.c.Workflows().ActOnWorkflow, &pb.ActOnWorkflowRequest{WorkflowId: w.GetWorkflowId(), RequestId: "retry", Action: pb.WorkflowAction_WORKFLOW_ACTION_RETRY_STAGE})
+	harness.Must(t, f.c.Workflows().ActOnWorkflow, &pb.ActOnWorkflowRequest{WorkflowId: w.GetWorkflowId(),
+		RequestId: "retry", Action: pb.WorkflowAction_WORKFLOW_ACTION_RETRY_STAGE})
 	f.workflow(t, w, pb.Workflow_COMPLETED)
 	if !f.unschedulable("m-1") || !f.condition("Drained") {
 		t.Error("the workflow is done and the Node not drained")

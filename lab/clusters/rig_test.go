@@ -84,13 +84,14 @@ func (r *rig) do(a act) (executor.Result, error) {
 	if a.intent == nil {
 		a.intent = json.RawMessage("{}")
 	}
-	e := cluster.New(cluster.Config{Clock: clock.Real(), Poll: 50 * time.Millisecond, Access: func(context.Context, string) (cluster.Access, error) {
-		out := cluster.Access{Config: r.access(), TokenID: "abc123", TokenSecret: "0123456789abcdef", TokenLife: time.Minute}
-		if a.change != nil {
-			a.change(&out)
-		}
-		return out, nil
-	}})
+	e := cluster.New(cluster.Config{Clock: clock.Real(), Poll: 50 * time.Millisecond,
+		Access: func(context.Context, string) (cluster.Access, error) {
+			out := cluster.Access{Config: r.access(), TokenID: "abc123", TokenSecret: "0123456789abcdef", TokenLife: time.Minute}
+			if a.change != nil {
+				a.change(&out)
+			}
+			return out, nil
+		}})
 	spec := &fleetv1.CommandSpec{
 		CommandId: "c-1", OperationId: "op-1", TargetId: "m-1", TimeoutMs: int32(a.timeout.Milliseconds()),
 		Action: &fleetv1.CommandSpec_Cluster{Cluster: a.ClusterAction},

@@ -17,7 +17,8 @@ import (
 // TestVerify: done is a Node that is this machine, on this boot, ready, and of the version that was asked for.
 func TestVerify(t *testing.T) {
 	r := newRig(t)
-	want := &fleetv1.ClusterAction{Act: "verify", ClusterRef: "prod", NodeName: "m-1", SystemUuid: "4C4C4544-0042", BootId: "boot-2"}
+	want := &fleetv1.ClusterAction{Act: "verify", ClusterRef: "prod", NodeName: "m-1", SystemUuid: "4C4C4544-0042",
+		BootId: "boot-2"}
 	good := kubetest.Node{Name: "m-1", SystemUUID: "4c4c4544-0042", BootID: "boot-2", Version: "v1.33.2", Ready: true}
 	with := func(change func(n *kubetest.Node)) kubetest.Node {
 		n := good
@@ -29,18 +30,22 @@ func TestVerify(t *testing.T) {
 		version      string
 		reason, says string
 	}{
-		"no node":        {nil, "", "CLUSTER_NODE_NOT_READY", "has no Node m-1"},
-		"not ready":      {ptr(with(func(n *kubetest.Node) { n.Ready = false })), "", "CLUSTER_NODE_NOT_READY", "not ready: TestKubelet: said by the test"},
-		"before reboot":  {ptr(with(func(n *kubetest.Node) { n.BootID = "boot-1" })), "", "CLUSTER_NODE_NOT_READY", "shows boot boot-1"},
-		"old kubelet":    {&good, "v1.34.0", "CLUSTER_NODE_NOT_READY", "runs kubelet v1.33.2"},
-		"other machine":  {ptr(with(func(n *kubetest.Node) { n.SystemUUID, n.BootID = "other", "other" })), "", "CLUSTER_NODE_MISMATCH", "another machine"},
+		"no node": {nil, "", "CLUSTER_NODE_NOT_READY", "has no Node m-1"},
+		"not ready": {ptr(with(func(n *kubetest.Node) { n.Ready = false })), "", "CLUSTER_NODE_NOT_READY",
+			"not ready: TestKubelet: said by the test"},
+		"before reboot": {ptr(with(func(n *kubetest.Node) { n.BootID = "boot-1" })), "", "CLUSTER_NODE_NOT_READY",
+			"shows boot boot-1"},
+		"old kubelet": {&good, "v1.34.0", "CLUSTER_NODE_NOT_READY", "runs kubelet v1.33.2"},
+		"other machine": {ptr(with(func(n *kubetest.Node) { n.SystemUUID, n.BootID = "other", "other" })), "",
+			"CLUSTER_NODE_MISMATCH", "another machine"},
 		"the version":    {&good, "v1.33.2", "", ""},
 		"any version":    {&good, "", "", ""},
 		"uuid not known": {ptr(with(func(n *kubetest.Node) { n.SystemUUID = "" })), "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.t = t
-			if code, _ := r.Admin.Try(http.MethodDelete, "/api/v1/nodes/m-1", "", nil); code != http.StatusOK && code != http.StatusNotFound {
+			if code, _ := r.Admin.Try(http.MethodDelete, "/api/v1/nodes/m-1", "", nil); code != http.StatusOK &&
+				code != http.StatusNotFound {
 				t.Fatal(code)
 			}
 			if c.node != nil {
@@ -56,7 +61,8 @@ func TestVerify(t *testing.T) {
 				return
 			}
 			got := r.must(act{ClusterAction: a}, succeeded)
-			if got.Evidence["node_identity"] != kube.ByBootID || got.Evidence["kubelet_version"] != "v1.33.2" || got.Evidence["node_ready_at"] == "" {
+			if got.Evidence["node_identity"] != kube.ByBootID || got.Evidence["kubelet_version"] != "v1.33.2" ||
+				got.Evidence["node_ready_at"] == "" {
 				t.Errorf("the evidence is %v", got.Evidence)
 			}
 		})
@@ -66,19 +72,21 @@ func TestVerify(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func cloned(a *fleetv1.ClusterAction) *fleetv1.ClusterAction {
-	return &fleetv1.ClusterAction{Act: a.GetAct(), ClusterRef: a.GetClusterRef(), NodeName: a.GetNodeName(), SystemUuid: a.GetSystemUuid(), BootId: a.GetBootId()}
+	return &fleetv1.ClusterAction{Act: a.GetAct(), ClusterRef: a.GetClusterRef(), NodeName: a.GetNodeName(),
+		SystemUuid: a.GetSystemUuid(), BootId: a.GetBootId()}
 }
 
 // TestVerifyWaits: a Node that comes while somebody waits is found.
 func TestVerifyWaits(t *testing.T) {
 	r := newRig(t)
 	looked := false
-	r.must(act{ClusterAction: &fleetv1.ClusterAction{Act: "verify", ClusterRef: "prod", NodeName: "late"}, onLog: func(string) {
-		if !looked {
-			looked = true
-			r.PutNode(kubetest.Node{Name: "late", Ready: true})
-		}
-	}}, succeeded)
+	r.must(act{ClusterAction: &fleetv1.ClusterAction{Act: "verify", ClusterRef: "prod", NodeName: "late"},
+		onLog: func(string) {
+			if !looked {
+				looked = true
+				r.PutNode(kubetest.Node{Name: "late", Ready: true})
+			}
+		}}, succeeded)
 	if !looked {
 		t.Error("nobody waited")
 	}
@@ -93,10 +101,11 @@ func TestWhoIsSpokenTo(t *testing.T) {
 		change func(*cluster.Access)
 		reason string
 	}{
-		"another CA":    {func(a *cluster.Access) { a.CAPEM = kubetest.NewAuthority(t, "other").PEM }, "CLUSTER_UNREACHABLE"},
-		"nobody there":  {func(a *cluster.Access) { a.Server = "https://127.0.0.1:1" }, "CLUSTER_UNREACHABLE"},
-		"wrong token":   {func(a *cluster.Access) { a.Token = "nobody" }, "CLUSTER_ACCESS_DENIED"},
-		"too few rules": {func(a *cluster.Access) { a.Token = r.ServiceAccount("poor", account("poor")) }, "CLUSTER_ACCESS_DENIED"},
+		"another CA":   {func(a *cluster.Access) { a.CAPEM = kubetest.NewAuthority(t, "other").PEM }, "CLUSTER_UNREACHABLE"},
+		"nobody there": {func(a *cluster.Access) { a.Server = "https://127.0.0.1:1" }, "CLUSTER_UNREACHABLE"},
+		"wrong token":  {func(a *cluster.Access) { a.Token = "nobody" }, "CLUSTER_ACCESS_DENIED"},
+		"too few rules": {func(a *cluster.Access) { a.Token = r.ServiceAccount("poor", account("poor")) },
+			"CLUSTER_ACCESS_DENIED"},
 	} {
 		got := r.must(act{ClusterAction: verify, timeout: time.Second, change: c.change}, failed)
 		if got.Reason.String() != c.reason || strings.Contains(got.Message, r.token) {
@@ -104,14 +113,19 @@ func TestWhoIsSpokenTo(t *testing.T) {
 		}
 	}
 	cert, key := r.CA.Client(t, "ops", "system:masters")
-	r.must(act{ClusterAction: verify, change: func(a *cluster.Access) { a.Token, a.CertificatePEM, a.KeyPEM = "", cert, key }}, succeeded)
+	r.must(act{ClusterAction: verify, change: func(a *cluster.Access) {
+		a.Token, a.CertificatePEM, a.KeyPEM = "", cert,
+			key
+	}}, succeeded)
 }
 
 func account(name string) kubetest.Object {
-	return kubetest.Object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": kubetest.Object{"name": name, "namespace": "kube-system"}}
+	return kubetest.Object{"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": kubetest.Object{"name": name, "namespace": "kube-system"}}
 }
 
-// TestJoinToken: the token is one that the API server takes for a machine that wants to join, and making it twice makes one.
+// TestJoinToken: the token is one that the API server takes for a machine that wants to join, and making it twice makes
+// one.
 func TestJoinToken(t *testing.T) {
 	r := newRig(t)
 	token := &fleetv1.ClusterAction{Act: "token", ClusterRef: "prod", NodeName: "m-1"}
@@ -123,15 +137,22 @@ func TestJoinToken(t *testing.T) {
 		}
 	}
 	review := r.Admin.Create("/apis/authentication.k8s.io/v1/tokenreviews", kubetest.Object{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": kubetest.Object{"token": "abc123.0123456789abcdef"},
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+		"spec": kubetest.Object{"token": "abc123.0123456789abcdef"},
 	})
-	if kubetest.In(review, "status", "authenticated") != true || kubetest.Text(review, "status", "user", "username") != "system:bootstrap:abc123" ||
-		!strings.Contains(kubetest.Text(review, "status", "user", "groups"), "system:bootstrappers:kubeadm:default-node-token") {
+	if kubetest.In(review, "status", "authenticated") != true ||
+		kubetest.Text(review, "status", "user", "username") != "system:bootstrap:abc123" ||
+		!strings.Contains(kubetest.Text(review, "status", "user", "groups"),
+			"system:bootstrappers:kubeadm:default-node-token") {
 		t.Errorf("the API server says %v", review["status"])
 	}
-	expired := r.must(act{ClusterAction: token, change: func(a *cluster.Access) { a.TokenID, a.TokenLife = "old456", -time.Minute }}, succeeded)
+	expired := r.must(act{ClusterAction: token, change: func(a *cluster.Access) {
+		a.TokenID, a.TokenLife = "old456",
+			-time.Minute
+	}}, succeeded)
 	review = r.Admin.Create("/apis/authentication.k8s.io/v1/tokenreviews", kubetest.Object{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": kubetest.Object{"token": "old456.0123456789abcdef"},
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+		"spec": kubetest.Object{"token": "old456.0123456789abcdef"},
 	})
 	if kubetest.In(review, "status", "authenticated") == true {
 		t.Errorf("a token is taken past its time: %v", expired.Evidence)

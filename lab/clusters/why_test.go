@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// whyFault is a fault that is really brought about. inject returns the machine once it is there; expectations are those of
-// an operator, who does not know the rules by which causes are found.
+// whyFault is a fault that is really brought about. inject returns the machine once it is there; expectations are those
+// of an operator, who does not know the rules by which causes are found.
 type whyFault struct {
 	harness.Expected
 	inject func(t *testing.T, f *fleet) string
@@ -44,8 +44,10 @@ func (f *fleet) report(id string, ready bool) {
 func (f *fleet) run(t *testing.T, id string, seconds int32, step *pb.Step) string {
 	t.Helper()
 	step.Name, step.TimeoutSeconds, step.MaxRetries = "only", seconds, -1
-	harness.Must(t, pb.NewPlanServiceClient(f.c.Conn()).CreatePlan, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "once-" + id, Steps: []*pb.Step{step}}})
-	return harness.Must(t, pb.NewRunServiceClient(f.c.Conn()).StartRun, &pb.StartRunRequest{MachineId: id, RequestId: "r", PlanId: "once-" + id}).GetRunId()
+	harness.Must(t, pb.NewPlanServiceClient(f.c.Conn()).CreatePlan,
+		&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "once-" + id, Steps: []*pb.Step{step}}})
+	return harness.Must(t, pb.NewRunServiceClient(f.c.Conn()).StartRun,
+		&pb.StartRunRequest{MachineId: id, RequestId: "r", PlanId: "once-" + id}).GetRunId()
 }
 
 // breaks runs one step that fails.
@@ -78,9 +80,11 @@ func faultsOfAccess() []whyFault {
 		}
 	}
 	return []whyFault{
-		{harness.Expected{Fault: "API server gone", Reasons: []string{"CLUSTER_UNREACHABLE"}, On: "operator", Says: []string{"127.0.0.1:1"}, Do: "ingot cluster"},
+		{harness.Expected{Fault: "API server gone", Reasons: []string{"CLUSTER_UNREACHABLE"}, On: "operator",
+			Says: []string{"127.0.0.1:1"}, Do: "ingot cluster"},
 			through("gone", func(_ *testing.T, _ *fleet, r *pb.SetClusterRequest) { r.Server = "https://127.0.0.1:1" })},
-		{harness.Expected{Fault: "API server gone, while it is asked", Reasons: []string{"", "CLUSTER_UNREACHABLE"}, On: "provider",
+		{harness.Expected{Fault: "API server gone, while it is asked", Reasons: []string{"", "CLUSTER_UNREACHABLE"},
+			On:   "provider",
 			Says: []string{"127.0.0.1:1", "cluster away"}, Do: "ingot cancel"},
 			func(t *testing.T, f *fleet) string {
 				f.cluster(t, "away", func(r *pb.SetClusterRequest) { r.Server = "https://127.0.0.1:1" })
@@ -88,15 +92,20 @@ func faultsOfAccess() []whyFault {
 				f.run(t, "m-away", 600, draining())
 				return "m-away"
 			}},
-		{harness.Expected{Fault: "cluster of another CA", Reasons: []string{"CLUSTER_UNREACHABLE"}, On: "operator", Says: []string{"certificate"}, Do: "ingot cluster set"},
-			through("imposter", func(t *testing.T, _ *fleet, r *pb.SetClusterRequest) { r.CaPem = kubetest.NewAuthority(t, "other").PEM })},
-		{harness.Expected{Fault: "credentials refused", Reasons: []string{"CLUSTER_ACCESS_DENIED"}, On: "operator", Says: []string{"401"}, Do: "ingot cluster set"},
+		{harness.Expected{Fault: "cluster of another CA", Reasons: []string{"CLUSTER_UNREACHABLE"}, On: "operator",
+			Says: []string{"certificate"}, Do: "ingot cluster set"},
+			through("imposter",
+				func(t *testing.T, _ *fleet, r *pb.SetClusterRequest) { r.CaPem = kubetest.NewAuthority(t, "other").PEM })},
+		{harness.Expected{Fault: "credentials refused", Reasons: []string{"CLUSTER_ACCESS_DENIED"}, On: "operator",
+			Says: []string{"401"}, Do: "ingot cluster set"},
 			through("refused", func(_ *testing.T, _ *fleet, r *pb.SetClusterRequest) { r.BearerToken = "nobody" })},
-		{harness.Expected{Fault: "credentials without rights", Reasons: []string{"CLUSTER_ACCESS_DENIED"}, On: "operator", Says: []string{"403"}, Do: "ingot cluster set"},
+		{harness.Expected{Fault: "credentials without rights", Reasons: []string{"CLUSTER_ACCESS_DENIED"}, On: "operator",
+			Says: []string{"403"}, Do: "ingot cluster set"},
 			through("poor", func(_ *testing.T, f *fleet, r *pb.SetClusterRequest) {
 				r.BearerToken = f.ServiceAccount("poor", account("poor"))
 			})},
-		{harness.Expected{Fault: "site agent gone", Reasons: []string{"SITE_AGENT_SILENT"}, On: "agent", Says: []string{"far-away"}, Do: "ingot agent list"}, siteGone},
+		{harness.Expected{Fault: "site agent gone", Reasons: []string{"SITE_AGENT_SILENT"}, On: "agent",
+			Says: []string{"far-away"}, Do: "ingot agent list"}, siteGone},
 	}
 }
 
@@ -125,18 +134,21 @@ func siteGone(t *testing.T, f *fleet) string {
 
 func faultsOfNodes() []whyFault {
 	return []whyFault{
-		{harness.Expected{Fault: "no Node", Reasons: []string{"CLUSTER_NODE_NOT_READY"}, On: "operator", Says: []string{"no Node m-none"}, Do: "kubectl describe node"},
+		{harness.Expected{Fault: "no Node", Reasons: []string{"CLUSTER_NODE_NOT_READY"}, On: "operator",
+			Says: []string{"no Node m-none"}, Do: "kubectl describe node"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-none", "prod")
 				return f.breaks(t, "m-none", draining())
 			}},
-		{harness.Expected{Fault: "Node not ready", Reasons: []string{"CLUSTER_NODE_NOT_READY"}, On: "operator", Says: []string{"not ready", "said by the test"}, Do: "kubectl describe node"},
+		{harness.Expected{Fault: "Node not ready", Reasons: []string{"CLUSTER_NODE_NOT_READY"}, On: "operator",
+			Says: []string{"not ready", "said by the test"}, Do: "kubectl describe node"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-sick", "prod")
 				f.report("m-sick", false)
 				return f.breaks(t, "m-sick", verifying())
 			}},
-		{harness.Expected{Fault: "Node not ready, while it is waited for", Reasons: []string{"", "CLUSTER_NODE_NOT_READY"}, On: "provider",
+		{harness.Expected{Fault: "Node not ready, while it is waited for", Reasons: []string{"", "CLUSTER_NODE_NOT_READY"},
+			On:   "provider",
 			Says: []string{"not ready", "cluster prod"}, Do: "ingot cancel"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-slow", "prod")
@@ -144,38 +156,46 @@ func faultsOfNodes() []whyFault {
 				f.run(t, "m-slow", 600, verifying())
 				return "m-slow"
 			}},
-		{harness.Expected{Fault: "another machine's Node", Reasons: []string{"CLUSTER_NODE_MISMATCH"}, On: "operator", Says: []string{"another machine", "m-other"}, Do: "kubectl describe node"},
+		{harness.Expected{Fault: "another machine's Node", Reasons: []string{"CLUSTER_NODE_MISMATCH"}, On: "operator",
+			Says: []string{"another machine", "m-other"}, Do: "kubectl describe node"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-other", "prod")
-				f.PutNode(kubetest.Node{Name: "m-other", SystemUUID: "somebody-else", BootID: "another", Version: "v1.33.0", Ready: true})
+				f.PutNode(kubetest.Node{Name: "m-other", SystemUUID: "somebody-else", BootID: "another", Version: "v1.33.0",
+					Ready: true})
 				return f.breaks(t, "m-other", draining())
 			}},
-		{harness.Expected{Fault: "disruption budget", Reasons: []string{"DRAIN_BLOCKED"}, On: "operator", Says: []string{"default/web-1", "web needs 1 healthy"}, Do: "kubectl get pods"},
+		{harness.Expected{Fault: "disruption budget", Reasons: []string{"DRAIN_BLOCKED"}, On: "operator",
+			Says: []string{"default/web-1", "web needs 1 healthy"}, Do: "kubectl get pods"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-budget", "prod")
 				f.report("m-budget", true)
 				f.PutBudget("web", "web", 0)
-				f.PutPod(kubetest.Pod{Name: "web-1", Node: "m-budget", Owner: "ReplicaSet", Labels: map[string]string{"app": "web"}})
+				f.PutPod(kubetest.Pod{Name: "web-1", Node: "m-budget", Owner: "ReplicaSet",
+					Labels: map[string]string{"app": "web"}})
 				return f.breaks(t, "m-budget", draining())
 			}},
-		{harness.Expected{Fault: "disruption budget, while it is waited for", Reasons: []string{"", "DRAIN_BLOCKED"}, On: "provider",
+		{harness.Expected{Fault: "disruption budget, while it is waited for", Reasons: []string{"", "DRAIN_BLOCKED"},
+			On:   "provider",
 			Says: []string{"default/db-1", "db needs 1 healthy"}, Do: "ingot cancel"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-patient", "prod")
 				f.report("m-patient", true)
 				f.PutBudget("db", "db", 0)
-				f.PutPod(kubetest.Pod{Name: "db-1", Node: "m-patient", Owner: "StatefulSet", Labels: map[string]string{"app": "db"}})
+				f.PutPod(kubetest.Pod{Name: "db-1", Node: "m-patient", Owner: "StatefulSet",
+					Labels: map[string]string{"app": "db"}})
 				f.run(t, "m-patient", 600, draining())
 				return "m-patient"
 			}},
-		{harness.Expected{Fault: "pod that nobody would start again", Reasons: []string{"DRAIN_BLOCKED"}, On: "operator", Says: []string{"default/alone"}, Do: "kubectl get pods"},
+		{harness.Expected{Fault: "pod that nobody would start again", Reasons: []string{"DRAIN_BLOCKED"}, On: "operator",
+			Says: []string{"default/alone"}, Do: "kubectl get pods"},
 			func(t *testing.T, f *fleet) string {
 				f.member(t, "m-alone", "prod")
 				f.report("m-alone", true)
 				f.PutPod(kubetest.Pod{Name: "alone", Node: "m-alone"})
 				return f.breaks(t, "m-alone", draining())
 			}},
-		{harness.Expected{Fault: "decommission that cannot drain", Reasons: []string{"DRAIN_BLOCKED"}, On: "operator", Says: []string{"default/lonely", "drain_node"}, Do: "retry-stage"}, decommissioned},
+		{harness.Expected{Fault: "decommission that cannot drain", Reasons: []string{"DRAIN_BLOCKED"}, On: "operator",
+			Says: []string{"default/lonely", "drain_node"}, Do: "retry-stage"}, decommissioned},
 	}
 }
 
@@ -189,14 +209,16 @@ func decommissioned(t *testing.T, f *fleet) string {
 	harness.Must(t, f.c.Workflows().StartWorkflow, &pb.StartWorkflowRequest{
 		MachineId: id, RequestId: "out", Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET,
 	})
-	w := harness.Must(t, f.c.Workflows().ListWorkflows, &pb.ListWorkflowsRequest{Filter: "machine_id=" + id}).GetWorkflows()[0]
+	w := harness.Must(t, f.c.Workflows().ListWorkflows,
+		&pb.ListWorkflowsRequest{Filter: "machine_id=" + id}).GetWorkflows()[0]
 	f.workflow(t, w, pb.Workflow_FAILED_MANUAL_INTERVENTION)
 	return id
 }
 
 func faultsOfJoins() []whyFault {
 	return []whyFault{
-		{harness.Expected{Fault: "kubeadm not installed", Reasons: []string{"KUBEADM_FAILED"}, On: "operator", Says: []string{"kubeadm is not on the machine"}, Do: "ingot"},
+		{harness.Expected{Fault: "kubeadm not installed", Reasons: []string{"KUBEADM_FAILED"}, On: "operator",
+			Says: []string{"kubeadm is not on the machine"}, Do: "ingot"},
 			func(t *testing.T, f *fleet) string {
 				root := f.member(t, "m-bare", "prod")
 				if err := os.Remove(filepath.Join(root, "kubeadm")); err != nil {
@@ -204,14 +226,18 @@ func faultsOfJoins() []whyFault {
 				}
 				return f.breaks(t, "m-bare", joining())
 			}},
-		{harness.Expected{Fault: "kubeadm fails", Reasons: []string{"KUBEADM_FAILED"}, On: "operator", Says: []string{"port 10250 is in use"}, Do: "ingot logs"},
+		{harness.Expected{Fault: "kubeadm fails", Reasons: []string{"KUBEADM_FAILED"}, On: "operator",
+			Says: []string{"port 10250 is in use"}, Do: "ingot logs"},
 			func(t *testing.T, f *fleet) string {
 				root := f.member(t, "m-port", "prod")
-				put(t, filepath.Join(root, "kubeadm"), "#!/bin/sh\necho 'error execution phase preflight: port 10250 is in use' >&2\nexit 1\n", 0o700)
+				put(t, filepath.Join(root, "kubeadm"),
+					"#!/bin/sh\necho 'error execution phase preflight: port 10250 is in use' >&2\nexit 1\n", 0o700)
 				return f.breaks(t, "m-port", joining())
 			}},
-		{harness.Expected{Fault: "token ran out before it was used", Reasons: []string{"KUBEADM_FAILED"}, On: "operator", Says: []string{"token"}, Do: "ingot cluster join"}, tokenRunsOut},
-		{harness.Expected{Fault: "kubelet of another cluster", Reasons: []string{"CLUSTER_OTHER_MEMBER"}, On: "operator", Says: []string{"elsewhere"}, Do: "kubeadm reset"},
+		{harness.Expected{Fault: "token ran out before it was used", Reasons: []string{"KUBEADM_FAILED"}, On: "operator",
+			Says: []string{"token"}, Do: "ingot cluster join"}, tokenRunsOut},
+		{harness.Expected{Fault: "kubelet of another cluster", Reasons: []string{"CLUSTER_OTHER_MEMBER"}, On: "operator",
+			Says: []string{"elsewhere"}, Do: "kubeadm reset"},
 			func(t *testing.T, f *fleet) string {
 				root := f.member(t, "m-foreign", "prod")
 				if err := os.MkdirAll(filepath.Join(root, "etc/kubernetes"), 0o700); err != nil {
@@ -222,10 +248,12 @@ func faultsOfJoins() []whyFault {
 					"clusters: [{name: c, cluster: {server: 'https://elsewhere:6443', certificate-authority-data: "+ca+"}}]", 0o600)
 				return f.breaks(t, "m-foreign", joining())
 			}},
-		{harness.Expected{Fault: "machine cut off before it joined", Reasons: []string{"AGENT_UNAVAILABLE"}, On: "agent", Says: []string{"heard last"}, Do: "ingot cancel"},
+		{harness.Expected{Fault: "machine cut off before it joined", Reasons: []string{"AGENT_UNAVAILABLE"}, On: "agent",
+			Says: []string{"heard last"}, Do: "ingot cancel"},
 			func(t *testing.T, f *fleet) string {
 				m := f.machine(t, "m-cut", "prod", t.TempDir())
-				in := harness.Must(t, f.c.Machines().EnterMaintenance, &pb.EnterMaintenanceRequest{MachineId: "m-cut", RequestId: "in"})
+				in := harness.Must(t, f.c.Machines().EnterMaintenance,
+					&pb.EnterMaintenanceRequest{MachineId: "m-cut", RequestId: "in"})
 				f.c.Wait(in.GetOperationId(), soon)
 				m.Isolate()
 				testkit.Eventually(t, soon, func() bool {

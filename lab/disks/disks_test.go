@@ -119,7 +119,8 @@ func runSeed(t *testing.T, seed uint64) string {
 		res, said := e.run()
 		end := e.judge(res, said)
 		if t.Failed() {
-			t.Logf("seed %d: erase by %s, rule %q, protected %q, fault %q, %s, %v", seed, e.method, e.rule, e.protected, e.fault, res.Message, res.Evidence)
+			t.Logf("seed %d: erase by %s, rule %q, protected %q, fault %q, %s, %v", seed, e.method, e.rule, e.protected, e.fault,
+				res.Message, res.Evidence)
 			for _, u := range m.units {
 				t.Logf("%s: names %q, serial %q, WWN %q, model %q, %d bytes", u.label, u.names, u.Serial, u.WWN, u.Model, u.Size())
 			}
@@ -141,7 +142,8 @@ func runSeed(t *testing.T, seed uint64) string {
 		t.Errorf("nothing speaks against it, and it ended %s: %s", end, res.Message)
 	}
 	if t.Failed() {
-		t.Logf("seed %d: rule %q, protected %q, fault %q, stream %q, %s", seed, in.rule, in.protected, in.fault, in.src.fault, res.Message)
+		t.Logf("seed %d: rule %q, protected %q, fault %q, stream %q, %s", seed, in.rule, in.protected, in.fault, in.src.fault,
+			res.Message)
 	}
 	return kind + end
 }

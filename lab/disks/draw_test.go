@@ -77,7 +77,8 @@ func (m *machine) add(least int64) *unit {
 			u.ATADrive.Guard()
 		}
 	case "nvme":
-		u.WWN, u.Subsystem = fmt.Sprintf("eui.0025%012x", r.Int64N(1<<40)<<4|int64(n)), "nqn.2014-08.org.nvmexpress:uuid:"+u.Serial
+		u.WWN, u.Subsystem = fmt.Sprintf("eui.0025%012x", r.Int64N(1<<40)<<4|int64(n)), "nqn.2014-08.org.nvmexpress:uuid:"+
+			u.Serial
 		u.NVMeDrive = &disktest.NVMe{Disk: u.Disk, OACS: one[byte](r, 0, 2), Sanicap: one[uint32](r, 0, 2, 4, 7)}
 		u.NVMeDrive.Guard()
 	}
@@ -270,7 +271,8 @@ func (m *machine) duplicate(a, b *unit) {
 		}
 		// Twins: everything is the same but the data.
 		size, sector := a.Size(), a.SectorSize
-		*b.Unit = disktest.Unit{Disk: disktest.New(size), Serial: a.Serial, WWN: a.WWN, Model: a.Model, Subsystem: a.Subsystem}
+		*b.Unit = disktest.Unit{Disk: disktest.New(size), Serial: a.Serial, WWN: a.WWN, Model: a.Model,
+			Subsystem: a.Subsystem}
 		b.SectorSize = sector
 		b.old = nil
 		m.fillOld(b)

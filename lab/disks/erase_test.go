@@ -33,12 +33,14 @@ type erasure struct {
 }
 
 func (m *machine) newErasure() *erasure {
-	e := &erasure{install: &install{machine: m, src: &source{}}, hidden: map[*unit]string{}, lies: map[*unit]bool{}, bad: map[*unit]bool{},
+	e := &erasure{install: &install{machine: m, src: &source{}}, hidden: map[*unit]string{}, lies: map[*unit]bool{},
+		bad:    map[*unit]bool{},
 		spared: map[*unit]int64{}}
 	m.draw(64 << 20)
 	r := m.r
 	e.target = one(r, m.units...)
-	e.method = one(r, erase.Auto, erase.Auto, erase.Auto, erase.Overwrite, erase.Discard, erase.ATASecure, erase.NVMeFormat, erase.NVMeSanitize)
+	e.method = one(r, erase.Auto, erase.Auto, erase.Auto, erase.Overwrite, erase.Discard, erase.ATASecure,
+		erase.NVMeFormat, erase.NVMeSanitize)
 	if r.IntN(2) == 0 {
 		e.rule = m.ruleFor(e.target)
 	}
@@ -259,7 +261,8 @@ func (e *erasure) judgeDisk(id string, ev map[string]string, prefix string, done
 		e.afterPowerLoss(u, ev[prefix+"notes"])
 	default:
 		var blocks, size, planted int
-		if _, err := fmt.Sscanf(verification, "the device reports success; %d blocks of %d KiB at random places (%d written", &blocks, &size,
+		if _, err := fmt.Sscanf(verification, "the device reports success; %d blocks of %d KiB at random places (%d written",
+			&blocks, &size,
 			&planted); err != nil || !strings.Contains(verification, "other bytes") {
 			e.t.Errorf("%s: the verification says %q", u.label, verification)
 			return
@@ -279,8 +282,8 @@ func (e *erasure) judgeDisk(id string, ev map[string]string, prefix string, done
 	}
 }
 
-// afterPowerLoss holds that zeros stay zeros, unless the evidence says that they may not. A disk that lies about a command which
-// guarantees zeros cannot be told from an honest one by reading.
+// afterPowerLoss holds that zeros stay zeros, unless the evidence says that they may not. A disk that lies about a
+// command which guarantees zeros cannot be told from an honest one by reading.
 func (e *erasure) afterPowerLoss(u *unit, notes string) {
 	later := u.PowerOn()
 	if at := nonZero(later.Durable, u.Size()); at >= 0 && !u.ZeroLie && !strings.Contains(notes, "after a loss of power") {

@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/host"
 )
 
-// loops are disks of the kernel: loop devices on files. What is written to them goes through the kernel's block layer, with
-// its sectors, alignment and order; sysfs is that of the bus, with the kernel's own diskseq.
+// loops are disks of the kernel: loop devices on files. What is written to them goes through the kernel's block layer,
+// with its sectors, alignment and order; sysfs is that of the bus, with the kernel's own diskseq.
 type loops struct {
 	files map[*unit]string
 	units map[string]*unit // by name
@@ -49,7 +49,8 @@ func (l *loops) save(m *machine, u *unit) {
 
 // attach makes a loop device, or takes the one that is named.
 func (l *loops) attach(m *machine, u *unit, device string) {
-	out, err := exec.Command("losetup", "--show", "--direct-io=on", "-b", strconv.Itoa(u.SectorSize), device, l.files[u]).CombinedOutput()
+	out, err := exec.Command("losetup", "--show", "--direct-io=on", "-b", strconv.Itoa(u.SectorSize), device,
+		l.files[u]).CombinedOutput()
 	if err != nil {
 		m.t.Skipf("losetup (needs root and /dev/loop-control): %v: %s", err, out)
 	}

@@ -68,8 +68,9 @@ func (m *machine) newInstall() *install {
 // host is the agent's host of one life of the process.
 func (in *install) host() *host.Linux {
 	return host.New(host.Config{
-		Root: in.bus.Root, Installer: true, StateTemplate: "template", HTTP: &http.Client{Transport: in.src}, Disks: in.patience,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Root: in.bus.Root, Installer: true, StateTemplate: "template", HTTP: &http.Client{Transport: in.src},
+		Disks: in.patience,
+		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OpenDisk: func(path string, write bool) (host.Disk, error) {
 			if in.loops != nil {
 				return in.loops.open(in.machine, path, write)
@@ -122,7 +123,8 @@ func (in *install) run() (res executor.Result, said bool) {
 	ctx, cancel := context.WithCancelCause(in.t.Context())
 	defer cancel(nil)
 	in.cancel = cancel
-	spec := &fleetv1.CommandSpec{CommandId: "c", Action: &fleetv1.CommandSpec_Repave{Repave: in.src.order(in.rule, in.protected)}}
+	spec := &fleetv1.CommandSpec{CommandId: "c",
+		Action: &fleetv1.CommandSpec_Repave{Repave: in.src.order(in.rule, in.protected)}}
 	for _, u := range in.units {
 		if u != in.late {
 			in.attach(u)
@@ -179,7 +181,8 @@ func (in *install) swap() {
 		return
 	}
 	in.must(in.bus.Detach(name))
-	others := slices.DeleteFunc(slices.Clone(in.units), func(o *unit) bool { return o == u || present[o.names[0]] != o.Unit })
+	others := slices.DeleteFunc(slices.Clone(in.units),
+		func(o *unit) bool { return o == u || present[o.names[0]] != o.Unit })
 	if len(others) > 0 && in.r.IntN(2) == 0 {
 		o := one(in.r, others...)
 		in.must(in.bus.Detach(o.names[0]))
@@ -195,7 +198,8 @@ func (in *install) swap() {
 
 // spare makes a new disk of the same make and size. It may not show who it is.
 func (m *machine) spare(u *unit) *unit {
-	o := &unit{label: "spare", Unit: &disktest.Unit{Disk: disktest.New(u.Size()), Model: u.Model, Serial: one(m.r, "", "SPARE", u.Serial)}}
+	o := &unit{label: "spare", Unit: &disktest.Unit{Disk: disktest.New(u.Size()), Model: u.Model,
+		Serial: one(m.r, "", "SPARE", u.Serial)}}
 	o.SectorSize = u.SectorSize
 	if u.WWN != "" && m.r.IntN(2) == 0 {
 		o.WWN = strings.TrimRight(u.WWN, "0123456789abcdef") + "00aabbccddee0011"
@@ -211,11 +215,14 @@ func (in *install) drawFault() {
 	r, u := in.r, in.target
 	n := 0
 	when := one(r, r.IntN(3), r.IntN(12), r.IntN(60))
-	kinds := []string{"", "", "late", "swap after the choice", "swap at the opening", "swap at the first write", "write error",
-		"passing write error", "changed write", "read error", "flush error", "discard error", "cancel", "kill", "kill", "kill", "power", "power",
+	kinds := []string{"", "", "late", "swap after the choice", "swap at the opening", "swap at the first write",
+		"write error",
+		"passing write error", "changed write", "read error", "flush error", "discard error", "cancel", "kill", "kill",
+		"kill", "power", "power",
 		"power", "removed"}
 	if in.loops != nil { // the kernel takes nothing away that is open, and keeps its disks
-		kinds = []string{"", "", "swap after the choice", "swap at the opening", "write error", "passing write error", "changed write", "read error",
+		kinds = []string{"", "", "swap after the choice", "swap at the opening", "write error", "passing write error",
+			"changed write", "read error",
 			"flush error", "cancel", "kill", "kill", "kill"}
 	}
 	place := one(r, 0, u.Size()-1, r.Int64N(16<<20), r.Int64N(u.Size()))
@@ -355,7 +362,8 @@ func (in *install) judge(res executor.Result, said bool) string {
 			in.judgeDone(u, res)
 		}
 	}
-	if len(changed) == 0 && said && strings.Contains(res.Message, "; disk ") && !strings.Contains(res.Message, image.LeftAsItWas.String()) &&
+	if len(changed) == 0 && said && strings.Contains(res.Message, "; disk ") &&
+		!strings.Contains(res.Message, image.LeftAsItWas.String()) &&
 		!strings.Contains(res.Message, "not looked at") && !strings.Contains(res.Message, image.LeftUnknown.String()) {
 		in.t.Errorf("nothing was changed, and it is said: %s", res.Message)
 	}
@@ -388,7 +396,8 @@ func (in *install) judgeDisk(u *unit, v view, res executor.Result, said bool) {
 	}
 	for _, f := range tables {
 		ours := f.where == "MBR" || u.old == nil || f.disk != u.old.disk
-		if ours && !bytes.Equal(v.get(tableEnd, int64(len(in.src.raw))-tableEnd), in.src.raw[tableEnd:]) && !in.oldMBR(u, v, f) {
+		if ours && !bytes.Equal(v.get(tableEnd, int64(len(in.src.raw))-tableEnd), in.src.raw[tableEnd:]) &&
+			!in.oldMBR(u, v, f) {
 			in.t.Errorf("%s has a table (%s) and not the whole image; said was %t %s", u.label, f.where, said, message)
 		}
 		if ours && !in.committed && !in.oldMBR(u, v, f) {
@@ -401,7 +410,8 @@ func (in *install) judgeDisk(u *unit, v view, res executor.Result, said bool) {
 	if strings.Contains(message, "was not changed") {
 		in.t.Errorf("%s was changed: %s", u.label, message)
 	}
-	stated := strings.Contains(message, "may hold a partition table") || strings.Contains(message, "not looked at") || strings.Contains(message, "holds something else")
+	stated := strings.Contains(message, "may hold a partition table") || strings.Contains(message, "not looked at") ||
+		strings.Contains(message, "holds something else")
 	if said && res.Outcome != fleetv1.CommandResult_SUCCEEDED && len(tables) > 0 && !stated {
 		in.t.Errorf("%s has a table (%s), the write has failed, and it is not said: %s", u.label, tables[0].where, message)
 	}
@@ -428,7 +438,8 @@ func (in *install) judgeDone(u *unit, res executor.Result) {
 		return
 	}
 	for _, f := range tables {
-		if f.disk != in.src.table.disk || len(f.parts) != len(in.src.table.parts)+1 || !slices.Equal(f.parts[:len(f.parts)-1], in.src.table.parts) {
+		if f.disk != in.src.table.disk || len(f.parts) != len(in.src.table.parts)+1 ||
+			!slices.Equal(f.parts[:len(f.parts)-1], in.src.table.parts) {
 			in.t.Errorf("%s: the %s table has %+v", u.label, f.where, f.parts)
 			continue
 		}
@@ -442,7 +453,8 @@ func (in *install) judgeDone(u *unit, res executor.Result) {
 // mustSucceed reports whether nothing speaks against the order.
 func (in *install) mustSucceed() bool {
 	u := in.target
-	if in.fault != "" || !in.src.good || len(in.chosen) != 1 || in.chosen[0] != u || u.ZeroLie && !u.NoZero && !u.NoDiscard {
+	if in.fault != "" || !in.src.good || len(in.chosen) != 1 || in.chosen[0] != u || u.ZeroLie && !u.NoZero &&
+		!u.NoDiscard {
 		return false
 	}
 	if in.src.table.sector != u.SectorSize {

@@ -131,7 +131,8 @@ func (s *source) RoundTrip(req *http.Request) (*http.Response, error) {
 	h := http.Header{}
 	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(file)-1, len(file)))
 	return &http.Response{
-		StatusCode: code, Status: http.StatusText(code), Header: h, ContentLength: int64(len(file) - from), Body: io.NopCloser(body), Request: req,
+		StatusCode: code, Status: http.StatusText(code), Header: h, ContentLength: int64(len(file) - from),
+		Body: io.NopCloser(body), Request: req,
 	}, nil
 }
 
@@ -143,7 +144,8 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset
 func (s *source) order(r rule, protected []rule) *fleetv1.RepaveAction {
 	sum := sha256.Sum256(s.raw)
 	a := &fleetv1.RepaveAction{
-		ImageRef: "image", ImageUrl: "http://site/blob", Sha256Raw: hex.EncodeToString(sum[:]), RawSize: int64(len(s.raw)), Format: s.format,
+		ImageRef: "image", ImageUrl: "http://site/blob", Sha256Raw: hex.EncodeToString(sum[:]), RawSize: int64(len(s.raw)),
+		Format:   s.format,
 		FileSize: int64(len(s.file)), DiskRule: r.String(),
 	}
 	for _, p := range protected {

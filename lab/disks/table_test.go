@@ -23,7 +23,8 @@ type part struct {
 
 const entries, entrySize = 128, 128
 
-// build puts protective MBR, primary and backup table on a disk of size bytes, as UEFI 2.10 has them (5.2.3, 5.3.2, 5.3.3).
+// build puts protective MBR, primary and backup table on a disk of size bytes, as UEFI 2.10 has them (5.2.3, 5.3.2,
+// 5.3.3).
 func (t table) build(size int64, put func(b []byte, off int64)) {
 	s := int64(t.sector)
 	last := size/s - 1
@@ -81,8 +82,8 @@ type found struct {
 	parts []part
 }
 
-// tablesOf finds what a firmware or a kernel could start from: an MBR with boot code or partitions, and GUID tables at both
-// ends, in sectors of either size.
+// tablesOf finds what a firmware or a kernel could start from: an MBR with boot code or partitions, and GUID tables at
+// both ends, in sectors of either size.
 func tablesOf(v view, size int64) []found {
 	var out []found
 	mbr := v.get(0, 512)
@@ -109,7 +110,8 @@ func headerAt(v view, size, s, lba int64) (found, bool) {
 	binary.LittleEndian.PutUint32(h[16:], 0)
 	count, each := int64(binary.LittleEndian.Uint32(h[80:])), int64(binary.LittleEndian.Uint32(h[84:]))
 	at := int64(binary.LittleEndian.Uint64(h[72:])) * s
-	if crc32.ChecksumIEEE(h[:n]) != sum || int64(binary.LittleEndian.Uint64(h[24:])) != lba || count > 1024 || each > 1024 || at < 0 ||
+	if crc32.ChecksumIEEE(h[:n]) != sum || int64(binary.LittleEndian.Uint64(h[24:])) != lba || count > 1024 ||
+		each > 1024 || at < 0 ||
 		at+count*each > size {
 		return found{}, false
 	}
@@ -128,7 +130,8 @@ func headerAt(v view, size, s, lba int64) (found, bool) {
 		for j := 56; j < 128 && binary.LittleEndian.Uint16(e[j:]) != 0; j += 2 {
 			name = append(name, binary.LittleEndian.Uint16(e[j:]))
 		}
-		f.parts = append(f.parts, part{name: string(utf16.Decode(name)), id: [16]byte(e[16:32]), off: first * s, len: (last - first + 1) * s})
+		f.parts = append(f.parts, part{name: string(utf16.Decode(name)), id: [16]byte(e[16:32]), off: first * s,
+			len: (last - first + 1) * s})
 	}
 	return f, true
 }

@@ -15,17 +15,21 @@ func TestAParkedBMCIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	r := newWhyRig(t)
 	id, service := r.withBMC(t, "later", bmc.Faults{WrongPassword: 403})
-	testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetReason() == "BMC_AUTH_FAILED" }, "nothing is refused")
+	testkit.Eventually(t, soon,
+		func() bool { return condition(r.Machine(id), "BMCReachable").GetReason() == "BMC_AUTH_FAILED" },
+		"nothing is refused")
 	service.SetPassword("later")
 	if code, out := r.Ingot("bmc", "unpark", id, "--comment", "the directory was down"); code != 0 {
 		t.Fatalf("unpark: %d %s", code, out)
 	}
-	testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetStatus() }, "the BMC is not asked again")
+	testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetStatus() },
+		"the BMC is not asked again")
 	if code, out := r.Ingot("audit", id); code != 0 || !strings.Contains(out, "UNPARK_BMC") {
 		t.Errorf("the audit log: %d %s", code, out)
 	}
 	bare := r.Register(&baremetalv1.Machine{}).GetMachineId()
-	if code, out := r.Ingot("bmc", "unpark", bare); code == 0 || !strings.Contains(out, "NO_BMC") && !strings.Contains(out, "--bmc-endpoint") {
+	if code, out := r.Ingot("bmc", "unpark", bare); code == 0 || !strings.Contains(out, "NO_BMC") &&
+		!strings.Contains(out, "--bmc-endpoint") {
 		t.Errorf("unpark without a BMC: %d %s", code, out)
 	}
 }

@@ -78,7 +78,8 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Isolate() // one session per identity: this one is the test's
-	hello := &fleetv1.Hello{StateId: "st-test", BootId: c.Machine(m.ID).GetStatus().GetBootId(), HardwareFingerprint: "test"}
+	hello := &fleetv1.Hello{StateId: "st-test", BootId: c.Machine(m.ID).GetStatus().GetBootId(),
+		HardwareFingerprint: "test"}
 	if err := stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: hello}}); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 		t.Fatalf("got %v, %v", first, err)
 	}
 	begin := time.Now()
-	harness.Must(t, c.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: m.Identity().AgentID, Reason: "stolen"})
+	harness.Must(t, c.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: m.Identity().AgentID,
+		Reason: "stolen"})
 	for err == nil {
 		_, err = stream.Recv()
 	}
@@ -99,7 +101,8 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 	testkit.Eventually(t, soon, func() bool { return m.Dials() > 1 }, "the agent does not come back")
 	// The end of the session is stored right after the agent has been told.
 	testkit.Eventually(t, soon, func() bool {
-		return !harness.Must(t, c.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID}).GetConnected()
+		return !harness.Must(t, c.Admin().GetAgent,
+			&baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID}).GetConnected()
 	}, "a revoked agent is connected")
 }
 
@@ -121,7 +124,9 @@ func TestTooLargeMessagesAreRefusedAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: &fleetv1.Hello{StateId: "st-x", BootId: "b", Hostname: large}}})
+	err = stream.Send(
+		&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: &fleetv1.Hello{StateId: "st-x", BootId: "b",
+			Hostname: large}}})
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -185,14 +190,16 @@ func TestAMachineThatWasOffPastItsExpiryComesBackByItself(t *testing.T) {
 	m.Start()
 	m.WaitConnected()
 	if m.Identity().AgentID != id || m.FP.Hits("agent.reenroll-before-save") < 2 {
-		t.Errorf("came back as %s, was %s; answered %d times", m.Identity().AgentID, id, m.FP.Hits("agent.reenroll-before-save"))
+		t.Errorf("came back as %s, was %s; answered %d times", m.Identity().AgentID, id,
+			m.FP.Hits("agent.reenroll-before-save"))
 	}
 }
 
 func TestEnrolmentSurvivesCrashes(t *testing.T) {
 	faults := harness.ArmControllers(t)
 	c := harness.New(t, harness.Options{})
-	for _, at := range []string{"agent.after-enroll-key", "agent.after-enroll-answer", "enroll.after-sign", "enroll.after-commit"} {
+	for _, at := range []string{"agent.after-enroll-key", "agent.after-enroll-answer", "enroll.after-sign",
+		"enroll.after-commit"} {
 		t.Run(at, func(t *testing.T) {
 			m := c.NewMachine(t, harness.MachineOptions{Supervised: true, Stopped: true})
 			before := c.Controller().Signatures()
@@ -212,7 +219,8 @@ func TestEnrolmentSurvivesCrashes(t *testing.T) {
 			if want := map[bool]uint64{true: 2, false: 1}[at == "enroll.after-sign"]; signed != want {
 				t.Errorf("%d signatures, want %d", signed, want)
 			}
-			if strings.HasPrefix(at, "agent.") && m.Crashes() != 1 || !strings.HasPrefix(at, "agent.") && faults.Struck()[at] != 1 {
+			if strings.HasPrefix(at, "agent.") && m.Crashes() != 1 || !strings.HasPrefix(at, "agent.") &&
+				faults.Struck()[at] != 1 {
 				t.Errorf("the crash did not happen: %d, %v", m.Crashes(), faults.Struck())
 			}
 		})

@@ -32,20 +32,23 @@ func TestACloneOfTheDiskIsQuarantined(t *testing.T) {
 	// The clone has the whole disk, on other hardware, and starts while the original runs.
 	dir := t.TempDir()
 	m.CloneDir(dir)
-	clone := c.NewMachine(t, harness.MachineOptions{Stopped: true, World: m.World, SimID: "other-hardware", Change: func(a *agent.Config) {
-		a.StateDir = dir
-	}})
+	clone := c.NewMachine(t, harness.MachineOptions{Stopped: true, World: m.World, SimID: "other-hardware",
+		Change: func(a *agent.Config) {
+			a.StateDir = dir
+		}})
 	clone.Config.Bundle = ""
 	clone.Start()
 	why := quarantined(t, c, m.ID)
 	if why.GetReason() != "CLONE_DETECTED" || !strings.Contains(why.GetMessage(), "different hardware") {
 		t.Errorf("condition %v", why)
 	}
-	_, err := harness.Call(t, c.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "r"})
+	_, err := harness.Call(t, c.Machines().RebootMachine,
+		&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "r"})
 	if !harness.HasReason(err, "MACHINE_QUARANTINED") {
 		t.Errorf("a reboot of a quarantined machine: %v", err)
 	}
-	harness.Must(t, c.Admin().ClearIntervention, &baremetalv1.ClearInterventionRequest{MachineId: m.ID, Comment: "wiped the clone"})
+	harness.Must(t, c.Admin().ClearIntervention, &baremetalv1.ClearInterventionRequest{MachineId: m.ID,
+		Comment: "wiped the clone"})
 	if s := c.Machine(m.ID).GetStatus().GetNodeState(); s != baremetalv1.NodeState_NODE_STATE_ACTIVE {
 		t.Errorf("node state %v after clearing", s)
 	}
@@ -96,14 +99,17 @@ func TestOrdinaryRebootsAreNotTakenForAClone(t *testing.T) {
 			c.Restart()
 			c.WaitReady()
 		}
-		if err := m.World.Machine(m.ID).Reboot(t.Context(), host.Effect{CommandID: harness.Outside}, host.RebootForced); err != nil {
+		if err := m.World.Machine(m.ID).Reboot(t.Context(), host.Effect{CommandID: harness.Outside},
+			host.RebootForced); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, soon, func() bool { return c.Machine(m.ID).GetStatus().GetBootId() != before }, "the new boot is not seen")
+		testkit.Eventually(t, soon, func() bool { return c.Machine(m.ID).GetStatus().GetBootId() != before },
+			"the new boot is not seen")
 		boots[c.Machine(m.ID).GetStatus().GetBootId()] = true
 	}
 	st := c.Machine(m.ID)
-	if len(boots) != 5 || st.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_ACTIVE || condition(st, "NeedsIntervention").GetStatus() {
+	if len(boots) != 5 || st.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_ACTIVE ||
+		condition(st, "NeedsIntervention").GetStatus() {
 		t.Errorf("%d boots, %v", len(boots), st.GetStatus())
 	}
 }

@@ -15,14 +15,16 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// quickReboot makes one of no delay, and gives the time from the call to the end as a watch on the same controller sees it.
+// quickReboot makes one of no delay, and gives the time from the call to the end as a watch on the same controller sees
+// it.
 func quickReboot(t *testing.T, c *harness.Client, machineID, request string) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	op := reboot(t, c, machineID, request, patientTime)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	w, err := c.Operations().WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Filter: "operation_id=" + op.GetOperationId()})
+	w, err := c.Operations().WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Filter: "operation_id=" +
+		op.GetOperationId()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +45,8 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// Clients of one controller work machines whose agents are connected to another, whichever of the two decides. Nobody looks for
-// commands that were not handed over.
+// Clients of one controller work machines whose agents are connected to another, whichever of the two decides. Nobody
+// looks for commands that were not handed over.
 func TestCommandsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	blind := failpoint.NewScope()
@@ -52,7 +54,8 @@ func TestCommandsAreHandedOver(t *testing.T) {
 	ctx := failpoint.With(t.Context(), blind)
 	a := harness.New(t, harness.Options{Context: ctx})
 	b := a.Another(t, harness.Options{Context: ctx})
-	testkit.Eventually(t, soon, func() bool { return a.Controller().Peers() == 1 && b.Controller().Peers() == 1 }, "they do not know of each other")
+	testkit.Eventually(t, soon, func() bool { return a.Controller().Peers() == 1 && b.Controller().Peers() == 1 },
+		"they do not know of each other")
 	m := b.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
 	maintenance(t, a.Client, m.ID)
@@ -61,7 +64,8 @@ func TestCommandsAreHandedOver(t *testing.T) {
 		there = append(there, quickReboot(t, a.Client, m.ID, fmt.Sprint("there-", i)))
 		here = append(here, quickReboot(t, b.Client, m.ID, fmt.Sprint("here-", i)))
 	}
-	t.Logf("p50 of a reboot: %v through the controller that has the session, %v through another", median(here), median(there))
+	t.Logf("p50 of a reboot: %v through the controller that has the session, %v through another", median(here),
+		median(there))
 	if slowest := slices.Max(there); slowest > 25*time.Second { // what was not handed over is decided again after 30 s
 		t.Errorf("an operation has waited %v for its command to be handed over", slowest)
 	}
@@ -144,7 +148,8 @@ func TestCancelsAreHandedOver(t *testing.T) {
 	if got := hear(agent, (*fleetv1.ControllerMessage).GetCancel); got.GetCommandId() != c.GetCommandId() {
 		t.Errorf("cancelled %v", got)
 	}
-	t.Logf("across controllers: the command came %v after the call, the cancel %v", sent.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+	t.Logf("across controllers: the command came %v after the call, the cancel %v", sent.Round(time.Millisecond),
+		time.Since(begun).Round(time.Millisecond))
 }
 
 // A message that is lost between controllers is found by polling.
@@ -221,8 +226,8 @@ func TestAClonesSessionElsewhereIsProven(t *testing.T) {
 	}, "the machine is not quarantined")
 }
 
-// A controller that has stood still for longer than its lease ends its sessions before it does anything else with them: what
-// it was asked for meanwhile is refused, and nothing is done twice.
+// A controller that has stood still for longer than its lease ends its sessions before it does anything else with them:
+// what it was asked for meanwhile is refused, and nothing is done twice.
 func TestAControllerThatHasStoodStill(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)
@@ -253,8 +258,8 @@ func TestAControllerThatHasStoodStill(t *testing.T) {
 	clean(t, m.WaitQuiet(soon))
 }
 
-// A session that others have ended, since the lease that it is under seemed to be over, does not go on as one that nothing is
-// sent to: its agent comes again.
+// A session that others have ended, since the lease that it is under seemed to be over, does not go on as one that
+// nothing is sent to: its agent comes again.
 func TestASessionThatOthersHaveEndedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
@@ -270,14 +275,16 @@ func TestASessionThatOthersHaveEndedBeginsAnew(t *testing.T) {
 	clean(t, m.WaitQuiet(soon))
 }
 
-// Operators see who is there: which controllers serve, how many agents each has, one that leads, and those that have ended.
+// Operators see who is there: which controllers serve, how many agents each has, one that leads, and those that have
+// ended.
 func TestControllersAreListed(t *testing.T) {
 	t.Parallel()
 	a := harness.New(t, harness.Options{})
 	b := a.Another(t, harness.Options{})
 	b.NewMachine(t, harness.MachineOptions{}).WaitConnected()
 	list := func(all bool, state baremetalv1.Controller_State) (out []*baremetalv1.Controller) {
-		for _, k := range harness.Must(t, a.Admin().ListControllers, &baremetalv1.ListControllersRequest{All: all}).GetControllers() {
+		for _, k := range harness.Must(t, a.Admin().ListControllers,
+			&baremetalv1.ListControllersRequest{All: all}).GetControllers() {
 			if k.GetState() == state {
 				out = append(out, k)
 			}
@@ -290,7 +297,8 @@ func TestControllersAreListed(t *testing.T) {
 			return false
 		}
 		one, two := both[0], both[1]
-		return one.GetSessions() == 1 && two.GetSessions() == 0 && !one.GetAnswering() && two.GetAnswering() && one.GetLeads() != two.GetLeads() &&
+		return one.GetSessions() == 1 && two.GetSessions() == 0 && !one.GetAnswering() && two.GetAnswering() &&
+			one.GetLeads() != two.GetLeads() &&
 			one.GetHostname() != "" && one.GetVersion() != "" && one.GetLeaseUntil().AsTime().After(one.GetStartedAt().AsTime())
 	}, "not two that serve, of which one leads: %v", list(true, baremetalv1.Controller_SERVING))
 	b.Stop()

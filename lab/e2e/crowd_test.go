@@ -63,10 +63,12 @@ func TestAThousandStartsWithOneRequestIDAreOneOperation(t *testing.T) {
 	seen, errs := map[string]int{}, map[string]int{}
 	begin := time.Now()
 	atOnce(crowd, func(i int) {
-		op, err := clients[i%len(clients)].RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "the-same", TimeoutSeconds: 30})
+		op, err := clients[i%len(clients)].RebootMachine(ctx,
+			&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "the-same", TimeoutSeconds: 30})
 		for status.Code(err) == codes.ResourceExhausted { // too many at a time: to be repeated, as clients do
 			<-time.After(time.Second)
-			op, err = clients[i%len(clients)].RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "the-same", TimeoutSeconds: 30})
+			op, err = clients[i%len(clients)].RebootMachine(ctx,
+				&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "the-same", TimeoutSeconds: 30})
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -88,7 +90,8 @@ func TestAThousandStartsWithOneRequestIDAreOneOperation(t *testing.T) {
 	if len(h.Operations) != 2 { // maintenance, and this one
 		t.Errorf("%v", h)
 	}
-	_, err := harness.Call(t, c.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "the-same", Mode: "force", TimeoutSeconds: 30})
+	_, err := harness.Call(t, c.Machines().RebootMachine,
+		&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "the-same", Mode: "force", TimeoutSeconds: 30})
 	if !harness.HasReason(err, "REQUEST_ID_REUSED") {
 		t.Errorf("the same request id with another body: %v", err)
 	}
@@ -121,7 +124,8 @@ func TestAThousandEnrolmentsWithOneTokenAreOneCertificate(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	machine := c.Register(&baremetalv1.Machine{})
-	bundle, err := pki.ParseBundle(c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: machine.GetMachineId()}))
+	bundle, err := pki.ParseBundle(
+		c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: machine.GetMachineId()}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +158,8 @@ func TestAThousandEnrolmentsWithOneTokenAreOneCertificate(t *testing.T) {
 		}
 	})
 	signed := c.Controller().Signatures() - before
-	t.Logf("%d calls in %v: %d certificates, %d refused, %d signatures", crowd, time.Since(begin).Round(time.Millisecond), good.Load(), refused.Load(), signed)
+	t.Logf("%d calls in %v: %d certificates, %d refused, %d signatures", crowd, time.Since(begin).Round(time.Millisecond),
+		good.Load(), refused.Load(), signed)
 	if good.Load() != 1 || refused.Load() != crowd-1 || signed != 1 {
 		t.Fatal("want one certificate, and one signature")
 	}
@@ -182,7 +187,8 @@ func TestBadTokensCannotBeToldApart(t *testing.T) {
 	}
 	answers := map[string]bool{}
 	for _, r := range []*enrollv1.EnrollRequest{
-		enrollRequest(t, used.TokenID, used.Secret, "test"), enrollRequest(t, used.TokenID, "wrong", "test"), enrollRequest(t, "t-unknown", "wrong", "test"),
+		enrollRequest(t, used.TokenID, used.Secret, "test"), enrollRequest(t, used.TokenID, "wrong", "test"),
+		enrollRequest(t, "t-unknown", "wrong", "test"),
 	} {
 		_, err := harness.Call(t, client.Enroll, r)
 		if status.Code(err) != codes.Unauthenticated {
@@ -250,7 +256,8 @@ func TestTokensAreSwappedWithStreamsOpen(t *testing.T) {
 	if err := c.Controller().Reload(); err == nil {
 		t.Error("a broken file was taken")
 	}
-	if _, err := harness.Call(t, other.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: m.ID}); err != nil {
+	if _, err := harness.Call(t, other.Machines().GetMachine,
+		&baremetalv1.GetMachineRequest{MachineId: m.ID}); err != nil {
 		t.Errorf("after a broken reload: %v", err)
 	}
 }

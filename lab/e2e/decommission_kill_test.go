@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestADecommissionWhoseControllerIsKilled kills the controller again and again, at one failpoint after the other, from the
-// moment at which the decommission is asked for until it has ended.
+// TestADecommissionWhoseControllerIsKilled kills the controller again and again, at one failpoint after the other, from
+// the moment at which the decommission is asked for until it has ended.
 func TestADecommissionWhoseControllerIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, l := range leavings {
@@ -38,8 +38,8 @@ func TestADecommissionWhoseControllerIsKilled(t *testing.T) {
 	}
 }
 
-// killed starts one controller after the other, each of which dies at the next failpoint, until the workflow has ended. It
-// gives where the workflow stood at each death.
+// killed starts one controller after the other, each of which dies at the next failpoint, until the workflow has ended.
+// It gives where the workflow stood at each death.
 func (d *departing) killed(c *harness.ControllerProcess) (deaths []string) {
 	d.Helper()
 	points := harness.ControllerPoints()
@@ -89,7 +89,8 @@ func (d *departing) outlives(c *harness.ControllerProcess, stage *string) bool {
 			return true
 		default:
 		}
-		all, err := c.Workflows().ListWorkflows(d.Context(), &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + d.m.ID})
+		all, err := c.Workflows().ListWorkflows(d.Context(),
+			&baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + d.m.ID})
 		if err != nil || len(all.GetWorkflows()) == 0 {
 			return false
 		}

@@ -26,11 +26,14 @@ type leaving struct {
 }
 
 var leavings = []leaving{
-	{"soft-reset", baremetalv1.Workflow_SOFT_RESET, false, 1, baremetalv1.NodeState_NODE_STATE_ACTIVE, []sim.Kind{sim.KindReboot}},
-	{"reimage", baremetalv1.Workflow_REIMAGE, false, 3, baremetalv1.NodeState_NODE_STATE_ACTIVE, []sim.Kind{sim.KindRepave, sim.KindReboot}},
+	{"soft-reset", baremetalv1.Workflow_SOFT_RESET, false, 1, baremetalv1.NodeState_NODE_STATE_ACTIVE,
+		[]sim.Kind{sim.KindReboot}},
+	{"reimage", baremetalv1.Workflow_REIMAGE, false, 3, baremetalv1.NodeState_NODE_STATE_ACTIVE,
+		[]sim.Kind{sim.KindRepave, sim.KindReboot}},
 	{"storage-cleanup", baremetalv1.Workflow_STORAGE_CLEANUP, false, 5, baremetalv1.NodeState_NODE_STATE_ACTIVE,
 		[]sim.Kind{sim.KindErase, sim.KindRepave, sim.KindReboot}},
-	{"full", baremetalv1.Workflow_FULL_DECOMMISSION, false, 2, baremetalv1.NodeState_NODE_STATE_DELETED, []sim.Kind{sim.KindErase}},
+	{"full", baremetalv1.Workflow_FULL_DECOMMISSION, false, 2, baremetalv1.NodeState_NODE_STATE_DELETED,
+		[]sim.Kind{sim.KindErase}},
 	{"full-with-a-bmc", baremetalv1.Workflow_FULL_DECOMMISSION, true, 2, baremetalv1.NodeState_NODE_STATE_DELETED,
 		[]sim.Kind{sim.KindErase, sim.KindPowerOff}},
 }
@@ -65,15 +68,17 @@ func newDeparting(t testing.TB, c *harness.Client, l leaving, o harness.MachineO
 // begin starts the workflow. The controller may die meanwhile: the call is repeated.
 func (d *departing) begin() (*baremetalv1.Operation, error) {
 	return harness.Call(d.TB, d.c.Workflows().StartWorkflow, &baremetalv1.StartWorkflowRequest{
-		MachineId: d.m.ID, RequestId: "leave", Kind: baremetalv1.Workflow_DECOMMISSION, Mode: d.l.mode, EnterMaintenance: true,
-		Params: map[string]string{"image_ref": "debian-12", "timeout_seconds": "600"},
+		MachineId: d.m.ID, RequestId: "leave", Kind: baremetalv1.Workflow_DECOMMISSION, Mode: d.l.mode,
+		EnterMaintenance: true,
+		Params:           map[string]string{"image_ref": "debian-12", "timeout_seconds": "600"},
 	})
 }
 
 // workflow is the machine's, nil before there is one.
 func (d *departing) workflow() *baremetalv1.Workflow {
 	d.Helper()
-	all := harness.Must(d.TB, d.c.Workflows().ListWorkflows, &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + d.m.ID}).GetWorkflows()
+	all := harness.Must(d.TB, d.c.Workflows().ListWorkflows,
+		&baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + d.m.ID}).GetWorkflows()
 	if len(all) == 0 {
 		return nil
 	}
@@ -84,7 +89,8 @@ func (d *departing) workflow() *baremetalv1.Workflow {
 }
 
 func failedState(w *baremetalv1.Workflow) bool {
-	return w.GetState() == baremetalv1.Workflow_FAILED_RETRYABLE || w.GetState() == baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION
+	return w.GetState() == baremetalv1.Workflow_FAILED_RETRYABLE ||
+		w.GetState() == baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION
 }
 
 // resumeTenTimes presses resume ten times at once, half of them by one and the same click: one operation is made.
@@ -120,8 +126,8 @@ func (d *departing) resumeTenTimes(w *baremetalv1.Workflow) {
 // maxResumes is how often an operator may have to help.
 const maxResumes = 4
 
-// leaves waits until the workflow has ended, helps where it says that somebody must, and holds that it ended as its mode
-// says.
+// leaves waits until the workflow has ended, helps where it says that somebody must, and holds that it ended as its
+// mode says.
 func (d *departing) leaves() {
 	d.Helper()
 	var w *baremetalv1.Workflow
@@ -168,7 +174,10 @@ func (d *departing) holds(w *baremetalv1.Workflow) {
 		d.Errorf("deleted at %v", h.Machine.GetDeletedAt())
 	}
 	for _, kind := range d.l.effects {
-		if !slices.ContainsFunc(h.Journal, func(r sim.EffectRecord) bool { return r.Kind == kind && r.Stage == sim.StageEffect }) {
+		if !slices.ContainsFunc(h.Journal, func(r sim.EffectRecord) bool {
+			return r.Kind == kind &&
+				r.Stage == sim.StageEffect
+		}) {
 			d.Errorf("the world has seen no %s\n%v", kind, h)
 		}
 	}

@@ -59,14 +59,16 @@ func ended(t *testing.T, o *baremetalv1.Operation, want baremetalv1.Operation_Ph
 // maintenance takes a machine into maintenance.
 func maintenance(t *testing.T, c *harness.Client, id string) {
 	t.Helper()
-	op := harness.Must(t, c.Machines().EnterMaintenance, &baremetalv1.EnterMaintenanceRequest{MachineId: id, RequestId: "maintenance"})
+	op := harness.Must(t, c.Machines().EnterMaintenance,
+		&baremetalv1.EnterMaintenanceRequest{MachineId: id, RequestId: "maintenance"})
 	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
 }
 
 // reboot starts a reboot.
 func reboot(t *testing.T, c *harness.Client, id, request string, timeout int32) *baremetalv1.Operation {
 	t.Helper()
-	return harness.Must(t, c.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: id, RequestId: request, TimeoutSeconds: timeout})
+	return harness.Must(t, c.Machines().RebootMachine,
+		&baremetalv1.RebootMachineRequest{MachineId: id, RequestId: request, TimeoutSeconds: timeout})
 }
 
 func condition(m *baremetalv1.Machine, kind string) *baremetalv1.Condition {
@@ -88,7 +90,8 @@ func TestARebootFromEndToEnd(t *testing.T) {
 			maintenance(t, c.Client, m.ID)
 			op := c.Wait(reboot(t, c.Client, m.ID, "r1", patientTime).GetOperationId(), soon)
 			ended(t, op, succeeded, "")
-			if op.GetEvidence()["boot_id_before"] == "" || op.GetEvidence()["boot_id_before"] == op.GetEvidence()["boot_id_after"] {
+			if op.GetEvidence()["boot_id_before"] == "" ||
+				op.GetEvidence()["boot_id_before"] == op.GetEvidence()["boot_id_after"] {
 				t.Errorf("evidence %v", op.GetEvidence())
 			}
 			clean(t, m.WaitQuiet(soon))

@@ -31,7 +31,8 @@ func (t tokenCredentials) GetRequestMetadata(context.Context, ...string) (map[st
 
 func (tokenCredentials) RequireTransportSecurity() bool { return true }
 
-// TestTheStrangersExamples runs every example of the two API designs with clients that are compiled against the designs alone.
+// TestTheStrangersExamples runs every example of the two API designs with clients that are compiled against the designs
+// alone.
 func TestTheStrangersExamples(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{Configure: func(c *config.Config) { c.DefaultImage = "ubuntu-2204" }})

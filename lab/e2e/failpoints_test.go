@@ -14,26 +14,33 @@ import (
 // elsewhere are failpoints that no operation passes, and the tests that crash there.
 var elsewhere = map[string]string{
 	"agent.after-enroll-key": "TestEnrolmentSurvivesCrashes", "agent.after-enroll-answer": "TestEnrolmentSurvivesCrashes",
-	"agent.rotate-after-key": "TestRotationSurvivesCrashes", "agent.rotate-after-next-durable": "TestRotationSurvivesCrashes",
-	"agent.reenroll-before-save": "agent.TestAMachineThatWasOffPastItsExpiryComesBack",
-	"enroll.after-sign":          "TestEnrolmentSurvivesCrashes", "enroll.after-commit": "TestEnrolmentSurvivesCrashes",
-	"ca.half-made": "TestKill9", "ca.before-rename": "TestKill9", "ca.after-rename": "TestKill9",
+	"agent.rotate-after-key":          "TestRotationSurvivesCrashes",
+	"agent.rotate-after-next-durable": "TestRotationSurvivesCrashes",
+	"agent.reenroll-before-save":      "agent.TestAMachineThatWasOffPastItsExpiryComesBack",
+	"enroll.after-sign":               "TestEnrolmentSurvivesCrashes",
+	"enroll.after-commit":             "TestEnrolmentSurvivesCrashes",
+	"ca.half-made":                    "TestKill9", "ca.before-rename": "TestKill9", "ca.after-rename": "TestKill9",
 	"site.before-stored": "sync.TestAKillAtEveryPoint", "site.after-stored": "sync.TestAKillAtEveryPoint",
 	"site.after-applied": "sync.TestAKillAtEveryPoint", "site.after-reported": "sync.TestAKillAtEveryPoint",
 	"rollout.created": "TestARolloutSurvivesDeaths", "rollout.claimed": "TestARolloutSurvivesDeaths",
 	"rollout.before-start-commit": "TestARolloutSurvivesDeaths", "rollout.started": "TestARolloutSurvivesDeaths",
-	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle", "blob.after-place": "image.TestKilledInTheMiddle",
-	"wire.command-again":        "chaos.TestAFewRuns", // it is no crash; TestEverythingTwice says the same of every message
-	"image.before-entry":        "image.TestKilledInTheMiddle",
-	"ssh.before-start":          "script.TestAnAgentThatDies",
-	"cluster.after-cordon":      "cluster.TestACrashAtEveryPlace",
-	"join.before-kubeadm":       "join.TestAnAgentThatDies",
-	"maas.before-request":       "TestMAASCrashes",
-	"handover.before-notify":    "TestCommandsAreFoundWithoutNotifications",
-	"handover.before-look":      "TestCommandsAreHandedOver", // it is no crash: without the look nothing makes up for a hand-over
-	"webhook.before-deliveries": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-deliveries": "engine.TestADeathAnywhereLosesNoEvent",
-	"webhook.before-send": "engine.TestADeathAnywhereLosesNoEvent", "webhook.after-send": "engine.TestADeathAnywhereLosesNoEvent",
-	"site.blob-after-part": "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
+	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle",
+	"blob.after-place": "image.TestKilledInTheMiddle",
+	// it is no crash; TestEverythingTwice says the same of every message
+	"wire.command-again":     "chaos.TestAFewRuns",
+	"image.before-entry":     "image.TestKilledInTheMiddle",
+	"ssh.before-start":       "script.TestAnAgentThatDies",
+	"cluster.after-cordon":   "cluster.TestACrashAtEveryPlace",
+	"join.before-kubeadm":    "join.TestAnAgentThatDies",
+	"maas.before-request":    "TestMAASCrashes",
+	"handover.before-notify": "TestCommandsAreFoundWithoutNotifications",
+	// it is no crash: without the look nothing makes up for a hand-over
+	"handover.before-look":      "TestCommandsAreHandedOver",
+	"webhook.before-deliveries": "engine.TestADeathAnywhereLosesNoEvent",
+	"webhook.after-deliveries":  "engine.TestADeathAnywhereLosesNoEvent",
+	"webhook.before-send":       "engine.TestADeathAnywhereLosesNoEvent",
+	"webhook.after-send":        "engine.TestADeathAnywhereLosesNoEvent",
+	"site.blob-after-part":      "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
 }
 
 func TestEveryFailpointIsTried(t *testing.T) {
@@ -94,7 +101,9 @@ func passes(k kind, point string, site bool) bool {
 	return true
 }
 
-func crashAt(t *testing.T, c *harness.Cluster, faults *harness.ControllerFaults, k kind, point string, site bool) (fired bool, outcome string) {
+func crashAt(
+	t *testing.T, c *harness.Cluster, faults *harness.ControllerFaults, k kind, point string, site bool,
+) (fired bool, outcome string) {
 	m := c.NewMachine(t, harness.MachineOptions{Site: site, Supervised: true})
 	m.WaitConnected()
 	maintenance(t, c.Client, m.ID)

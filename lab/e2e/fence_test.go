@@ -20,7 +20,9 @@ func isolateAt(m *harness.Machine, name string) {
 }
 
 // fencedMachine is one whose granted command has run into its deadline without a result.
-func fencedMachine(t *testing.T, c *harness.Cluster, k func(m *harness.Machine) *baremetalv1.Operation, o harness.MachineOptions) (*harness.Machine, string) {
+func fencedMachine(
+	t *testing.T, c *harness.Cluster, k func(m *harness.Machine) *baremetalv1.Operation, o harness.MachineOptions,
+) (*harness.Machine, string) {
 	t.Helper()
 	m := c.NewMachine(t, o)
 	m.WaitConnected()
@@ -33,7 +35,8 @@ func fencedMachine(t *testing.T, c *harness.Cluster, k func(m *harness.Machine) 
 	if command == "" || st.GetStatus().GetEffectiveState() != baremetalv1.MachineStatus_ATTENTION {
 		t.Fatalf("want a fenced machine that asks for attention: %v", st.GetStatus())
 	}
-	_, err := harness.Call(t, c.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "fenced"})
+	_, err := harness.Call(t, c.Machines().RebootMachine,
+		&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "fenced"})
 	if !harness.HasReason(err, "COMMAND_UNRESOLVED") {
 		t.Fatalf("a reboot of a fenced machine: %v", err)
 	}
@@ -64,7 +67,8 @@ func TestADeadlineWithoutAResultFencesUntilALateResult(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
-		return harness.Must(t, c.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: 6})
+		return harness.Must(t, c.Machines().NetbootMachine,
+			&baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: 6})
 	}, harness.MachineOptions{})
 	before := m.History()
 	m.Rejoin()
@@ -96,7 +100,8 @@ func TestADeadlineWithoutAResultFencesUntilAnOperatorSettles(t *testing.T) {
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
 		return reboot(t, c.Client, m.ID, "r", 6)
 	}, harness.MachineOptions{Script: "reboot:never@1"})
-	_, err := harness.Call(t, c.Admin().SettleCommand, &baremetalv1.SettleCommandRequest{MachineId: m.ID, CommandId: "cmd-other", Verdict: "happened"})
+	_, err := harness.Call(t, c.Admin().SettleCommand,
+		&baremetalv1.SettleCommandRequest{MachineId: m.ID, CommandId: "cmd-other", Verdict: "happened"})
 	if !harness.HasReason(err, "NOTHING_TO_SETTLE") {
 		t.Errorf("settle another command: %v", err)
 	}
@@ -151,7 +156,8 @@ func TestASilentHostAgentWithoutAGrantHandsOver(t *testing.T) {
 	h := m.WaitQuiet(soon)
 	clean(t, h)
 	first, second := h.Commands[0], h.Commands[1]
-	if first.GetState() != "CANCELED" || first.GetGrantedAt() != nil || second.GetExecutorAgentId() == first.GetExecutorAgentId() {
+	if first.GetState() != "CANCELED" || first.GetGrantedAt() != nil ||
+		second.GetExecutorAgentId() == first.GetExecutorAgentId() {
 		t.Errorf("want the first command canceled, and a second one for another executor: %v", h)
 	}
 }

@@ -71,7 +71,8 @@ func TestAFloodLeavesOthersAlone(t *testing.T) {
 		}
 	}
 	for range 30 {
-		if _, err := c.Machines().GetMachine(t.Context(), &baremetalv1.GetMachineRequest{MachineId: m.GetMachineId()}); err != nil {
+		if _, err := c.Machines().GetMachine(t.Context(),
+			&baremetalv1.GetMachineRequest{MachineId: m.GetMachineId()}); err != nil {
 			t.Fatalf("another client: %v", err)
 		}
 	}
@@ -100,14 +101,15 @@ func TestAFloodLeavesOthersAlone(t *testing.T) {
 	if codesSeen[http.StatusTooManyRequests] == 0 {
 		t.Errorf("writes by REST: %v", codesSeen)
 	}
-	_, err = flood.Machines().RebootMachine(t.Context(), &baremetalv1.RebootMachineRequest{MachineId: m.GetMachineId(), RequestId: "r"})
+	_, err = flood.Machines().RebootMachine(t.Context(),
+		&baremetalv1.RebootMachineRequest{MachineId: m.GetMachineId(), RequestId: "r"})
 	if !harness.HasReason(err, "RATE_LIMITED") {
 		t.Errorf("the next write by gRPC: %v", err)
 	}
 }
 
-// TestStrangersCostNoMemory: whoever has no token begins calls with large messages and never ends them, on the methods that need a
-// token and on those that need none. It is not parallel, since it looks at the memory of the process.
+// TestStrangersCostNoMemory: whoever has no token begins calls with large messages and never ends them, on the methods
+// that need a token and on those that need none. It is not parallel, since it looks at the memory of the process.
 func TestStrangersCostNoMemory(t *testing.T) {
 	const calls, size = 200, 1 << 20
 	c := harness.New(t, harness.Options{})
@@ -115,14 +117,16 @@ func TestStrangersCostNoMemory(t *testing.T) {
 	roots.AppendCertsFromPEM(c.Controller().RootPEM())
 	before := heap()
 	for _, method := range []string{"/baremetal.v1.MachineService/ListMachines", "/grpc.health.v1.Health/Check"} {
-		tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
+		tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
+			MinVersion: tls.VersionTLS13}}
 		ctx, stop := context.WithCancel(t.Context())
 		g, _ := task.New(ctx)
 		var settled, answered atomic.Int64
 		for range calls {
 			g.Go("stranger", func(ctx context.Context) error {
 				body := &halfMessage{ctx: ctx, header: []byte{0, 0, 0x20, 0, 0}, left: size, sent: func() { settled.Add(1) }}
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.Controller().Addresses().Frontpage+method, body)
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.Controller().Addresses().Frontpage+method,
+					body)
 				if err != nil {
 					return err
 				}
@@ -135,7 +139,8 @@ func TestStrangersCostNoMemory(t *testing.T) {
 				return nil // refused, cut off or stopped: each is well
 			})
 		}
-		testkit.Eventually(t, soon, func() bool { return settled.Load()+answered.Load() >= calls }, "the calls are neither begun nor refused")
+		testkit.Eventually(t, soon, func() bool { return settled.Load()+answered.Load() >= calls },
+			"the calls are neither begun nor refused")
 		if now := heap(); now > before+64<<20 {
 			t.Errorf("%s: %d calls without a token hold %d MiB", method, calls, (now-before)>>20)
 		}

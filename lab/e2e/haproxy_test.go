@@ -17,7 +17,8 @@ import (
 )
 
 // The addresses of deploy/high-availability, and loopback ones that stand for them.
-var onLoopback = strings.NewReplacer("192.0.2.10", "127.77.0.10", "192.0.2.11", "127.77.0.11", "192.0.2.12", "127.77.0.12", "192.0.2.13", "127.77.0.13",
+var onLoopback = strings.NewReplacer("192.0.2.10", "127.77.0.10", "192.0.2.11", "127.77.0.11", "192.0.2.12",
+	"127.77.0.12", "192.0.2.13", "127.77.0.13",
 	"maxconn 100000", "maxconn 2000")
 
 // TestRollingHAProxy restarts and kills three controllers behind HAProxy with the configuration that deploy/ has.

@@ -56,7 +56,8 @@ func TestKill9OfAgents(t *testing.T) {
 	}
 }
 
-// TestKill9OfControllers kills controllers, as processes, at each of their failpoints, at the first and at a later pass.
+// TestKill9OfControllers kills controllers, as processes, at each of their failpoints, at the first and at a later
+// pass.
 func TestKill9OfControllers(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -76,7 +77,8 @@ func TestKill9OfControllers(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d controllers killed; the slowest operation moved %v after the next one was up", runs, worst.Round(time.Millisecond))
+	t.Logf("%d controllers killed; the slowest operation moved %v after the next one was up", runs,
+		worst.Round(time.Millisecond))
 }
 
 func killController(t *testing.T, k kind, point string, nth int) time.Duration {

@@ -19,8 +19,8 @@ type kind struct {
 	start func(t testing.TB, c *harness.Client, machineID, requestID string, seconds int32) (*baremetalv1.Operation, error)
 }
 
-// How long a step may take, in seconds: where it may well run into its deadline, and where it must not even on a machine
-// that does ten other things.
+// How long a step may take, in seconds: where it may well run into its deadline, and where it must not even on a
+// machine that does ten other things.
 const (
 	stepTime    = 8
 	patientTime = 60
@@ -40,12 +40,14 @@ var kinds = []kind{
 	{name: "reboot-force", start: rebootIn("force")},
 	{name: "netboot", start: netboot(false)},
 	{name: "netboot-now", start: netboot(true)},
-	{name: "reimage", start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {
+	{name: "reimage", start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation,
+		error) {
 		return harness.Call(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{
 			MachineId: m, RequestId: r, ImageRef: "ubuntu-2204", TimeoutSeconds: seconds,
 		})
 	}},
-	{name: "reconfigure", start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {
+	{name: "reconfigure", start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation,
+		error) {
 		return harness.Call(t, c.Machines().ReconfigureMachine, &baremetalv1.ReconfigureMachineRequest{
 			MachineId: m, RequestId: r, TimeoutSeconds: seconds, Config: &baremetalv1.NetReconfig{
 				Hostname: "host-" + ids.New("h")[10:20], ConfirmTimeoutSeconds: 1, Firewall: &baremetalv1.FirewallPolicy{
@@ -54,10 +56,13 @@ var kinds = []kind{
 			},
 		})
 	}},
-	{name: "enter-maintenance", housekeeping: true, start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {
-		return harness.Call(t, c.Machines().EnterMaintenance, &baremetalv1.EnterMaintenanceRequest{MachineId: m, RequestId: r})
+	{name: "enter-maintenance", housekeeping: true, start: func(t testing.TB, c *harness.Client, m, r string,
+		seconds int32) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().EnterMaintenance,
+			&baremetalv1.EnterMaintenanceRequest{MachineId: m, RequestId: r})
 	}},
-	{name: "run-plan", start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {
+	{name: "run-plan", start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation,
+		error) {
 		run, err := harness.Call(t, baremetalv1.NewRunServiceClient(c.Conn()).StartRun, &baremetalv1.StartRunRequest{
 			MachineId: m, RequestId: r, PlanId: testPlan, Params: map[string]string{"image_ref": "ubuntu-2204"},
 		})
@@ -69,9 +74,10 @@ var kinds = []kind{
 }
 
 // housekeeping that must work whatever became of the machine.
-var exitMaintenance = kind{name: "exit-maintenance", housekeeping: true, start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {
-	return harness.Call(t, c.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: m, RequestId: r})
-}}
+var exitMaintenance = kind{name: "exit-maintenance", housekeeping: true,
+	start: func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {
+		return harness.Call(t, c.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: m, RequestId: r})
+	}}
 
 func rebootIn(mode string) func(testing.TB, *harness.Client, string, string, int32) (*baremetalv1.Operation, error) {
 	return func(t testing.TB, c *harness.Client, m, r string, seconds int32) (*baremetalv1.Operation, error) {

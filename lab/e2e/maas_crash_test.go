@@ -14,9 +14,10 @@ import (
 // maasSteps is how long each step of a workflow may take in which the agent dies where nobody can know what came of it.
 const maasSteps = "15"
 
-// TestMAASCrashes kills the site's agent after every request that an onboarding and a decommission make to MAAS, and before
-// those whose effect nobody could see. Every effect happens at most once. Where MAAS shows what came of a request the
-// workflow ends as its mode says, by itself; where nobody can know it, a person settles the command, and it goes on.
+// TestMAASCrashes kills the site's agent after every request that an onboarding and a decommission make to MAAS, and
+// before those whose effect nobody could see. Every effect happens at most once. Where MAAS shows what came of a
+// request the workflow ends as its mode says, by itself; where nobody can know it, a person settles the command, and it
+// goes on.
 func TestMAASCrashes(t *testing.T) {
 	t.Parallel()
 	r := newMAASRig(t)
@@ -25,7 +26,8 @@ func TestMAASCrashes(t *testing.T) {
 		hit   uint64
 	}{
 		// create, commission, boot interface, allocate, annotate, deploy; erase, delete. The layout is MAAS's own by default.
-		{"agent.after-effect", 1}, {"agent.after-effect", 2}, {"agent.after-effect", 3}, {"agent.after-effect", 4}, {"agent.after-effect", 5},
+		{"agent.after-effect", 1}, {"agent.after-effect", 2}, {"agent.after-effect", 3}, {"agent.after-effect", 4},
+		{"agent.after-effect", 5},
 		{"agent.after-effect", 6}, {"agent.after-effect", 7}, {"agent.after-effect", 8},
 		{"maas.before-request", 6}, {"maas.before-request", 7}, {"maas.before-request", 8},
 	} {
@@ -92,15 +94,16 @@ func (r *maasRig) atMostOnce(systemID string) {
 	}
 }
 
-// drive waits until the newest workflow has completed, or until reached; it does what an operator would where the workflow
-// waits for one. It returns how many commands had to be settled.
+// drive waits until the newest workflow has completed, or until reached; it does what an operator would where the
+// workflow waits for one. It returns how many commands had to be settled.
 func (r *maasRig) drive(id string, reached func() bool) (settled int) {
 	r.t.Helper()
 	for step := 0; step < 8; step++ {
 		var f *baremetalv1.Workflow
 		testkit.Eventually(r.t, soon, func() bool {
 			f = r.flow(id)
-			return f.GetState() != baremetalv1.Workflow_PENDING && f.GetState() != baremetalv1.Workflow_RUNNING || reached != nil && reached()
+			return f.GetState() != baremetalv1.Workflow_PENDING && f.GetState() != baremetalv1.Workflow_RUNNING ||
+				reached != nil && reached()
 		}, "the workflow of %s goes nowhere", id)
 		switch {
 		case f.GetState() == baremetalv1.Workflow_COMPLETED, reached != nil && reached():

@@ -8,7 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestMAASReimage: a reimage of a machine that MAAS installs is a deployment by MAAS; plans of our own installer are refused.
+// TestMAASReimage: a reimage of a machine that MAAS installs is a deployment by MAAS; plans of our own installer are
+// refused.
 func TestMAASReimage(t *testing.T) {
 	t.Parallel()
 	r := newMAASRig(t)
@@ -21,13 +22,15 @@ func TestMAASReimage(t *testing.T) {
 	}
 	for _, plan := range []string{"repave", "erase", "netboot-now"} {
 		_, err := baremetalv1.NewRunServiceClient(r.c.Conn()).StartRun(t.Context(), &baremetalv1.StartRunRequest{
-			MachineId: id, RequestId: plan, PlanId: plan, Params: map[string]map[string]string{"repave": {"image_ref": "debian-12"}}[plan],
+			MachineId: id, RequestId: plan, PlanId: plan,
+			Params: map[string]map[string]string{"repave": {"image_ref": "debian-12"}}[plan],
 		})
 		if !harness.HasReason(err, "INVALID_FIELD") {
 			t.Errorf("plan %s: %v", plan, err)
 		}
 	}
-	op := harness.Must(t, r.c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: id, RequestId: "anew", ImageRef: "jammy"})
+	op := harness.Must(t, r.c.Machines().ReimageMachine,
+		&baremetalv1.ReimageMachineRequest{MachineId: id, RequestId: "anew", ImageRef: "jammy"})
 	if op.GetPlanId() != "repave-maas" {
 		t.Errorf("it runs plan %s", op.GetPlanId())
 	}
@@ -46,7 +49,8 @@ func TestMAASReimage(t *testing.T) {
 	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_INSTALLED {
 		t.Errorf("the node is %s after its reimage", got)
 	}
-	exit := harness.Must(t, r.c.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: "verified"})
+	exit := harness.Must(t, r.c.Machines().ExitMaintenance,
+		&baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: "verified"})
 	ended(t, r.c.Wait(exit.GetOperationId(), soon), succeeded, "")
 	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
 		t.Errorf("the node is %s after the operator has taken it out of maintenance", got)

@@ -30,7 +30,8 @@ type maasRig struct {
 
 func newMAASRig(t *testing.T) *maasRig {
 	t.Helper()
-	r := &maasRig{t: t, region: maastest.New(maastest.Config{Delay: 20 * time.Millisecond}), c: harness.New(t, harness.Options{Configure: patient})}
+	r := &maasRig{t: t, region: maastest.New(maastest.Config{Delay: 20 * time.Millisecond}),
+		c: harness.New(t, harness.Options{Configure: patient})}
 	t.Cleanup(r.region.Close)
 	r.flows = baremetalv1.NewWorkflowServiceClient(r.c.Conn())
 	harness.Must(t, baremetalv1.NewMAASServiceClient(r.c.Conn()).SetMAASRegion, &baremetalv1.SetMAASRegionRequest{
@@ -40,9 +41,11 @@ func newMAASRig(t *testing.T) *maasRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.site = r.c.NewSite(t, "default", world, harness.MachineOptions{ID: "site-maas", Supervised: true, Change: func(cfg *agent.Config) {
-		cfg.Site = &agent.SiteConfig{CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Minute, MAASPoll: 20 * time.Millisecond}
-	}})
+	r.site = r.c.NewSite(t, "default", world, harness.MachineOptions{ID: "site-maas", Supervised: true,
+		Change: func(cfg *agent.Config) {
+			cfg.Site = &agent.SiteConfig{CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Minute,
+				MAASPoll: 20 * time.Millisecond}
+		}})
 	return r
 }
 
@@ -50,14 +53,17 @@ func newMAASRig(t *testing.T) *maasRig {
 func (r *maasRig) register(n int) (id, mac string) {
 	r.t.Helper()
 	id, mac = fmt.Sprintf("m-maas-%d", n), fmt.Sprintf("52:54:00:00:01:%02x", n)
-	harness.Must(r.t, r.c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: id, Username: "u", Password: "p", AllowedEndpoints: []string{"10.0.0.9"}})
+	harness.Must(r.t, r.c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: id,
+		Username: "u", Password: "p", AllowedEndpoints: []string{"10.0.0.9"}})
 	r.c.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
 		Provider: "maas", MacAddresses: []string{mac}, BmcEndpoint: "ipmi://10.0.0.9", BmcCredentialsRef: id,
 	}})
 	return id, mac
 }
 
-func (r *maasRig) start(id, request string, kind baremetalv1.Workflow_Kind, mode baremetalv1.Workflow_Mode) *baremetalv1.Operation {
+func (r *maasRig) start(
+	id, request string, kind baremetalv1.Workflow_Kind, mode baremetalv1.Workflow_Mode,
+) *baremetalv1.Operation {
 	r.t.Helper()
 	return harness.Must(r.t, r.flows.StartWorkflow, &baremetalv1.StartWorkflowRequest{
 		MachineId: id, RequestId: request, Kind: kind, Mode: mode, EnterMaintenance: true,
@@ -103,7 +109,8 @@ func bundleOf(t *testing.T, region *maastest.Region, systemID string) string {
 // flow is the newest workflow of a machine.
 func (r *maasRig) flow(id string) *baremetalv1.Workflow {
 	r.t.Helper()
-	list := harness.Must(r.t, r.flows.ListWorkflows, &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + id, PageSize: 1})
+	list := harness.Must(r.t, r.flows.ListWorkflows, &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + id,
+		PageSize: 1})
 	if len(list.GetWorkflows()) == 0 {
 		r.t.Fatalf("%s has no workflow", id)
 	}
@@ -165,7 +172,8 @@ func TestMAASLife(t *testing.T) {
 	if _, there := r.region.ByMAC(mac); there {
 		t.Error("MAAS still has the machine")
 	}
-	for op, want := range map[string]int{"POST machines": 1, "POST commission": 1, "POST deploy": 2, "POST release": 2, "POST power_off": 0, "DELETE machine": 1} {
+	for op, want := range map[string]int{"POST machines": 1, "POST commission": 1, "POST deploy": 2, "POST release": 2,
+		"POST power_off": 0, "DELETE machine": 1} {
 		if got := r.region.Acted(op); got != want {
 			t.Errorf("%s acted %d times, want %d", op, got, want)
 		}

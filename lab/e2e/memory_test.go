@@ -67,7 +67,8 @@ func TestAnAgentThatLostItsMemoryAfterTheGrant(t *testing.T) {
 			ended(t, c.Wait(op.GetOperationId(), soon), failed, "OUTCOME_UNKNOWN")
 			h := m.WaitQuiet(soon)
 			clean(t, h)
-			if h.Machine.GetStatus().GetUnresolvedCommandId() == "" || condition(h.Machine, "NeedsIntervention").GetStatus() != true {
+			if h.Machine.GetStatus().GetUnresolvedCommandId() == "" ||
+				condition(h.Machine, "NeedsIntervention").GetStatus() != true {
 				t.Errorf("want a fenced machine: %v", h)
 			}
 			if n := len(h.Journal); n != 0 {
@@ -119,7 +120,8 @@ func TestNoEventComesTwiceFromACopy(t *testing.T) {
 	op := reboot(t, c.Client, m.ID, "r1", patientTime)
 	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
 	cmd := m.WaitQuiet(soon).Commands[0]
-	// buffer writes lines as an agent does that ends before they are sent; a start is that of one that has not had a session.
+	// buffer writes lines as an agent does that ends before they are sent; a start is that of one that has not had a
+	// session.
 	buffer := func(start bool, lines ...string) {
 		s, err := state.Open(t.Context(), state.Config{Dir: m.StateDir})
 		if err != nil {
@@ -143,7 +145,8 @@ func TestNoEventComesTwiceFromACopy(t *testing.T) {
 		}
 	}
 	logged := func() string {
-		stream, err := c.Operations().StreamOperationLogs(t.Context(), &baremetalv1.StreamOperationLogsRequest{OperationId: op.GetOperationId()})
+		stream, err := c.Operations().StreamOperationLogs(t.Context(),
+			&baremetalv1.StreamOperationLogsRequest{OperationId: op.GetOperationId()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,15 +168,18 @@ func TestNoEventComesTwiceFromACopy(t *testing.T) {
 		copied = m.CopyMemory()
 		buffer(false, "line 1 of the original", "line 2 of the original", "line 3 of the original")
 	})
-	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "line 3") }, "the lines of the original do not come")
+	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "line 3") },
+		"the lines of the original do not come")
 	m.Restart(func() {
 		m.RollBack(copied)
 		// More than the original has sent since: its numbers alone would not show that it is a copy.
 		buffer(true, "line of the copy", "2", "3", "4", "5", "6", "7", "8", "9", "last line of the copy")
 	})
-	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "last line of the copy") }, "the lines of the copy do not come")
+	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "last line of the copy") },
+		"the lines of the copy do not come")
 	got := logged()
-	for _, line := range []string{"line of both", "line 1 of the original", "line 3 of the original", "\nline of the copy", "last line"} {
+	for _, line := range []string{"line of both", "line 1 of the original", "line 3 of the original", "\nline of the copy",
+		"last line"} {
 		if n := strings.Count(got, line); n != 1 {
 			t.Errorf("%q is there %d times in:\n%s", line, n, got)
 		}
@@ -236,7 +242,8 @@ func TestACancelRacesTheResult(t *testing.T) {
 		maintenance(t, c.Client, m.ID)
 		op := reboot(t, c.Client, m.ID, "r1", 4)
 		<-time.After(time.Duration(i*8) * time.Millisecond)
-		_, err := harness.Call(t, c.Machines().CancelOperation, &baremetalv1.CancelOperationRequest{OperationId: op.GetOperationId()})
+		_, err := harness.Call(t, c.Machines().CancelOperation,
+			&baremetalv1.CancelOperationRequest{OperationId: op.GetOperationId()})
 		got := c.Wait(op.GetOperationId(), soon)
 		if err != nil && !harness.HasReason(err, "OPERATION_FINISHED") && !harness.HasReason(err, "CANCEL_TOO_LATE") {
 			t.Errorf("cancel: %v", err)

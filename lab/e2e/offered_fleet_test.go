@@ -21,32 +21,40 @@ func ownRig(t *testing.T) *whyRig {
 func situationsOfFleets() []situation {
 	freeze := func(t *testing.T, r *whyRig) {
 		t.Helper()
-		harness.Must(t, baremetalv1.NewBudgetServiceClient(r.Conn()).FreezeFleet, &baremetalv1.FreezeFleetRequest{Comment: "rack 42 is losing disks"})
+		harness.Must(t, baremetalv1.NewBudgetServiceClient(r.Conn()).FreezeFleet,
+			&baremetalv1.FreezeFleetRequest{Comment: "rack 42 is losing disks"})
 	}
 	rolled := func(t *testing.T, r *whyRig, change func(*baremetalv1.RolloutSpec)) subject {
 		t.Helper()
 		group := strings.ReplaceAll(macOf(t.Name()), ":", "")
 		for range 2 {
 			m := r.at(t, harness.MachineOptions{Script: "reboot:fail-before"})
-			r.Register(&baremetalv1.Machine{MachineId: m.ID, Labels: map[string]string{"rollout": group}, Spec: &baremetalv1.MachineSpec{}})
+			r.Register(&baremetalv1.Machine{MachineId: m.ID, Labels: map[string]string{"rollout": group},
+				Spec: &baremetalv1.MachineSpec{}})
 		}
 		plan := "roll-" + group
-		harness.Must(t, baremetalv1.NewPlanServiceClient(r.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
-			PlanId: plan, Steps: []*baremetalv1.Step{{Name: "reboot", MaxRetries: -1, TimeoutSeconds: patientTime, Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}},
-		}})
+		harness.Must(t, baremetalv1.NewPlanServiceClient(r.Conn()).CreatePlan,
+			&baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
+				PlanId: plan,
+				Steps: []*baremetalv1.Step{{Name: "reboot", MaxRetries: -1, TimeoutSeconds: patientTime,
+					Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}},
+			}})
 		spec := &baremetalv1.RolloutSpec{Filter: "labels.rollout=" + group, PlanId: plan, Canary: 1, MaxInFlight: 1}
 		change(spec)
 		rollouts := baremetalv1.NewRolloutServiceClient(r.Conn())
 		p := harness.Must(t, rollouts.PreviewRollout, &baremetalv1.PreviewRolloutRequest{Spec: spec})
-		ro := harness.Must(t, rollouts.CreateRollout, &baremetalv1.CreateRolloutRequest{RequestId: group, Spec: spec, Digest: p.GetDigest()})
+		ro := harness.Must(t, rollouts.CreateRollout, &baremetalv1.CreateRolloutRequest{RequestId: group, Spec: spec,
+			Digest: p.GetDigest()})
 		waits := ""
 		testkit.Eventually(t, soon, func() bool {
-			for _, m := range harness.Must(t, rollouts.ListRolloutMachines, &baremetalv1.ListRolloutMachinesRequest{RolloutId: ro.GetRolloutId()}).GetMachines() {
+			for _, m := range harness.Must(t, rollouts.ListRolloutMachines,
+				&baremetalv1.ListRolloutMachinesRequest{RolloutId: ro.GetRolloutId()}).GetMachines() {
 				if m.GetWave() == 2 {
 					waits = m.GetMachineId()
 				}
 			}
-			state := harness.Must(t, rollouts.GetRollout, &baremetalv1.GetRolloutRequest{RolloutId: ro.GetRolloutId()}).GetState()
+			state := harness.Must(t, rollouts.GetRollout,
+				&baremetalv1.GetRolloutRequest{RolloutId: ro.GetRolloutId()}).GetState()
 			return waits != "" && state != baremetalv1.Rollout_RUNNING
 		}, "the rollout does not stand still")
 		return subject{r: r, machine: waits, rollout: ro.GetRolloutId()}
@@ -126,7 +134,8 @@ func situationsOutside() []situation {
 		{name: "BMC does nothing", rule: "failed", arrange: cycled("right", bmc.Faults{Liar: true})},
 		{name: "BMC gone", rule: "bmc-trouble", arrange: func(t *testing.T, r *whyRig) subject {
 			id, service := r.withBMC(t, "right", bmc.Faults{})
-			testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetStatus() }, "the BMC is never seen")
+			testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetStatus() },
+				"the BMC is never seen")
 			if err := service.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +144,9 @@ func situationsOutside() []situation {
 		{name: "no installer in the catalogue", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
 			id, _ := r.withBMC(t, "right", bmc.Faults{})
 			s := subject{r: r, machine: id}
-			return s.fails(t, r.runOnce(t, id, &baremetalv1.Step{Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}).GetOperationId())
+			return s.fails(t,
+				r.runOnce(t, id,
+					&baremetalv1.Step{Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}).GetOperationId())
 		}},
 		{name: "MAAS gone", rule: "provider-trouble", arrange: func(t *testing.T, r *whyRig) subject {
 			x := inRegion(t, r)

@@ -22,14 +22,19 @@ func situationsOfRest() []situation {
 			m.WaitConnected()
 			return subject{machine: m.ID, of: m}
 		}},
-		{name: "in maintenance", rule: "maintenance", arrange: func(t *testing.T, r *whyRig) subject { return simulated(t, r, harness.MachineOptions{}) }},
+		{name: "in maintenance", rule: "maintenance",
+			arrange: func(t *testing.T, r *whyRig) subject { return simulated(t, r, harness.MachineOptions{}) }},
 		{name: "in service", rule: "idle", arrange: inService},
-		{name: "erased, and put back into service", short: true, rule: "unusable", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{})
-			ended(t, r.Wait(r.runOnce(t, s.machine, &baremetalv1.Step{Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}).GetOperationId(), soon), succeeded, "")
-			s.leave(t)
-			return s
-		}},
+		{name: "erased, and put back into service", short: true, rule: "unusable",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := simulated(t, r, harness.MachineOptions{})
+				ended(t,
+					r.Wait(r.runOnce(t, s.machine,
+						&baremetalv1.Step{Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}).GetOperationId(), soon),
+					succeeded, "")
+				s.leave(t)
+				return s
+			}},
 		{name: "flagged for return", rule: "blocked", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{})
 			s.flag(t, "RMA")
@@ -58,7 +63,8 @@ func situationsOfRest() []situation {
 		}},
 		{name: "certificate revoked", rule: "agent-silent", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{})
-			harness.Must(t, r.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: s.of.Identity().AgentID, Reason: "stolen laptop"})
+			harness.Must(t, r.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: s.of.Identity().AgentID,
+				Reason: "stolen laptop"})
 			r.silent(t, s.machine)
 			return s
 		}},
@@ -121,12 +127,13 @@ func situationsOfFailure() []situation {
 			s := simulated(t, r, harness.MachineOptions{Script: "repave:fail-before"})
 			return s.fails(t, s.reimage(t, patientTime))
 		}},
-		{name: "a reimage failed, and the machine is put back into service", rule: "install-failed", arrange: func(t *testing.T, r *whyRig) subject {
-			s := simulated(t, r, harness.MachineOptions{Script: "repave:fail-before"})
-			s.fails(t, s.reimage(t, patientTime))
-			s.leave(t)
-			return s
-		}},
+		{name: "a reimage failed, and the machine is put back into service", rule: "install-failed",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := simulated(t, r, harness.MachineOptions{Script: "repave:fail-before"})
+				s.fails(t, s.reimage(t, patientTime))
+				s.leave(t)
+				return s
+			}},
 		{name: "the operation of a reimage that failed", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{Script: "repave:fail-before"})
 			s.operation = s.reimage(t, patientTime)
@@ -141,10 +148,12 @@ func situationsOfFailure() []situation {
 			s := simulated(t, r, harness.MachineOptions{})
 			isolateAt(s.of, "agent.after-effect")
 			op := r.runOnce(t, s.machine, &baremetalv1.Step{Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{
-				ConfirmTimeoutSeconds: 2, Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.7/24"}}},
+				ConfirmTimeoutSeconds: 2,
+				Interfaces:            []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.7/24"}}},
 			}}})
 			testkit.Eventually(t, soon, func() bool {
-				return slices.ContainsFunc(s.of.Journal(), func(e sim.EffectRecord) bool { return strings.HasSuffix(e.CommandID, "-rollback") })
+				return slices.ContainsFunc(s.of.Journal(),
+					func(e sim.EffectRecord) bool { return strings.HasSuffix(e.CommandID, "-rollback") })
 			}, "no way back")
 			s.of.Rejoin()
 			return s.fails(t, op.GetOperationId())
@@ -157,7 +166,10 @@ func situationsOfFailure() []situation {
 		{name: "a cancelled write", rule: "canceled", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{RepaveTime: 40 * time.Second})
 			op := s.reimage(t, patientTime)
-			r.WaitCommand(s.machine, "a granted write", func(c *baremetalv1.Command) bool { return c.GetKind() == "repave" && c.GetState() == "GRANTED" })
+			r.WaitCommand(s.machine, "a granted write", func(c *baremetalv1.Command) bool {
+				return c.GetKind() == "repave" &&
+					c.GetState() == "GRANTED"
+			})
 			harness.Must(t, r.Machines().CancelOperation, &baremetalv1.CancelOperationRequest{OperationId: op})
 			ended(t, r.Wait(op, soon), canceled, "CANCELED_BY_REQUEST")
 			return s

@@ -12,7 +12,8 @@ import (
 
 // situations are the states that offers are tried in.
 func situations() []situation {
-	return slices.Concat(situationsOfRest(), situationsOfFailure(), situationsOfWork(), situationsOfLife(), situationsOfWorkflows(),
+	return slices.Concat(situationsOfRest(), situationsOfFailure(), situationsOfWork(), situationsOfLife(),
+		situationsOfWorkflows(),
 		situationsOfFleets(), situationsOutside())
 }
 
@@ -42,7 +43,8 @@ func (s subject) reimage(t *testing.T, seconds int32) string {
 // leave takes the machine out of maintenance.
 func (s subject) leave(t *testing.T) {
 	t.Helper()
-	op := harness.Must(t, s.r.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: s.machine, RequestId: "exit"})
+	op := harness.Must(t, s.r.Machines().ExitMaintenance,
+		&baremetalv1.ExitMaintenanceRequest{MachineId: s.machine, RequestId: "exit"})
 	ended(t, s.r.Wait(op.GetOperationId(), soon), succeeded, "")
 }
 
@@ -62,7 +64,8 @@ func (s subject) fails(t *testing.T, operation string) subject {
 
 func (s subject) flag(t *testing.T, name string) {
 	t.Helper()
-	harness.Must(t, s.r.Admin().SetMachineFlag, &baremetalv1.SetMachineFlagRequest{MachineId: s.machine, Flag: name, Value: true, Comment: "DIMM 3"})
+	harness.Must(t, s.r.Admin().SetMachineFlag, &baremetalv1.SetMachineFlagRequest{MachineId: s.machine, Flag: name,
+		Value: true, Comment: "DIMM 3"})
 }
 
 // fenced is a machine whose granted command has had no result in time.
@@ -70,7 +73,8 @@ func fenced(t *testing.T, r *whyRig) (subject, string) {
 	t.Helper()
 	s := simulated(t, r, harness.MachineOptions{})
 	isolateAt(s.of, "agent.after-intent")
-	op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: s.machine, RequestId: "r", TimeoutSeconds: 5})
+	op := harness.Must(t, r.Machines().NetbootMachine,
+		&baremetalv1.NetbootMachineRequest{MachineId: s.machine, RequestId: "r", TimeoutSeconds: 5})
 	return s.fails(t, op.GetOperationId()), op.GetOperationId()
 }
 
@@ -79,9 +83,10 @@ func (s subject) cloned(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	s.of.CloneDir(dir)
-	clone := s.r.NewMachine(t, harness.MachineOptions{Stopped: true, World: s.of.World, SimID: "other-hardware", Change: func(a *agent.Config) {
-		a.StateDir = dir
-	}})
+	clone := s.r.NewMachine(t, harness.MachineOptions{Stopped: true, World: s.of.World, SimID: "other-hardware",
+		Change: func(a *agent.Config) {
+			a.StateDir = dir
+		}})
 	clone.Config.Bundle = ""
 	clone.Start()
 	testkit.Eventually(t, soon, func() bool {
@@ -96,7 +101,8 @@ func (s subject) cloned(t *testing.T) {
 func (s subject) transition(t *testing.T, to baremetalv1.NodeState) *baremetalv1.Operation {
 	t.Helper()
 	return harness.Must(t, s.r.Nodes().TransitionNode, &baremetalv1.TransitionNodeRequest{
-		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, Comment: "rack 42 smokes", Purge: to == baremetalv1.NodeState_NODE_STATE_RETIRED,
+		NodeId: s.machine, RequestId: "to-" + to.String(), State: to, Comment: "rack 42 smokes",
+		Purge: to == baremetalv1.NodeState_NODE_STATE_RETIRED,
 	})
 }
 

@@ -22,7 +22,8 @@ import (
 )
 
 // byHand are the beginnings of actions that are no commands of ours.
-var byHand = []string{"look at ", "switch ", "reset the BMC", "put the public key", "free space below", "kubectl ", "kubeadm "}
+var byHand = []string{"look at ", "switch ", "reset the BMC", "put the public key", "free space below", "kubectl ",
+	"kubeadm "}
 
 // follows are commands that show something until it ends, and so are given a time.
 var follows = []string{"watch", "logs"}
@@ -63,7 +64,8 @@ func (s subject) take(t *testing.T, o offer) string {
 	}
 	code, out := client.IngotWith(ctx, stdin, args...)
 	if !slices.Contains(good, code) {
-		t.Errorf("rule %s, %s offers %q: ingot %s: exit code %d\n%s", o.rule, o.by, o.command, strings.Join(args, " "), code, out)
+		t.Errorf("rule %s, %s offers %q: ingot %s: exit code %d\n%s", o.rule, o.by, o.command, strings.Join(args, " "), code,
+			out)
 		return "REFUSED"
 	}
 	if strings.HasPrefix(line, "ingot workflow act ") && !slices.Contains(args, "--dry-run") {
@@ -73,7 +75,8 @@ func (s subject) take(t *testing.T, o offer) string {
 }
 
 // refusals are reasons for which the controller gives no leave: work that was accepted must not end with one.
-var refusals = []string{"MACHINE_QUARANTINED", "MACHINE_BLOCKED", "FLEET_FROZEN", "COMMAND_UNRESOLVED", "GRANT_REFUSED", "BUDGET_REQUIRED"}
+var refusals = []string{"MACHINE_QUARANTINED", "MACHINE_BLOCKED", "FLEET_FROZEN", "COMMAND_UNRESOLVED", "GRANT_REFUSED",
+	"BUDGET_REQUIRED"}
 
 // goesOn waits for the end of a workflow's attempt, and holds that the attempt was not accepted for nothing.
 func (s subject) goesOn(t *testing.T, workflow string) string {
@@ -93,7 +96,8 @@ func (s subject) goesOn(t *testing.T, workflow string) string {
 		}
 	}
 	if slices.Contains(refusals, w.GetReason()) {
-		t.Errorf("the workflow was told to go on, and is %s at %s for %s: %s", w.GetState(), w.GetCurrentStage(), w.GetReason(), w.GetMessage())
+		t.Errorf("the workflow was told to go on, and is %s at %s for %s: %s", w.GetState(), w.GetCurrentStage(),
+			w.GetReason(), w.GetMessage())
 		return "REFUSED LATER"
 	}
 	return "accepted"
@@ -198,12 +202,16 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 	case before == "serial=SERIAL" || w == "serial=SERIAL":
 		return "serial=ABC"
 	case w == "PLAN":
-		harness.Must(t, baremetalv1.NewPlanServiceClient(s.r.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
-			PlanId: name, Steps: []*baremetalv1.Step{{Name: "write", Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "debian-12"}}}},
-		}})
+		harness.Must(t, baremetalv1.NewPlanServiceClient(s.r.Conn()).CreatePlan,
+			&baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
+				PlanId: name,
+				Steps: []*baremetalv1.Step{
+					{Name: "write", Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "debian-12"}}}},
+			}})
 		return name
 	case w == "NAME" && before == "--bmc-credentials":
-		harness.Must(t, s.r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: name, Username: "admin", Password: "right", AllowedEndpoints: []string{"192.0.2.9"}})
+		harness.Must(t, s.r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: name,
+			Username: "admin", Password: "right", AllowedEndpoints: []string{"192.0.2.9"}})
 		return name
 	case w == "FILE" && slices.Contains(words, "maas"):
 		return s.file(t, maastest.APIKey)

@@ -46,7 +46,9 @@ type offer struct {
 }
 
 // ids that differ between two copies of one situation.
-var offeredIDs = regexp.MustCompile(`\b(m|op|cmd|wf|ro|rollout|agent|agt|a|site|req|plan|once)-[0-9a-z-]*[0-9a-z]{16,}\b|\b(maas)-[0-9a-f]{12}\b|(--digest) [0-9a-f]{64}\b`)
+var offeredIDs = regexp.MustCompile(
+	`\b(m|op|cmd|wf|ro|rollout|agent|agt|a|site|req|plan|once)-[0-9a-z-]*[0-9a-z]{16,}\b|\b(maas)-[0-9a-f]{12}\b|(--digest) [0-9a-f]{64}\b`,
+)
 
 // key is the same for the same offer in another copy of the situation.
 func (o offer) key(s subject) string {
@@ -86,7 +88,8 @@ func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) []o
 	for _, a := range e.GetActions() {
 		add("why", a.GetCommand())
 	}
-	for _, w := range harness.Must(t, s.r.Workflows().ListWorkflows, &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + s.machine}).GetWorkflows() {
+	for _, w := range harness.Must(t, s.r.Workflows().ListWorkflows,
+		&baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + s.machine}).GetWorkflows() {
 		one := harness.Must(t, s.r.Workflows().GetWorkflow, &baremetalv1.GetWorkflowRequest{WorkflowId: w.GetWorkflowId()})
 		for _, a := range one.GetLegalActions() {
 			name := strings.ToLower(strings.TrimPrefix(a.String(), "WORKFLOW_ACTION_"))
@@ -96,7 +99,8 @@ func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) []o
 	}
 	n := harness.Must(t, s.r.Nodes().GetNode, &baremetalv1.GetNodeRequest{NodeId: s.machine})
 	for _, to := range n.GetNextStates() {
-		add("node", "ingot node transition "+s.machine+" "+strings.ToLower(strings.TrimPrefix(to.String(), "NODE_STATE_"))+" --force --comment seen")
+		add("node", "ingot node transition "+s.machine+" "+strings.ToLower(strings.TrimPrefix(to.String(), "NODE_STATE_"))+
+			" --force --comment seen")
 	}
 	if s.rollout != "" {
 		_, page := s.r.Ingot("rollout", "get", s.rollout)
@@ -107,16 +111,18 @@ func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) []o
 	return out
 }
 
-// recommendedIsLegal holds that an action that a recommendation names is one of the legal ones. What comes after ", then" is for
-// when the first part is done.
+// recommendedIsLegal holds that an action that a recommendation names is one of the legal ones. What comes after ",
+// then" is for when the first part is done.
 func recommendedIsLegal(t *testing.T, w *baremetalv1.Workflow) {
 	t.Helper()
 	now, _, _ := strings.Cut(w.GetRecommendedAction(), ", then ")
 	for name := range baremetalv1.WorkflowAction_value {
 		word := strings.ToLower(strings.TrimPrefix(name, "WORKFLOW_ACTION_"))
 		named := regexp.MustCompile(`\b` + word + `\b`).MatchString(now)
-		if named && !slices.Contains(w.GetLegalActions(), baremetalv1.WorkflowAction(baremetalv1.WorkflowAction_value[name])) {
-			t.Errorf("workflow at %s, %s: %q is recommended, and legal are %v", w.GetCurrentStage(), w.GetState(), w.GetRecommendedAction(), w.GetLegalActions())
+		if named &&
+			!slices.Contains(w.GetLegalActions(), baremetalv1.WorkflowAction(baremetalv1.WorkflowAction_value[name])) {
+			t.Errorf("workflow at %s, %s: %q is recommended, and legal are %v", w.GetCurrentStage(), w.GetState(),
+				w.GetRecommendedAction(), w.GetLegalActions())
 		}
 	}
 }
@@ -191,29 +197,34 @@ func (l *ledger) table(t *testing.T, situations int) {
 	t.Logf("%s%d actions tried in %d situations", &b, len(l.all), situations)
 }
 
-// passing are rules that no situation here reaches, each with the reason. Their command lines are held by controller/domain/explain
-// TestActionsAreCommandLines, and what they offer besides `ingot watch` and `ingot cancel` is offered by rules that are reached.
+// passing are rules that no situation here reaches, each with the reason. Their command lines are held by
+// controller/domain/explain TestActionsAreCommandLines, and what they offer besides `ingot watch` and `ingot cancel` is
+// offered by rules that are reached.
 var passing = map[string]string{
-	"pending":               "a controller begins within a second",
-	"between-steps":         "a controller goes on within a second",
-	"grant":                 "an agent asks for leave as soon as it has acknowledged",
-	"not-acknowledged":      "an agent that is connected acknowledges at once",
-	"executor-locked":       "a locked agent refuses a command at once, and the operation ends",
-	"not-started":           "nobody begins for 15 seconds: TestWhyOfControllersThatDoNoWork does it, with a controller that fails",
-	"nobody-looks":          "as not-started",
-	"evidence":              "the claim and its refutation come from one boot: lab TestLifeWhy does it, with virtual machines",
+	"pending":          "a controller begins within a second",
+	"between-steps":    "a controller goes on within a second",
+	"grant":            "an agent asks for leave as soon as it has acknowledged",
+	"not-acknowledged": "an agent that is connected acknowledges at once",
+	"executor-locked":  "a locked agent refuses a command at once, and the operation ends",
+	"not-started": "nobody begins for 15 seconds: TestWhyOfControllersThatDoNoWork does it, with a controller " +
+		"that fails",
+	"nobody-looks": "as not-started",
+	"evidence": "the claim and its refutation come from one boot: lab TestLifeWhy does it, with virtual " +
+		"machines",
 	"quarantined-under-way": "a quarantine cancels what is under way in the same call",
 	"blocked-under-way":     "a flag cancels what is under way in the same call",
-	"site":                  "needs a site that serves a segment: lab TestWhyOfAMachineThatDoesNotBoot does it, with virtual machines",
-	"installer":             "as site",
-	"unowned":               "a controller moves such a node within a minute: controller/store/node TestRepairOfOwnerlessNodes does it",
-	"drift":                 "needs a disk or a DIMM that goes: lab TestLifeWhy does it, with virtual machines",
-	"intervention":          "needs a cause that no operation has left",
+	"site": "needs a site that serves a segment: lab TestWhyOfAMachineThatDoesNotBoot does it, with " +
+		"virtual machines",
+	"installer": "as site",
+	"unowned": "a controller moves such a node within a minute: controller/store/node TestRepairOfOwnerlessNodes " +
+		"does it",
+	"drift":        "needs a disk or a DIMM that goes: lab TestLifeWhy does it, with virtual machines",
+	"intervention": "needs a cause that no operation has left",
 }
 
-// TestEveryOfferedActionSucceeds brings about the states that a machine can be in, collects what `why`, workflows, node pages and
-// rollouts offer there, and takes each action in a copy of that state of its own. It prints which actions of which rule it took.
-// Without the build tag offers, it does so for a few states.
+// TestEveryOfferedActionSucceeds brings about the states that a machine can be in, collects what `why`, workflows, node
+// pages and rollouts offer there, and takes each action in a copy of that state of its own. It prints which actions of
+// which rule it took. Without the build tag offers, it does so for a few states.
 func TestEveryOfferedActionSucceeds(t *testing.T) {
 	t.Parallel()
 	r := newWhyRig(t)
@@ -231,7 +242,8 @@ func TestEveryOfferedActionSucceeds(t *testing.T) {
 				t.Parallel()
 				s, e := x.reach(t, r)
 				l.mark(x.rule)
-				t.Logf("%s: %s\n%s", e.GetRule(), e.GetSummary(), strings.Join(append([]string{e.GetCause()}, e.GetFacts()...), "\n  - "))
+				t.Logf("%s: %s\n%s", e.GetRule(), e.GetSummary(),
+					strings.Join(append([]string{e.GetCause()}, e.GetFacts()...), "\n  - "))
 				var changing []string
 				taken := map[string]bool{} // each command once, whoever offers it
 				for _, o := range s.offers(t, e) {
@@ -283,20 +295,24 @@ func TestEveryOfferedActionSucceeds(t *testing.T) {
 	}
 }
 
-// foretells reports whether the call takes --dry-run: all of it is done then, and taken back. One copy of a situation serves for
-// all such offers, and each is taken for real once for each rule.
+// foretells reports whether the call takes --dry-run: all of it is done then, and taken back. One copy of a situation
+// serves for all such offers, and each is taken for real once for each rule.
 func (o offer) foretells() bool {
 	return strings.HasPrefix(o.command, "ingot node transition ") || strings.HasPrefix(o.command, "ingot workflow act ")
 }
 
 // readers are commands that change nothing, or nothing that a later action in the same state would notice.
 var readers = []string{
-	"ingot why ", "ingot watch ", "ingot logs ", "ingot site get ", "ingot site leases ", "ingot site discovered ", "ingot agent list",
-	"ingot commands ", "ingot machine inventory ", "ingot machine get ", "ingot image show ", "ingot image list", "ingot audit ", "ingot server info",
-	"ingot budget slots", "ingot cluster get ", "ingot cluster list", "ingot maas list", "ingot rollout get ", "ingot rollout machines ",
+	"ingot why ", "ingot watch ", "ingot logs ", "ingot site get ", "ingot site leases ", "ingot site discovered ",
+	"ingot agent list",
+	"ingot commands ", "ingot machine inventory ", "ingot machine get ", "ingot image show ", "ingot image list",
+	"ingot audit ", "ingot server info",
+	"ingot budget slots", "ingot cluster get ", "ingot cluster list", "ingot maas list", "ingot rollout get ",
+	"ingot rollout machines ",
 	"ingot ops get ", "ingot workflow get ", "ingot node get ", "ingot plan list", "ingot node history ",
 }
 
 func reads(command string) bool {
-	return !strings.HasPrefix(command, "ingot ") || slices.ContainsFunc(readers, func(p string) bool { return strings.HasPrefix(command, p) })
+	return !strings.HasPrefix(command, "ingot ") ||
+		slices.ContainsFunc(readers, func(p string) bool { return strings.HasPrefix(command, p) })
 }

@@ -20,31 +20,38 @@ func situationsOfWork() []situation {
 		s := simulated(t, r, harness.MachineOptions{})
 		isolateAt(s.of, "agent.before-grant-request")
 		reboot(t, r.Client, s.machine, "r", patientTime)
-		r.WaitCommand(s.machine, "acknowledged", func(c *baremetalv1.Command) bool { return c.GetState() == "ACKED" || c.GetState() == "SENT" })
+		r.WaitCommand(s.machine, "acknowledged", func(c *baremetalv1.Command) bool {
+			return c.GetState() == "ACKED" ||
+				c.GetState() == "SENT"
+		})
 		r.silent(t, s.machine)
 		return s
 	}
 	silentGrant := func(t *testing.T, r *whyRig) subject {
 		s := simulated(t, r, harness.MachineOptions{})
 		isolateAt(s.of, "agent.after-intent")
-		harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: s.machine, RequestId: "r", TimeoutSeconds: patientTime})
+		harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: s.machine, RequestId: "r",
+			TimeoutSeconds: patientTime})
 		r.silent(t, s.machine)
 		return s
 	}
 	return []situation{
 		{name: "a reboot waits for its agent", rule: "agent", arrange: waiting},
-		{name: "an agent falls silent with its command", rule: "executor-gone", arrange: func(t *testing.T, r *whyRig) subject {
-			return sent(t, r)
-		}},
-		{name: "work is under way, and the node is quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
-			s := sent(t, r)
-			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
-			return s
-		}},
+		{name: "an agent falls silent with its command", rule: "executor-gone",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				return sent(t, r)
+			}},
+		{name: "work is under way, and the node is quarantined by an admin", rule: "quarantined",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := sent(t, r)
+				s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
+				return s
+			}},
 		{name: "an agent falls silent with leave to act", rule: "granted-and-silent", arrange: silentGrant},
 		{name: "a cancel waits for a silent agent", rule: "cancelling", arrange: func(t *testing.T, r *whyRig) subject {
 			s := silentGrant(t, r)
-			harness.Must(t, r.Machines().CancelOperation, &baremetalv1.CancelOperationRequest{OperationId: r.Machine(s.machine).GetStatus().GetActiveOperationId()})
+			harness.Must(t, r.Machines().CancelOperation,
+				&baremetalv1.CancelOperationRequest{OperationId: r.Machine(s.machine).GetStatus().GetActiveOperationId()})
 			return s
 		}},
 		{name: "an image is being written", rule: "executing", arrange: func(t *testing.T, r *whyRig) subject {
@@ -56,10 +63,12 @@ func situationsOfWork() []situation {
 			s := simulated(t, r, harness.MachineOptions{Script: "hostname:fail-before"})
 			plan, step := "again-"+s.machine, rename()
 			step.Name, step.MaxRetries, step.TimeoutSeconds = "rename", 10, patientTime
-			harness.Must(t, baremetalv1.NewPlanServiceClient(r.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
-				PlanId: plan, Steps: []*baremetalv1.Step{step},
-			}})
-			harness.Must(t, baremetalv1.NewRunServiceClient(r.Conn()).StartRun, &baremetalv1.StartRunRequest{MachineId: s.machine, RequestId: "r", PlanId: plan})
+			harness.Must(t, baremetalv1.NewPlanServiceClient(r.Conn()).CreatePlan,
+				&baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
+					PlanId: plan, Steps: []*baremetalv1.Step{step},
+				}})
+			harness.Must(t, baremetalv1.NewRunServiceClient(r.Conn()).StartRun,
+				&baremetalv1.StartRunRequest{MachineId: s.machine, RequestId: "r", PlanId: plan})
 			return s
 		}},
 		{name: "nobody can take a reboot", rule: "nobody", arrange: func(t *testing.T, r *whyRig) subject {
@@ -69,11 +78,12 @@ func situationsOfWork() []situation {
 			return s
 		}},
 		{name: "hardware is being replaced", short: true, rule: "replacement", arrange: replaced},
-		{name: "hardware is being replaced, and the node is quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
-			s := replaced(t, r)
-			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
-			return s
-		}},
+		{name: "hardware is being replaced, and the node is quarantined by an admin", rule: "quarantined",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := replaced(t, r)
+				s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
+				return s
+			}},
 	}
 }
 
@@ -89,7 +99,8 @@ func replaced(t *testing.T, r *whyRig) subject {
 // maintenanceAgain takes a machine that was in service out of it.
 func maintenanceAgain(t *testing.T, s subject) {
 	t.Helper()
-	op := harness.Must(t, s.r.Machines().EnterMaintenance, &baremetalv1.EnterMaintenanceRequest{MachineId: s.machine, RequestId: "again"})
+	op := harness.Must(t, s.r.Machines().EnterMaintenance,
+		&baremetalv1.EnterMaintenanceRequest{MachineId: s.machine, RequestId: "again"})
 	ended(t, s.r.Wait(op.GetOperationId(), soon), succeeded, "")
 }
 
@@ -127,14 +138,15 @@ func situationsOfLife() []situation {
 			s.reports(t, mac, "started")
 			return s
 		}},
-		{name: "installing by itself, and quarantined by an admin", short: true, rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
-			mac := macOf(t.Name())
-			s := subject{r: r, machine: registered(r, mac)}
-			s.transition(t, baremetalv1.NodeState_NODE_STATE_PENDING)
-			s.reports(t, mac, "started")
-			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
-			return s
-		}},
+		{name: "installing by itself, and quarantined by an admin", short: true, rule: "quarantined",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				mac := macOf(t.Name())
+				s := subject{r: r, machine: registered(r, mac)}
+				s.transition(t, baremetalv1.NodeState_NODE_STATE_PENDING)
+				s.reports(t, mac, "started")
+				s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
+				return s
+			}},
 		{name: "metal, and no image in the catalogue", rule: "life", arrange: func(t *testing.T, _ *whyRig) subject {
 			r := ownRig(t)
 			s := subject{r: r, machine: registered(r, macOf(t.Name()))}
@@ -150,7 +162,10 @@ func situationsOfLife() []situation {
 		{name: "retired while its image was being written", rule: "blocked", arrange: func(t *testing.T, r *whyRig) subject {
 			s := simulated(t, r, harness.MachineOptions{RepaveTime: 40 * time.Second})
 			op := s.reimage(t, patientTime)
-			r.WaitCommand(s.machine, "a granted write", func(c *baremetalv1.Command) bool { return c.GetKind() == "repave" && c.GetState() == "GRANTED" })
+			r.WaitCommand(s.machine, "a granted write", func(c *baremetalv1.Command) bool {
+				return c.GetKind() == "repave" &&
+					c.GetState() == "GRANTED"
+			})
 			s.transition(t, baremetalv1.NodeState_NODE_STATE_RETIRED)
 			ended(t, r.Wait(op, soon), canceled, "CANCELED_BY_REQUEST")
 			return s
@@ -192,11 +207,14 @@ func situationsOfWorkflows() []situation {
 	}
 	act := func(t *testing.T, s subject, action baremetalv1.WorkflowAction) {
 		t.Helper()
-		w := harness.Must(t, s.r.Workflows().ListWorkflows, &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + s.machine}).GetWorkflows()[0]
-		harness.Must(t, s.r.Workflows().ActOnWorkflow, &baremetalv1.ActOnWorkflowRequest{WorkflowId: w.GetWorkflowId(), RequestId: action.String(), Action: action})
+		w := harness.Must(t, s.r.Workflows().ListWorkflows,
+			&baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + s.machine}).GetWorkflows()[0]
+		harness.Must(t, s.r.Workflows().ActOnWorkflow, &baremetalv1.ActOnWorkflowRequest{WorkflowId: w.GetWorkflowId(),
+			RequestId: action.String(), Action: action})
 	}
 	return []situation{
-		{name: "an erasure failed", short: true, rule: "workflow", arrange: func(t *testing.T, r *whyRig) subject { return leaving(t, r, "erase:fail-before", full) }},
+		{name: "an erasure failed", short: true, rule: "workflow",
+			arrange: func(t *testing.T, r *whyRig) subject { return leaving(t, r, "erase:fail-before", full) }},
 		{name: "a soft reset has no known outcome", rule: "fenced", arrange: func(t *testing.T, r *whyRig) subject {
 			return leaving(t, r, "reboot:lie", baremetalv1.Workflow_SOFT_RESET)
 		}},
@@ -227,20 +245,23 @@ func situationsOfWorkflows() []situation {
 			act(t, s, baremetalv1.WorkflowAction_WORKFLOW_ACTION_CANCEL)
 			return s
 		}},
-		{name: "a workflow failed, and a clone was seen", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
-			s := leaving(t, r, "erase:fail-before", full)
-			s.cloned(t)
-			return s
-		}},
-		{name: "an onboarding failed, and the node was quarantined by an admin", rule: "quarantined", arrange: func(t *testing.T, r *whyRig) subject {
-			s := neverCame(t, r)
-			s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
-			return s
-		}},
-		{name: "a workflow failed, and the machine was flagged", rule: "blocked", arrange: func(t *testing.T, r *whyRig) subject {
-			s := leaving(t, r, "erase:fail-before", full)
-			s.flag(t, "RMA")
-			return s
-		}},
+		{name: "a workflow failed, and a clone was seen", rule: "quarantined",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := leaving(t, r, "erase:fail-before", full)
+				s.cloned(t)
+				return s
+			}},
+		{name: "an onboarding failed, and the node was quarantined by an admin", rule: "quarantined",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := neverCame(t, r)
+				s.transition(t, baremetalv1.NodeState_NODE_STATE_QUARANTINED)
+				return s
+			}},
+		{name: "a workflow failed, and the machine was flagged", rule: "blocked",
+			arrange: func(t *testing.T, r *whyRig) subject {
+				s := leaving(t, r, "erase:fail-before", full)
+				s.flag(t, "RMA")
+				return s
+			}},
 	}
 }

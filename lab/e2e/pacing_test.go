@@ -33,7 +33,8 @@ func TestAFleetThatComesAtOnceIsPaced(t *testing.T) {
 	}
 	before, begun := c.Fleet.Accepted(), time.Now()
 	c.Fleet.Cut()
-	testkit.Eventually(t, soon, func() bool { return c.Controller().Sessions() == 0 }, "sessions outlive their connections")
+	testkit.Eventually(t, soon, func() bool { return c.Controller().Sessions() == 0 },
+		"sessions outlive their connections")
 	testkit.Eventually(t, soon, func() bool { return c.Controller().Sessions() == n }, "agents stay away")
 	took := time.Since(begun)
 	t.Logf("%d agents were back after %v, on %d connections", n, took.Round(time.Millisecond), c.Fleet.Accepted()-before)
@@ -91,7 +92,8 @@ func TestAnAgentThatDoesNotReadIsCutOff(t *testing.T) {
 	unknown := strings.Repeat("x", 8<<10)
 	testkit.Eventually(t, soon, func() bool {
 		for range 100 {
-			err := b.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: &fleetv1.CommandResult{CommandId: unknown}}})
+			err := b.Send(
+				&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: &fleetv1.CommandResult{CommandId: unknown}}})
 			if err == io.EOF {
 				return true
 			}
@@ -112,7 +114,8 @@ func TestAStoppingControllerSendsItsAgentsElsewhere(t *testing.T) {
 	maintenance(t, a.Client, m.ID)
 	// Whichever the agent has begun with: it is the other one's record that is read in the end.
 	a.Fleet.Block()
-	testkit.Eventually(t, soon, func() bool { return b.Controller().Sessions() == 1 }, "the agent does not find the other controller")
+	testkit.Eventually(t, soon, func() bool { return b.Controller().Sessions() == 1 },
+		"the agent does not find the other controller")
 	a.Fleet.Unblock()
 	from, to := b, a
 	op := reboot(t, to.Client, m.ID, "r", patientTime)

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestPowerOffAndOn: an operator switches a machine through its BMC, or through its provider, and it counts when it was read
-// back. A machine in service is not switched off.
+// TestPowerOffAndOn: an operator switches a machine through its BMC, or through its provider, and it counts when it was
+// read back. A machine in service is not switched off.
 func TestPowerOffAndOn(t *testing.T) {
 	t.Parallel()
 	r := newWhyRig(t)
@@ -27,9 +27,11 @@ func TestPowerOffAndOn(t *testing.T) {
 				t.Errorf("%s: %v", c.line, op)
 			}
 		}
-		op := harness.Must(t, r.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: "out"})
+		op := harness.Must(t, r.Machines().ExitMaintenance,
+			&baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: "out"})
 		ended(t, r.Wait(op.GetOperationId(), soon), succeeded, "")
-		_, err := baremetalv1.NewRunServiceClient(r.Conn()).StartRun(t.Context(), &baremetalv1.StartRunRequest{MachineId: id, RequestId: "off", PlanId: "power-off"})
+		_, err := baremetalv1.NewRunServiceClient(r.Conn()).StartRun(t.Context(),
+			&baremetalv1.StartRunRequest{MachineId: id, RequestId: "off", PlanId: "power-off"})
 		if !harness.HasReason(err, "WRONG_PHASE") {
 			t.Errorf("a machine in service: %v", err)
 		}

@@ -39,7 +39,8 @@ func newCurl(t *testing.T, c *harness.Cluster) *curl {
 	if !pool.AppendCertsFromPEM(c.Controller().RootPEM()) {
 		t.Fatal("no certificate")
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13},
+		ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &curl{
 		t: t, base: "https://" + c.Controller().Addresses().REST + "/api/v1", token: c.Client.Token(),
@@ -114,15 +115,18 @@ func TestRESTReboot(t *testing.T) {
 		return rest.must("GET", "/operations/"+op["operation_id"].(string), "")["phase"] == "SUCCEEDED"
 	}
 	testkit.Eventually(t, soon, ended, "maintenance is not entered")
-	if status := rest.must("GET", path, "")["status"].(document); status["phase"] != "MAINTENANCE" || status["effective_state"] != "MAINTENANCE" {
+	if status := rest.must("GET", path, "")["status"].(document); status["phase"] != "MAINTENANCE" ||
+		status["effective_state"] != "MAINTENANCE" {
 		t.Errorf("status is %v", status)
 	}
 	op = rest.must("POST", path+"/reboot", `{"request_id": "again", "mode": "graceful"}`)
-	if again := rest.must("POST", path+"/reboot", `{"request_id": "again", "mode": "graceful"}`); again["operation_id"] != op["operation_id"] {
+	if again := rest.must("POST", path+"/reboot",
+		`{"request_id": "again", "mode": "graceful"}`); again["operation_id"] != op["operation_id"] {
 		t.Errorf("the same request again made %v", again)
 	}
 	rest.refused("POST", path+"/reboot", `{"request_id": "again", "mode": "force"}`, 409, "REQUEST_ID_REUSED")
-	last := rest.follow("/operation-events?" + url.Values{"filter": {"operation_id=" + op["operation_id"].(string)}}.Encode())
+	last := rest.follow("/operation-events?" +
+		url.Values{"filter": {"operation_id=" + op["operation_id"].(string)}}.Encode())
 	snapshot := last["snapshot"].(document)
 	if last["kind"] != "succeeded" || snapshot["phase"] != "SUCCEEDED" || len(snapshot["evidence"].(document)) == 0 {
 		t.Errorf("the last event is %v", last)
@@ -158,14 +162,17 @@ func TestRESTInventory(t *testing.T) {
 	t.Parallel()
 	_, rest := restCluster(t)
 	for i := range 5 {
-		rest.must("POST", "/machines", fmt.Sprintf(`{"machine_id": "m-%d", "labels": {"env": "test"}, "spec": {"rack": "r42", "external_id": "up/%d"}}`, i, i))
+		rest.must("POST", "/machines",
+			fmt.Sprintf(`{"machine_id": "m-%d", "labels": {"env": "test"}, "spec": {"rack": "r42", "external_id": "up/%d"}}`, i,
+				i))
 	}
 	if got := rest.must("GET", "/external-ids/up%2F3/machine", ""); got["machine_id"] != "m-3" {
 		t.Errorf("by its other id: %v", got)
 	}
 	var seen []string
 	for token, first := "", true; first || token != ""; first = false {
-		page := rest.must("GET", "/machines?"+url.Values{"page_size": {"2"}, "page_token": {token}, "filter": {"rack=r42"}}.Encode(), "")
+		page := rest.must("GET", "/machines?"+url.Values{"page_size": {"2"}, "page_token": {token},
+			"filter": {"rack=r42"}}.Encode(), "")
 		for _, m := range page["machines"].([]any) {
 			seen = append(seen, m.(document)["machine_id"].(string))
 		}
@@ -222,7 +229,8 @@ func TestRESTRefusals(t *testing.T) {
 	rest.refused("POST", "/fleet/thaw", "", 403, "SCOPE_TOO_SMALL")
 }
 
-// TestRESTEndsWithItsController: streams end when the controller stops, and a token that is taken away ends its streams.
+// TestRESTEndsWithItsController: streams end when the controller stops, and a token that is taken away ends its
+// streams.
 func TestRESTEndsWithItsController(t *testing.T) {
 	t.Parallel()
 	c, rest := restCluster(t)

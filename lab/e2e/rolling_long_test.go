@@ -27,8 +27,8 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestRollingLong restarts and kills three controllers under load, round after round. INGOT_TEST_ROUNDS and INGOT_TEST_MACHINES
-// say how much.
+// TestRollingLong restarts and kills three controllers under load, round after round. INGOT_TEST_ROUNDS and
+// INGOT_TEST_MACHINES say how much.
 func TestRollingLong(t *testing.T) {
 	r := harness.NewTrio(t)
 	l := startTraffic(t, r, number(t, "INGOT_TEST_MACHINES", 24))

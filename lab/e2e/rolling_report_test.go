@@ -25,8 +25,8 @@ var crowded = limits{late: 20 * time.Second, moves: 20 * time.Second}
 // recovery is what came of a kill.
 type recovery struct {
 	who string
-	// underWay are the operations that had begun at the kill and not ended. The first of all to end did so after first, the
-	// middle one of them after median, and the last after last.
+	// underWay are the operations that had begun at the kill and not ended. The first of all to end did so after first,
+	// the middle one of them after median, and the last after last.
 	underWay            int
 	first, median, last time.Duration
 	// everywhere is when each machine had ended an operation that was begun after the kill.
@@ -72,7 +72,8 @@ func recoverOf(k kill, ended map[string]stretch) recovery {
 func (l *traffic) judgeTimes(limits limits) {
 	l.t.Helper()
 	normal := slices.Max(append([]time.Duration{0}, l.took["calm"]...))
-	l.t.Logf("operations by phase, and calls that were repeated:\n%s", table(func(w io.Writer) { l.phases(w, normal, limits) }))
+	l.t.Logf("operations by phase, and calls that were repeated:\n%s",
+		table(func(w io.Writer) { l.phases(w, normal, limits) }))
 	l.t.Logf("after each kill -9:\n%s", table(func(w io.Writer) { l.recoveries(w, limits) }))
 	if l.refused > 0 {
 		l.t.Errorf("%d calls have failed with codes that are not to be repeated", l.refused)
@@ -106,10 +107,12 @@ func (l *traffic) phases(w io.Writer, normal time.Duration, limits limits) {
 		if phase == standing {
 			bound, word = "-", "-"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%s\t%s\t%s\n", phase, len(d), milli(d[len(d)/2]), milli(d[len(d)*99/100]), milli(longest), bound, word,
+		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%s\t%s\t%s\n", phase, len(d), milli(d[len(d)/2]), milli(d[len(d)*99/100]),
+			milli(longest), bound, word,
 			cmp.Or(counted(l.repeats[phase]), "none"))
 		if word == "MISSED" {
-			l.t.Errorf("%s: an operation has taken %v, %v more than the longest of the calm", phase, milli(longest), milli(longest-normal))
+			l.t.Errorf("%s: an operation has taken %v, %v more than the longest of the calm", phase, milli(longest),
+				milli(longest-normal))
 			for id, s := range l.ended {
 				if s.ended.Sub(s.begun) >= longest {
 					l.tell(id, s.begun)
@@ -124,7 +127,8 @@ func (l *traffic) recoveries(w io.Writer, limits limits) {
 	for _, k := range l.kills {
 		r := recoverOf(k, l.ended)
 		word := verdict(r.last, limits.moves)
-		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%v\t%s\t%v\n", r.who, r.underWay, milli(r.first), milli(r.median), milli(r.last), limits.moves, word, milli(r.everywhere))
+		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t%v\t%s\t%v\n", r.who, r.underWay, milli(r.first), milli(r.median), milli(r.last),
+			limits.moves, word, milli(r.everywhere))
 		if word == "MISSED" {
 			l.t.Errorf("kill -9 of %s: an operation that was under way has ended %v after it", r.who, milli(r.last))
 		}

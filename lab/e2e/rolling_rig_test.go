@@ -17,8 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// traffic is steady work on some machines through several clients, and a watch. Calls that fail with a code that is documented
-// as one to repeat are repeated; any other fails the test.
+// traffic is steady work on some machines through several clients, and a watch. Calls that fail with a code that is
+// documented as one to repeat are repeated; any other fails the test.
 type traffic struct {
 	t        *testing.T
 	r        *harness.Trio
@@ -64,7 +64,8 @@ const standing = "standing still"
 // startTraffic makes machines and works them until end.
 func startTraffic(t *testing.T, r *harness.Trio, machines int) *traffic {
 	t.Helper()
-	l := &traffic{t: t, r: r, phase: "calm", took: map[string][]time.Duration{}, ended: map[string]stretch{}, repeats: map[string]map[string]int{}, seen: map[string]bool{},
+	l := &traffic{t: t, r: r, phase: "calm", took: map[string][]time.Duration{}, ended: map[string]stretch{},
+		repeats: map[string]map[string]int{}, seen: map[string]bool{},
 		events: map[string][]*baremetalv1.OperationEvent{}}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	for range 3 {
@@ -105,7 +106,9 @@ func (l *traffic) end() {
 	l.done.Wait()
 }
 
-func (l *traffic) work(m *harness.Machine, machines baremetalv1.MachineServiceClient, operations baremetalv1.OperationServiceClient) {
+func (l *traffic) work(
+	m *harness.Machine, machines baremetalv1.MachineServiceClient, operations baremetalv1.OperationServiceClient,
+) {
 	for i := 0; l.ctx.Err() == nil; i++ {
 		begun := time.Now()
 		op, ok := repeated(l, machines.RebootMachine, &baremetalv1.RebootMachineRequest{
@@ -157,14 +160,16 @@ func (l *traffic) passes(err error) bool {
 		l.repeats[l.phase] = map[string]int{}
 	}
 	l.repeats[l.phase][strings.TrimSpace(code.String()+" "+reason)]++
-	if code == codes.Unavailable || code == codes.ResourceExhausted || code == codes.DeadlineExceeded && l.phase == standing {
+	if code == codes.Unavailable || code == codes.ResourceExhausted || code == codes.DeadlineExceeded &&
+		l.phase == standing {
 		return true
 	}
 	l.refused++
 	return false
 }
 
-// watch follows all operations, going on from the last cursor wherever it is cut off, and holds that nothing comes twice.
+// watch follows all operations, going on from the last cursor wherever it is cut off, and holds that nothing comes
+// twice.
 func (l *traffic) watch() {
 	cursor := ""
 	for l.ctx.Err() == nil {
@@ -206,14 +211,15 @@ func (l *traffic) saw(e *baremetalv1.OperationEvent) {
 func (l *traffic) tell(id string, since time.Time) {
 	var b strings.Builder
 	for _, e := range l.events[id] {
-		fmt.Fprintf(&b, "\n  %8v %s %s %s %s", milli(e.GetTs().AsTime().Sub(since)), e.GetKind(), e.GetStep(), e.GetMessage(), e.GetSnapshot().GetWaitReason())
+		fmt.Fprintf(&b, "\n  %8v %s %s %s %s", milli(e.GetTs().AsTime().Sub(since)), e.GetKind(), e.GetStep(), e.GetMessage(),
+			e.GetSnapshot().GetWaitReason())
 	}
 	fmt.Fprintf(&b, "\n  %8v the client has seen its end", milli(l.ended[id].ended.Sub(since)))
 	l.t.Logf("%s, begun %v:%s", id, milli(l.ended[id].begun.Sub(since)), b.String())
 }
 
-// judge ends the traffic and holds what has happened against what is promised: every operation has ended within the limits,
-// none was lost, none was done twice, and the watch has seen each.
+// judge ends the traffic and holds what has happened against what is promised: every operation has ended within the
+// limits, none was lost, none was done twice, and the watch has seen each.
 func (l *traffic) judge(limits limits) {
 	l.t.Helper()
 	missing := func() (out []string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestRollingUpgrade rolls three controllers from an older version to this one and back, under load, and kills one where both
-// versions run. INGOT_TEST_OLD_CONTROLLER names the older program; `make test-upgrade` builds it.
+// TestRollingUpgrade rolls three controllers from an older version to this one and back, under load, and kills one
+// where both versions run. INGOT_TEST_OLD_CONTROLLER names the older program; `make test-upgrade` builds it.
 func TestRollingUpgrade(t *testing.T) {
 	old := os.Getenv("INGOT_TEST_OLD_CONTROLLER")
 	if old == "" {

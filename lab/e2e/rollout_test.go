@@ -28,7 +28,8 @@ func newRackful(t *testing.T, c *harness.Client, n, racks int, fails func(i int)
 	plans := baremetalv1.NewPlanServiceClient(c.Conn())
 	harness.Must(t, plans.CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
 		PlanId: "reboot-once",
-		Steps:  []*baremetalv1.Step{{Name: "reboot", MaxRetries: -1, TimeoutSeconds: patientTime, Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}},
+		Steps: []*baremetalv1.Step{{Name: "reboot", MaxRetries: -1, TimeoutSeconds: patientTime,
+			Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}},
 	}})
 	for i := range n {
 		o := harness.MachineOptions{ID: fmt.Sprintf("m-%03d", i), Delay: 60 * time.Millisecond}
@@ -57,7 +58,8 @@ func (f *rackful) preview(spec *baremetalv1.RolloutSpec) *baremetalv1.RolloutPre
 // create begins a rollout as a client does whose controller may die: with one request id, again and again.
 func (f *rackful) create(spec *baremetalv1.RolloutSpec, digest string) *baremetalv1.Rollout {
 	f.t.Helper()
-	return harness.Must(f.t, f.rollouts.CreateRollout, &baremetalv1.CreateRolloutRequest{RequestId: "the-rollout", Spec: spec, Digest: digest})
+	return harness.Must(f.t, f.rollouts.CreateRollout,
+		&baremetalv1.CreateRolloutRequest{RequestId: "the-rollout", Spec: spec, Digest: digest})
 }
 
 func (f *rackful) get(id string) *baremetalv1.Rollout {
@@ -69,7 +71,8 @@ func (f *rackful) get(id string) *baremetalv1.Rollout {
 func (f *rackful) wait(id string, ok func(*baremetalv1.Rollout) bool) *baremetalv1.Rollout {
 	f.t.Helper()
 	var r *baremetalv1.Rollout
-	testkit.Eventually(f.t, soon, func() bool { r = f.get(id); return ok(r) }, "the rollout does not get there: %v", lazyRollout(func() *baremetalv1.Rollout { return r }))
+	testkit.Eventually(f.t, soon, func() bool { r = f.get(id); return ok(r) }, "the rollout does not get there: %v",
+		lazyRollout(func() *baremetalv1.Rollout { return r }))
 	return r
 }
 
@@ -89,9 +92,11 @@ func (f *rackful) operations() []span {
 	var out []span
 	token := ""
 	for {
-		r := harness.Must(f.t, f.c.Operations().ListOperations, &baremetalv1.ListOperationsRequest{Filter: "type=RUN_PLAN", PageSize: 1000, PageToken: token})
+		r := harness.Must(f.t, f.c.Operations().ListOperations,
+			&baremetalv1.ListOperationsRequest{Filter: "type=RUN_PLAN", PageSize: 1000, PageToken: token})
 		for _, op := range r.GetOperations() {
-			s := span{machine: op.GetMachineId(), phase: op.GetPhase().String(), from: op.GetCreatedAt().AsTime(), to: time.Now().Add(time.Hour)}
+			s := span{machine: op.GetMachineId(), phase: op.GetPhase().String(), from: op.GetCreatedAt().AsTime(),
+				to: time.Now().Add(time.Hour)}
 			if harness.Ended(op) {
 				s.to = op.GetFinishedAt().AsTime()
 			}
@@ -131,8 +136,8 @@ func (f *rackful) effects() (touched map[string]int) {
 	return touched
 }
 
-// TestARolloutStopsWhenTooManyFail runs a reboot over machines of which every tenth fails, and kills the controller in the
-// middle of a wave with SIGKILL. What was touched is counted from the operations and from the machines themselves.
+// TestARolloutStopsWhenTooManyFail runs a reboot over machines of which every tenth fails, and kills the controller in
+// the middle of a wave with SIGKILL. What was touched is counted from the operations and from the machines themselves.
 func TestARolloutStopsWhenTooManyFail(t *testing.T) {
 	t.Parallel()
 	const machines, racks, perRack, inFlight, gate = 30, 5, 1, 4, 2
@@ -181,7 +186,8 @@ func TestARolloutStopsWhenTooManyFail(t *testing.T) {
 	}
 	all := most(ops, func(span) string { return "" })
 	rack := most(ops, func(s span) string { return f.rack[s.machine] })
-	t.Logf("of %d machines %d were touched, %d failed under a gate of %d; at once %d of %d, in one rack %d of %d; begun a second after the gate: %d",
+	t.Logf("of %d machines %d were touched, %d failed under a gate of %d; at once %d of %d, in one rack %d of %d; begun "+
+		"a second after the gate: %d",
 		machines, len(ops), failed, gate, all, inFlight, rack, perRack, late)
 	if all > inFlight || rack > perRack {
 		t.Errorf("at once %d of %d, in one rack %d of %d", all, inFlight, rack, perRack)
@@ -202,20 +208,22 @@ func TestARolloutStopsWhenTooManyFail(t *testing.T) {
 	// The word of a person, and it goes on to its end: one more fails, which is less than the gate.
 	harness.Must(t, f.rollouts.ResumeRollout, &baremetalv1.ResumeRolloutRequest{RolloutId: id})
 	end := f.wait(id, func(r *baremetalv1.Rollout) bool { return r.GetFinishedAt() != nil })
-	if y := end.GetTally(); end.GetState() != baremetalv1.Rollout_SUCCEEDED || y.GetFailed() != 3 || y.GetSucceeded() != machines-3 {
+	if y := end.GetTally(); end.GetState() != baremetalv1.Rollout_SUCCEEDED || y.GetFailed() != 3 ||
+		y.GetSucceeded() != machines-3 {
 		t.Errorf("%v", end)
 	}
 }
 
-// TestARolloutThatBeginsWithTheBrokenTouchesFew: where those that fail come first, no more are touched than the gate and
-// those that were under way when it closed.
+// TestARolloutThatBeginsWithTheBrokenTouchesFew: where those that fail come first, no more are touched than the gate
+// and those that were under way when it closed.
 func TestARolloutThatBeginsWithTheBrokenTouchesFew(t *testing.T) {
 	t.Parallel()
 	const machines, inFlight, gate = 20, 3, 2
 	c := harness.New(t, harness.Options{Configure: patient})
 	f := newRackful(t, c.Client, machines, 4, func(i int) bool { return i < 5 })
 	spec := &baremetalv1.RolloutSpec{
-		Filter: "labels.rollout=yes", PlanId: "reboot-once", MaxInFlight: inFlight, TotalGate: &baremetalv1.RolloutGate{Failures: gate}, OnGate: "cancel",
+		Filter: "labels.rollout=yes", PlanId: "reboot-once", MaxInFlight: inFlight,
+		TotalGate: &baremetalv1.RolloutGate{Failures: gate}, OnGate: "cancel",
 	}
 	id := f.create(spec, f.preview(spec).GetDigest()).GetRolloutId()
 	r := f.wait(id, func(r *baremetalv1.Rollout) bool { return r.GetFinishedAt() != nil })
@@ -225,21 +233,25 @@ func TestARolloutThatBeginsWithTheBrokenTouchesFew(t *testing.T) {
 		t.Errorf("%d were touched: %v", touched, r)
 	}
 	// An operation that was made and canceled before it began is touched for the one count, and canceled for the other.
-	if y := r.GetTally(); y.GetCanceled() < int32(machines-touched) || y.GetCanceled()+y.GetFailed()+y.GetSucceeded() != machines {
+	if y := r.GetTally(); y.GetCanceled() < int32(machines-touched) || y.GetCanceled()+y.GetFailed()+
+		y.GetSucceeded() != machines {
 		t.Errorf("%v", y)
 	}
 }
 
-// TestARolloutSurvivesDeaths kills the controller with SIGKILL at each failpoint of a rollout; every machine is worked on once.
+// TestARolloutSurvivesDeaths kills the controller with SIGKILL at each failpoint of a rollout; every machine is worked
+// on once.
 func TestARolloutSurvivesDeaths(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"rollout.created@1", "rollout.claimed@2", "rollout.before-start-commit@2", "rollout.started@3"} {
+	for _, point := range []string{"rollout.created@1", "rollout.claimed@2", "rollout.before-start-commit@2",
+		"rollout.started@3"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			c := harness.NewControllerProcess(t)
 			c.Start("")
 			f := newRackful(t, c.Client, 4, 2, func(int) bool { return false })
-			spec := &baremetalv1.RolloutSpec{Filter: "labels.rollout=yes", PlanId: "reboot-once", Canary: 1, MaxInFlight: 2, Domain: "label:rack"}
+			spec := &baremetalv1.RolloutSpec{Filter: "labels.rollout=yes", PlanId: "reboot-once", Canary: 1, MaxInFlight: 2,
+				Domain: "label:rack"}
 			digest := f.preview(spec).GetDigest()
 			c.Process.Terminate()
 			name, nth, _ := strings.Cut(point, "@")

@@ -25,7 +25,8 @@ func TestAScriptFromTheCatalogueToTheMachine(t *testing.T) {
 	scripts := baremetalv1.NewScriptServiceClient(c.Conn())
 	text := []byte("echo ran >>\"$1\"\necho \"said $2\"\nexit \"$3\"\n")
 	sum := sha256.Sum256(text)
-	harness.Must(t, scripts.AddScript, &baremetalv1.AddScriptRequest{Script: &baremetalv1.Script{ScriptRef: "fix-1"}, Content: text})
+	harness.Must(t, scripts.AddScript, &baremetalv1.AddScriptRequest{Script: &baremetalv1.Script{ScriptRef: "fix-1"},
+		Content: text})
 	harness.Must(t, scripts.SetSSHCredentials, &baremetalv1.SetSSHCredentialsRequest{
 		CredentialsRef: "rack", Username: server.Username, PrivateKey: server.PrivateKey,
 	})
@@ -42,11 +43,12 @@ func TestAScriptFromTheCatalogueToTheMachine(t *testing.T) {
 	maintenance(t, c.Client, m.GetMachineId())
 	file := filepath.Join(t.TempDir(), "file")
 	for plan, code := range map[string]string{"good": "0", "bad": "7"} {
-		harness.Must(t, baremetalv1.NewPlanServiceClient(c.Conn()).CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
-			PlanId: plan, Steps: []*baremetalv1.Step{{Name: "fix", TimeoutSeconds: 60, Kind: &baremetalv1.Step_Ssh{
-				Ssh: &baremetalv1.SshCommand{Command: "fix-1", Args: []string{file, "$(id); \"hello\"", code}},
-			}}},
-		}})
+		harness.Must(t, baremetalv1.NewPlanServiceClient(c.Conn()).CreatePlan,
+			&baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
+				PlanId: plan, Steps: []*baremetalv1.Step{{Name: "fix", TimeoutSeconds: 60, Kind: &baremetalv1.Step_Ssh{
+					Ssh: &baremetalv1.SshCommand{Command: "fix-1", Args: []string{file, "$(id); \"hello\"", code}},
+				}}},
+			}})
 		run := harness.Must(t, baremetalv1.NewRunServiceClient(c.Conn()).StartRun, &baremetalv1.StartRunRequest{
 			MachineId: "m-ssh", RequestId: plan, PlanId: plan,
 		})
@@ -56,7 +58,8 @@ func TestAScriptFromTheCatalogueToTheMachine(t *testing.T) {
 			continue
 		}
 		ended(t, op, succeeded, "")
-		for key, want := range map[string]string{"exit_code": "0", "script_sha256": hex.EncodeToString(sum[:]), "ssh_host_key": server.Fingerprint} {
+		for key, want := range map[string]string{"exit_code": "0", "script_sha256": hex.EncodeToString(sum[:]),
+			"ssh_host_key": server.Fingerprint} {
 			if op.GetEvidence()[key] != want {
 				t.Errorf("evidence %s is %q, want %q", key, op.GetEvidence()[key], want)
 			}

@@ -46,11 +46,12 @@ func seeds(t *testing.T) []uint64 {
 	return out
 }
 
-// TestSeeds runs operations under faults that are drawn from a seed: crashes of the agent and of the controller, faults of
-// the host, cut and frozen connections, lost and repeated messages, lost and rolled-back memories, cancels at any moment.
-// Whatever happens, the history must hold.
+// TestSeeds runs operations under faults that are drawn from a seed: crashes of the agent and of the controller, faults
+// of the host, cut and frozen connections, lost and repeated messages, lost and rolled-back memories, cancels at any
+// moment. Whatever happens, the history must hold.
 func TestSeeds(t *testing.T) {
-	lab := &seedLab{faults: harness.ArmControllers(t), c: harness.New(t, harness.Options{}), outcomes: map[string]int{}, drawn: map[string]int{}}
+	lab := &seedLab{faults: harness.ArmControllers(t), c: harness.New(t, harness.Options{}), outcomes: map[string]int{},
+		drawn: map[string]int{}}
 	makePlan(t, lab.c.Client)
 	lab.wire = harness.NewWire(t, lab.c)
 	all := seeds(t)
@@ -67,7 +68,8 @@ func TestSeeds(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d seeds; operations ended: %v; drawn: %v; controller faults: %v", len(all), lab.outcomes, lab.drawn, lab.faults.Struck())
+	t.Logf("%d seeds; operations ended: %v; drawn: %v; controller faults: %v", len(all), lab.outcomes, lab.drawn,
+		lab.faults.Struck())
 }
 
 type seedLab struct {
@@ -152,7 +154,8 @@ func drawHappening(rng *rand.Rand) happening {
 	nth := uint64(1 + rng.IntN(2))
 	restart := rng.IntN(2) == 0 // which everybody suffers from
 	agentPoints, controllerPoints := harness.AgentPoints(), harness.ControllerPoints()
-	agentPoint, controllerPoint := agentPoints[rng.IntN(len(agentPoints))], controllerPoints[rng.IntN(len(controllerPoints))]
+	agentPoint, controllerPoint := agentPoints[rng.IntN(len(agentPoints))],
+		controllerPoints[rng.IntN(len(controllerPoints))]
 	switch n := rng.IntN(100); {
 	case n < 24:
 		h.after = 0
@@ -196,7 +199,8 @@ type seedRun struct {
 func (l *seedLab) run(t *testing.T, seed uint64) {
 	p := draw(seed)
 	t.Logf("seed %d: %v", seed, p)
-	o := harness.MachineOptions{Site: p.site, Script: p.script, Supervised: true, RepaveTime: 20 * time.Millisecond, Stopped: true}
+	o := harness.MachineOptions{Site: p.site, Script: p.script, Supervised: true, RepaveTime: 20 * time.Millisecond,
+		Stopped: true}
 	if p.wired {
 		o.Address = l.wire.Address()
 	}

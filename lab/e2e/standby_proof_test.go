@@ -24,7 +24,8 @@ func hello(t *testing.T, c *harness.Cluster, m *harness.Machine, stateID string,
 		t.Fatal(err)
 	}
 	err = stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: &fleetv1.Hello{
-		StateId: stateID, BootId: "boot", Roles: []string{"host"}, LastGrantSeq: 1 << 40, LastEventSeq: 1 << 40, StartedGrant: g,
+		StateId: stateID, BootId: "boot", Roles: []string{"host"}, LastGrantSeq: 1 << 40, LastEventSeq: 1 << 40,
+		StartedGrant: g,
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,8 @@ func signed(t *testing.T, key ed25519.PrivateKey, m *harness.Machine, stateID, c
 	t.Helper()
 	digest := sha256.Sum256([]byte(command))
 	claims := pki.GrantClaims{
-		CommandID: command, TargetID: m.ID, AgentID: m.Identity().AgentID, StateID: stateID, Nonce: []byte("nonce"), Digest: digest[:], Seq: 9,
+		CommandID: command, TargetID: m.ID, AgentID: m.Identity().AgentID, StateID: stateID, Nonce: []byte("nonce"),
+		Digest: digest[:], Seq: 9,
 		IssuedAtUnixMs: time.Now().UnixMilli(),
 	}
 	sig, err := pki.SignGrant(key, claims)
@@ -50,7 +52,8 @@ func signed(t *testing.T, key ed25519.PrivateKey, m *harness.Machine, stateID, c
 		t.Fatal(err)
 	}
 	return &fleetv1.StartedGrant{StateId: stateID, Grant: &fleetv1.Grant{
-		CommandId: command, TargetId: m.ID, Digest: claims.Digest, Nonce: claims.Nonce, Seq: claims.Seq, IssuedAtUnixMs: claims.IssuedAtUnixMs, Signature: sig,
+		CommandId: command, TargetId: m.ID, Digest: claims.Digest, Nonce: claims.Nonce, Seq: claims.Seq,
+		IssuedAtUnixMs: claims.IssuedAtUnixMs, Signature: sig,
 	}}
 }
 
@@ -132,20 +135,23 @@ func TestGrantsWaitForEveryControllerThatIsAlive(t *testing.T) {
 	var op *baremetalv1.Operation
 	testkit.Eventually(t, soon, func() bool {
 		var err error
-		op, err = harness.Call(t, r.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime})
+		op, err = harness.Call(t, r.Machines().RebootMachine,
+			&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime})
 		return err == nil
 	}, "no work is accepted after the promotion")
 	accepted := time.Now()
 	granted := r.WaitCommand(m.ID, "granted", func(k *baremetalv1.Command) bool {
 		return k.GetOperationId() == op.GetOperationId() && k.GetGrantedAt() != nil
 	}).GetGrantedAt().AsTime()
-	// The one that hangs has renewed its lease within a sixth of it before it stood, and may come back until the lease ends.
+	// The one that hangs has renewed its lease within a sixth of it before it stood, and may come back until the lease
+	// ends.
 	const hangs = lease - lease/6 - 500*time.Millisecond
 	if accepted.Sub(stood) < hangs && granted.Sub(stood) < hangs {
 		t.Errorf("granted %v after a controller hung whose lease lasts at least %v", granted.Sub(stood), hangs)
 	}
 	ended(t, r.Wait(op.GetOperationId(), soon), succeeded, "")
-	t.Logf("promoted %v, accepted %v, granted %v after the controller hung (lease %v)", promoted.Sub(stood).Round(time.Millisecond),
+	t.Logf("promoted %v, accepted %v, granted %v after the controller hung (lease %v)",
+		promoted.Sub(stood).Round(time.Millisecond),
 		accepted.Sub(stood).Round(time.Millisecond), granted.Sub(stood).Round(time.Millisecond), lease)
 	r.Controllers[2].Process.Continue()
 	clean(t, m.WaitQuiet(soon))

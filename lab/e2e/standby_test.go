@@ -26,7 +26,8 @@ func openPair(t *testing.T, asynchronous bool, more map[string]string) *standby.
 	maps.Copy(settings, more)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p, err := standby.Open(ctx, standby.Config{Dir: pairDir(t), Asynchronous: asynchronous, Ephemeral: true, Settings: settings})
+	p, err := standby.Open(ctx, standby.Config{Dir: pairDir(t), Asynchronous: asynchronous, Ephemeral: true,
+		Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,8 @@ func failOver(t *testing.T, p *standby.Pair) time.Time {
 	return time.Now()
 }
 
-// TestASynchronousStandbyLosesNothing: what was accepted is there after a promotion, the work goes on, and nothing is frozen.
+// TestASynchronousStandbyLosesNothing: what was accepted is there after a promotion, the work goes on, and nothing is
+// frozen.
 func TestASynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
 	manual := readManual(t)
@@ -231,8 +233,12 @@ func TestASynchronousStandbyLosesNothing(t *testing.T) {
 	for _, m := range machines {
 		clean(t, m.WaitQuiet(soon))
 	}
-	t.Logf("%d operations were accepted and all are there; the first after the promotion came %v after it, and ended %v after it", len(ids),
-		first.Sub(promoted).Round(time.Millisecond), w.after(w.ended, first).Sub(promoted).Round(time.Millisecond))
+	t.Logf(
+		"%d operations were accepted and all are there; the first after the promotion came %v after it, and ended %v after it",
+		len(ids),
+		first.Sub(promoted).Round(time.Millisecond),
+		w.after(w.ended, first).Sub(promoted).Round(time.Millisecond),
+	)
 }
 
 // TestAnAsynchronousStandbyThatLagsFreezesTheFleet: the controllers notice by themselves, whatever they still remember.
@@ -261,7 +267,8 @@ func lagBehind(t *testing.T, way string) {
 	<-time.After(standbyLoad / 2)
 	p.Stream.Freeze() // from here on the standby hears nothing
 	frozen := time.Now()
-	testkit.Eventually(t, soon, func() bool { return w.whole(frozen) }, "no operation was accepted and ended while the standby lags")
+	testkit.Eventually(t, soon, func() bool { return w.whole(frozen) },
+		"no operation was accepted and ended while the standby lags")
 	if err := p.KillPrimary(); err != nil {
 		t.Fatal(err)
 	}
@@ -299,14 +306,16 @@ func lagBehind(t *testing.T, way string) {
 	}
 	for _, m := range machines {
 		m.WaitConnected()
-		_, err := harness.Call(t, r.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "frozen", TimeoutSeconds: patientTime})
+		_, err := harness.Call(t, r.Machines().RebootMachine,
+			&baremetalv1.RebootMachineRequest{MachineId: m.ID, RequestId: "frozen", TimeoutSeconds: patientTime})
 		if err == nil {
 			t.Errorf("%s takes work while the fleet is frozen", m.ID)
 		}
 	}
 	<-time.After(2 * time.Second)
 	if after := effects(machines); after != before {
-		t.Errorf("%d effects at the promotion, %d since: something was begun out of a database that has gone back", before, after)
+		t.Errorf("%d effects at the promotion, %d since: something was begun out of a database that has gone back", before,
+			after)
 	}
 	if code, out := r.Ingot("why", machines[0].ID); !strings.Contains(out, "DATABASE_WENT_BACK") {
 		t.Errorf("ingot why does not name the reason (%d):\n%s", code, out)

@@ -49,11 +49,14 @@ func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 	// What it may not do at all.
 	budgets, admin := baremetalv1.NewBudgetServiceClient(thief.Conn()), thief.Admin()
 	for what, err := range map[string]error{
-		"lift the budget":   second(budgets.SetBudget(t.Context(), &baremetalv1.SetBudgetRequest{Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1000}})),
+		"lift the budget": second(budgets.SetBudget(t.Context(),
+			&baremetalv1.SetBudgetRequest{Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1000}})),
 		"delete the budget": second(budgets.DeleteBudget(t.Context(), &baremetalv1.DeleteBudgetRequest{Name: "all"})),
-		"free a slot":       second(budgets.ReleaseBudgetSlot(t.Context(), &baremetalv1.ReleaseBudgetSlotRequest{MachineId: fleet[0].ID})),
-		"thaw":              second(admin.ThawFleet(t.Context(), &baremetalv1.ThawFleetRequest{})),
-		"enrol an agent":    second(admin.IssueBootstrapToken(t.Context(), &baremetalv1.IssueBootstrapTokenRequest{MachineId: fleet[0].ID})),
+		"free a slot": second(budgets.ReleaseBudgetSlot(t.Context(),
+			&baremetalv1.ReleaseBudgetSlotRequest{MachineId: fleet[0].ID})),
+		"thaw": second(admin.ThawFleet(t.Context(), &baremetalv1.ThawFleetRequest{})),
+		"enrol an agent": second(admin.IssueBootstrapToken(t.Context(),
+			&baremetalv1.IssueBootstrapTokenRequest{MachineId: fleet[0].ID})),
 	} {
 		if !harness.HasReason(err, "SCOPE_TOO_SMALL") {
 			t.Errorf("%s: %v", what, err)
@@ -85,9 +88,11 @@ func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 		MachineId: fleet[machines-1].ID, RequestId: "run", PlanId: "repave", Params: map[string]string{"image_ref": "theirs"},
 	})
 	other = append(other, run.GetRunId())
-	testkit.Eventually(t, soon, func() bool { return waiting(other[0]) && waiting(other[1]) }, "other ways do not wait: %v", other)
+	testkit.Eventually(t, soon, func() bool { return waiting(other[0]) && waiting(other[1]) },
+		"other ways do not wait: %v", other)
 	// The one who looks after the fleet stops it, and nothing moves on.
-	harness.Must(t, baremetalv1.NewBudgetServiceClient(c.Conn()).FreezeFleet, &baremetalv1.FreezeFleetRequest{Comment: "stolen"})
+	harness.Must(t, baremetalv1.NewBudgetServiceClient(c.Conn()).FreezeFleet,
+		&baremetalv1.FreezeFleetRequest{Comment: "stolen"})
 	c.Stop()
 	lost := 0
 	for _, m := range fleet {

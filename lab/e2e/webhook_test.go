@@ -61,7 +61,8 @@ func TestWebhooksByTheCommandLine(t *testing.T) {
 		t.Error("an event was sent to whom nobody knows")
 	}
 	authority = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(authority,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.Stop()
@@ -89,7 +90,8 @@ func TestWebhooksByTheCommandLine(t *testing.T) {
 	if seen != 1 {
 		t.Errorf("the machine was told of %d times", seen)
 	}
-	if out := ingot(0, "webhook rotate hook --overlap 1h"); strings.Contains(out, secret) || strings.Count(out, "SecretId:") != 2 {
+	if out := ingot(0, "webhook rotate hook --overlap 1h"); strings.Contains(out, secret) ||
+		strings.Count(out, "SecretId:") != 2 {
 		t.Errorf("rotated: %s", out)
 	}
 	ingot(0, "webhook delete hook")

@@ -29,14 +29,16 @@ func faultsOfAgents() []injected {
 		{"machine cut off with leave to act", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
 			isolateAt(m, "agent.after-intent")
-			harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime})
+			harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r",
+				TimeoutSeconds: patientTime})
 			r.silent(t, m.ID)
 			return m.ID
 		}, []string{"OUTCOME_UNKNOWN"}, "agent", []string{"nobody knows"}},
 		{"machine cut off with leave to act, its time over", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
 			isolateAt(m, "agent.after-intent")
-			op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: 4})
+			op := harness.Must(t, r.Machines().NetbootMachine,
+				&baremetalv1.NetbootMachineRequest{MachineId: m.ID, RequestId: "r", TimeoutSeconds: 4})
 			r.failedOperation(t, op)
 			return m.ID
 		}, []string{"OUTCOME_UNKNOWN"}, "operator", []string{"cmd-"}},
@@ -45,13 +47,15 @@ func faultsOfAgents() []injected {
 		}, []string{"AGENT_UNAVAILABLE"}, "operator", []string{"no agent"}},
 		{"agent's certificate revoked", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
-			harness.Must(t, r.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: m.Identity().AgentID, Reason: "stolen laptop"})
+			harness.Must(t, r.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: m.Identity().AgentID,
+				Reason: "stolen laptop"})
 			r.silent(t, m.ID)
 			return m.ID
 		}, []string{"CERTIFICATE_REVOKED"}, "operator", []string{"revoked"}},
 		{"agent locked at the machine", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
-			out, err := exec.CommandContext(t.Context(), harness.Build(t).Agent, "lock", "--state-dir", m.StateDir, "--reason", "disk swap").CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), harness.Build(t).Agent, "lock", "--state-dir", m.StateDir, "--reason",
+				"disk swap").CombinedOutput()
 			if err != nil {
 				t.Fatalf("lock: %v: %s", err, out)
 			}
@@ -74,25 +78,29 @@ func faultsOfAgents() []injected {
 			m := r.at(t, harness.MachineOptions{})
 			dir := t.TempDir()
 			m.CloneDir(dir)
-			clone := r.NewMachine(t, harness.MachineOptions{Stopped: true, World: m.World, SimID: "other-hardware", Change: func(a *agent.Config) {
-				a.StateDir = dir
-			}})
+			clone := r.NewMachine(t, harness.MachineOptions{Stopped: true, World: m.World, SimID: "other-hardware",
+				Change: func(a *agent.Config) {
+					a.StateDir = dir
+				}})
 			clone.Config.Bundle = ""
 			clone.Start()
-			testkit.Eventually(t, soon, func() bool { return condition(r.Machine(m.ID), "NeedsIntervention").GetStatus() }, "no quarantine")
+			testkit.Eventually(t, soon, func() bool { return condition(r.Machine(m.ID), "NeedsIntervention").GetStatus() },
+				"no quarantine")
 			return m.ID
 		}, []string{"CLONE_DETECTED"}, "operator", []string{"different hardware"}},
 		{"site agent cut off", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{Site: true})
 			m.Isolate()
 			testkit.Eventually(t, soon, func() bool {
-				return !harness.Must(t, r.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID}).GetConnected()
+				return !harness.Must(t, r.Admin().GetAgent,
+					&baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID}).GetConnected()
 			}, "the site's agent is still connected")
 			reboot(t, r.Client, m.ID, "r", patientTime)
 			return m.ID
 		}, []string{"SITE_AGENT_SILENT"}, "agent", []string{"site-"}},
 		{"site agent without the provider's adapter", func(t *testing.T, r *whyRig) string {
-			id := r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: whySite}}).GetMachineId()
+			id := r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{Provider: "fake",
+				Site: whySite}}).GetMachineId()
 			maintenance(t, r.Client, id)
 			reboot(t, r.Client, id, "r", patientTime)
 			return id

@@ -10,7 +10,9 @@ import (
 )
 
 // startLife starts a workflow on a machine.
-func (r *whyRig) startLife(t *testing.T, id string, kind baremetalv1.Workflow_Kind, mode baremetalv1.Workflow_Mode, params map[string]string) {
+func (r *whyRig) startLife(
+	t *testing.T, id string, kind baremetalv1.Workflow_Kind, mode baremetalv1.Workflow_Mode, params map[string]string,
+) {
 	t.Helper()
 	harness.Must(t, r.Workflows().StartWorkflow, &baremetalv1.StartWorkflowRequest{
 		MachineId: id, RequestId: "life", Kind: kind, Mode: mode, EnterMaintenance: true, Params: params,
@@ -21,7 +23,8 @@ func (r *whyRig) startLife(t *testing.T, id string, kind baremetalv1.Workflow_Ki
 func (r *whyRig) failedLife(t *testing.T, id string) {
 	t.Helper()
 	testkit.Eventually(t, soon, func() bool {
-		all := harness.Must(t, r.Workflows().ListWorkflows, &baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + id}).GetWorkflows()
+		all := harness.Must(t, r.Workflows().ListWorkflows,
+			&baremetalv1.ListWorkflowsRequest{Filter: "machine_id=" + id}).GetWorkflows()
 		return len(all) == 1 && failedState(all[0])
 	}, "the workflow of %s does not fail", id)
 }
@@ -35,7 +38,8 @@ func (r *whyRig) installFails(t *testing.T, id, mac string) {
 	for range 3 {
 		for _, status := range []string{"started", "failed"} {
 			harness.Must(t, r.Nodes().ReportNode, &baremetalv1.ReportNodeRequest{
-				MacAddress: mac, InstallationStatus: status, InstallationError: map[string]string{"failed": "no space left on /dev/sda"}[status],
+				MacAddress: mac, InstallationStatus: status,
+				InstallationError: map[string]string{"failed": "no space left on /dev/sda"}[status],
 			})
 		}
 	}
@@ -113,7 +117,8 @@ func TestWhyOfControllersThatDoNoWork(t *testing.T) {
 	c.Start("engine.in-job=error")
 	m.WaitConnected()
 	// Not a reboot, say: that begins in the call that asks for it.
-	harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID, RequestId: "r", ImageRef: "any"})
+	harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID, RequestId: "r",
+		ImageRef: "any"})
 	var e *baremetalv1.ExplainMachineResponse
 	testkit.Eventually(t, soon, func() bool {
 		e = harness.Must(t, c.Machines().ExplainMachine, &baremetalv1.ExplainMachineRequest{MachineId: m.ID})

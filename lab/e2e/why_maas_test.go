@@ -30,7 +30,8 @@ type inMAAS struct {
 func (r *whyRig) maas(t *testing.T, m *maastest.Machine) *inMAAS {
 	t.Helper()
 	name := fmt.Sprintf("maas-%x", sha256.Sum256([]byte(t.Name())))[:17] // one for each copy of a situation
-	x := &inMAAS{maasRig: &maasRig{t: t, c: r.Cluster, region: maastest.New(maastest.Config{})}, r: r, id: "m-" + name, ref: name}
+	x := &inMAAS{maasRig: &maasRig{t: t, c: r.Cluster, region: maastest.New(maastest.Config{})}, r: r, id: "m-" + name,
+		ref: name}
 	x.flows = r.Workflows()
 	x.mac = macOf(name)
 	t.Cleanup(func() { x.close() })
@@ -85,14 +86,16 @@ func (x *inMAAS) inService() {
 	x.onboard("")
 	x.boot(x.id, x.mac)
 	x.completes(x.id)
-	testkit.Eventually(x.t, soon, func() bool { return x.r.Machine(x.id).GetStatus().GetProvider().GetState() == "Deployed" }, "MAAS is not heard")
+	testkit.Eventually(x.t, soon,
+		func() bool { return x.r.Machine(x.id).GetStatus().GetProvider().GetState() == "Deployed" }, "MAAS is not heard")
 }
 
 // leaves takes it out of service and the inventory, until that fails.
 func (x *inMAAS) leaves(seconds string) string {
 	x.t.Helper()
 	harness.Must(x.t, x.r.Workflows().StartWorkflow, &baremetalv1.StartWorkflowRequest{
-		MachineId: x.id, RequestId: "out", Kind: baremetalv1.Workflow_DECOMMISSION, Mode: baremetalv1.Workflow_FULL_DECOMMISSION,
+		MachineId: x.id, RequestId: "out", Kind: baremetalv1.Workflow_DECOMMISSION,
+		Mode:             baremetalv1.Workflow_FULL_DECOMMISSION,
 		EnterMaintenance: true, Params: timeout(seconds),
 	})
 	return x.fails()
@@ -101,7 +104,8 @@ func (x *inMAAS) leaves(seconds string) string {
 // fails waits until the newest workflow needs somebody.
 func (x *inMAAS) fails() string {
 	x.t.Helper()
-	testkit.Eventually(x.t, soon, func() bool { return failedState(x.flow(x.id)) }, "the workflow of %s does not fail", x.id)
+	testkit.Eventually(x.t, soon, func() bool { return failedState(x.flow(x.id)) }, "the workflow of %s does not fail",
+		x.id)
 	return x.id
 }
 
@@ -134,7 +138,8 @@ func faultsOfRegions() []injected {
 			x.onboard("")
 			return x.id
 		}, []string{"MAAS_UNREACHABLE"}, "provider", []string{"503"}},
-		{"MAAS busy for ever", comingIn(fresh, "5", always("GET machines", maastest.Busy)), []string{"MAAS_UNREACHABLE"}, "operator", []string{"503"}},
+		{"MAAS busy for ever", comingIn(fresh, "5", always("GET machines", maastest.Busy)), []string{"MAAS_UNREACHABLE"},
+			"operator", []string{"503"}},
 		{"MAAS answers with a login page", comingIn(fresh, "5", always("GET machines", maastest.Nonsense)),
 			[]string{"MAAS_UNREACHABLE"}, "operator", []string{"makes no sense"}},
 		{"MAAS gone", func(t *testing.T, r *whyRig) string {
@@ -170,7 +175,8 @@ func faultsOfRegions() []injected {
 			r.failedLife(t, id)
 			return id
 		}, []string{"CREDENTIALS_NOT_FOUND"}, "operator", []string{"region", "nowhere"}},
-		{"MAAS does not answer a deployment", comingIn(fresh, "4", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
+		{"MAAS does not answer a deployment",
+			comingIn(fresh, "4", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
 			[]string{"OUTCOME_UNKNOWN"}, "operator", []string{"deploy", "cmd-"}},
 		{"site agent of a MAAS machine gone", func(t *testing.T, r *whyRig) string {
 			const site, id = "why-maas-site", "m-maas-site-gone"
@@ -205,13 +211,16 @@ func faultsInMAAS() []injected {
 		return out
 	}
 	return []injected{
-		{"MAAS commissioning failed", comingIn(&maastest.Machine{Status: ms.New, FailCommission: text(9, "no NIC speaks")}, ""),
+		{"MAAS commissioning failed", comingIn(&maastest.Machine{Status: ms.New, FailCommission: text(9, "no NIC speaks")},
+			""),
 			[]string{"MAAS_FAILED"}, "operator", []string{"Failed commissioning", "no NIC speaks"}},
 		{"MAAS testing failed", comingIn(&maastest.Machine{Status: ms.New, FailTest: text(9, "memtester found errors")}, ""),
 			[]string{"MAAS_FAILED"}, "operator", []string{"Failed testing", "memtester"}},
-		{"MAAS deployment failed", comingIn(&maastest.Machine{Status: ms.New, FailDeploy: text(9, "curtin: exit status 3")}, ""),
+		{"MAAS deployment failed", comingIn(&maastest.Machine{Status: ms.New, FailDeploy: text(9, "curtin: exit status 3")},
+			""),
 			[]string{"MAAS_FAILED"}, "operator", []string{"Failed deployment", "curtin"}},
-		{"MAAS deployment found no disk", comingIn(&maastest.Machine{Status: ms.New, FailDeploy: text(9, "boot disk not found")}, ""),
+		{"MAAS deployment found no disk",
+			comingIn(&maastest.Machine{Status: ms.New, FailDeploy: text(9, "boot disk not found")}, ""),
 			[]string{"DISK_RULE_NO_UNIQUE_MATCH"}, "operator", []string{"boot disk not found"}},
 		{"MAAS deploying for ever", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, StuckIn: ms.Deploying})
@@ -230,11 +239,13 @@ func faultsInMAAS() []injected {
 		}, []string{"MAAS_FAILED"}, "operator", []string{"still waiting", "deploy"}},
 		{"MAAS has no disk to boot from", comingIn(&maastest.Machine{Status: ms.New, NoBootDisk: true}, ""),
 			[]string{"DISK_RULE_NO_UNIQUE_MATCH"}, "operator", []string{"no disk"}},
-		{"MAAS refuses the storage layout", comingIn(&maastest.Machine{Status: ms.Ready, Layout: "lvm"}, "", always("POST set_storage_layout", maastest.Refuse)),
+		{"MAAS refuses the storage layout", comingIn(&maastest.Machine{Status: ms.Ready, Layout: "lvm"}, "",
+			always("POST set_storage_layout", maastest.Refuse)),
 			[]string{"MAAS_REFUSED"}, "operator", []string{"It is not to be", "configure_storage"}},
 		{"MAAS knows no boot interface", comingIn(&maastest.Machine{Status: ms.New, NoBootNIC: true}, ""),
 			[]string{"NO_BOOT_PATH"}, "operator", []string{"interface"}},
-		{"MAAS loses the machine on its way in", comingIn(&maastest.Machine{Status: ms.New}, "", maastest.Fault{Op: "POST commission", Kind: maastest.Vanish}),
+		{"MAAS loses the machine on its way in", comingIn(&maastest.Machine{Status: ms.New}, "",
+			maastest.Fault{Op: "POST commission", Kind: maastest.Vanish}),
 			[]string{"MAAS_MACHINE_GONE"}, "operator", []string{"MAAS"}},
 		{"MAAS loses a machine in service", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New})

@@ -50,17 +50,22 @@ func faultsOfMachines() []injected {
 		{"write that goes on", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{RepaveTime: 40 * time.Second})
 			reimage(t, r, m.ID, patientTime)
-			r.WaitCommand(m.ID, "a granted write", func(c *baremetalv1.Command) bool { return c.GetKind() == "repave" && c.GetState() == "GRANTED" })
+			r.WaitCommand(m.ID, "a granted write", func(c *baremetalv1.Command) bool {
+				return c.GetKind() == "repave" &&
+					c.GetState() == "GRANTED"
+			})
 			return m.ID
 		}, []string{""}, "agent", []string{"image is being written"}},
 		{"network change that cuts the machine off", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
 			isolateAt(m, "agent.after-effect")
 			op := r.runOnce(t, m.ID, &baremetalv1.Step{Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{
-				ConfirmTimeoutSeconds: 2, Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.7/24"}}},
+				ConfirmTimeoutSeconds: 2,
+				Interfaces:            []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.7/24"}}},
 			}}})
 			testkit.Eventually(t, soon, func() bool {
-				return slices.ContainsFunc(m.Journal(), func(e sim.EffectRecord) bool { return strings.HasSuffix(e.CommandID, "-rollback") })
+				return slices.ContainsFunc(m.Journal(),
+					func(e sim.EffectRecord) bool { return strings.HasSuffix(e.CommandID, "-rollback") })
 			}, "no change and no way back: %v", stringer(func() string { return m.History().String() }))
 			m.Rejoin()
 			r.failedOperation(t, op)
@@ -85,7 +90,8 @@ func faultsOfMachines() []injected {
 		}, []string{"CANCELED_BY_REQUEST"}, "agent", []string{"cancel"}},
 		{"nothing at all", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
-			op := harness.Must(t, r.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: m.ID, RequestId: "out"})
+			op := harness.Must(t, r.Machines().ExitMaintenance,
+				&baremetalv1.ExitMaintenanceRequest{MachineId: m.ID, RequestId: "out"})
 			ended(t, r.Wait(op.GetOperationId(), soon), succeeded, "")
 			return m.ID
 		}, []string{""}, "nobody", []string{"in service"}},
@@ -95,7 +101,8 @@ func faultsOfMachines() []injected {
 			}})
 			m := r.at(t, harness.MachineOptions{})
 			ended(t, r.Wait(reboot(t, r.Client, m.ID, "r", patientTime).GetOperationId(), soon), succeeded, "")
-			op := harness.Must(t, r.Machines().ExitMaintenance, &baremetalv1.ExitMaintenanceRequest{MachineId: m.ID, RequestId: "out"})
+			op := harness.Must(t, r.Machines().ExitMaintenance,
+				&baremetalv1.ExitMaintenanceRequest{MachineId: m.ID, RequestId: "out"})
 			ended(t, r.Wait(op.GetOperationId(), soon), succeeded, "")
 			return m.ID
 		}, []string{""}, "nobody", []string{"in service"}},

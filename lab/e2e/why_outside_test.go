@@ -29,7 +29,8 @@ func (r *whyRig) withBMC(t *testing.T, password string, f bmc.Faults) (string, *
 		}
 	})
 	ref := "bmc-" + password
-	harness.Must(t, r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: ref, Username: "admin", Password: password, AllowedEndpoints: []string{"127.0.0.0/8"}})
+	harness.Must(t, r.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: ref,
+		Username: "admin", Password: password, AllowedEndpoints: []string{"127.0.0.0/8"}})
 	service.Misbehave(f)
 	m := r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
 		Site: whySite, BmcEndpoint: service.Endpoint(), BmcCredentialsRef: ref,
@@ -66,9 +67,12 @@ func faultsOfBMCs() []injected {
 		}
 	}
 	return []injected{
-		{"BMC password wrong", cycled("wrong", bmc.Faults{}), []string{"BMC_AUTH_FAILED"}, "operator", []string{"password", "bmc-wrong"}},
-		{"BMC that accepts and does nothing", cycled("right", bmc.Faults{Liar: true}), []string{"BMC_NO_EFFECT"}, "operator", []string{"accept"}},
-		{"BMC that never answers", cycled("right", bmc.Faults{Silent: true}), []string{"BMC_UNREACHABLE"}, "operator", []string{"127.0.0.1"}},
+		{"BMC password wrong", cycled("wrong", bmc.Faults{}), []string{"BMC_AUTH_FAILED"}, "operator",
+			[]string{"password", "bmc-wrong"}},
+		{"BMC that accepts and does nothing", cycled("right", bmc.Faults{Liar: true}), []string{"BMC_NO_EFFECT"}, "operator",
+			[]string{"accept"}},
+		{"BMC that never answers", cycled("right", bmc.Faults{Silent: true}), []string{"BMC_UNREACHABLE"}, "operator",
+			[]string{"127.0.0.1"}},
 		{"BMC switched off", func(t *testing.T, r *whyRig) string {
 			id, service := r.withBMC(t, "right", bmc.Faults{})
 			if err := service.Close(); err != nil {
@@ -79,7 +83,8 @@ func faultsOfBMCs() []injected {
 		}, []string{"BMC_UNREACHABLE"}, "operator", []string{"127.0.0.1"}},
 		{"BMC gone while nothing is under way", func(t *testing.T, r *whyRig) string {
 			id, service := r.withBMC(t, "right", bmc.Faults{})
-			testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetStatus() }, "the BMC is never seen")
+			testkit.Eventually(t, soon, func() bool { return condition(r.Machine(id), "BMCReachable").GetStatus() },
+				"the BMC is never seen")
 			if err := service.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -102,12 +107,15 @@ func (r *whyRig) scripted(t *testing.T, endpoint, hostKey, user string, key []by
 		Script: &baremetalv1.Script{ScriptRef: "exit"}, Content: []byte("echo the fan is dead >&2\nexit 7\n"),
 	})
 	name := strings.ToLower(strings.ReplaceAll(t.Name()[strings.LastIndex(t.Name(), "/")+1:], "_", "-"))
-	harness.Must(t, scripts.SetSSHCredentials, &baremetalv1.SetSSHCredentialsRequest{CredentialsRef: name, Username: user, PrivateKey: key})
+	harness.Must(t, scripts.SetSSHCredentials, &baremetalv1.SetSSHCredentialsRequest{CredentialsRef: name, Username: user,
+		PrivateKey: key})
 	m := r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
 		Site: whySite, SshEndpoint: endpoint, SshHostKeys: []string{hostKey}, SshCredentialsRef: name,
 	}})
 	maintenance(t, r.Client, m.GetMachineId())
-	r.failedOperation(t, r.runOnce(t, m.GetMachineId(), &baremetalv1.Step{Kind: &baremetalv1.Step_Ssh{Ssh: &baremetalv1.SshCommand{Command: "exit"}}}))
+	r.failedOperation(t,
+		r.runOnce(t, m.GetMachineId(),
+			&baremetalv1.Step{Kind: &baremetalv1.Step_Ssh{Ssh: &baremetalv1.SshCommand{Command: "exit"}}}))
 	return m.GetMachineId()
 }
 

@@ -39,7 +39,8 @@ func newWhyRig(t *testing.T) *whyRig {
 	cache, scripts := t.TempDir(), t.TempDir()
 	r.NewSite(t, whySite, world, harness.MachineOptions{Change: func(cfg *agent.Config) {
 		cfg.Providers = nil
-		cfg.Site = &agent.SiteConfig{CacheDir: cache, CacheBytes: 1 << 20, BMCPoll: time.Second, ScriptDir: scripts, MAASPoll: 100 * time.Millisecond}
+		cfg.Site = &agent.SiteConfig{CacheDir: cache, CacheBytes: 1 << 20, BMCPoll: time.Second, ScriptDir: scripts,
+			MAASPoll: 100 * time.Millisecond}
 	}}).WaitConnected()
 	return r
 }
@@ -75,7 +76,8 @@ func TestWhyNamesInjectedFaults(t *testing.T) {
 	r := newWhyRig(t)
 	all := &harness.Answers{}
 	t.Run("fault", func(t *testing.T) {
-		for _, i := range slices.Concat(faultsOfAgents(), faultsOfMachines(), faultsOfBMCs(), faultsOfScripts(), faultsOfLife()) {
+		for _, i := range slices.Concat(faultsOfAgents(), faultsOfMachines(), faultsOfBMCs(), faultsOfScripts(),
+			faultsOfLife()) {
 			t.Run(i.name, func(t *testing.T) {
 				t.Parallel()
 				i.ask(t, r, all)
@@ -96,5 +98,6 @@ func (r *whyRig) failedOperation(t *testing.T, op *baremetalv1.Operation) {
 // silent waits until the controller counts the machine as not reachable.
 func (r *whyRig) silent(t *testing.T, id string) {
 	t.Helper()
-	testkit.Eventually(t, soon, func() bool { return !condition(r.Machine(id), "Reachable").GetStatus() }, "machine %s is still reachable", id)
+	testkit.Eventually(t, soon, func() bool { return !condition(r.Machine(id), "Reachable").GetStatus() },
+		"machine %s is still reachable", id)
 }

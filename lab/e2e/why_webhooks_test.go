@@ -39,8 +39,10 @@ func answering(status int, header ...string) func(*testing.T) string {
 
 func faultsOfReceivers() []receiver {
 	return []receiver{
-		{harness.Expected{Fault: "all is well", Reasons: []string{""}, On: "nobody", Says: []string{"has been taken"}, Do: "webhook test"}, answering(http.StatusNoContent)},
-		{harness.Expected{Fault: "receiver down", Reasons: []string{""}, On: "receiver", Says: []string{"connection refused"}, Do: "--url"}, func(t *testing.T) string {
+		{harness.Expected{Fault: "all is well", Reasons: []string{""}, On: "nobody", Says: []string{"has been taken"},
+			Do: "webhook test"}, answering(http.StatusNoContent)},
+		{harness.Expected{Fault: "receiver down", Reasons: []string{""}, On: "receiver", Says: []string{"connection refused"},
+			Do: "--url"}, func(t *testing.T) string {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -48,25 +50,34 @@ func faultsOfReceivers() []receiver {
 			defer l.Close() //nolint:errcheck // nothing was sent
 			return "http://" + l.Addr().String()
 		}},
-		{harness.Expected{Fault: "receiver answers 500", Reasons: []string{""}, On: "receiver", Says: []string{"HTTP 500"}, Do: "pause"}, answering(http.StatusInternalServerError)},
-		{harness.Expected{Fault: "receiver answers 410", Reasons: []string{""}, On: "operator", Says: []string{"410 Gone", "disabled"}, Do: "resume"}, answering(http.StatusGone)},
-		{harness.Expected{Fault: "receiver refuses the signature", Reasons: []string{""}, On: "operator", Says: []string{"HTTP 401", "signature"}, Do: "rotate"}, answering(http.StatusUnauthorized)},
-		{harness.Expected{Fault: "receiver does not know the address", Reasons: []string{""}, On: "operator", Says: []string{"HTTP 404"}, Do: "--url"}, answering(http.StatusNotFound)},
-		{harness.Expected{Fault: "receiver has moved", Reasons: []string{""}, On: "operator", Says: []string{"redirects are not followed"}, Do: "--url"},
+		{harness.Expected{Fault: "receiver answers 500", Reasons: []string{""}, On: "receiver", Says: []string{"HTTP 500"},
+			Do: "pause"}, answering(http.StatusInternalServerError)},
+		{harness.Expected{Fault: "receiver answers 410", Reasons: []string{""}, On: "operator",
+			Says: []string{"410 Gone", "disabled"}, Do: "resume"}, answering(http.StatusGone)},
+		{harness.Expected{Fault: "receiver refuses the signature", Reasons: []string{""}, On: "operator",
+			Says: []string{"HTTP 401", "signature"}, Do: "rotate"}, answering(http.StatusUnauthorized)},
+		{harness.Expected{Fault: "receiver does not know the address", Reasons: []string{""}, On: "operator",
+			Says: []string{"HTTP 404"}, Do: "--url"}, answering(http.StatusNotFound)},
+		{harness.Expected{Fault: "receiver has moved", Reasons: []string{""}, On: "operator",
+			Says: []string{"redirects are not followed"}, Do: "--url"},
 			answering(http.StatusFound, "Location", "/elsewhere")},
-		{harness.Expected{Fault: "receiver wants to be left alone", Reasons: []string{""}, On: "receiver", Says: []string{"left alone"}, Do: "webhook test"},
+		{harness.Expected{Fault: "receiver wants to be left alone", Reasons: []string{""}, On: "receiver",
+			Says: []string{"left alone"}, Do: "webhook test"},
 			answering(http.StatusServiceUnavailable, "Retry-After", "600")},
-		{harness.Expected{Fault: "certificate of nobody's authority", Reasons: []string{""}, On: "operator", Says: []string{"unknown authority", "nothing was sent"}, Do: "ca_file"}, func(t *testing.T) string {
+		{harness.Expected{Fault: "certificate of nobody's authority", Reasons: []string{""}, On: "operator",
+			Says: []string{"unknown authority", "nothing was sent"}, Do: "ca_file"}, func(t *testing.T) string {
 			s := httptest.NewTLSServer(http.NotFoundHandler())
 			t.Cleanup(s.Close)
 			return s.URL
 		}},
-		{harness.Expected{Fault: "receiver closes the connection", Reasons: []string{""}, On: "receiver", Says: []string{"without an answer"}, Do: "--url"}, func(t *testing.T) string {
+		{harness.Expected{Fault: "receiver closes the connection", Reasons: []string{""}, On: "receiver",
+			Says: []string{"without an answer"}, Do: "--url"}, func(t *testing.T) string {
 			s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 			t.Cleanup(s.Close)
 			return s.URL
 		}},
-		{harness.Expected{Fault: "name that does not resolve", Reasons: []string{""}, On: "operator", Says: []string{"DNS"}, Do: "--url"},
+		{harness.Expected{Fault: "name that does not resolve", Reasons: []string{""}, On: "operator", Says: []string{"DNS"},
+			Do: "--url"},
 			func(*testing.T) string { return "https://receiver.invalid/" }},
 	}
 }
@@ -99,7 +110,8 @@ func TestWhyNamesFaultsOfWebhooks(t *testing.T) {
 	harness.Must(t, c.Admin().UpdateWebhook, &baremetalv1.UpdateWebhookRequest{
 		Webhook: &baremetalv1.Webhook{WebhookId: paused}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"enabled"}},
 	})
-	all.Ask(t, harness.Expected{Fault: "paused by somebody", Reasons: []string{""}, On: "operator", Says: []string{"somebody has paused it"}, Do: "webhook resume " + paused},
+	all.Ask(t, harness.Expected{Fault: "paused by somebody", Reasons: []string{""}, On: "operator",
+		Says: []string{"somebody has paused it"}, Do: "webhook resume " + paused},
 		func() *baremetalv1.ExplainMachineResponse { return ask(paused) })
 
 	loopback = false
@@ -111,7 +123,8 @@ func TestWhyNamesFaultsOfWebhooks(t *testing.T) {
 		code, _ := c.Ingot("webhook", "test", refused)
 		return code != 0
 	}, "an address that may not be called is called")
-	all.Ask(t, harness.Expected{Fault: "address that may not be called any more", Reasons: []string{""}, On: "operator", Says: []string{"may not be called"}, Do: "allow_"},
+	all.Ask(t, harness.Expected{Fault: "address that may not be called any more", Reasons: []string{""}, On: "operator",
+		Says: []string{"may not be called"}, Do: "allow_"},
 		func() *baremetalv1.ExplainMachineResponse { return ask(refused) })
 	all.Table(t)
 }

@@ -1,5 +1,6 @@
 // Package fill puts machines into a database as if they had lived there: for benchmarks of large fleets. It goes past
-// the controller, with COPY and without triggers, because a million registrations would take longer than what is measured.
+// the controller, with COPY and without triggers, because a million registrations would take longer than what is
+// measured.
 package fill
 
 import (
@@ -43,7 +44,8 @@ func Machines(ctx context.Context, conn *pgx.Conn, from, to int, progress func(d
 // Analyze gives the database the statistics that it plans by, as it gathers them itself some time after a load.
 func Analyze(ctx context.Context, conn *pgx.Conn) error {
 	// The visibility map too: what has just been written would be looked up row by row otherwise.
-	if _, err := conn.Exec(ctx, "VACUUM (ANALYZE) machines, machine_conditions, agents, agent_sessions, operations"); err != nil {
+	if _, err := conn.Exec(ctx,
+		"VACUUM (ANALYZE) machines, machine_conditions, agents, agent_sessions, operations"); err != nil {
 		return fmt.Errorf("analyze: %w", err)
 	}
 	return nil
@@ -106,16 +108,19 @@ func tables(now time.Time) []table {
 		{"machines", []string{
 			"machine_id", "labels", "spec", "phase", "node_state", "node_state_changed_at", "agent_id", "boot_id", "created_at",
 		}, func(n int) []any {
-			return []any{Machine(n), labels(n), spec(n), phase(n), "active", created(n), agent(n), fmt.Sprintf("boot-%07d", n), created(n)}
+			return []any{Machine(n), labels(n), spec(n), phase(n), "active", created(n), agent(n), fmt.Sprintf("boot-%07d", n),
+				created(n)}
 		}, 1},
 		{"machine_conditions", []string{"machine_id", "type", "status", "reason", "last_transition"}, func(n int) []any {
 			return []any{Machine(n), "Reachable", true, "Heartbeat", created(n)}
 		}, 1},
-		{"agents", []string{"agent_id", "role", "machine_id", "version", "state_id", "boot_id", "created_at"}, func(n int) []any {
-			return []any{agent(n), "host", Machine(n), "fill", "state", fmt.Sprintf("boot-%07d", n), created(n)}
-		}, 1},
+		{"agents", []string{"agent_id", "role", "machine_id", "version", "state_id", "boot_id", "created_at"},
+			func(n int) []any {
+				return []any{agent(n), "host", Machine(n), "fill", "state", fmt.Sprintf("boot-%07d", n), created(n)}
+			}, 1},
 		{"agent_sessions", []string{
-			"agent_id", "session_id", "epoch", "controller_id", "fingerprint", "state_id", "boot_id", "started_at", "last_heartbeat_at",
+			"agent_id", "session_id", "epoch", "controller_id", "fingerprint", "state_id", "boot_id", "started_at",
+			"last_heartbeat_at",
 		}, func(n int) []any {
 			return []any{agent(n), "s-" + agent(n), 1, "fill", "fill", "state", fmt.Sprintf("boot-%07d", n), created(n), later}
 		}, 1},
@@ -155,8 +160,10 @@ func labels(n int) map[string]string {
 
 func spec(n int) map[string]any {
 	return map[string]any{
-		"site": fmt.Sprintf("site-%d", n%Sites), "provider": "redfish", "rack": fmt.Sprintf("r%d", n%Racks), "serial": fmt.Sprintf("SN%09d", n),
-		"region": "eu-1", "group": fmt.Sprintf("g%d", n%10), "bmc_endpoint": fmt.Sprintf("https://10.%d.%d.%d", n>>16&255, n>>8&255, n&255),
+		"site": fmt.Sprintf("site-%d", n%Sites), "provider": "redfish", "rack": fmt.Sprintf("r%d", n%Racks),
+		"serial": fmt.Sprintf("SN%09d", n),
+		"region": "eu-1", "group": fmt.Sprintf("g%d", n%10),
+		"bmc_endpoint":  fmt.Sprintf("https://10.%d.%d.%d", n>>16&255, n>>8&255, n&255),
 		"mac_addresses": []string{fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", n>>24&255, n>>16&255, n>>8&255, n&255)},
 	}
 }

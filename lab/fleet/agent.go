@@ -72,7 +72,10 @@ const restartAfter = time.Second
 
 func (a *agent) forget() error {
 	now := clock.Real().Now()
-	return a.memory.Load().newStateID(func(id, old string) ([]byte, error) { return dispatch.LostResult(id, old, true, now) }, now)
+	return a.memory.Load().newStateID(func(id, old string) ([]byte,
+		error) {
+		return dispatch.LostResult(id, old, true, now)
+	}, now)
 }
 
 func (a *agent) enrol(ctx context.Context) (err error) {
@@ -195,7 +198,8 @@ func (a *agent) reportOnce(ctx context.Context) error {
 	}
 	n := a.events.Load() + 1
 	err = memory.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Inventory{Inventory: &fleetv1.InventoryReport{
-		MachineId: a.spec.Name, Hash: fmt.Sprintf("%s/%d", id, n), Document: fmt.Appendf(nil, `{"simulated":true,"report":%d}`, n),
+		MachineId: a.spec.Name, Hash: fmt.Sprintf("%s/%d", id, n),
+		Document: fmt.Appendf(nil, `{"simulated":true,"report":%d}`, n),
 	}}}, clock.Real().Now())
 	if err == nil {
 		a.events.Store(n)

@@ -29,9 +29,9 @@ type Config struct {
 	Width int `json:"width,omitempty"`
 	// Reports makes every agent report an inventory at its start.
 	Reports bool `json:"reports,omitempty"`
-	// Room is how many bytes a process that serves the fleet may hold before it collects what it no longer needs; 0 is a share of what it
-	// needs. To look through what 15,000 agents hold takes half a minute where processors are short. Whoever allocates meanwhile must
-	// help: all agents stand still, and take their controllers for dead.
+	// Room is how many bytes a process that serves the fleet may hold before it collects what it no longer needs; 0 is a
+	// share of what it needs. To look through what 15,000 agents hold takes half a minute where processors are short.
+	// Whoever allocates meanwhile must help: all agents stand still, and take their controllers for dead.
 	Room int64 `json:"room,omitempty"`
 }
 

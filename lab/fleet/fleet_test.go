@@ -77,7 +77,8 @@ func (r *rig) maintain(t *testing.T) {
 
 func (r *rig) reboot(t *testing.T, machine string) *baremetalv1.Operation {
 	t.Helper()
-	op := harness.Must(t, r.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: ids.New(ids.Session)})
+	op := harness.Must(t, r.Machines().RebootMachine,
+		&baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: ids.New(ids.Session)})
 	return r.Cluster.Wait(op.GetOperationId(), soon)
 }
 
@@ -118,7 +119,8 @@ func TestAFleetFailsByItsScript(t *testing.T) {
 	if op := r.reboot(t, r.specs[0].Name); op.GetPhase() != baremetalv1.Operation_FAILED {
 		t.Errorf("a reboot that fails by the script: %v", op)
 	}
-	op := harness.Must(t, r.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: r.specs[1].Name, RequestId: "n"})
+	op := harness.Must(t, r.Machines().NetbootMachine,
+		&baremetalv1.NetbootMachineRequest{MachineId: r.specs[1].Name, RequestId: "n"})
 	if op = r.Cluster.Wait(op.GetOperationId(), soon); op.GetPhase() != baremetalv1.Operation_SUCCEEDED {
 		t.Errorf("a netboot: %v", op)
 	}

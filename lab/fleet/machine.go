@@ -105,9 +105,11 @@ func (e simulatedExecutor) Execute(ctx context.Context, job executor.Job) (execu
 	case errors.Is(context.Cause(ctx), executor.ErrCanceled):
 		return executor.Canceled("canceled before the effect"), nil
 	case ctx.Err() != nil:
-		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the machine did not answer in time; nothing was begun").AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT,
+			"the machine did not answer in time; nothing was begun").AndRetry(), nil
 	case f.fail:
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "a scripted failure of the simulated machine").AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "a scripted failure of the simulated machine").AndRetry(),
+			nil
 	}
 	r := e.m.effect(e.kind, job.Spec)
 	if e.kind != kindReboot {

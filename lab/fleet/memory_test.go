@@ -43,7 +43,8 @@ func TestMemoryIsLikeTheDatabase(t *testing.T) {
 			got[j] = asks[kind](t.Context(), s, id, k, now)
 		}
 		if got[0] != got[1] {
-			t.Fatalf("seed %d, ask %d of kind %d (%s, %d): the database says %s, the memory %s", seed, i, kind, id, k, got[0], got[1])
+			t.Fatalf("seed %d, ask %d of kind %d (%s, %d): the database says %s, the memory %s", seed, i, kind, id, k, got[0],
+				got[1])
 		}
 	}
 	database.Fence()
@@ -86,7 +87,8 @@ func sorted(list []string) []string {
 
 var asks = []func(ctx context.Context, s store, id string, k uint64, now time.Time) string{
 	func(ctx context.Context, s store, id string, _ uint64, now time.Time) string {
-		c, known, err := s.Receive(ctx, state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), Digest: []byte("d"), ReceivedAt: now})
+		c, known, err := s.Receive(ctx, state.Command{ID: id, TargetID: "m", Spec: []byte("spec"), Digest: []byte("d"),
+			ReceivedAt: now})
 		return told(err, describe(c), known)
 	},
 	func(ctx context.Context, s store, id string, _ uint64, now time.Time) string {
@@ -176,7 +178,8 @@ func TestAForgottenMemoryKeepsItsResults(t *testing.T) {
 	if err := m.Finish(t.Context(), "done", []byte("result"), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.newStateID(func(id, old string) ([]byte, error) { return []byte(id + " lost by " + old), nil }, time.Now()); err != nil {
+	if err := m.newStateID(func(id, old string) ([]byte, error) { return []byte(id + " lost by " + old), nil },
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	list, err := m.Unsettled(t.Context())

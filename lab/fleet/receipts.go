@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Receipts is the log of the agents. It keeps when each command was received (in the agent's memory, its acknowledgement
-// queued), and the last warning, and lets the rest go.
+// Receipts is the log of the agents. It keeps when each command was received (in the agent's memory, its
+// acknowledgement queued), and the last warning, and lets the rest go.
 type Receipts struct {
 	mu      sync.Mutex
 	at      map[string]time.Time // by operation

@@ -18,8 +18,8 @@ import (
 // Width is how many calls of the preparations go on at once.
 const Width = 16
 
-// Register makes n machines, named prefix-000000 and on and indexed from first, and a bootstrap token for each that has no
-// identity in dir.
+// Register makes n machines, named prefix-000000 and on and indexed from first, and a bootstrap token for each that has
+// no identity in dir.
 func Register(ctx context.Context, conn *grpc.ClientConn, dir, prefix string, first, n int) ([]Spec, error) {
 	specs := make([]Spec, n)
 	err := Parallel(ctx, n, func(ctx context.Context, i int) (err error) {
@@ -44,7 +44,8 @@ func RegisterOne(ctx context.Context, conn *grpc.ClientConn, dir string, s Spec)
 		return s, fmt.Errorf("register %s: %w", s.Name, err)
 	}
 	err = patiently(ctx, func() error {
-		t, err := baremetalv1.NewAdminServiceClient(conn).IssueBootstrapToken(ctx, &baremetalv1.IssueBootstrapTokenRequest{MachineId: s.Name})
+		t, err := baremetalv1.NewAdminServiceClient(conn).IssueBootstrapToken(ctx,
+			&baremetalv1.IssueBootstrapTokenRequest{MachineId: s.Name})
 		s.Bundle = t.GetBundle()
 		return err
 	})
@@ -65,14 +66,15 @@ func patiently(ctx context.Context, call func() error) error {
 	}
 }
 
-// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on, where they are not in it. A command
-// whose outcome a fleet that was interrupted took with it is settled: simulated machines keep no trace of it.
+// Maintain puts machines into the phase MAINTENANCE, in which they may be worked on, where they are not in it. A
+// command whose outcome a fleet that was interrupted took with it is settled: simulated machines keep no trace of it.
 func Maintain(ctx context.Context, conn *grpc.ClientConn, machines []string) error {
 	client := baremetalv1.NewMachineServiceClient(conn)
 	return Parallel(ctx, len(machines), func(ctx context.Context, i int) error {
 		m, err := client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machines[i]})
 		if err == nil && !maintained(m) {
-			_, err = client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i], RequestId: ids.New(ids.Session)})
+			_, err = client.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: machines[i],
+				RequestId: ids.New(ids.Session)})
 			for err == nil && !(maintained(m) && m.GetStatus().GetActiveOperationId() == "") {
 				wait(ctx, 20*time.Millisecond)
 				m, err = client.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: machines[i]})

@@ -9,7 +9,8 @@ import (
 
 func TestParseScript(t *testing.T) {
 	s, err := ParseScript("reboot:time=2s,fail=0.25; *:silent=1")
-	if err != nil || s[kindReboot] != (Behaviour{Time: 2 * time.Second, Fail: 0.25}) || s[kindAny] != (Behaviour{Silent: 1}) {
+	if err != nil || s[kindReboot] != (Behaviour{Time: 2 * time.Second, Fail: 0.25}) ||
+		s[kindAny] != (Behaviour{Silent: 1}) {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	for _, bad := range []string{"reboot", "fly:fail=1", "reboot:fail=2", "reboot:time=soon", "reboot:often=1"} {

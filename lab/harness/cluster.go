@@ -131,7 +131,8 @@ func short() config.Config {
 func (c *Cluster) databaseRelay() (*Relay, string) {
 	network, address := pgconn.NetworkAddress(c.pg.Host, c.pg.Port)
 	r := openRelay(c.t, network, address)
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.pg.User, c.pg.Password), Host: r.Address(), Path: "/" + c.pg.Database}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.pg.User, c.pg.Password), Host: r.Address(), Path: "/" +
+		c.pg.Database}
 	u.RawQuery = url.Values{"sslmode": {"disable"}, "connect_timeout": {"2"}}.Encode()
 	return r, u.String()
 }
@@ -278,7 +279,8 @@ func (c *Cluster) Restored(t testing.TB) {
 	}
 }
 
-// Aged makes the current step of an operation as old as if it had begun so much earlier: nobody waits an hour in a test.
+// Aged makes the current step of an operation as old as if it had begun so much earlier: nobody waits an hour in a
+// test.
 func (c *Cluster) Aged(t testing.TB, operationID string, by time.Duration) {
 	t.Helper()
 	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})

@@ -21,7 +21,8 @@ func (c *Client) Ingot(args ...string) (int, string) {
 func (c *Client) IngotWith(ctx context.Context, typed string, args ...string) (int, string) {
 	c.t.Helper()
 	env := map[string]string{
-		"INGOT_SERVER": c.address, "INGOT_CA_FILE": c.caFile, "INGOT_TOKEN": c.token, "INGOT_CONFIG": os.DevNull, "HOME": c.t.TempDir(),
+		"INGOT_SERVER": c.address, "INGOT_CA_FILE": c.caFile, "INGOT_TOKEN": c.token, "INGOT_CONFIG": os.DevNull,
+		"HOME": c.t.TempDir(),
 	}
 	return runIngot(ctx, env, typed, args...)
 }

@@ -94,7 +94,8 @@ func (c *Client) NewMachine(t testing.TB, o MachineOptions) *Machine {
 	c.Register(&baremetalv1.Machine{MachineId: o.ID, Spec: spec})
 	m := c.machine(t, o)
 	if o.Site {
-		m.Config.Bundle = c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: siteName})
+		m.Config.Bundle = c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE,
+			Site: siteName})
 	} else {
 		m.Config.Bundle = c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{MachineId: o.ID})
 	}
@@ -112,7 +113,8 @@ func (c *Client) NewSite(t testing.TB, siteName string, w *sim.World, o MachineO
 		o.ID = ids.New(ids.Machine)
 	}
 	m := c.machine(t, o)
-	m.Config.Bundle = c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: siteName})
+	m.Config.Bundle = c.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE,
+		Site: siteName})
 	if !o.Stopped {
 		m.Start()
 	}
@@ -121,7 +123,8 @@ func (c *Client) NewSite(t testing.TB, siteName string, w *sim.World, o MachineO
 
 func (c *Client) machine(t testing.TB, o MachineOptions) *Machine {
 	t.Helper()
-	m := &Machine{t: t, c: c, o: o, ID: o.ID, StateDir: t.TempDir(), FP: failpoint.NewScope(), conns: map[net.Conn]struct{}{}}
+	m := &Machine{t: t, c: c, o: o, ID: o.ID, StateDir: t.TempDir(), FP: failpoint.NewScope(),
+		conns: map[net.Conn]struct{}{}}
 	if o.SimID == "" {
 		m.o.SimID = o.ID
 	}

@@ -45,7 +45,8 @@ func Build(t testing.TB) Binaries {
 		if built.dir, built.err = os.MkdirTemp("", "ingot-bin-"); built.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", built.dir,
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o",
+			built.dir,
 			"./cmd/ingot-controller", "./cmd/ingot-agent") // as the Makefile does it, which saves compiling twice
 		cmd.Dir = filepath.Join("..", "..")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -79,14 +80,16 @@ func startProcess(t testing.TB, failpoints, path string, args ...string) *Proces
 	t.Helper()
 	p := &Process{t: t, output: &testkit.Buffer{}}
 	var err error
-	p.Process, err = process.Start(process.Config{Path: path, Args: args, Env: []string{"INGOT_FAILPOINTS=" + failpoints}, Output: p.output})
+	p.Process, err = process.Start(process.Config{Path: path, Args: args, Env: []string{"INGOT_FAILPOINTS=" + failpoints},
+		Output: p.output})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("%s %s (INGOT_FAILPOINTS=%s):\n%s", filepath.Base(path), strings.Join(args, " "), failpoints, tail(p.output.String()))
+			t.Logf("%s %s (INGOT_FAILPOINTS=%s):\n%s", filepath.Base(path), strings.Join(args, " "), failpoints,
+				tail(p.output.String()))
 		}
 	})
 	return p
@@ -137,14 +140,15 @@ func NewControllerProcess(t testing.TB) *ControllerProcess {
 	return newControllerProcess(t, place{url: testkit.Database(t)})
 }
 
-// NewControllerProcessWith is NewControllerProcess with a REST listener and further lines of the configuration file, which is YAML.
+// NewControllerProcessWith is NewControllerProcess with a REST listener and further lines of the configuration file,
+// which is YAML.
 func NewControllerProcessWith(t testing.TB, lines string) *ControllerProcess {
 	t.Helper()
 	return newControllerProcess(t, place{url: testkit.Database(t), rest: true, lines: lines})
 }
 
-// place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a directory
-// of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file.
+// place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a
+// directory of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file.
 type place struct {
 	url, fleet, enrolment, images, host, lines string
 	rest                                       bool
@@ -158,7 +162,8 @@ func (p place) listen() string {
 	case p.host == "":
 		return `{frontpage: "127.0.0.1:0", fleet: "127.0.0.1:0", enrolment: "127.0.0.1:0", http: "127.0.0.1:0"}`
 	}
-	return fmt.Sprintf(`{frontpage: "%[1]s:50051", fleet: "%[1]s:50052", enrolment: "%[1]s:50053", http: "%[1]s:8080"}`, p.host)
+	return fmt.Sprintf(`{frontpage: "%[1]s:50051", fleet: "%[1]s:50052", enrolment: "%[1]s:50053", http: "%[1]s:8080"}`,
+		p.host)
 }
 
 func newControllerProcess(t testing.TB, p place) *ControllerProcess {
@@ -222,7 +227,8 @@ func (c *ControllerProcess) Launch(failpoints string) {
 	if err := os.Remove(c.addressesFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}
-	c.Process = startProcess(c.t, failpoints, c.bin, "run", "--config", c.configFile(), "--addresses-file", c.addressesFile())
+	c.Process = startProcess(c.t, failpoints, c.bin, "run", "--config", c.configFile(), "--addresses-file",
+		c.addressesFile())
 }
 
 func (c *ControllerProcess) addressesFile() string { return filepath.Join(c.dir, "addresses") }
@@ -264,7 +270,8 @@ func (m *Machine) AgentProcess(failpoints string) *Process {
 		m.t.Fatal(err)
 	}
 	args := []string{"run", "--host", "sim", "--state-dir", m.StateDir, "--sim-dir", m.World.Dir(), "--sim-id", m.o.SimID,
-		"--token-file", token, "--sim-delay", m.o.Delay.String(), "--sim-repave-time", "50ms", "--sim-script", m.o.Script, "--log-level", "warn"}
+		"--token-file", token, "--sim-delay", m.o.Delay.String(), "--sim-repave-time", "50ms", "--sim-script", m.o.Script,
+		"--log-level", "warn"}
 	if m.o.Site {
 		args = append(args, "--role", "site")
 	}

@@ -13,8 +13,8 @@ import (
 // shared is what each controller of one database has its own copy of: what it signs and opens secrets with.
 var shared = []string{"ca", "secrets"}
 
-// Another starts a further controller on the cluster's database, with a copy of its keys, and with everything else of its
-// own.
+// Another starts a further controller on the cluster's database, with a copy of its keys, and with everything else of
+// its own.
 func (c *Cluster) Another(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	configure := o.Configure

@@ -76,8 +76,8 @@ func newTrio(t testing.TB, program, url string) *Trio {
 	return r
 }
 
-// NewTrioBehind starts three on hosts of their own, with the usual ports, behind a load balancer that somebody else runs on
-// another host.
+// NewTrioBehind starts three on hosts of their own, with the usual ports, behind a load balancer that somebody else
+// runs on another host.
 func NewTrioBehind(t testing.TB, balancer string, hosts [3]string) *Trio {
 	t.Helper()
 	r := &Trio{t: t, program: Build(t).Controller, url: testkit.Database(t)}

@@ -12,7 +12,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Expected is what somebody says of a fault who has brought it about, without a look at how the controller finds causes.
+// Expected is what somebody says of a fault who has brought it about, without a look at how the controller finds
+// causes.
 type Expected struct {
 	Fault string
 	// Reasons are the names that the cause may go by: one, or several where they mean the same here.
@@ -35,7 +36,8 @@ func (x Expected) Judge(e *baremetalv1.ExplainMachineResponse) (wrong []string) 
 	if e.GetWaitsOn() != x.On {
 		wrong = append(wrong, fmt.Sprintf("waits on %q, want %q", e.GetWaitsOn(), x.On))
 	}
-	text := strings.ToLower(strings.Join(append([]string{e.GetSummary(), e.GetCause(), e.GetWaitsFor()}, e.GetFacts()...), "\n"))
+	text := strings.ToLower(strings.Join(append([]string{e.GetSummary(), e.GetCause(), e.GetWaitsFor()}, e.GetFacts()...),
+		"\n"))
 	for _, w := range x.Says {
 		if !strings.Contains(text, strings.ToLower(w)) {
 			wrong = append(wrong, fmt.Sprintf("does not say %q", w))
@@ -103,7 +105,8 @@ func (a *Answers) Table(t *testing.T) {
 		} else {
 			verdict = "NO: " + strings.Join(x.wrong, "; ")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.160s\n", x.Fault, x.got.GetReason(), x.got.GetWaitsOn(), verdict, x.got.GetSummary())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.160s\n", x.Fault, x.got.GetReason(), x.got.GetWaitsOn(), verdict,
+			x.got.GetSummary())
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package kube pins what the tests of clusters are held against. It is a module of its own, so that the product's stays small.
+// Package kube pins what the tests of clusters are held against. It is a module of its own, so that the product's stays
+// small.
 package kube
 
 import (

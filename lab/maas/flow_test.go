@@ -18,7 +18,8 @@ import (
 // most is how many actions an operator takes before the flow counts as a dead end.
 const most = 10
 
-// flow is one way of a machine through MAAS. begin is the machine that it starts with; nil is one that MAAS doesn't know.
+// flow is one way of a machine through MAAS. begin is the machine that it starts with; nil is one that MAAS doesn't
+// know.
 type flow struct {
 	name  string
 	begin *maastest.Machine
@@ -57,14 +58,16 @@ func flows() []flow {
 		{name: "onboard", run: in, after: isDeployed},
 		{name: "onboard what MAAS knows", run: in, after: isDeployed,
 			begin: &maastest.Machine{Status: ms.New, BootMode: "link_up", Uncommissioned: true}},
-		{name: "onboard without a data source", begin: ready("no datasource found"), run: in, after: isDeployed, deployments: 2},
+		{name: "onboard without a data source", begin: ready("no datasource found"), run: in, after: isDeployed,
+			deployments: 2},
 		{name: "deploy", begin: ready(), after: isDeployed,
 			run: func(r *rig) string { return r.plan(planOf("deploy", "wait_deployed"), isDeployed) }},
 		{name: "reimage", begin: inService(), run: steps(plan.RepaveByMAAS()), after: isDeployed},
 		{name: "erase", begin: inService(), run: steps(planOf("erase")), after: func(m maastest.Machine, there bool) bool {
 			return there && m.Status == ms.Ready && m.Erased() > 0
 		}},
-		{name: "reimage by a workflow", begin: inService(), run: of(workflow.Decommission, workflow.Reimage), after: isDeployed},
+		{name: "reimage by a workflow", begin: inService(), run: of(workflow.Decommission, workflow.Reimage),
+			after: isDeployed},
 		{name: "storage cleanup", begin: inService(), run: of(workflow.Decommission, workflow.StorageCleanup),
 			after: func(m maastest.Machine, there bool) bool { return isDeployed(m, there) && m.Erased() > 0 }},
 		{name: "decommission", begin: inService(), run: out, after: isGone},
@@ -80,7 +83,8 @@ func planOf(actions ...string) *baremetalv1.Plan {
 	p := &baremetalv1.Plan{}
 	for _, a := range actions {
 		p.Steps = append(p.Steps, &baremetalv1.Step{
-			Name: workflow.StepName(a), Kind: &baremetalv1.Step_ProviderAction{ProviderAction: &baremetalv1.ProviderAction{Action: a}},
+			Name: workflow.StepName(a),
+			Kind: &baremetalv1.Step_ProviderAction{ProviderAction: &baremetalv1.ProviderAction{Action: a}},
 		})
 	}
 	return p
@@ -185,7 +189,8 @@ func (r *rig) workflow(k workflow.Kind, m workflow.Mode) string {
 		Kind: k, Mode: m, Provider: workflow.ProviderMAAS, State: workflow.Pending, Plan: names, Stage: names[0], Attempts: 1,
 	}
 	for n := 1; ; n++ {
-		a := &attempt{r: r, operation: fmt.Sprintf("op-%d", n), evidence: maps.Clone(w.Evidence), kind: k, mode: m, node: &node}
+		a := &attempt{r: r, operation: fmt.Sprintf("op-%d", n), evidence: maps.Clone(w.Evidence), kind: k, mode: m,
+			node: &node}
 		if a.evidence == nil {
 			a.evidence = map[string]string{}
 		}
@@ -256,7 +261,8 @@ func (a *attempt) follow(w workflow.Workflow, stages []workflow.Stage) workflow.
 		a.moves(workflow.At(st.Name, *a.node))
 		for _, s := range workflow.Steps([]workflow.Stage{st}) {
 			last = s.GetName()
-			w = workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: last, Evidence: maps.Clone(a.evidence), Granted: true})
+			w = workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: last, Evidence: maps.Clone(a.evidence),
+				Granted: true})
 			if reason, message := a.step(s); reason != "" {
 				w = workflow.Follow(w, workflow.Attempt{
 					Phase: "FAILED", Step: last, Reason: reason, Message: message, Evidence: maps.Clone(a.evidence),

@@ -27,8 +27,8 @@ const (
 	mac       = "52:54:00:00:00:01"
 )
 
-// looks is how often one command may look at MAAS, callLimit how long one request may hang. A real command has hours, and a
-// request a minute. A command's time is counted in looks, so that a slow machine changes nothing.
+// looks is how often one command may look at MAAS, callLimit how long one request may hang. A real command has hours,
+// and a request a minute. A command's time is counted in looks, so that a slow machine changes nothing.
 const (
 	looks     = 50
 	callLimit = 2 * time.Second
@@ -71,7 +71,8 @@ func newRig(t *testing.T, f flow, faults []fault) *rig {
 	t.Helper()
 	cfg, start := f.region, f.begin
 	cfg.Delay = time.Millisecond
-	r := &rig{region: maastest.New(cfg), faults: faults, deployments: max(1, f.deployments), time: &patience{Clock: clock.Real()}}
+	r := &rig{region: maastest.New(cfg), faults: faults, deployments: max(1, f.deployments),
+		time: &patience{Clock: clock.Real()}}
 	t.Cleanup(r.region.Close)
 	call := 10 * time.Second
 	for _, f := range faults {
@@ -148,7 +149,8 @@ func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored jso
 	r.time.left, r.time.end = looks, func() { cancel(executor.ErrTimeout) }
 	job := func() executor.Job {
 		return executor.Job{
-			Spec: spec, Intent: stored, Hard: ctx, StartedAt: time.Now(), Progress: func(int, string) {}, Logf: func(string, ...any) {},
+			Spec: spec, Intent: stored, Hard: ctx, StartedAt: time.Now(), Progress: func(int, string) {},
+			Logf:   func(string, ...any) {},
 			Output: func(string, []byte) {},
 			UpdateIntent: func(_ context.Context, intent any) (err error) {
 				stored, err = json.Marshal(intent)
@@ -194,8 +196,8 @@ func (r *rig) erasures() int {
 	return m.Erased()
 }
 
-// ours says that the machine is one that MAAS lets us change and that we may change: somebody else's owner or annotation, or
-// a machine in use without one, is not.
+// ours says that the machine is one that MAAS lets us change and that we may change: somebody else's owner or
+// annotation, or a machine in use without one, is not.
 func ours(m maastest.Machine) bool {
 	note := m.Annotations["ingot-machine"]
 	if m.Owner != "" && m.Owner != maastest.User || note != "" && note != machineID {

@@ -10,8 +10,8 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// TestMAASTakesWhatIsAsked: nothing is asked of a machine that MAAS would refuse in the machine's status, whatever the action
-// and the status. What MAAS would refuse is refused before it is asked.
+// TestMAASTakesWhatIsAsked: nothing is asked of a machine that MAAS would refuse in the machine's status, whatever the
+// action and the status. What MAAS would refuse is refused before it is asked.
 func TestMAASTakesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	for _, row := range ms.Table() {
@@ -39,7 +39,8 @@ func TestMAASTakesWhatIsAsked(t *testing.T) {
 
 // of is a machine of ours in a status, in which nothing moves by itself.
 func of(s ms.Status, action string) *maastest.Machine {
-	m := &maastest.Machine{Status: s, BootMode: "link_up", Fabric: []string{"52:54:00:00:00:02"}, FabricMode: "link_up", Layout: "lvm"}
+	m := &maastest.Machine{Status: s, BootMode: "link_up", Fabric: []string{"52:54:00:00:00:02"}, FabricMode: "link_up",
+		Layout: "lvm"}
 	if action != "boot_interface" {
 		m.BootMode = "auto" // a stage before has seen to it
 	}

@@ -36,7 +36,8 @@ func TestParseMemory(t *testing.T) {
 
 func TestParseMetrics(t *testing.T) {
 	t.Parallel()
-	m := parseMetrics("# TYPE go_x gauge\ngo_memstats_heap_inuse_bytes 1\ngo_memstats_stack_inuse_bytes 4.096e+06\nwith{label=\"a b\"} 2\n")
+	m := parseMetrics(
+		"# TYPE go_x gauge\ngo_memstats_heap_inuse_bytes 1\ngo_memstats_stack_inuse_bytes 4.096e+06\nwith{label=\"a b\"} 2\n")
 	if got := m.InUse(); got != 4096001 {
 		t.Errorf("got %v", got)
 	}

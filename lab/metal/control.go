@@ -174,7 +174,8 @@ func (l *Lab) attach(ctx context.Context, to io.Writer, typed io.Reader, name st
 // Status says how everything is.
 func (l *Lab) Status(ctx context.Context) (*Status, error) {
 	s := &Status{
-		PID: os.Getpid(), Frontpage: l.reach.Frontpage, CAFile: l.reach.CAFile, TokenFile: l.reach.TokenFile, Site: l.ns.Path(), Rack: l.rack.Path(),
+		PID: os.Getpid(), Frontpage: l.reach.Frontpage, CAFile: l.reach.CAFile, TokenFile: l.reach.TokenFile,
+		Site: l.ns.Path(), Rack: l.rack.Path(),
 	}
 	for _, m := range l.Machines() {
 		power, err := m.PowerState(ctx)

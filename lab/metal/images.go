@@ -107,7 +107,8 @@ func cached(dir string) (ImageFiles, error) {
 func build(ctx context.Context, builder, agent string, kernel imagebuild.Kernel, dir string) error {
 	var files ImageFiles
 	run := func(into any, args ...string) error {
-		args = append(args, "--agent-binary", agent, "--kernel", kernel.Image, "--modules-dir", kernel.ModulesDir, "--output", "json")
+		args = append(args, "--agent-binary", agent, "--kernel", kernel.Image, "--modules-dir", kernel.ModulesDir, "--output",
+			"json")
 		out, err := exec.CommandContext(ctx, builder, args...).Output()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -148,10 +149,12 @@ func removeOld(root, except string) {
 // AddImages puts them into the controller's catalogue.
 func (l *Lab) AddImages(ctx context.Context, files ImageFiles) error {
 	for _, part := range []struct{ kind, file string }{
-		{"installer-kernel", imagebuild.KernelFile}, {"installer-initrd", imagebuild.InitrdFile}, {"installer-uki", imagebuild.UKIFile},
+		{"installer-kernel", imagebuild.KernelFile}, {"installer-initrd", imagebuild.InitrdFile},
+		{"installer-uki", imagebuild.UKIFile},
 	} {
 		err := l.client.Upload(ctx, filepath.Join(files.Dir, part.file), &pb.Image{
-			ImageRef: part.kind, Kind: part.kind, Format: "raw", Arch: "amd64", Sha256File: files.Installer.Files[part.file].SHA256,
+			ImageRef: part.kind, Kind: part.kind, Format: "raw", Arch: "amd64",
+			Sha256File: files.Installer.Files[part.file].SHA256,
 		})
 		if err != nil {
 			return err

@@ -44,7 +44,8 @@ type MachineConfig struct {
 	ProtectedDisks []string
 	// TPM gives the machine a TPM 2.0 of its own.
 	TPM bool
-	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its own.
+	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its
+	// own.
 	TwinOf string
 	// Unknown leaves the machine out of the inventory.
 	Unknown bool
@@ -96,8 +97,9 @@ func (l *Lab) build(ctx context.Context, m *Machine, slot int) (err error) {
 		return err
 	}
 	m.Chassis, err = chassis.New(chassis.Config{
-		Name: cmp.Or(m.cfg.TwinOf, m.cfg.Name), Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port, Launcher: l.rack.Prefix(),
-		Disks: m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
+		Name: cmp.Or(m.cfg.TwinOf, m.cfg.Name), Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port,
+		Launcher: l.rack.Prefix(),
+		Disks:    m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
 		NoPXE: m.cfg.NoPXE, TPM: m.cfg.TPM,
 	})
 	if err != nil {
@@ -186,7 +188,8 @@ func (m *Machine) record() *pb.Machine {
 	if m.cfg.BMC != NoBMC {
 		spec.BmcEndpoint, spec.BmcCredentialsRef = m.Endpoint(), cmp.Or(m.cfg.CredentialsRef, CredentialsRef)
 	}
-	return &pb.Machine{MachineId: m.cfg.Name, Spec: spec, Labels: map[string]string{"kind": "qemu", "firmware": string(m.cfg.Firmware)}}
+	return &pb.Machine{MachineId: m.cfg.Name, Spec: spec,
+		Labels: map[string]string{"kind": "qemu", "firmware": string(m.cfg.Firmware)}}
 }
 
 // Endpoint is where the controller is told to find the BMC.

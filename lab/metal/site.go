@@ -30,7 +30,8 @@ func (l *Lab) setUpSite(ctx context.Context) error {
 	if l.cfg.Proxy {
 		segment.Mode, segment.PoolStart, segment.PoolEnd = "proxy", "", ""
 	}
-	if _, err := l.client.Admin.SetSite(ctx, &pb.SetSiteRequest{Site: SiteName, Segments: []*pb.Segment{segment}}); err != nil {
+	if _, err := l.client.Admin.SetSite(ctx,
+		&pb.SetSiteRequest{Site: SiteName, Segments: []*pb.Segment{segment}}); err != nil {
 		return err
 	}
 	_, err := l.client.Admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{

@@ -21,8 +21,8 @@ type Stage struct {
 	Took  time.Duration
 }
 
-// Stages are the parts of a reimage that has succeeded, from the operation's events and log and from what the site agent
-// noticed. A part that was not seen is left out; its time is in the next one.
+// Stages are the parts of a reimage that has succeeded, from the operation's events and log and from what the site
+// agent noticed. A part that was not seen is left out; its time is in the next one.
 func (l *Lab) Stages(ctx context.Context, op *pb.Operation) ([]Stage, error) {
 	lines, err := l.client.LogOf(ctx, op)
 	if err != nil {
@@ -89,7 +89,8 @@ func firstAfter(log string, began time.Time, machine string, patterns ...string)
 	wanted := regexp.MustCompile(strings.Join(patterns, "|"))
 	for line := range strings.Lines(log) {
 		m := logTime.FindStringSubmatch(line)
-		if m == nil || !wanted.MatchString(line) || strings.Contains(line, "machine_id=") && !strings.Contains(line, "machine_id="+machine) {
+		if m == nil || !wanted.MatchString(line) || strings.Contains(line, "machine_id=") &&
+			!strings.Contains(line, "machine_id="+machine) {
 			continue
 		}
 		if at, err := time.Parse(time.RFC3339Nano, m[1]); err == nil && !at.Before(began) {

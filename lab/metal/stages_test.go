@@ -30,7 +30,8 @@ func TestChainLeavesOutWhatWasNotSeen(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(100, 0)
 	got := chain(began, []Stage{
-		{Name: "a", Ended: began.Add(time.Second)}, {Name: "unseen"}, {Name: "early", Ended: began}, {Name: "b", Ended: began.Add(3 * time.Second)},
+		{Name: "a", Ended: began.Add(time.Second)}, {Name: "unseen"}, {Name: "early", Ended: began},
+		{Name: "b", Ended: began.Add(3 * time.Second)},
 	})
 	if len(got) != 2 || got[0].Took != time.Second || got[1].Name != "b" || got[1].Took != 2*time.Second {
 		t.Errorf("%+v", got)

@@ -118,7 +118,8 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 		edits = append(edits, f.around(e.X, "((", ") != mutantOn(%d))")...)
 		opposite(append(edits, f.around(e.Y, "((", ") != mutantOn(%d))")...)...)
 	case token.ADD, token.SUB, token.MUL, token.QUO:
-		if b, ok := f.typeOf(e).Underlying().(*types.Basic); ok && b.Info()&(types.IsInteger|types.IsFloat) != 0 && f.alike(e) {
+		if b, ok := f.typeOf(e).Underlying().(*types.Basic); ok && b.Info()&(types.IsInteger|types.IsFloat) != 0 &&
+			f.alike(e) {
 			f.called(e, reckoned[e.Op])
 		}
 	}
@@ -158,10 +159,12 @@ func (f *finder) literal(e ast.Expr) {
 		isLimit = isLimit && limit.Y == e
 		// What moves a limit by one is a mutant of its comparison already.
 		if !isLimit || limit.Op != token.LSS && limit.Op != token.GEQ {
-			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "+1)"}, f.around(e, "mutantUp["+name+"](%d, ", ")")...)
+			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "+1)"},
+				f.around(e, "mutantUp["+name+"](%d, ", ")")...)
 		}
 		if e.Value != "0" && (!isLimit || limit.Op != token.GTR && limit.Op != token.LEQ) {
-			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "-1)"}, f.around(e, "mutantDown["+name+"](%d, ", ")")...)
+			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "-1)"},
+				f.around(e, "mutantDown["+name+"](%d, ", ")")...)
 		}
 	}
 }
@@ -170,7 +173,8 @@ func (f *finder) literal(e ast.Expr) {
 func (f *finder) addIn(c change, edits ...edit) {
 	for _, n := range slices.Backward(append(slices.Clip(f.stack), f.node)) {
 		switch n.(type) {
-		case *ast.ReturnStmt, *ast.AssignStmt, *ast.ExprStmt, *ast.CallExpr, *ast.BinaryExpr, *ast.KeyValueExpr, *ast.ValueSpec:
+		case *ast.ReturnStmt, *ast.AssignStmt, *ast.ExprStmt, *ast.CallExpr, *ast.BinaryExpr, *ast.KeyValueExpr,
+			*ast.ValueSpec:
 			if n.Pos() <= c.from && c.to <= n.End() {
 				c.of = n
 				f.add(c, edits...)

@@ -103,7 +103,8 @@ func (f *finder) writes(c *ast.CallExpr) bool {
 	case "fmt", "log/slog", "errors":
 		return path != "errors" || !strings.HasPrefix(f.name(c), "Is") && f.name(c) != "As" && f.name(c) != "Join"
 	default:
-		return f.name(c) == "Logf" || strings.Contains(path, "prometheus") || strings.HasSuffix(path, "/metrics") || f.panics(c)
+		return f.name(c) == "Logf" || strings.Contains(path, "prometheus") || strings.HasSuffix(path, "/metrics") ||
+			f.panics(c)
 	}
 }
 

@@ -42,7 +42,8 @@ type listed struct {
 
 // list asks the go tool for packages.
 func list(ctx context.Context, root string, args ...string) ([]listed, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-tags", buildTags, "-json=ImportPath,Dir,Name,Export,GoFiles"}, args...)...)
+	cmd := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-tags", buildTags, "-json=ImportPath,Dir,Name,Export,GoFiles"}, args...)...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.Output()
@@ -93,7 +94,8 @@ func load(ctx context.Context, root string, targets []target) ([]unit, error) {
 
 func loadUnit(t target, p listed, exports map[string]string) (unit, error) {
 	u := unit{target: t, name: p.Name, fset: token.NewFileSet(), info: &types.Info{
-		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}}
 	var syntax []*ast.File
 	for _, name := range p.GoFiles {

@@ -43,7 +43,8 @@ func main() {
 	flag.StringVar(&o.again, "again", "", "only mutants that this file names: the output of a run before")
 	flag.BoolVar(&o.own, "own", false, "only try each package's own tests, which is quicker")
 	flag.StringVar(&o.root, "root", ".", "the top of the tree")
-	flag.DurationVar(&o.patience, "patience", 10*time.Second, "what a mutant may take beyond three times what its tests usually take")
+	flag.DurationVar(&o.patience, "patience", 10*time.Second,
+		"what a mutant may take beyond three times what its tests usually take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, targets)
@@ -147,7 +148,8 @@ func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
 		all = append(all, w.u.also...)
 	}
 	for _, t := range all {
-		left := slices.DeleteFunc(slices.Clone(w.drawn), func(m *mutant) bool { return out[m.id] == killed || out[m.id] == timedOut })
+		left := slices.DeleteFunc(slices.Clone(w.drawn),
+			func(m *mutant) bool { return out[m.id] == killed || out[m.id] == timedOut })
 		if err := b.tryWith(ctx, t, left, out); err != nil {
 			return nil, err
 		}

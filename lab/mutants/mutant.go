@@ -80,8 +80,8 @@ func rewrite(text []byte, edits []edit) []byte {
 	return out
 }
 
-// draw picks n of the mutants by the seed. A mutant's place in the order hangs on its own key alone, so that a change of the
-// code elsewhere does not deal all cards anew.
+// draw picks n of the mutants by the seed. A mutant's place in the order hangs on its own key alone, so that a change
+// of the code elsewhere does not deal all cards anew.
 func draw(all []*mutant, seed uint64, n int) []*mutant {
 	if n <= 0 || n >= len(all) {
 		return all
@@ -93,7 +93,8 @@ func draw(all []*mutant, seed uint64, n int) []*mutant {
 	drawn := slices.SortedFunc(slices.Values(all), func(a, b *mutant) int { return strings.Compare(place(a), place(b)) })
 	drawn = drawn[:n]
 	// Edits are built in by the order of the source.
-	slices.SortFunc(drawn, func(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(drawn,
+		func(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) })
 	return drawn
 }
 
@@ -122,12 +123,15 @@ func numbered(all []*mutant) {
 // negated are the operators that say the opposite, moved those that differ where both sides are equal.
 var (
 	negated = map[token.Token]string{
-		token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.LEQ: ">", token.GTR: "<=", token.GEQ: "<", token.LAND: "||", token.LOR: "&&",
+		token.EQL: "!=", token.NEQ: "==", token.LSS: ">=", token.LEQ: ">", token.GTR: "<=", token.GEQ: "<", token.LAND: "||",
+		token.LOR: "&&",
 	}
 	moved = map[token.Token][2]string{
-		token.LSS: {"<=", "mutantLess"}, token.LEQ: {"<", "mutantLessEqual"}, token.GTR: {">=", "mutantMore"}, token.GEQ: {">", "mutantMoreEqual"},
+		token.LSS: {"<=", "mutantLess"}, token.LEQ: {"<", "mutantLessEqual"}, token.GTR: {">=", "mutantMore"},
+		token.GEQ: {">", "mutantMoreEqual"},
 	}
 	reckoned = map[token.Token][2]string{
-		token.ADD: {"-", "mutantAdd"}, token.SUB: {"+", "mutantSubtract"}, token.MUL: {"/", "mutantMultiply"}, token.QUO: {"*", "mutantDivide"},
+		token.ADD: {"-", "mutantAdd"}, token.SUB: {"+", "mutantSubtract"}, token.MUL: {"/", "mutantMultiply"},
+		token.QUO: {"*", "mutantDivide"},
 	}
 )

@@ -101,7 +101,8 @@ func TestSize(t *testing.T) {
 `,
 }
 
-// One of each kind of end: killed, killed because it hangs, killed by the tests of another package, alive, never executed.
+// One of each kind of end: killed, killed because it hangs, killed by the tests of another package, alive, never
+// executed.
 func TestVerdicts(t *testing.T) {
 	root := write(t, small)
 	units, err := load(t.Context(), root, []target{{dir: "door", also: []tests{{"far", "."}}}})
@@ -183,10 +184,12 @@ func TestExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(known) != 3 || !known["b: x => z"].equivalent || known["c: 1 => 2"].equivalent || known["c: 1 => 2"].why != "too slow" {
+	if len(known) != 3 || !known["b: x => z"].equivalent || known["c: 1 => 2"].equivalent ||
+		known["c: 1 => 2"].why != "too slow" {
 		t.Errorf("read %+v", known)
 	}
-	for _, bad := range []string{"a\n\tequivalent:\n", "a\n", "\taccepted: x\n", "a\n\tmaybe: x\n", "a\na\n\taccepted: x\n"} {
+	for _, bad := range []string{"a\n\tequivalent:\n", "a\n", "\taccepted: x\n", "a\n\tmaybe: x\n",
+		"a\na\n\taccepted: x\n"} {
 		if _, err := read(bad); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
@@ -205,7 +208,8 @@ func TestReport(t *testing.T) {
 	}
 	r = report{known: map[string]explained{"a": {equivalent: true}, "gone": {}, "c": {}}}
 	r.add(w, verdicts, 0)
-	if err := r.stale(w.drawn); err == nil || !strings.Contains(err.Error(), "killed: a") || !strings.Contains(err.Error(), "not exist: gone") {
+	if err := r.stale(w.drawn); err == nil || !strings.Contains(err.Error(), "killed: a") ||
+		!strings.Contains(err.Error(), "not exist: gone") {
 		t.Errorf("stale: %v", err)
 	}
 	if err := r.enough(90); err == nil {

@@ -102,7 +102,8 @@ func (b *bench) build(ctx context.Context, dir string) (*binary, error) {
 	if _, err := os.Stat(out); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	bin := &binary{path: out, dir: filepath.Join(b.root, dir), reached: map[int][]string{}, took: map[string]time.Duration{}}
+	bin := &binary{path: out, dir: filepath.Join(b.root, dir), reached: map[int][]string{},
+		took: map[string]time.Duration{}}
 	files, err := filepath.Glob(filepath.Join(bin.dir, "*_test.go"))
 	if err != nil {
 		return nil, err
@@ -215,7 +216,8 @@ func (bin *binary) closest(names []string) []string {
 			reaches[name]++
 		}
 	}
-	names = slices.SortedStableFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(reaches[a], reaches[b]) })
+	names = slices.SortedStableFunc(slices.Values(names),
+		func(a, b string) int { return cmp.Compare(reaches[a], reaches[b]) })
 	return names[:min(len(names), mostOthers)]
 }
 
@@ -239,7 +241,8 @@ func (bin *binary) try(ctx context.Context, m *mutant, patience time.Duration, o
 
 // batches are the quick tests and the slow ones: most mutants are killed by a quick one.
 func (bin *binary) batches(names []string) [][]string {
-	names = slices.SortedStableFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(bin.took[a], bin.took[b]) })
+	names = slices.SortedStableFunc(slices.Values(names),
+		func(a, b string) int { return cmp.Compare(bin.took[a], bin.took[b]) })
 	var all, sum time.Duration
 	for _, name := range names {
 		all += bin.took[name]

@@ -37,7 +37,8 @@ func (f *finder) statements(n ast.Node) {
 // ends lets a function compile whose last return is left out.
 func (f *finder) ends(t *ast.FuncType, body *ast.BlockStmt) {
 	if t.Results != nil && len(t.Results.List) > 0 {
-		f.needs = append(f.needs, edit{at: f.at(body.Rbrace), kind: opening, text: `; panic("the end of a mutated function") `})
+		f.needs = append(f.needs, edit{at: f.at(body.Rbrace), kind: opening,
+			text: `; panic("the end of a mutated function") `})
 	}
 }
 

@@ -18,5 +18,6 @@ var switchesFile string
 
 // switches is the file that each mutated package is given.
 func switches(name string, highest int) string {
-	return strings.NewReplacer("PACKAGE", name, "HIGHEST", fmt.Sprint(highest), "VARIABLE", variable, "TRACE", traceVariable).Replace(switchesFile)
+	return strings.NewReplacer("PACKAGE", name, "HIGHEST", fmt.Sprint(highest), "VARIABLE", variable, "TRACE",
+		traceVariable).Replace(switchesFile)
 }

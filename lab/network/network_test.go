@@ -99,7 +99,8 @@ func TestASegmentJoinsNamespaces(t *testing.T) {
 	if _, err := other.Dial(t.Context(), l.Addr().String()); err != nil {
 		t.Errorf("after plugging in: %v", err)
 	}
-	if got := strings.Join(devices(t, lab), " "); got != "lo sw0 p-site0 site0 p-eth0 tap0" && !strings.Contains(got, "tap0") {
+	if got := strings.Join(devices(t, lab), " "); got != "lo sw0 p-site0 site0 p-eth0 tap0" &&
+		!strings.Contains(got, "tap0") {
 		t.Errorf("devices %s", got)
 	}
 	if after, err := net.Interfaces(); err != nil || len(after) != len(before) {

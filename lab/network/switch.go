@@ -29,7 +29,8 @@ func (n *Namespace) Switch(name string) (*Switch, error) {
 func (s *Switch) Tap(name string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
-	tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_DEFAULTS | netlink.TUNTAP_NO_PI}
+	tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_DEFAULTS |
+		netlink.TUNTAP_NO_PI}
 	// The device comes into being in the namespace of the thread that asks for it.
 	if err := s.ns.Do(func() error { return netlink.LinkAdd(tap) }); err != nil {
 		return fmt.Errorf("make port %s: %w", name, err)
@@ -116,7 +117,8 @@ func (n *Namespace) Address(device string, address netip.Prefix) error {
 		return fmt.Errorf("find network device %s: %w", device, err)
 	}
 	mask := net.CIDRMask(address.Bits(), address.Addr().BitLen())
-	if err := n.links.AddrReplace(link, &netlink.Addr{IPNet: &net.IPNet{IP: address.Addr().AsSlice(), Mask: mask}}); err != nil {
+	if err := n.links.AddrReplace(link,
+		&netlink.Addr{IPNet: &net.IPNet{IP: address.Addr().AsSlice(), Mask: mask}}); err != nil {
 		return fmt.Errorf("set address %s of %s: %w", address, device, err)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package process runs programs under test: it starts them so that they end with this process at the latest, and can kill,
-// stop and continue them.
+// Package process runs programs under test: it starts them so that they end with this process at the latest, and can
+// kill, stop and continue them.
 package process
 
 import (

@@ -26,8 +26,8 @@ func (r *Relay) Freeze() {
 	r.FreezeWay(Down)
 }
 
-// FreezeWay is Freeze for one direction. One end that closes its connection meanwhile is not noticed by the other before
-// Thaw: it is half open.
+// FreezeWay is Freeze for one direction. One end that closes its connection meanwhile is not noticed by the other
+// before Thaw: it is half open.
 func (r *Relay) FreezeWay(way Direction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +72,8 @@ func (r *Relay) Delay(d time.Duration) {
 	r.delay = d
 }
 
-// Reorder makes every read of bytes wait for a time of its own, up to d, so that what goes over one connection overtakes what
-// goes over another. The order within a connection stays: TCP keeps it. 0 ends it.
+// Reorder makes every read of bytes wait for a time of its own, up to d, so that what goes over one connection
+// overtakes what goes over another. The order within a connection stays: TCP keeps it. 0 ends it.
 func (r *Relay) Reorder(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +96,8 @@ func (r *Relay) strike() {
 	r.struck++
 }
 
-// Struck counts what faults have met so far: connections that were ended or refused, and reads that had to wait. A fault
-// that leaves it as it was has changed nothing.
+// Struck counts what faults have met so far: connections that were ended or refused, and reads that had to wait. A
+// fault that leaves it as it was has changed nothing.
 func (r *Relay) Struck() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +115,8 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Abandon ends the clients' side of all connections of this moment and leaves the target's side open, so that it has two
-// connections once the client has come back. Heal and Cut end them.
+// Abandon ends the clients' side of all connections of this moment and leaves the target's side open, so that it has
+// two connections once the client has come back. Heal and Cut end them.
 func (r *Relay) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -72,12 +72,16 @@ func Open(ctx context.Context, c Config) (p *Pair, err error) {
 // Settings are what both servers of a pair need.
 func Settings() map[string]string {
 	return map[string]string{
-		"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "wal_retrieve_retry_interval": "200ms", "wal_keep_size": "64MB",
+		"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "wal_retrieve_retry_interval": "200ms",
+		"wal_keep_size": "64MB",
 	}
 }
 
-// Attach makes a standby of a running server, and returns when it streams. way is the host and the port that lead to the server.
-func Attach(ctx context.Context, primary *localpg.Cluster, c localpg.Config, way string, synchronous bool) (*localpg.Cluster, error) {
+// Attach makes a standby of a running server, and returns when it streams. way is the host and the port that lead to
+// the server.
+func Attach(
+	ctx context.Context, primary *localpg.Cluster, c localpg.Config, way string, synchronous bool,
+) (*localpg.Cluster, error) {
 	s, err := primary.OpenStandby(ctx, c, fmt.Sprintf("%s user=%s application_name=%s", way, localpg.User, name))
 	if err != nil {
 		return nil, err

@@ -44,9 +44,9 @@ func calm(c *config.Config) {
 	}
 }
 
-// TestTenThousandRepavesAtOnce asks for a repave of every machine of a fleet at once, under a budget. By the machines' own
-// journals, which neither controller nor agents read, never are more being written than the budget has slots, though
-// the controller is killed in the middle; and all come to their end.
+// TestTenThousandRepavesAtOnce asks for a repave of every machine of a fleet at once, under a budget. By the machines'
+// own journals, which neither controller nor agents read, never are more being written than the budget has slots,
+// though the controller is killed in the middle; and all come to their end.
 func TestTenThousandRepavesAtOnce(t *testing.T) {
 	url := testkit.Database(t)
 	c := harness.New(t, harness.Options{Configure: calm, DatabaseURL: url})
@@ -102,11 +102,14 @@ func TestTenThousandRepavesAtOnce(t *testing.T) {
 	rate := float64(*machines) / took.Seconds()
 	fmt.Printf("repaves asked for at once       %d, in %.1f s\n", *machines, all.Seconds())
 	fmt.Printf("budget                          %d at once, one kill of the controller\n", *slots)
-	fmt.Printf("most slots held                 %d; %d waited at most, each with WAITING_FOR_BUDGET\n", most.held, most.waiting)
+	fmt.Printf("most slots held                 %d; %d waited at most, each with WAITING_FOR_BUDGET\n", most.held,
+		most.waiting)
 	fmt.Printf("most being written              %d, by the machines' journals: %s\n", peak, metOr(peak <= *slots))
 	fmt.Printf("slots given out of order        %d: %s\n", overtaken, metOr(overtaken <= *machines/100))
-	fmt.Printf("all done after                  %.1f s (%.1f /s, %.1f for each slot)\n", took.Seconds(), rate, rate/float64(*slots))
-	fmt.Printf("memory of controller, %2d site agents and this test: %d MiB at most; simulated machines on disk: %.1f KiB each\n",
+	fmt.Printf("all done after                  %.1f s (%.1f /s, %.1f for each slot)\n", took.Seconds(), rate,
+		rate/float64(*slots))
+	fmt.Printf(
+		"memory of controller, %2d site agents and this test: %d MiB at most; simulated machines on disk: %.1f KiB each\n",
 		*sites, peaks.memory>>20, sizeOf(t, world.Dir())/1024/float64(*machines))
 	if peak > *slots || peak == 0 || effects != *machines || !killed || most.waiting == 0 {
 		t.Errorf("%d were being written at once, %d in all; killed: %t; %d waited", peak, effects, killed, most.waiting)
@@ -123,7 +126,8 @@ func metOr(ok bool) string {
 	return "missed"
 }
 
-// state is how far all of it is. Silent ones are PENDING without a slot and have been looked at, and name nothing that they wait for.
+// state is how far all of it is. Silent ones are PENDING without a slot and have been looked at, and name nothing that
+// they wait for.
 type state struct{ held, ended, failed, waiting, silent int }
 
 func look(t *testing.T, db *pgx.Conn) (s state) {
@@ -143,7 +147,8 @@ func look(t *testing.T, db *pgx.Conn) (s state) {
 // whyFailed says how the first operation failed that did.
 func whyFailed(t *testing.T, db *pgx.Conn) (why string) {
 	t.Helper()
-	err := db.QueryRow(t.Context(), `SELECT coalesce(min(phase || ' ' || coalesce(error::text, '')), 'none') FROM operations
+	err := db.QueryRow(t.Context(),
+		`SELECT coalesce(min(phase || ' ' || coalesce(error::text, '')), 'none') FROM operations
 		WHERE type = 'REIMAGE' AND phase IN ('FAILED', 'CANCELED')`).Scan(&why)
 	if err != nil {
 		t.Fatal(err)
@@ -151,8 +156,9 @@ func whyFailed(t *testing.T, db *pgx.Conn) (why string) {
 	return why
 }
 
-// overtakenSince counts operations that got their slot in a later round than one that was asked for after them, among those that got it
-// when all had been asked for. One that is being looked at in the moment of a round is left for the next.
+// overtakenSince counts operations that got their slot in a later round than one that was asked for after them, among
+// those that got it when all had been asked for. One that is being looked at in the moment of a round is left for the
+// next.
 func overtakenSince(t *testing.T, db *pgx.Conn, begun time.Time) (n int) {
 	t.Helper()
 	err := db.QueryRow(t.Context(), `SELECT count(*) FROM (
@@ -215,12 +221,13 @@ func site(i int) string { return fmt.Sprintf("storm-%d", i) }
 
 func name(i int) string { return fmt.Sprintf("storm-%05d", i) }
 
-// register makes machines in MAINTENANCE, in the database: ten thousand registrations and operations before the ones that matter
-// would be a test of their own.
+// register makes machines in MAINTENANCE, in the database: ten thousand registrations and operations before the ones
+// that matter would be a test of their own.
 func register(t *testing.T, url string) {
 	t.Helper()
 	say("%d machines", *machines)
-	_, err := connect(t, url).Exec(t.Context(), `INSERT INTO machines (machine_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
+	_, err := connect(t, url).Exec(t.Context(),
+		`INSERT INTO machines (machine_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
 		SELECT 'storm-' || lpad(n::text, 5, '0'), '{}', jsonb_build_object('provider', 'fake', 'site', 'storm-' || n % $2), 'MAINTENANCE', 'discovered', now(), now()
 		FROM generate_series(0, $1 - 1) n`, *machines, *sites)
 	if err != nil {
@@ -250,15 +257,16 @@ func parallel(t *testing.T, n int, fn func(i int)) {
 	}
 }
 
-// peakOf counts how many machines were being written at once at most: from the first byte until what was written had been
-// read back.
+// peakOf counts how many machines were being written at once at most: from the first byte until what was written had
+// been read back.
 func peakOf(t *testing.T, w *sim.World) (peak, effects int) {
 	t.Helper()
 	records, err := sim.ReadJournal(w.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(records, func(a, b sim.EffectRecord) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq)) })
+	slices.SortStableFunc(records,
+		func(a, b sim.EffectRecord) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq)) })
 	now := 0
 	for _, r := range records {
 		switch {

@@ -50,9 +50,11 @@ func Make(ctx context.Context, dir string) (ca []string, err error) {
 	files := map[string]string{
 		config: "statedir = " + state + "\nsigningkey = " + filepath.Join(state, "signkey.pem") + "\nissuercert = " + issuer +
 			"\ncertserial = " + filepath.Join(state, "certserial") + "\n",
-		options: "--tpm-manufacturer id:00001014\n--tpm-model swtpm\n--tpm-version id:20191023\n--platform-manufacturer Ingot\n" +
+		options: "--tpm-manufacturer id:00001014\n--tpm-model swtpm\n--tpm-version id:20191023\n--platform-manufacturer " +
+			"Ingot\n" +
 			"--platform-version 1\n--platform-model Laboratory\n",
-		setup: "create_certs_tool=" + local + "\ncreate_certs_tool_config=" + config + "\ncreate_certs_tool_options=" + options + "\n",
+		setup: "create_certs_tool=" + local + "\ncreate_certs_tool_config=" + config + "\ncreate_certs_tool_options=" +
+			options + "\n",
 	}
 	for path, text := range files {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -72,8 +74,8 @@ type TPM struct {
 	log string
 }
 
-// Start powers the TPM of a directory on, for QEMU: file is the other end of its control channel, for a character device
-// of type socket. The TPM ends when all copies of file are closed, or ctx ends. Wait must be called.
+// Start powers the TPM of a directory on, for QEMU: file is the other end of its control channel, for a character
+// device of type socket. The TPM ends when all copies of file are closed, or ctx ends. Wait must be called.
 func Start(ctx context.Context, dir string) (t *TPM, file *os.File, err error) {
 	return start(ctx, dir, "--ctrl", fmt.Sprintf("type=unixio,clientfd=%d", descriptor))
 }

@@ -36,8 +36,8 @@ func arguments(c Config) []string {
 	return append(args, diskArguments(c)...)
 }
 
-// translated is QEMU's room for translated code in MiB. With the default of a GiB nothing is ever thrown away, and a kernel
-// that is loaded over the code of the system before it waits up to ten seconds for the bookkeeping of its pages.
+// translated is QEMU's room for translated code in MiB. With the default of a GiB nothing is ever thrown away, and a
+// kernel that is loaded over the code of the system before it waits up to ten seconds for the bookkeeping of its pages.
 const translated = "64"
 
 // processor is everything that QEMU emulates for machines that are installed: hashing a disk takes half the time with

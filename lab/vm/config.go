@@ -13,8 +13,8 @@ const (
 	ovmfCode   = "/usr/share/OVMF/OVMF_CODE_4M.fd"
 	ovmfVars   = "/usr/share/OVMF/OVMF_VARS_4M.fd"
 
-	// DefaultCmdline is the kernel's command line: the console, a reboot 5 s after a panic, and no doubt about a timer that is
-	// late because the emulation is. It carries no secrets, because anybody on the machine can read it.
+	// DefaultCmdline is the kernel's command line: the console, a reboot 5 s after a panic, and no doubt about a timer
+	// that is late because the emulation is. It carries no secrets, because anybody on the machine can read it.
 	DefaultCmdline = "console=ttyS0 quiet panic=5 no_timer_check"
 
 	defaultMemoryMB = 256

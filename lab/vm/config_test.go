@@ -21,7 +21,8 @@ func TestDefaultsAreDerivedFromTheName(t *testing.T) {
 	given := Config{Name: "a", MAC: "52:54:00:00:00:01", UUID: "u", Serial: "s", MemoryMB: 1, Cmdline: "c", Firmware: BIOS}
 	kept := given
 	kept.setDefaults()
-	if kept.MAC != given.MAC || kept.UUID != "u" || kept.Serial != "s" || kept.MemoryMB != 1 || kept.Cmdline != "c" || kept.Firmware != BIOS {
+	if kept.MAC != given.MAC || kept.UUID != "u" || kept.Serial != "s" || kept.MemoryMB != 1 || kept.Cmdline != "c" ||
+		kept.Firmware != BIOS {
 		t.Errorf("given values became %+v", kept)
 	}
 }
@@ -63,7 +64,8 @@ func TestArguments(t *testing.T) {
 	}
 	c.Firmware, c.Kernel, c.Initrd = UEFI, "", ""
 	line = strings.Join(arguments(c), " ")
-	if strings.Contains(line, "-kernel") || strings.Contains(line, "romfile=") || !strings.Contains(line, "file=/d,,ir/"+varsFile) {
+	if strings.Contains(line, "-kernel") || strings.Contains(line, "romfile=") ||
+		!strings.Contains(line, "file=/d,,ir/"+varsFile) {
 		t.Errorf("UEFI without a kernel: %s", line)
 	}
 }

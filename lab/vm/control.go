@@ -59,7 +59,8 @@ func (m *Monitor) SetNetworkFirst(ctx context.Context, first bool) error {
 	return err
 }
 
-// SetWriteLimit makes a disk slow, by its place in the order of the disks, in bytes a second; 0 means as fast as it goes.
+// SetWriteLimit makes a disk slow, by its place in the order of the disks, in bytes a second; 0 means as fast as it
+// goes.
 func (m *Monitor) SetWriteLimit(ctx context.Context, disk int, limit int64) error {
 	_, err := m.execute(ctx, "block_set_io_throttle", map[string]any{
 		"device": diskID(disk), "bps": 0, "bps_rd": 0, "bps_wr": limit, "iops": 0, "iops_rd": 0, "iops_wr": 0,

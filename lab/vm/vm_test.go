@@ -145,7 +145,8 @@ func TestVMReboots(t *testing.T) {
 	}
 	began := v.Events()[0].Time() // the processor starts
 	first := announcements(ctx, t, v, 1)[0]
-	t.Logf("power-on to init's own work: %v (kernel says %s s)", time.Since(began).Round(time.Millisecond), first["uptime"])
+	t.Logf("power-on to init's own work: %v (kernel says %s s)", time.Since(began).Round(time.Millisecond),
+		first["uptime"])
 	both := announcements(ctx, t, v, 2)
 	t.Logf("and a whole reboot later: %v", time.Since(began).Round(time.Millisecond))
 

@@ -88,7 +88,8 @@ func (d *Disk) measure() error {
 		return fmt.Errorf("read sector size: %w", err)
 	}
 	var size uint64
-	if err := d.ioctl(unix.BLKGETSIZE64, unsafe.Pointer(&size)); err != nil { //nolint:gosec // the kernel writes eight bytes
+	if err := d.ioctl(unix.BLKGETSIZE64,
+		unsafe.Pointer(&size)); err != nil { //nolint:gosec // the kernel writes eight bytes
 		return fmt.Errorf("read size: %w", err)
 	}
 	if sector > Alignment {
@@ -181,7 +182,8 @@ func (d *Disk) ioctl(request uintptr, arg unsafe.Pointer) error {
 }
 
 func unsupported(err error) error {
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTTY) ||
+		errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err
@@ -190,6 +192,7 @@ func unsupported(err error) error {
 // Buffer gives n bytes that O_DIRECT accepts: they begin at a page.
 func Buffer(n int) []byte {
 	b := make([]byte, n+Alignment)
-	skip := (Alignment - int(uintptr(unsafe.Pointer(&b[0]))%Alignment)) % Alignment //nolint:gosec // only its address is looked at
+	//nolint:gosec // only its address is looked at
+	skip := (Alignment - int(uintptr(unsafe.Pointer(&b[0]))%Alignment)) % Alignment
 	return b[skip : skip+n : skip+n]
 }

@@ -31,9 +31,9 @@ type Unit struct {
 	ATADrive  *ATA
 }
 
-// Bus is the disks of a machine, which sysfs below Root shows under the kernel's names. What the files are and hold is that of
-// Linux: drivers/scsi/scsi_sysfs.c (vpd_pg80, vpd_pg89, wwid), drivers/nvme/host/sysfs.c (wwid, nsid, serial, model,
-// subsysnqn), drivers/block/virtio_blk.c (serial), block/genhd.c (size in sectors of 512 bytes, diskseq).
+// Bus is the disks of a machine, which sysfs below Root shows under the kernel's names. What the files are and hold is
+// that of Linux: drivers/scsi/scsi_sysfs.c (vpd_pg80, vpd_pg89, wwid), drivers/nvme/host/sysfs.c (wwid, nsid, serial,
+// model, subsysnqn), drivers/block/virtio_blk.c (serial), block/genhd.c (size in sectors of 512 bytes, diskseq).
 type Bus struct {
 	Root string
 	// OnOpen is called before a disk is opened for writing.
@@ -64,7 +64,8 @@ func NewBus(root string) (*Bus, error) {
 		return nil, err
 	}
 	return b, errors.Join(
-		b.write("proc/self/status", string(status)), b.write("proc/self/mountinfo", ""), os.MkdirAll(filepath.Join(root, "sys/block"), 0o755),
+		b.write("proc/self/status", string(status)), b.write("proc/self/mountinfo", ""),
+		os.MkdirAll(filepath.Join(root, "sys/block"), 0o755),
 		b.write("template", string(template)),
 	)
 }
@@ -86,8 +87,9 @@ func (b *Bus) AttachAs(name string, u *Unit, seq uint64) error {
 	}
 	dir := fmt.Sprintf("new/%d/", b.seq)
 	files := map[string]string{
-		"size": fmt.Sprint(u.Size() / 512), "queue/logical_block_size": fmt.Sprint(u.SectorSize), "diskseq": fmt.Sprint(b.seq),
-		"ro": "0", "removable": "0", "device/model": u.Model,
+		"size": fmt.Sprint(u.Size() / 512), "queue/logical_block_size": fmt.Sprint(u.SectorSize),
+		"diskseq": fmt.Sprint(b.seq),
+		"ro":      "0", "removable": "0", "device/model": u.Model,
 	}
 	discard := "0"
 	if !u.NoDiscard {

@@ -197,7 +197,8 @@ func (d *Disk) Copy() *Disk {
 	return &Disk{SectorSize: d.SectorSize, size: d.size, durable: d.durable.clone(), cache: d.cache.clone()}
 }
 
-// LosePower makes of the disk what it is after its power was lost and came back: what was not flushed is kept as Kept says.
+// LosePower makes of the disk what it is after its power was lost and came back: what was not flushed is kept as Kept
+// says.
 func (d *Disk) LosePower() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,7 +225,8 @@ func (d *Disk) Written() int64 {
 func (d *Disk) PowerOn() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	on := &Disk{SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero, size: d.size, durable: d.durable.clone(), veil: d.veil}
+	on := &Disk{SectorSize: d.SectorSize, NoDiscard: d.NoDiscard, NoZero: d.NoZero, size: d.size,
+		durable: d.durable.clone(), veil: d.veil}
 	on.unveil()
 	on.cache = on.durable.clone()
 	return on

@@ -49,7 +49,8 @@ func (m Machine) fill(size int64) error {
 	sys := "sys/block/" + filepath.Base(m.Device) + "/"
 	for name, data := range map[string]string{
 		sys + "size": fmt.Sprint(size / 512), sys + "device/x": "", sys + "serial": Serial, "proc/self/mountinfo": "",
-		"proc/self/status": string(status), "proc/sys/kernel/random/boot_id": "boot-1\n", "run/x": "", "template": string(template),
+		"proc/self/status": string(status), "proc/sys/kernel/random/boot_id": "boot-1\n", "run/x": "",
+		"template": string(template),
 	} {
 		path := filepath.Join(m.Root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(data), 0o644)); err != nil {
@@ -63,7 +64,8 @@ func stateTemplate(path string) ([]byte, error) {
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 32<<20)); err != nil {
 		return nil, err
 	}
-	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-b", "4096", "-L", "INGOT-STATE", path).CombinedOutput(); err != nil {
+	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-b", "4096", "-L", "INGOT-STATE",
+		path).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mke2fs (Debian package e2fsprogs): %w: %s", err, out)
 	}
 	b, err := os.ReadFile(path)

@@ -31,9 +31,9 @@ func scramble(d *Disk, spare func(off int64) bool) {
 	d.durable, d.veil, d.fresh = d.cache.clone(), nil, 0
 }
 
-// NVMe is a controller as the NVM Express Base Specification 2.0 has it: Identify (figures 275 and 280), Sanitize (5.24) with
-// its log (figure 234), Format NVM (5.14). While a sanitize is under way, and after one that has failed, the media cannot be
-// accessed (8.21).
+// NVMe is a controller as the NVM Express Base Specification 2.0 has it: Identify (figures 275 and 280), Sanitize
+// (5.24) with its log (figure 234), Format NVM (5.14). While a sanitize is under way, and after one that has failed,
+// the media cannot be accessed (8.21).
 type NVMe struct {
 	*Disk
 	OACS, FNA  byte

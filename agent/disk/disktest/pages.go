@@ -51,7 +51,8 @@ func (p pages) same(o pages) (at int64, same bool) {
 	compare := func(a, b pages) {
 		for n, page := range a {
 			other := b[n]
-			if page != other && (other == nil && *page != [pageSize]byte{} || other != nil && *page != *other) && (at < 0 || n*pageSize < at) {
+			if page != other && (other == nil && *page != [pageSize]byte{} || other != nil && *page != *other) &&
+				(at < 0 || n*pageSize < at) {
 				at = n * pageSize
 			}
 		}

@@ -143,7 +143,8 @@ func (c Config) removeOurPassword(out *Evidence) (foreign bool, err error) {
 		out.Notes = append(out.Notes, "a password of an erasure before this one was removed from the drive")
 		return false, nil
 	case s.locked:
-		return false, fmt.Errorf("%w: our password unlocked the drive and cannot be removed: %w", ErrNotErased, errors.Join(err, readErr))
+		return false, fmt.Errorf("%w: our password unlocked the drive and cannot be removed: %w", ErrNotErased,
+			errors.Join(err, readErr))
 	}
 	out.Notes = append(out.Notes, "the drive has a password that is not ours; it stays")
 	return true, nil

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// SANITIZE STATUS EXT and its output (ACS-4, 7.32.3 and 7.32.10): the COUNT register says how the last sanitize stands, the
-// LBA register how far it is, in 65,536ths. A drive whose sanitize has failed aborts the command.
+// SANITIZE STATUS EXT and its output (ACS-4, 7.32.3 and 7.32.10): the COUNT register says how the last sanitize stands,
+// the LBA register how far it is, in 65,536ths. A drive whose sanitize has failed aborts the command.
 const (
 	ataSanitizeDevice = 0xb4
 	sanitizeStatusExt = 0x0000
 	ataSanitizing     = 1 << 14
 )
 
-// awaitATASanitize waits for a sanitize that somebody has ordered before. Until it ends the drive aborts nearly every command,
-// those of the security feature set too, and cannot be read (ACS-4, 4.16).
+// awaitATASanitize waits for a sanitize that somebody has ordered before. Until it ends the drive aborts nearly every
+// command, those of the security feature set too, and cannot be read (ACS-4, 4.16).
 func (c Config) awaitATASanitize(ctx context.Context, out *Evidence) error {
 	p := c.Disk.ATA()
 	if p == nil {
@@ -36,7 +36,8 @@ func (c Config) awaitATASanitize(ctx context.Context, out *Evidence) error {
 			Command: ataSanitizeDevice, Feature: sanitizeStatusExt, Ext: true, Timeout: quick, LBA: &progress, Count: &count,
 		})
 		if err != nil {
-			out.Notes = append(out.Notes, fmt.Sprintf("the drive does not tell of its last sanitize, which may have failed: %v", err))
+			out.Notes = append(out.Notes, fmt.Sprintf("the drive does not tell of its last sanitize, which may have failed: %v",
+				err))
 			return nil
 		}
 		if count&ataSanitizing == 0 {

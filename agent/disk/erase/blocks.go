@@ -98,7 +98,8 @@ func (c Config) overwrite(ctx context.Context) error {
 		return fmt.Errorf("overwrite: flush: %w", err)
 	}
 	if bad.count > 0 {
-		return fmt.Errorf("overwrite: %d blocks of %d KiB could not be written, at %s; the others were: %w", bad.count, sampleSize>>10,
+		return fmt.Errorf("overwrite: %d blocks of %d KiB could not be written, at %s; the others were: %w", bad.count,
+			sampleSize>>10,
 			strings.Join(bad.at, ", "), bad.last)
 	}
 	return nil

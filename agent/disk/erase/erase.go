@@ -14,11 +14,11 @@
 //
 // # Verification
 //
-// For discard and overwrite the whole disk is read back, and each byte must be zero. That is no proof for a discard without
-// guaranteed zeros: such a disk may show its old data again after a loss of power. auto overwrites it then, and the method
-// discard says so. The
-// others may leave anything; there the device must report success, and samples at random places must have changed. The
-// samples hold data before: where there is none, random bytes are written. The evidence says how much was read.
+// For discard and overwrite the whole disk is read back, and each byte must be zero. That is no proof for a discard
+// without guaranteed zeros: such a disk may show its old data again after a loss of power. auto overwrites it then, and
+// the method discard says so. The others may leave anything; there the device must report success, and samples at
+// random places must have changed. The samples hold data before: where there is none, random bytes are written. The
+// evidence says how much was read.
 //
 // What the commands of the disk keep from being addressed (hidden areas) is looked for and named: see hidden.go.
 package erase
@@ -60,7 +60,8 @@ type Disk interface {
 	Size() int64
 	Flush() error
 	Discard(off, n int64) error
-	// Zero makes a range read as zeros by a command of the device that guarantees it; block.ErrUnsupported where it has none.
+	// Zero makes a range read as zeros by a command of the device that guarantees it; block.ErrUnsupported where it has
+	// none.
 	Zero(off, n int64) error
 	// NVMe and ATA send commands; they are nil for disks of other kinds.
 	NVMe() AdminQueue

@@ -72,25 +72,43 @@ func TestAutoTakesTheBest(t *testing.T) {
 		detail string
 		why    []string
 	}{
-		"crypto sanitize":          {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 7 }), true, erase.NVMeSanitize, "crypto erase", nil},
-		"block sanitize":           {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 6 }), true, erase.NVMeSanitize, "block erase", nil},
-		"overwriting sanitize":     {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 4 }), true, erase.NVMeSanitize, "overwrite by the device", nil},
-		"sanitize under way":       {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Busy = 2, 2 }), true, erase.NVMeSanitize, "block erase", nil},
-		"sanitize takes others":    {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 7 }), false, erase.NVMeFormat, "user data erase", []string{"other disks of its controller"}},
-		"crypto format":            {withNVMe(func(n *disktest.NVMe) { n.FNA = 4 }), true, erase.NVMeFormat, "crypto erase", []string{"no sanitize"}},
-		"format takes others":      {withNVMe(func(n *disktest.NVMe) { n.FNA = 2 }), false, erase.Discard, "", []string{"no sanitize", "other disks"}},
-		"sanitize fails":           {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Fail = 7, true }), true, erase.Discard, "", []string{"status is 3", "aborted"}},
-		"NVMe that can do nothing": {withNVMe(func(n *disktest.NVMe) { n.OACS = 0 }), true, erase.Discard, "", []string{"no sanitize", "no format command"}},
-		"NVMe that lies":           {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Lie = 7, true }), true, erase.Discard, "", []string{"there is data at byte "}},
-		"ATA":                      {withATA(func(*disktest.ATA) {}), true, erase.ATASecure, "erase", []string{"no NVMe", "no NVMe"}},
-		"ATA enhanced":             {withATA(func(a *disktest.ATA) { a.Security = 0x21 }), true, erase.ATASecure, "enhanced erase", nil},
-		"ATA frozen":               {withATA(func(a *disktest.ATA) { a.Security = 9 }), true, erase.Discard, "", []string{"frozen"}},
-		"ATA with a password":      {withATA(func(a *disktest.ATA) { a.Security, a.Password = 3, "theirs" }), true, erase.Discard, "", []string{"password of somebody"}},
-		"ATA without security":     {withATA(func(a *disktest.ATA) { a.Security = 0 }), true, erase.Discard, "", []string{"no security feature"}},
-		"ATA fails":                {withATA(func(a *disktest.ATA) { a.FailErase = true }), true, erase.Discard, "", []string{"erase unit: command aborted"}},
-		"ATA takes no password":    {withATA(func(a *disktest.ATA) { a.FailPassword = true }), true, erase.Discard, "", []string{"set password"}},
-		"ATA keeps the password":   {withATA(func(a *disktest.ATA) { a.Keep = true }), true, erase.Discard, "", []string{"still has the password"}},
-		"plain":                    {plain(), true, erase.Discard, "", []string{"no NVMe", "no ATA"}},
+		"crypto sanitize": {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 7 }), true, erase.NVMeSanitize,
+			"crypto erase", nil},
+		"block sanitize": {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 6 }), true, erase.NVMeSanitize,
+			"block erase", nil},
+		"overwriting sanitize": {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 4 }), true, erase.NVMeSanitize,
+			"overwrite by the device", nil},
+		"sanitize under way": {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Busy = 2, 2 }), true, erase.NVMeSanitize,
+			"block erase", nil},
+		"sanitize takes others": {withNVMe(func(n *disktest.NVMe) { n.Sanicap = 7 }), false, erase.NVMeFormat,
+			"user data erase", []string{"other disks of its controller"}},
+		"crypto format": {withNVMe(func(n *disktest.NVMe) { n.FNA = 4 }), true, erase.NVMeFormat, "crypto erase",
+			[]string{"no sanitize"}},
+		"format takes others": {withNVMe(func(n *disktest.NVMe) { n.FNA = 2 }), false, erase.Discard, "",
+			[]string{"no sanitize", "other disks"}},
+		"sanitize fails": {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Fail = 7, true }), true, erase.Discard,
+			"", []string{"status is 3", "aborted"}},
+		"NVMe that can do nothing": {withNVMe(func(n *disktest.NVMe) { n.OACS = 0 }), true, erase.Discard, "",
+			[]string{"no sanitize", "no format command"}},
+		"NVMe that lies": {withNVMe(func(n *disktest.NVMe) { n.Sanicap, n.Lie = 7, true }), true, erase.Discard, "",
+			[]string{"there is data at byte "}},
+		"ATA": {withATA(func(*disktest.ATA) {}), true, erase.ATASecure, "erase",
+			[]string{"no NVMe", "no NVMe"}},
+		"ATA enhanced": {withATA(func(a *disktest.ATA) { a.Security = 0x21 }), true, erase.ATASecure,
+			"enhanced erase", nil},
+		"ATA frozen": {withATA(func(a *disktest.ATA) { a.Security = 9 }), true, erase.Discard, "",
+			[]string{"frozen"}},
+		"ATA with a password": {withATA(func(a *disktest.ATA) { a.Security, a.Password = 3, "theirs" }), true,
+			erase.Discard, "", []string{"password of somebody"}},
+		"ATA without security": {withATA(func(a *disktest.ATA) { a.Security = 0 }), true, erase.Discard, "",
+			[]string{"no security feature"}},
+		"ATA fails": {withATA(func(a *disktest.ATA) { a.FailErase = true }), true, erase.Discard, "",
+			[]string{"erase unit: command aborted"}},
+		"ATA takes no password": {withATA(func(a *disktest.ATA) { a.FailPassword = true }), true, erase.Discard, "",
+			[]string{"set password"}},
+		"ATA keeps the password": {withATA(func(a *disktest.ATA) { a.Keep = true }), true, erase.Discard, "",
+			[]string{"still has the password"}},
+		"plain": {plain(), true, erase.Discard, "", []string{"no NVMe", "no ATA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +142,8 @@ func TestAutoOverwritesInTheEnd(t *testing.T) {
 		d := plain()
 		change(d.Disk)
 		got, err := run(t.Context(), d, erase.Auto, true)
-		if err != nil || got.Method != erase.Overwrite || len(got.Why) != 4 || !strings.Contains(got.Verification, "all 16777216 bytes") {
+		if err != nil || got.Method != erase.Overwrite || len(got.Why) != 4 ||
+			!strings.Contains(got.Verification, "all 16777216 bytes") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		all := make([]byte, size)
@@ -139,8 +158,9 @@ func TestAutoOverwritesInTheEnd(t *testing.T) {
 func TestNamedMethodDoesNotFallBack(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[erase.Method]error{
-		erase.NVMeSanitize: erase.ErrUnsupported, erase.NVMeFormat: erase.ErrUnsupported, erase.ATASecure: erase.ErrUnsupported,
-		erase.Discard: erase.ErrNotErased,
+		erase.NVMeSanitize: erase.ErrUnsupported, erase.NVMeFormat: erase.ErrUnsupported,
+		erase.ATASecure: erase.ErrUnsupported,
+		erase.Discard:   erase.ErrNotErased,
 	} {
 		d := plain()
 		d.NoZero = true
@@ -171,7 +191,8 @@ func TestATASequence(t *testing.T) {
 	if _, err := run(t.Context(), d, erase.ATASecure, true); err != nil {
 		t.Fatal(err)
 	}
-	if want := []byte{0xec, 0xec, 0xec, 0xec, 0xf1, 0xf3, 0xf4, 0xec, 0xec}; !slices.Equal(d.ata.Commands, want) || !d.ata.Enhanced || d.ata.Timeout < 2*time.Minute {
+	if want := []byte{0xec, 0xec, 0xec, 0xec, 0xf1, 0xf3, 0xf4, 0xec, 0xec}; !slices.Equal(d.ata.Commands, want) ||
+		!d.ata.Enhanced || d.ata.Timeout < 2*time.Minute {
 		t.Errorf("commands % x, enhanced: %t, time %s", d.ata.Commands, d.ata.Enhanced, d.ata.Timeout)
 	}
 }
@@ -182,7 +203,8 @@ func TestDisksThatFail(t *testing.T) {
 		change func(d *disktest.Disk)
 		want   error
 	}{
-		"cannot be read":    {func(d *disktest.Disk) { d.OnRead = func([]byte, int64) error { return disktest.ErrIO } }, disktest.ErrIO},
+		"cannot be read": {func(d *disktest.Disk) { d.OnRead = func([]byte, int64) error { return disktest.ErrIO } },
+			disktest.ErrIO},
 		"cannot be written": {failAfter(5 << 20), disktest.ErrIO},
 		"writes are lost":   {loseAt(10 << 20), erase.ErrNotErased},
 	} {
@@ -236,7 +258,8 @@ func TestCancelStopsAnOverwrite(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for s, want := range map[string]erase.Method{"": erase.Auto, "auto": erase.Auto, "overwrite": erase.Overwrite, "nvme-format": erase.NVMeFormat} {
+	for s, want := range map[string]erase.Method{"": erase.Auto, "auto": erase.Auto, "overwrite": erase.Overwrite,
+		"nvme-format": erase.NVMeFormat} {
 		if got, err := erase.Parse(s); got != want || err != nil {
 			t.Errorf("%q: %s, %v", s, got, err)
 		}

@@ -98,17 +98,21 @@ func TestHiddenAreasAreNamed(t *testing.T) {
 		d    drive
 		want []string
 	}{
-		"none":              {withATA(func(*disktest.ATA) {}), nil},
-		"HPA":               {withATA(func(a *disktest.ATA) { a.HPA = 2048 }), []string{"(HPA): 2048 sectors"}},
-		"HPA, 28 bits":      {withATA(func(a *disktest.ATA) { a.HPA, a.Old = 7, true }), []string{"(HPA): 7 sectors"}},
-		"DCO":               {withATA(func(a *disktest.ATA) { a.DCO = 99 }), []string{"(DCO): 99 sectors"}},
-		"HPA and DCO":       {withATA(func(a *disktest.ATA) { a.HPA, a.DCO = 10, 30 }), []string{"(HPA): 10 sectors", "(DCO): 30 sectors"}},
-		"AMAC":              {withATA(func(a *disktest.ATA) { a.AMAC = 5 }), []string{"max address: 5 sectors"}},
-		"does not tell":     {withATA(func(a *disktest.ATA) { a.HPA, a.Mute = 5, true }), []string{"(HPA): the drive does not tell"}},
-		"NVMe, one space":   {withNVMe(func(*disktest.NVMe) {}), nil},
-		"NVMe, unallocated": {withNVMe(func(n *disktest.NVMe) { n.OACS, n.Free, n.Attached, n.Allocated = 10, 1<<30, 1, 1 }), []string{"1073741824 bytes"}},
-		"NVMe, detached":    {withNVMe(func(n *disktest.NVMe) { n.OACS, n.Attached, n.Allocated = 10, 1, 3 }), []string{"2 namespaces"}},
-		"neither":           {plain(), []string{"neither ATA nor NVMe"}},
+		"none":         {withATA(func(*disktest.ATA) {}), nil},
+		"HPA":          {withATA(func(a *disktest.ATA) { a.HPA = 2048 }), []string{"(HPA): 2048 sectors"}},
+		"HPA, 28 bits": {withATA(func(a *disktest.ATA) { a.HPA, a.Old = 7, true }), []string{"(HPA): 7 sectors"}},
+		"DCO":          {withATA(func(a *disktest.ATA) { a.DCO = 99 }), []string{"(DCO): 99 sectors"}},
+		"HPA and DCO": {withATA(func(a *disktest.ATA) { a.HPA, a.DCO = 10, 30 }),
+			[]string{"(HPA): 10 sectors", "(DCO): 30 sectors"}},
+		"AMAC": {withATA(func(a *disktest.ATA) { a.AMAC = 5 }), []string{"max address: 5 sectors"}},
+		"does not tell": {withATA(func(a *disktest.ATA) { a.HPA, a.Mute = 5, true }),
+			[]string{"(HPA): the drive does not tell"}},
+		"NVMe, one space": {withNVMe(func(*disktest.NVMe) {}), nil},
+		"NVMe, unallocated": {withNVMe(func(n *disktest.NVMe) { n.OACS, n.Free, n.Attached, n.Allocated = 10, 1<<30, 1, 1 }),
+			[]string{"1073741824 bytes"}},
+		"NVMe, detached": {withNVMe(func(n *disktest.NVMe) { n.OACS, n.Attached, n.Allocated = 10, 1, 3 }),
+			[]string{"2 namespaces"}},
+		"neither": {plain(), []string{"neither ATA nor NVMe"}},
 	} {
 		got, err := run(t.Context(), c.d, erase.Overwrite, true)
 		if err != nil || len(got.Hidden) != len(c.want) {
@@ -150,7 +154,8 @@ func TestAPasswordThatStaysIsNoErasure(t *testing.T) {
 	t.Parallel()
 	d := withATA(func(a *disktest.ATA) { a.Keep, a.KeepDisabled = true, true })
 	d.Trims = true
-	if got, err := run(t.Context(), d, erase.Auto, true); !errors.Is(err, erase.ErrNotErased) || got.Method != erase.Discard {
+	if got, err := run(t.Context(), d, erase.Auto, true); !errors.Is(err, erase.ErrNotErased) ||
+		got.Method != erase.Discard {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -169,8 +174,8 @@ func TestASanitizeUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAnATASanitizeUnderWayIsWaitedFor, by every method: the drive aborts all other commands before it ends. One that has failed
-// is named.
+// TestAnATASanitizeUnderWayIsWaitedFor, by every method: the drive aborts all other commands before it ends. One that
+// has failed is named.
 func TestAnATASanitizeUnderWayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, m := range []erase.Method{erase.Auto, erase.ATASecure, erase.Overwrite} {
@@ -198,14 +203,16 @@ func TestADiscardWithoutGuaranteeIsSaidToBeOne(t *testing.T) {
 			d.DiscardLie, d.NoZero = disktest.ShowsZeros, !zero
 			got, err := run(t.Context(), d, m, true)
 			said := strings.Contains(strings.Join(got.Notes, " "), "after a loss of power")
-			if err != nil || said != (nonZero(d.PowerOn()) >= 0) || m == erase.Auto && said || m == erase.Discard && said == zero {
+			if err != nil || said != (nonZero(d.PowerOn()) >= 0) || m == erase.Auto && said || m == erase.Discard &&
+				said == zero {
 				t.Errorf("%s, zeroing %t: %+v, %v; data at %d", m, zero, got, err, nonZero(d.PowerOn()))
 			}
 		}
 	}
 }
 
-// TestASectorThatCannotBeReadStopsNothing: a pending sector is one until it is written (ACS-2, 7.40, WRITE UNCORRECTABLE).
+// TestASectorThatCannotBeReadStopsNothing: a pending sector is one until it is written (ACS-2, 7.40, WRITE
+// UNCORRECTABLE).
 func TestASectorThatCannotBeReadStopsNothing(t *testing.T) {
 	t.Parallel()
 	for _, m := range []erase.Method{erase.NVMeFormat, erase.Overwrite} {
@@ -248,7 +255,8 @@ func TestABadBlockDoesNotKeepTheOthers(t *testing.T) {
 		return len(b), nil
 	}
 	_, err := run(t.Context(), d, erase.Overwrite, true)
-	if !errors.Is(err, disktest.ErrIO) || !strings.Contains(err.Error(), "1 blocks of 64 KiB could not be written, at 6356992") {
+	if !errors.Is(err, disktest.ErrIO) ||
+		!strings.Contains(err.Error(), "1 blocks of 64 KiB could not be written, at 6356992") {
 		t.Fatal(err)
 	}
 	all := make([]byte, size)
@@ -284,7 +292,8 @@ func TestADiskThatStallsAtReadingIsGivenUp(t *testing.T) {
 		return nil
 	}
 	got, err := erase.Run(t.Context(), erase.Config{Disk: d, Method: erase.Overwrite, Clock: slow})
-	if !errors.Is(err, erase.ErrNotErased) || !strings.Contains(err.Error(), "the disk gave") || read > 64<<20 || got.Verification != "" {
+	if !errors.Is(err, erase.ErrNotErased) || !strings.Contains(err.Error(), "the disk gave") || read > 64<<20 ||
+		got.Verification != "" {
 		t.Errorf("%+v, %v after %d bytes", got, err, read)
 	}
 }

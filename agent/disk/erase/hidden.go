@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Commands that tell of areas which a drive keeps from being addressed: READ NATIVE MAX ADDRESS (EXT) of the HPA feature
-// set and DEVICE CONFIGURATION IDENTIFY of the DCO feature set (ACS-2, 7.32, 7.33 and 7.10.3; both are obsolete since
-// ACS-3), GET NATIVE MAX ADDRESS EXT of the AMAC feature set (ACS-3, 7.1.2).
+// Commands that tell of areas which a drive keeps from being addressed: READ NATIVE MAX ADDRESS (EXT) of the HPA
+// feature set and DEVICE CONFIGURATION IDENTIFY of the DCO feature set (ACS-2, 7.32, 7.33 and 7.10.3; both are obsolete
+// since ACS-3), GET NATIVE MAX ADDRESS EXT of the AMAC feature set (ACS-3, 7.1.2).
 const (
 	ataReadNativeMaxExt = 0x27
 	ataReadNativeMax    = 0xf8
@@ -63,7 +63,8 @@ func hiddenATA(p PassThrough) []string {
 		case err != nil:
 			out = append(out, fmt.Sprintf("%s: the drive does not tell: %v", name, err))
 		case last+1 > s.sectors:
-			out = append(out, fmt.Sprintf("%s: %d sectors behind the %d that can be addressed were neither read nor overwritten", name,
+			out = append(out, fmt.Sprintf("%s: %d sectors behind the %d that can be addressed were neither read nor overwritten",
+				name,
 				last+1-s.sectors, s.sectors))
 		}
 	}
@@ -87,8 +88,9 @@ func hiddenATA(p PassThrough) []string {
 	return out
 }
 
-// hiddenNVMe: unallocated capacity (UNVMCAP, bytes 311:296 of the controller's identification), and namespaces that exist
-// and are attached to no controller (Identify, CNS 10h beside 02h), where the controller manages namespaces (OACS bit 3).
+// hiddenNVMe: unallocated capacity (UNVMCAP, bytes 311:296 of the controller's identification), and namespaces that
+// exist and are attached to no controller (Identify, CNS 10h beside 02h), where the controller manages namespaces (OACS
+// bit 3).
 func hiddenNVMe(q AdminQueue) []string {
 	id, err := identify(q, cnsController, 0)
 	if err != nil {

@@ -104,8 +104,8 @@ func (c Config) sanitize(ctx context.Context, before *samples) (string, error) {
 	return name, err
 }
 
-// leaveFailure makes a disk whose sanitize has failed take reads and writes again (5.24, Exit Failure Mode). Where it does
-// not, the methods that follow find that out.
+// leaveFailure makes a disk whose sanitize has failed take reads and writes again (5.24, Exit Failure Mode). Where it
+// does not, the methods that follow find that out.
 func leaveFailure(q AdminQueue) {
 	_ = q.Admin(AdminCommand{Opcode: opSanitize, CDW10: actExitFailure, Timeout: quick}) // see above
 }
@@ -158,7 +158,8 @@ func readSanitize(q AdminQueue) (sanitizeLog, error) {
 	if err != nil {
 		return sanitizeLog{}, fmt.Errorf("read sanitize status: %w", err)
 	}
-	out := sanitizeLog{status: binary.LittleEndian.Uint16(data[2:]) & 7, percent: int(binary.LittleEndian.Uint16(data)) * 100 >> 16}
+	out := sanitizeLog{status: binary.LittleEndian.Uint16(data[2:]) & 7,
+		percent: int(binary.LittleEndian.Uint16(data)) * 100 >> 16}
 	for _, at := range []int{8, 12, 16} {
 		if seconds := binary.LittleEndian.Uint32(data[at:]); seconds != 0xffffffff {
 			out.takes = max(out.takes, time.Duration(seconds)*time.Second)

@@ -61,9 +61,9 @@ func checksum(b []byte) uint64 {
 	return max(h, 1)
 }
 
-// takeSamples reads the samples right before a device erases itself. Where a sample is all zeros or unreadable it writes
-// random bytes, so that a device that does nothing is noticed on an empty disk too. A place that does not give them back
-// is no sample.
+// takeSamples reads the samples right before a device erases itself. Where a sample is all zeros or unreadable it
+// writes random bytes, so that a device that does nothing is noticed on an empty disk too. A place that does not give
+// them back is no sample.
 func takeSamples(d Disk) samples {
 	var s samples
 	buf := block.Buffer(sampleSize)
@@ -112,8 +112,9 @@ func (s samples) verifyChanged(ctx context.Context, d Disk) (string, error) {
 			return "", fmt.Errorf("%w: there is data at byte %d", ErrNotErased, at)
 		}
 	}
-	return fmt.Sprintf("the device reports success; %d blocks of %d KiB at random places (%d written for this) hold their data no "+
-		"more; the other bytes of %d were not read", len(s.at), sampleSize>>10, s.planted, d.Size()), nil
+	return fmt.Sprintf(
+		"the device reports success; %d blocks of %d KiB at random places (%d written for this) hold their data no "+
+			"more; the other bytes of %d were not read", len(s.at), sampleSize>>10, s.planted, d.Size()), nil
 }
 
 var zeroBytes = make([]byte, writeSize)

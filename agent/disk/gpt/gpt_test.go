@@ -34,7 +34,8 @@ func madeBy(t testing.TB, args ...string) []byte {
 	return b
 }
 
-var usual = []string{"-n", "1:2048:+1M", "-t", "1:ef00", "-c", "1:ESP", "-n", "3:6144:+2M", "-c", "3:wurzel-ü", "-A", "3:set:2"}
+var usual = []string{"-n", "1:2048:+1M", "-t", "1:ef00", "-c", "1:ESP", "-n", "3:6144:+2M", "-c", "3:wurzel-ü", "-A",
+	"3:set:2"}
 
 var id = gpt.GUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
@@ -47,7 +48,8 @@ func TestAddAndFitPleaseOtherTools(t *testing.T) {
 	}
 	before := table.Partitions()
 	if len(before) != 2 || before[1].Number != 3 || before[1].Name != "wurzel-ü" || before[1].Attributes != 4 ||
-		before[1].Offset != 6144*512 || before[1].Size != 2<<20 || before[0].Type.String() != "c12a7328-f81f-11d2-ba4b-00a0c93ec93b" {
+		before[1].Offset != 6144*512 || before[1].Size != 2<<20 ||
+		before[0].Type.String() != "c12a7328-f81f-11d2-ba4b-00a0c93ec93b" {
 		t.Fatalf("read %+v", before)
 	}
 	const size = 64 << 20
@@ -70,7 +72,8 @@ func TestAddAndFitPleaseOtherTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("sgdisk", "-v", "-p", "-i", "2", path).CombinedOutput()
-	for _, want := range []string{"No problems found", "'INGOT-STATE'", "04030201-0605-0807-090A-0B0C0D0E0F10", "Linux filesystem"} {
+	for _, want := range []string{"No problems found", "'INGOT-STATE'", "04030201-0605-0807-090A-0B0C0D0E0F10",
+		"Linux filesystem"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("sgdisk does not say %q: %s (%v)", want, out, err)
 		}
@@ -79,7 +82,8 @@ func TestAddAndFitPleaseOtherTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := again.Partitions(); len(got) != 3 || got[0] != before[0] || got[2] != before[1] || again.DiskID() != table.DiskID() {
+	if got := again.Partitions(); len(got) != 3 || got[0] != before[0] || got[2] != before[1] ||
+		again.DiskID() != table.DiskID() {
 		t.Errorf("after: %+v", got)
 	}
 	if got := binary.LittleEndian.Uint32(head[446+12:]); got != size/512-1 {
@@ -117,7 +121,8 @@ func TestAddRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(126) {
-		if _, err := table.Add(gpt.Partition{Name: string(rune('a' + i)), Type: gpt.LinuxData, Offset: (100 + i) << 20, Size: 1 << 20}); err != nil {
+		if _, err := table.Add(gpt.Partition{Name: string(rune('a' + i)), Type: gpt.LinuxData, Offset: (100 + i) << 20,
+			Size: 1 << 20}); err != nil {
 			t.Fatal(i, err)
 		}
 	}
@@ -185,7 +190,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := table.Add(gpt.Partition{Name: "x", Type: gpt.LinuxData, ID: id, Offset: 1 << 40, Size: 1 << 20}); err != nil {
+		if _, err := table.Add(gpt.Partition{Name: "x", Type: gpt.LinuxData, ID: id, Offset: 1 << 40,
+			Size: 1 << 20}); err != nil {
 			return
 		}
 		if _, err := table.Fit(head, 2<<40); err != nil {

@@ -77,13 +77,13 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// frontSize is what makes the first MiB a disk's beginning: the MBR and the header of the primary table, in sectors of up to
-// 4096 bytes.
+// frontSize is what makes the first MiB a disk's beginning: the MBR and the header of the primary table, in sectors of
+// up to 4096 bytes.
 const frontSize = 8 << 10
 
-// putEnds writes what makes the disk bootable last, and compares both ends with what was meant. Boot code and partitions in the
-// first MiB are durable before a table is at either end: firmware takes the backup table too, and a loss of power tears
-// a write into sectors.
+// putEnds writes what makes the disk bootable last, and compares both ends with what was meant. Boot code and
+// partitions in the first MiB are durable before a table is at either end: firmware takes the backup table too, and a
+// loss of power tears a write into sectors.
 func (w *writer) putEnds() error {
 	type end struct {
 		want []byte

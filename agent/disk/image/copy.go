@@ -25,7 +25,9 @@ type piece struct {
 
 // pipe runs fill and drain beside each other over a few buffers. fill gives how much it has put into the buffer; 0 is
 // the end.
-func pipe(ctx context.Context, from int64, fill func(buf []byte, off int64) (int, error), drain func(piece) error) error {
+func pipe(
+	ctx context.Context, from int64, fill func(buf []byte, off int64) (int, error), drain func(piece) error,
+) error {
 	free, full := make(chan []byte, chunks), make(chan piece, chunks)
 	for range chunks {
 		free <- block.Buffer(chunk)

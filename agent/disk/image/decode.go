@@ -35,7 +35,8 @@ func Decode(f io.ReadCloser, format Format) (io.ReadCloser, error) {
 	case RawZstd:
 		return decompress(f)
 	}
-	return nil, errors.Join(notSupported("images of format %q cannot be written, only %s and %s", format, Raw, RawZstd), f.Close())
+	return nil, errors.Join(notSupported("images of format %q cannot be written, only %s and %s", format, Raw, RawZstd),
+		f.Close())
 }
 
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {

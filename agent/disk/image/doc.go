@@ -21,7 +21,7 @@
 //
 // # Failure handling
 //
-// Every error is an *Error with the reason that goes into the command's result. A failure before the first MiB was begun
-// leaves a disk that does not boot; one after it wipes both ends again. A connection that breaks is taken up again
-// at the byte where it broke. Nothing is ever resumed on the disk: another attempt starts from the top.
+// Every error is an *Error with the reason that goes into the command's result. A failure before the first MiB was
+// begun leaves a disk that does not boot; one after it wipes both ends again. A connection that breaks is taken up
+// again at the byte where it broke. Nothing is ever resumed on the disk: another attempt starts from the top.
 package image

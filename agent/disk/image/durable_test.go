@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 )
 
-// TestNoTableBeforeTheBootCode: the power is lost at a write of the commit, and the disk keeps some sectors of what was not
-// flushed. Where a table is at either end, the boot code and the partitions of the first MiB are there too.
+// TestNoTableBeforeTheBootCode: the power is lost at a write of the commit, and the disk keeps some sectors of what was
+// not flushed. Where a table is at either end, the boot code and the partitions of the first MiB are there too.
 func TestNoTableBeforeTheBootCode(t *testing.T) {
 	t.Parallel()
 	tables := 0
@@ -46,7 +46,8 @@ func TestNoTableBeforeTheBootCode(t *testing.T) {
 		}
 		tables++
 		if !bytes.Equal(head[entriesEnd:], own[entriesEnd:gpt.HeadSize]) {
-			t.Errorf("seed %d: a table is there (at the beginning: %t), and the rest of the first MiB is not", seed, table != nil)
+			t.Errorf("seed %d: a table is there (at the beginning: %t), and the rest of the first MiB is not", seed,
+				table != nil)
 		}
 	}
 	if tables == 0 {
@@ -58,8 +59,8 @@ func fillBytes(b []byte) {
 	_, _ = rand.NewChaCha8([32]byte{9}).Read(b) // never fails
 }
 
-// TestWhatIsCheckedIsDurable: the agent dies before its last flush, and the one after it finds all of the image in the disk's
-// cache. What it says must be true after a loss of power too.
+// TestWhatIsCheckedIsDurable: the agent dies before its last flush, and the one after it finds all of the image in the
+// disk's cache. What it says must be true after a loss of power too.
 func TestWhatIsCheckedIsDurable(t *testing.T) {
 	t.Parallel()
 	r := newRig()

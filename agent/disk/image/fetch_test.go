@@ -113,12 +113,14 @@ func TestFetchFails(t *testing.T) {
 		want  baremetalv1.Reason
 		serve http.HandlerFunc
 	}{
-		"another length":    {mismatch, (&flaky{content: content[1:]}).ServeHTTP},
-		"another later":     {mismatch, swapped(content, content[:9_000])},
-		"much shorter":      {mismatch, swapped(content, content[:10])},
-		"always broken":     {gone, func(w http.ResponseWriter, _ *http.Request) { (&cutter{ResponseWriter: w}).Write(nil) }},
-		"a page of HTML":    {gone, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", http.StatusServiceUnavailable) }},
-		"damaged there":     {mismatch, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "damaged", http.StatusBadGateway) }},
+		"another length": {mismatch, (&flaky{content: content[1:]}).ServeHTTP},
+		"another later":  {mismatch, swapped(content, content[:9_000])},
+		"much shorter":   {mismatch, swapped(content, content[:10])},
+		"always broken":  {gone, func(w http.ResponseWriter, _ *http.Request) { (&cutter{ResponseWriter: w}).Write(nil) }},
+		"a page of HTML": {gone,
+			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", http.StatusServiceUnavailable) }},
+		"damaged there": {mismatch,
+			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "damaged", http.StatusBadGateway) }},
 		"rubbish of ranges": {gone, badRange(content, "bytes 5-9")},
 		"too far":           {gone, badRange(content, "bytes 9000-9999/10000")},
 	} {

@@ -114,7 +114,8 @@ const (
 // String says it of a disk.
 func (l Left) String() string {
 	return [...]string{
-		"was not changed", "may hold a partition table, and may boot in part", "does not boot", "holds the whole image, and boots",
+		"was not changed", "may hold a partition table, and may boot in part", "does not boot",
+		"holds the whole image, and boots",
 	}[l]
 }
 

@@ -19,8 +19,8 @@ var (
 	leftSeed = flag.Uint64("left-seed", 1, "seed of the first of them")
 )
 
-// TestWhatIsLeftIsTrue: random disks and faults (power, input/output errors, lost and changed writes, a discard that fails,
-// a cancel), and what is said of the disk is what a full read of what is durable on it shows.
+// TestWhatIsLeftIsTrue: random disks and faults (power, input/output errors, lost and changed writes, a discard that
+// fails, a cancel), and what is said of the disk is what a full read of what is durable on it shows.
 func TestWhatIsLeftIsTrue(t *testing.T) {
 	t.Parallel()
 	seen := map[image.Left]int{}

@@ -11,7 +11,8 @@ var weights = []struct {
 	from  int
 	to    int
 }{
-	{StageCheck, 0, 1}, {StageZero, 1, 3}, {StageWrite, 3, 68}, {StageVerify, 68, 96}, {StageIdentity, 96, 98}, {StageCommit, 98, 100},
+	{StageCheck, 0, 1}, {StageZero, 1, 3}, {StageWrite, 3, 68}, {StageVerify, 68, 96}, {StageIdentity, 96, 98},
+	{StageCommit, 98, 100},
 }
 
 // tracker tells how far a Write got.

@@ -51,7 +51,8 @@ var raw = sync.OnceValue(func() []byte {
 	if err != nil {
 		panic(err)
 	}
-	out, err := exec.Command("sgdisk", "-n", "1:2048:+1M", "-t", "1:ef00", "-c", "1:ESP", "-n", "2:0:0", "-c", "2:root", "-A", "1:set:2", path).CombinedOutput()
+	out, err := exec.Command("sgdisk", "-n", "1:2048:+1M", "-t", "1:ef00", "-c", "1:ESP", "-n", "2:0:0", "-c", "2:root",
+		"-A", "1:set:2", path).CombinedOutput()
 	if err != nil {
 		panic("sgdisk (Debian package gdisk): " + err.Error() + ": " + string(out))
 	}
@@ -195,7 +196,8 @@ func mustBoot(t *testing.T, r *rig, got image.Evidence) {
 		t.Errorf("the patch does not lead back to the image's first MiB (%v)", err)
 	}
 	p := table.Partitions()[2]
-	if p.Name != image.StateName || p.Size != image.StateSize || p.ID.String() != got.StateID || got.StateID != r.commit.StateID {
+	if p.Name != image.StateName || p.Size != image.StateSize || p.ID.String() != got.StateID ||
+		got.StateID != r.commit.StateID {
 		t.Errorf("state partition %+v, evidence %q, commit %q", p, got.StateID, r.commit.StateID)
 	}
 	state := make([]byte, len(stateFS))

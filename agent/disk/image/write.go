@@ -134,7 +134,9 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 // Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
 // partition table for a disk with sectors of so many bytes. It changes nothing. Its errors are *Error, or the cause of
 // ctx's end.
-func Probe(ctx context.Context, s Source, format Format, sector int, others func() (map[string][]gpt.Partition, error)) (err error) {
+func Probe(
+	ctx context.Context, s Source, format Format, sector int, others func() (map[string][]gpt.Partition, error),
+) (err error) {
 	raw, err := Open(ctx, s, format)
 	if err != nil {
 		return err
@@ -153,9 +155,9 @@ func Probe(ctx context.Context, s Source, format Format, sector int, others func
 	return clash(table, others)
 }
 
-// clash refuses an image when another disk of the machine has a partition that the new system would take for its own: one
-// with the PARTUUID of a partition of the image, which an installation of the same image has, or the state partition of an
-// old installation. Boot loaders and file system tables find both by name, in any order.
+// clash refuses an image when another disk of the machine has a partition that the new system would take for its own:
+// one with the PARTUUID of a partition of the image, which an installation of the same image has, or the state
+// partition of an old installation. Boot loaders and file system tables find both by name, in any order.
 func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) error {
 	if others == nil {
 		return nil
@@ -169,11 +171,14 @@ func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) 
 			same := slices.IndexFunc(table.Partitions(), func(own gpt.Partition) bool { return own.ID == p.ID })
 			switch {
 			case same >= 0:
-				return otherInstallation("%s has an installation of this image: its partition %d has the PARTUUID %s, as partition %d of the "+
-					"image; erase that disk first, or the machine may start from it", name, p.Number, p.ID, table.Partitions()[same].Number)
+				return otherInstallation(
+					"%s has an installation of this image: its partition %d has the PARTUUID %s, as partition %d of the "+
+						"image; erase that disk first, or the machine may start from it", name, p.Number, p.ID,
+					table.Partitions()[same].Number)
 			case p.Name == StateName:
-				return otherInstallation("%s has an old installation: its partition %d is called %s, and the new system could take its identity; "+
-					"erase that disk first", name, p.Number, StateName)
+				return otherInstallation(
+					"%s has an old installation: its partition %d is called %s, and the new system could take its identity; "+
+						"erase that disk first", name, p.Number, StateName)
 			}
 		}
 	}
@@ -239,8 +244,8 @@ func (w *writer) zeroEnds(context.Context) error {
 }
 
 // discard tells the disk that the rest is of no more use, and then has the part that the image covers zeroed. That a
-// disk does neither is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such disks
-// as long as writing.
+// disk does neither is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such
+// disks as long as writing.
 func (w *writer) discard(ctx context.Context) error {
 	err := spans(ctx, gpt.HeadSize, w.tailAt(), func(off, n int64) error {
 		w.track.step(off)
@@ -252,7 +257,8 @@ func (w *writer) discard(ctx context.Context) error {
 	case errors.Is(err, block.ErrUnsupported):
 		return nil
 	case err != nil:
-		w.out.Warnings = append(w.out.Warnings, fmt.Sprintf("the disk failed to discard its blocks, and zeros were written: %v", err))
+		w.out.Warnings = append(w.out.Warnings,
+			fmt.Sprintf("the disk failed to discard its blocks, and zeros were written: %v", err))
 		return nil
 	}
 	// Whatever an error of this is, the answer is to write zeros.

@@ -59,7 +59,8 @@ func TestWriteMakesADiskThatBoots(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenWithoutLeave: the last word is asked for when the image has been opened, and before any byte is changed.
+// TestNothingIsWrittenWithoutLeave: the last word is asked for when the image has been opened, and before any byte is
+// changed.
 func TestNothingIsWrittenWithoutLeave(t *testing.T) {
 	t.Parallel()
 	r := newRig()
@@ -237,37 +238,50 @@ var faults = map[string]struct {
 	retryable bool
 	untouched bool
 }{
-	"image has no table":            {content(image.Raw, flip(512)), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"image has a damaged table":     {content(image.Raw, flip(1024)), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"format unknown":                {func(r *rig) { r.format = "qcow2" }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"sectors of 4 KiB":              {func(r *rig) { r.disk.SectorSize = 4096 }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"image too small":               {func(r *rig) { r.job.RawSize = 4096 }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"window too large":              {content(image.RawZstd, window), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"no such blob":                  {status(404), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
-	"server broken":                 {status(500), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
-	"redirected":                    {status(302), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
-	"disk below the minimum":        {func(r *rig) { r.job.MinimumDisk = diskSize + 1 }, baremetalv1.Reason_IMAGE_TOO_LARGE, false, true},
-	"disk without room":             {func(r *rig) { r.disk = disktest.New(71 << 20) }, baremetalv1.Reason_IMAGE_TOO_LARGE, false, true},
-	"image is no zstd":              {content(image.RawZstd, func(b []byte) []byte { return b }), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, true},
-	"image is shorter than a table": {content(image.Raw, func(b []byte) []byte { return b[:4096] }), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, true},
+	"image has no table":        {content(image.Raw, flip(512)), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
+	"image has a damaged table": {content(image.Raw, flip(1024)), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
+	"format unknown": {func(r *rig) { r.format = "qcow2" }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false,
+		true},
+	"sectors of 4 KiB": {func(r *rig) { r.disk.SectorSize = 4096 }, baremetalv1.Reason_IMAGE_UNSUPPORTED,
+		false, true},
+	"image too small": {func(r *rig) { r.job.RawSize = 4096 }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false,
+		true},
+	"window too large": {content(image.RawZstd, window), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
+	"no such blob":     {status(404), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
+	"server broken":    {status(500), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
+	"redirected":       {status(302), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
+	"disk below the minimum": {func(r *rig) { r.job.MinimumDisk = diskSize + 1 },
+		baremetalv1.Reason_IMAGE_TOO_LARGE, false, true},
+	"disk without room": {func(r *rig) { r.disk = disktest.New(71 << 20) }, baremetalv1.Reason_IMAGE_TOO_LARGE,
+		false, true},
+	"image is no zstd": {content(image.RawZstd, func(b []byte) []byte { return b }),
+		baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, true},
+	"image is shorter than a table": {content(image.Raw, func(b []byte) []byte { return b[:4096] }),
+		baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, true},
 
-	"image shorter than declared": {content(image.Raw, func(b []byte) []byte { return b[:len(b)-512] }), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
-	"image longer than declared":  {content(image.Raw, func(b []byte) []byte { return append(b, 0) }), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
-	"one bit in the image":        {content(image.Raw, flip(6<<20)), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
-	"one bit in the boot code":    {content(image.Raw, flip(100)), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
-	"last byte":                   {content(image.Raw, flip(rawSize-1)), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"image shorter than declared": {content(image.Raw, func(b []byte) []byte { return b[:len(b)-512] }),
+		baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"image longer than declared": {content(image.Raw, func(b []byte) []byte { return append(b, 0) }),
+		baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"one bit in the image":     {content(image.Raw, flip(6<<20)), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"one bit in the boot code": {content(image.Raw, flip(100)), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"last byte": {content(image.Raw, flip(rawSize-1)), baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false,
+		false},
 	"compressed stream damaged": {func(r *rig) {
 		r.file = append([]byte{}, packed()...)
 		r.file[len(r.file)/2] ^= 1
 	}, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
-	"compressed stream cut": {func(r *rig) { r.file = packed()[:len(packed())/2] }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
-	"other image":           {func(r *rig) { r.job.RawDigest[0] ^= 1 }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"compressed stream cut": {func(r *rig) { r.file = packed()[:len(packed())/2] },
+		baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
+	"other image": {func(r *rig) { r.job.RawDigest[0] ^= 1 }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false, false},
 
-	"write at the beginning fails":   {failWrite(0, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
-	"write at the end fails":         {failWrite(diskSize-1, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
-	"write of the image fails":       {failWrite(2<<20, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
-	"write of the image is short":    {failWrite(2<<20, nil), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
-	"write of the state fails":       {failWrite(stateAt, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
+	"write at the beginning fails": {failWrite(0, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
+	"write at the end fails": {failWrite(diskSize-1, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true,
+		false},
+	"write of the image fails":    {failWrite(2<<20, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
+	"write of the image is short": {failWrite(2<<20, nil), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
+	"write of the state fails": {failWrite(stateAt, disktest.ErrIO), baremetalv1.Reason_DISK_WRITE_ERROR, true,
+		false},
 	"write of the backup fails":      {failLater(diskSize - 512), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
 	"write of the first MiB fails":   {failLater(0), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
 	"write of the first MiB is torn": {failLater(4096), baremetalv1.Reason_DISK_WRITE_ERROR, true, false},
@@ -445,7 +459,8 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := sha256.Sum256(raw())
-	for name, at := range map[string]int64{"boot code": 10, "table": 520, "entries": 1100, "image": 3 << 20, "end": rawSize - 1} {
+	for name, at := range map[string]int64{"boot code": 10, "table": 520, "entries": 1100, "image": 3 << 20,
+		"end": rawSize - 1} {
 		d := r.disk.PowerOn()
 		b := make([]byte, 4096)
 		d.Durable(b, at/4096*4096)

@@ -111,25 +111,32 @@ func TestHowAnActEnds(t *testing.T) {
 		message   string
 		cordoned  bool // afterwards, as it was before
 	}{
-		"uncordon":                {act("uncordon"), nil, succeeded, none, false, "", false},
-		"uncordon, no Node":       {act("uncordon"), answers(get, "/m-1", 404, no), failed, notReady, false, "no Node m-1", true},
-		"uncordon, not let see":   {act("uncordon"), answers(get, "/m-1", 403, no), failed, denied, false, "", true},
-		"uncordon, another Node":  {act("uncordon"), answers(get, "/m-1", 200, node("b-9", "n", "True", true)), failed, mismatch, false, "boot b-9", true},
-		"uncordon, not let":       {act("uncordon"), answers(patch, "/m-1", 403, no), failed, denied, false, "", true},
-		"uncordon, no effect":     {act("uncordon"), answers(patch, "/m-1", 200, node("b-1", "n", "True", true)), failed, baremetalv1.Reason_EVIDENCE_MISSING, true, "", true},
-		"token, not let":          {act("token"), answers(post, "/secrets", 403, no), failed, denied, false, "", true},
-		"verify, not let":         {act("verify"), answers(get, "/m-1", 403, no), failed, denied, false, "", true},
-		"verify, another machine": {act("verify"), answers(get, "/m-1", 200, node("b-9", "n", "True", false)), failed, mismatch, false, "", true},
-		"verify, no Node":         {act("verify"), answers(get, "/m-1", 404, no), failed, notReady, true, "no Node m-1", true},
-		"verify, not ready":       {act("verify"), answers(get, "/m-1", 200, node("b-1", "n", "False", false)), failed, notReady, true, "is not ready", true},
-		"verify, away":            {act("verify"), answers(get, "/m-1", 503, no), failed, away, true, "503", true},
-		"drain, not let see":      {drain(), answers(get, "/m-1", 403, no), failed, denied, false, "", true},
-		"drain, no Node":          {drain(), answers(get, "/m-1", 404, no), failed, notReady, false, "no Node m-1", true},
-		"drain, another machine":  {drain(), answers(get, "/m-1", 200, node("b-9", "n", "True", false)), failed, mismatch, false, "", true},
-		"drain, pods not seen":    {drain(), answers(get, "/pods", 403, no), failed, denied, false, "", true},
-		"drain, not let evict":    {drain(), answers(post, "/eviction", 403, no), failed, denied, false, "", true},
-		"removal, not let":        {removal(), answers(remove, "/m-1", 403, no), failed, denied, false, "", true},
-		"removal, Node stays":     {removal(), answers(remove, "/m-1", 200, "{}"), failed, timeUp, true, "see the Node gone", true},
+		"uncordon": {act("uncordon"), nil, succeeded, none, false, "", false},
+		"uncordon, no Node": {act("uncordon"), answers(get, "/m-1", 404, no), failed, notReady, false, "no Node m-1",
+			true},
+		"uncordon, not let see": {act("uncordon"), answers(get, "/m-1", 403, no), failed, denied, false, "", true},
+		"uncordon, another Node": {act("uncordon"), answers(get, "/m-1", 200, node("b-9", "n", "True", true)), failed,
+			mismatch, false, "boot b-9", true},
+		"uncordon, not let": {act("uncordon"), answers(patch, "/m-1", 403, no), failed, denied, false, "", true},
+		"uncordon, no effect": {act("uncordon"), answers(patch, "/m-1", 200, node("b-1", "n", "True", true)), failed,
+			baremetalv1.Reason_EVIDENCE_MISSING, true, "", true},
+		"token, not let":  {act("token"), answers(post, "/secrets", 403, no), failed, denied, false, "", true},
+		"verify, not let": {act("verify"), answers(get, "/m-1", 403, no), failed, denied, false, "", true},
+		"verify, another machine": {act("verify"), answers(get, "/m-1", 200, node("b-9", "n", "True", false)), failed,
+			mismatch, false, "", true},
+		"verify, no Node": {act("verify"), answers(get, "/m-1", 404, no), failed, notReady, true, "no Node m-1", true},
+		"verify, not ready": {act("verify"), answers(get, "/m-1", 200, node("b-1", "n", "False", false)), failed,
+			notReady, true, "is not ready", true},
+		"verify, away":       {act("verify"), answers(get, "/m-1", 503, no), failed, away, true, "503", true},
+		"drain, not let see": {drain(), answers(get, "/m-1", 403, no), failed, denied, false, "", true},
+		"drain, no Node":     {drain(), answers(get, "/m-1", 404, no), failed, notReady, false, "no Node m-1", true},
+		"drain, another machine": {drain(), answers(get, "/m-1", 200, node("b-9", "n", "True", false)), failed, mismatch,
+			false, "", true},
+		"drain, pods not seen": {drain(), answers(get, "/pods", 403, no), failed, denied, false, "", true},
+		"drain, not let evict": {drain(), answers(post, "/eviction", 403, no), failed, denied, false, "", true},
+		"removal, not let":     {removal(), answers(remove, "/m-1", 403, no), failed, denied, false, "", true},
+		"removal, Node stays": {removal(), answers(remove, "/m-1", 200, "{}"), failed, timeUp, true, "see the Node gone",
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +151,8 @@ func TestHowAnActEnds(t *testing.T) {
 				t.Errorf("afterwards cordoned %t", r.unschedulable)
 			}
 			if c.act.GetAct() == "uncordon" && c.outcome == succeeded && (got.Evidence[evidence.NodeSchedulable] != "true" ||
-				got.Evidence[evidence.NodeIdentity] != kube.ByBootID || got.Evidence[evidence.ClusterName] != "prod" || got.Evidence["node"] != "m-1") {
+				got.Evidence[evidence.NodeIdentity] != kube.ByBootID || got.Evidence[evidence.ClusterName] != "prod" ||
+				got.Evidence["node"] != "m-1") {
 				t.Errorf("evidence %v", got.Evidence)
 			}
 		})
@@ -167,7 +175,8 @@ func TestATokenOfAJoin(t *testing.T) {
 	}
 	got, err := r.do(t.Context(), act("token"), time.Minute)
 	r.wants(got, err, succeeded, none)
-	if made.Metadata.Name != "bootstrap-token-abcdef" || string(made.Data["token-secret"]) != "s" || string(made.Data["expiration"]) != "2026-11-01T13:00:00Z" {
+	if made.Metadata.Name != "bootstrap-token-abcdef" || string(made.Data["token-secret"]) != "s" ||
+		string(made.Data["expiration"]) != "2026-11-01T13:00:00Z" {
 		t.Errorf("made %s %q", made.Metadata.Name, made.Data)
 	}
 	if got.Evidence["join_token_id"] != "abcdef" || len(got.Evidence) != 3 {
@@ -199,7 +208,8 @@ func TestVerifyWaits(t *testing.T) {
 	got, err := r.do(t.Context(), act("verify"), time.Minute)
 	r.wants(got, err, succeeded, none)
 	for key, want := range map[string]string{
-		evidence.NodeReadyAt: "2026-01-01T00:00:00Z", evidence.NodeIdentity: kube.ByBootID, evidence.KubeletVersion: "v1.30.0", "node_uid": "n",
+		evidence.NodeReadyAt: "2026-01-01T00:00:00Z", evidence.NodeIdentity: kube.ByBootID,
+		evidence.KubeletVersion: "v1.30.0", "node_uid": "n",
 	} {
 		if got.Evidence[key] != want {
 			t.Errorf("evidence %s: %q, want %q", key, got.Evidence[key], want)
@@ -211,10 +221,12 @@ func TestVerifyWaits(t *testing.T) {
 	}
 }
 
-// TestAnActEndsInTimeToSaySo: a fifth of its time, and at most ten seconds, is left when it gives up. It looks every two seconds.
+// TestAnActEndsInTimeToSaySo: a fifth of its time, and at most ten seconds, is left when it gives up. It looks every
+// two seconds.
 func TestAnActEndsInTimeToSaySo(t *testing.T) {
 	t.Parallel()
-	for timeout, limit := range map[time.Duration]time.Duration{30 * time.Second: 24 * time.Second, 2 * time.Minute: 110 * time.Second} {
+	for timeout, limit := range map[time.Duration]time.Duration{30 * time.Second: 24 * time.Second,
+		2 * time.Minute: 110 * time.Second} {
 		r := newQuickRig(t)
 		q := newQuick()
 		began := *q.now
@@ -225,7 +237,8 @@ func TestAnActEndsInTimeToSaySo(t *testing.T) {
 		if took := q.now.Sub(began); took != limit {
 			t.Errorf("of %s it took %s, want %s", timeout, took, limit)
 		}
-		if looks := int(limit/(2*time.Second)) + 1; len(r.calls) != looks || len(r.progress) != looks-1 && len(r.progress) != looks {
+		if looks := int(limit/(2*time.Second)) + 1; len(r.calls) != looks || len(r.progress) != looks-1 &&
+			len(r.progress) != looks {
 			t.Errorf("%d looks, and %d words about them, want %d", len(r.calls), len(r.progress), looks)
 		}
 		if !strings.HasPrefix(r.progress[0], "0 ") || !strings.Contains(r.progress[0], "503") {
@@ -234,7 +247,8 @@ func TestAnActEndsInTimeToSaySo(t *testing.T) {
 	}
 }
 
-// TestWhoStopsAWait: a cancel ends it, a stop of the agent leaves it to the next life, and the end of the time is a failure.
+// TestWhoStopsAWait: a cancel ends it, a stop of the agent leaves it to the next life, and the end of the time is a
+// failure.
 func TestWhoStopsAWait(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -243,12 +257,14 @@ func TestWhoStopsAWait(t *testing.T) {
 		cause  error
 		reason baremetalv1.Reason
 	}{
-		"verify, canceled":   {act("verify"), answers(http.MethodGet, "/m-1", 404, "{}"), executor.ErrCanceled, baremetalv1.Reason_CANCELED_BY_REQUEST},
+		"verify, canceled": {act("verify"), answers(http.MethodGet, "/m-1", 404, "{}"), executor.ErrCanceled,
+			baremetalv1.Reason_CANCELED_BY_REQUEST},
 		"verify, stopped":    {act("verify"), answers(http.MethodGet, "/m-1", 404, "{}"), executor.ErrShutdown, none},
 		"verify, time is up": {act("verify"), answers(http.MethodGet, "/m-1", 404, "{}"), executor.ErrTimeout, notReady},
 		"drain, time is up":  {drain(), answers(http.MethodPost, "/eviction", 429, "{}"), executor.ErrTimeout, timeUp},
 		"away, stopped":      {act("verify"), answers(http.MethodGet, "/m-1", 503, "{}"), executor.ErrShutdown, none},
-		"away, canceled":     {act("verify"), answers(http.MethodGet, "/m-1", 503, "{}"), executor.ErrCanceled, baremetalv1.Reason_CANCELED_BY_REQUEST},
+		"away, canceled": {act("verify"), answers(http.MethodGet, "/m-1", 503, "{}"), executor.ErrCanceled,
+			baremetalv1.Reason_CANCELED_BY_REQUEST},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -279,8 +295,8 @@ func TestWhoStopsAWait(t *testing.T) {
 	}
 }
 
-// TestNothingIsSaidToAClusterThatCannotBe: access that is worth nothing, and an intent that is damaged, end the act. No connection
-// stays open after any act.
+// TestNothingIsSaidToAClusterThatCannotBe: access that is worth nothing, and an intent that is damaged, end the act. No
+// connection stays open after any act.
 func TestNothingIsSaidToAClusterThatCannotBe(t *testing.T) {
 	t.Parallel()
 	r := newQuickRig(t)

@@ -63,7 +63,8 @@ var acts = map[string]func(*work, context.Context) (executor.Result, error){
 // Prepare looks at the command. The cluster can be spoken to once it was granted.
 func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	if acts[spec.GetCluster().GetAct()] == nil {
-		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent does not know the act %.40q", spec.GetCluster().GetAct())
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent does not know the act %.40q",
+			spec.GetCluster().GetAct())
 		return nil, &r, nil
 	}
 	return intent{}, nil, nil
@@ -187,7 +188,8 @@ func (w *work) node(ctx context.Context) (n *kube.Node, by string, err error) {
 	}
 	if by = kube.Recognize(n, w.machine()); by == "" {
 		info := n.Status.NodeInfo
-		return n, "", failure.Precondition("CLUSTER_NODE_MISMATCH", "Node %s is another machine: it has system UUID %s and boot %s, the machine %s and %s",
+		return n, "", failure.Precondition("CLUSTER_NODE_MISMATCH",
+			"Node %s is another machine: it has system UUID %s and boot %s, the machine %s and %s",
 			w.a.GetNodeName(), info.SystemUUID, info.BootID, w.a.GetSystemUuid(), w.a.GetBootId())
 	}
 	return n, by, nil
@@ -197,7 +199,8 @@ func (w *work) node(ctx context.Context) (n *kube.Node, by string, err error) {
 func (w *work) token(ctx context.Context) (executor.Result, error) {
 	t := kube.Token{
 		ID: w.access.TokenID, Secret: w.access.TokenSecret, Expires: w.e.cfg.Clock.Now().Add(w.access.TokenLife),
-		Description: fmt.Sprintf("for one join: machine %s, operation %s", w.job.Spec.GetTargetId(), w.job.Spec.GetOperationId()),
+		Description: fmt.Sprintf("for one join: machine %s, operation %s", w.job.Spec.GetTargetId(),
+			w.job.Spec.GetOperationId()),
 	}
 	if err := w.again(ctx, func() error { return w.c.MakeToken(ctx, t) }); err != nil {
 		return w.ended(ctx, err)
@@ -235,5 +238,6 @@ func (w *work) uncordon(ctx context.Context) (executor.Result, error) {
 }
 
 func (w *work) noNode() executor.Result {
-	return executor.Failed(baremetalv1.Reason_CLUSTER_NODE_NOT_READY, "cluster %s has no Node %s", w.a.GetClusterRef(), w.a.GetNodeName())
+	return executor.Failed(baremetalv1.Reason_CLUSTER_NODE_NOT_READY, "cluster %s has no Node %s", w.a.GetClusterRef(),
+		w.a.GetNodeName())
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// apiServer is as much of one as a drain of one Node with one pod takes. What clusters really answer is tested in lab/clusters.
+// apiServer is as much of one as a drain of one Node with one pod takes. What clusters really answer is tested in
+// lab/clusters.
 type apiServer struct {
 	mu            sync.Mutex
 	unschedulable bool
@@ -115,7 +116,10 @@ func (s *apiServer) node(w http.ResponseWriter) {
 	s.write(w, string(raw))
 }
 
-func (*apiServer) write(w http.ResponseWriter, text string) { _, _ = w.Write([]byte(text)) } //nolint:errcheck // the client sees it
+func (*apiServer) write(
+	w http.ResponseWriter, text string) {
+	_, _ = w.Write([]byte(text))
+} //nolint:errcheck // the client sees it
 
 type rig struct {
 	*apiServer
@@ -133,22 +137,26 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, apiServer: &apiServer{}, intent: json.RawMessage("{}"), clock: clock.Real(), poll: 10 * time.Millisecond}
+	r := &rig{t: t, apiServer: &apiServer{}, intent: json.RawMessage("{}"), clock: clock.Real(),
+		poll: 10 * time.Millisecond}
 	srv := httptest.NewUnstartedServer(r.apiServer)
 	srv.Config.ConnState = r.connection
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
-	r.access = kube.Config{Server: srv.URL, Token: "t", CAPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})}
+	r.access = kube.Config{Server: srv.URL, Token: "t",
+		CAPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})}
 	return r
 }
 
 func (r *rig) do(ctx context.Context, a *fleetv1.ClusterAction, timeout time.Duration) (executor.Result, error) {
 	a.NodeName, a.ClusterRef = "m-1", "prod"
-	e := cluster.New(cluster.Config{Clock: r.clock, Poll: r.poll, Access: func(context.Context, string) (cluster.Access, error) {
-		return cluster.Access{Config: r.access, TokenID: "abcdef", TokenSecret: "s", TokenLife: time.Hour}, r.refuse
-	}})
+	e := cluster.New(cluster.Config{Clock: r.clock, Poll: r.poll,
+		Access: func(context.Context, string) (cluster.Access, error) {
+			return cluster.Access{Config: r.access, TokenID: "abcdef", TokenSecret: "s", TokenLife: time.Hour}, r.refuse
+		}})
 	return e.Execute(ctx, executor.Job{
-		Spec:   &fleetv1.CommandSpec{CommandId: "c-1", TimeoutMs: int32(timeout.Milliseconds()), Action: &fleetv1.CommandSpec_Cluster{Cluster: a}},
+		Spec: &fleetv1.CommandSpec{CommandId: "c-1", TimeoutMs: int32(timeout.Milliseconds()),
+			Action: &fleetv1.CommandSpec_Cluster{Cluster: a}},
 		Intent: r.intent, Hard: ctx, StartedAt: r.clock.Now(),
 		Logf:     func(format string, args ...any) { r.lines = append(r.lines, fmt.Sprintf(format, args...)) },
 		Progress: func(percent int, message string) { r.progress = append(r.progress, fmt.Sprint(percent, " ", message)) },
@@ -165,7 +173,8 @@ func (r *rig) do(ctx context.Context, a *fleetv1.ClusterAction, timeout time.Dur
 func (r *rig) wants(got executor.Result, err error, o fleetv1.CommandResult_Outcome, reason baremetalv1.Reason) {
 	r.t.Helper()
 	if err != nil || got.Outcome != o || got.Reason != reason {
-		r.t.Errorf("it ended as %v %v %q (%v), want %v %v; calls %v", got.Outcome, got.Reason, got.Message, err, o, reason, r.calls)
+		r.t.Errorf("it ended as %v %v %q (%v), want %v %v; calls %v", got.Outcome, got.Reason, got.Message, err, o, reason,
+			r.calls)
 	}
 }
 
@@ -251,7 +260,8 @@ func TestWhatTheControllerRefuses(t *testing.T) {
 		t.Errorf("the cluster was asked: %v", r.calls)
 	}
 	e := cluster.New(cluster.Config{})
-	_, settled, err := e.Prepare(t.Context(), &fleetv1.CommandSpec{Action: &fleetv1.CommandSpec_Cluster{Cluster: &fleetv1.ClusterAction{Act: "explode"}}})
+	_, settled, err := e.Prepare(t.Context(),
+		&fleetv1.CommandSpec{Action: &fleetv1.CommandSpec_Cluster{Cluster: &fleetv1.ClusterAction{Act: "explode"}}})
 	if err != nil || settled == nil || settled.Outcome != fleetv1.CommandResult_REFUSED {
 		t.Errorf("an act that nobody knows: %+v %v", settled, err)
 	}
@@ -261,7 +271,8 @@ func TestWhatTheControllerRefuses(t *testing.T) {
 func TestWaits(t *testing.T) {
 	n := func(boot, version, ready string) *kube.Node {
 		out := &kube.Node{}
-		text := `{"status":{"nodeInfo":{"bootID":"` + boot + `","kubeletVersion":"` + version + `"},"conditions":[{"type":"Ready","status":"` + ready + `"}]}}`
+		text := `{"status":{"nodeInfo":{"bootID":"` + boot + `","kubeletVersion":"` + version +
+			`"},"conditions":[{"type":"Ready","status":"` + ready + `"}]}}`
 		if err := json.Unmarshal([]byte(text), out); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,8 @@ func (w *work) drain(ctx context.Context) (executor.Result, error) {
 	n, by, err := w.node(ctx)
 	switch {
 	case kube.NotFound(err) && w.a.GetRemoveNode():
-		return executor.Succeeded(w.seen(map[string]string{evidence.NodeDrained: "0", evidence.NodeRemoved: "there was no Node"})), nil
+		return executor.Succeeded(
+			w.seen(map[string]string{evidence.NodeDrained: "0", evidence.NodeRemoved: "there was no Node"})), nil
 	case kube.NotFound(err):
 		return w.noNode(), nil
 	case err != nil:

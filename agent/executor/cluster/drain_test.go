@@ -15,7 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// workload is the pods of a Node, under a budget that lets one of them end at a time. One that ends is seen ending once.
+// workload is the pods of a Node, under a budget that lets one of them end at a time. One that ends is seen ending
+// once.
 type workload struct {
 	names  []string
 	ending string
@@ -62,7 +63,8 @@ func TestADrainUnderABudget(t *testing.T) {
 	r.says = w.says
 	got, err := r.do(t.Context(), drain(), time.Minute)
 	r.wants(got, err, succeeded, none)
-	if got.Evidence[evidence.NodeDrained] != "6" || got.Evidence[evidence.NodeRemoved] != "" || !r.unschedulable || r.called("DELETE") {
+	if got.Evidence[evidence.NodeDrained] != "6" || got.Evidence[evidence.NodeRemoved] != "" || !r.unschedulable ||
+		r.called("DELETE") {
 		t.Errorf("evidence %v, cordoned %t, calls %v", got.Evidence, r.unschedulable, r.calls)
 	}
 	held := func(names ...string) string {
@@ -90,7 +92,8 @@ func TestADrainUnderABudget(t *testing.T) {
 	}
 }
 
-// TestPodsThatBlockADrain are named, and nothing is evicted for as long as there is one. One that is ending blocks nothing.
+// TestPodsThatBlockADrain are named, and nothing is evicted for as long as there is one. One that is ending blocks
+// nothing.
 func TestPodsThatBlockADrain(t *testing.T) {
 	t.Parallel()
 	alone := func(names ...string) (out []string) {
@@ -149,7 +152,8 @@ func TestTheTimeOfADrainIsUp(t *testing.T) {
 	r.pod, r.held = true, true
 	got, err := r.do(t.Context(), drain(), time.Minute)
 	r.wants(got, err, failed, blocked)
-	if want := "the time for the drain is up: d/p: budget b holds it"; !strings.Contains(got.Message, want) || r.unschedulable {
+	if want := "the time for the drain is up: d/p: budget b holds it"; !strings.Contains(got.Message, want) ||
+		r.unschedulable {
 		t.Errorf("%q, want %q; cordoned %t", got.Message, want, r.unschedulable)
 	}
 }
@@ -173,8 +177,9 @@ func TestACordonOfADrain(t *testing.T) {
 		message string
 		evicted bool
 	}{
-		"not written down": {forgets: errors.New("no space left"), reason: baremetalv1.Reason_EXECUTION_FAILED, message: "cordon was taken back"},
-		"not let":          {says: patched(403, true, "{}"), reason: denied, message: "cordon was taken back"},
+		"not written down": {forgets: errors.New("no space left"), reason: baremetalv1.Reason_EXECUTION_FAILED,
+			message: "cordon was taken back"},
+		"not let": {says: patched(403, true, "{}"), reason: denied, message: "cordon was taken back"},
 		"not seen": {says: patched(200, true, node("b-1", "n", "True", false)), reason: away,
 			message: "the Node still takes pods; its cordon was taken back"},
 		"not taken back": {says: patched(403, false, "{}"), reason: blocked, message: "stays cordoned", evicted: true},
@@ -230,7 +235,8 @@ func TestARemovalIsSeen(t *testing.T) {
 			}
 			got, err := r.do(t.Context(), removal(), time.Minute)
 			r.wants(got, err, c.outcome, c.reason)
-			if c.outcome == succeeded && (got.Evidence[evidence.NodeRemoved] != q.now.Format(time.RFC3339) || got.Evidence[evidence.NodeDrained] != "1") {
+			if c.outcome == succeeded && (got.Evidence[evidence.NodeRemoved] != q.now.Format(time.RFC3339) ||
+				got.Evidence[evidence.NodeDrained] != "1") {
 				t.Errorf("evidence %v", got.Evidence)
 			}
 			if !deleted || looks != 3 {

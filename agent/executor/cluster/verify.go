@@ -63,7 +63,8 @@ func orNone(s string) string {
 
 func (w *work) ready(n *kube.Node, by string) executor.Result {
 	_, since, _ := n.Ready()
-	w.job.Logf("Node %s is ready since %s (recognized by %s, kubelet %s)", n.Metadata.Name, since.UTC().Format(time.RFC3339), by, n.Status.NodeInfo.KubeletVersion)
+	w.job.Logf("Node %s is ready since %s (recognized by %s, kubelet %s)", n.Metadata.Name,
+		since.UTC().Format(time.RFC3339), by, n.Status.NodeInfo.KubeletVersion)
 	return executor.Succeeded(w.seen(map[string]string{
 		evidence.NodeReadyAt: since.UTC().Format(time.RFC3339), evidence.NodeIdentity: by,
 		evidence.KubeletVersion: n.Status.NodeInfo.KubeletVersion, "node_uid": n.Metadata.UID,

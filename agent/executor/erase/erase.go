@@ -25,7 +25,8 @@ import (
 // Machine is one whose disks can be erased; *host.Linux is one.
 type Machine interface {
 	DisksToErase(rule string, protected []string) ([]disk.Device, error)
-	EraseDisk(ctx context.Context, e host.Effect, ref disk.Ref, m erase.Method, progress func(int, string)) (erase.Evidence, error)
+	EraseDisk(ctx context.Context, e host.Effect, ref disk.Ref, m erase.Method,
+		progress func(int, string)) (erase.Evidence, error)
 }
 
 // Config is what the executor needs.
@@ -216,7 +217,8 @@ func resultOf(ctx context.Context, end ending) (executor.Result, error) {
 	case errors.Is(err, executor.ErrCanceled):
 		return executor.Canceled("stopped; disk %s may be erased in part", id), nil
 	case errors.Is(err, executor.ErrTimeout):
-		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up; disk %s may be erased in part", id).AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up; disk %s may be erased in part",
+			id).AndRetry(), nil
 	case executor.Interrupted(ctx):
 		return executor.Result{}, executor.ErrInterrupted
 	case errors.Is(err, erase.ErrUnsupported):

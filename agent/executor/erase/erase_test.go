@@ -41,7 +41,9 @@ const takes = 1500 * time.Millisecond
 
 func (m *machine) DisksToErase(string, []string) ([]disk.Device, error) { return m.disks, m.choose }
 
-func (m *machine) EraseDisk(_ context.Context, _ host.Effect, ref disk.Ref, method erase.Method, progress func(int, string)) (erase.Evidence, error) {
+func (m *machine) EraseDisk(
+	_ context.Context, _ host.Effect, ref disk.Ref, method erase.Method, progress func(int, string),
+) (erase.Evidence, error) {
 	id := ref.ID
 	m.mu.Lock()
 	m.erased = append(m.erased, id)
@@ -53,7 +55,8 @@ func (m *machine) EraseDisk(_ context.Context, _ host.Effect, ref disk.Ref, meth
 	if m.plain[id] {
 		return erase.Evidence{Method: method, Verification: "read " + id, Took: takes}, m.fail[id]
 	}
-	return erase.Evidence{Method: method, Detail: "d", Verification: "read " + id, Why: []string{"x: no"}, Took: takes}, m.fail[id]
+	return erase.Evidence{Method: method, Detail: "d", Verification: "read " + id, Why: []string{"x: no"}, Took: takes},
+		m.fail[id]
 }
 
 func (m *machine) executor() *eraseexec.Executor {
@@ -136,14 +139,22 @@ func TestEraseFailures(t *testing.T) {
 		retryable bool
 		erased    int
 	}{
-		"no disk":         {func(m *machine) { m.choose = &disk.NoUniqueMatch{} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false, 0},
-		"bad rule":        {func(m *machine) { m.choose = &host.Refusal{Kind: host.ErrInvalid} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_INVALID_FIELD, false, 0},
-		"unsupported":     {func(m *machine) { m.fail["A"] = erase.ErrUnsupported }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_ERASE_UNSUPPORTED, false, 2},
-		"in use":          {func(m *machine) { m.fail["A"] = &host.Refusal{Kind: host.ErrUnsupported} }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_CAPABILITY_MISSING, false, 2},
-		"data is left":    {func(m *machine) { m.fail["B"] = erase.ErrNotErased }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EVIDENCE_MISSING, true, 2},
-		"disk is broken":  {func(m *machine) { m.fail["B"] = errors.New("i/o") }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_DISK_WRITE_ERROR, true, 2},
-		"canceled":        {func(m *machine) { m.fail["A"] = executor.ErrCanceled }, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, false, 2},
-		"the time was up": {func(m *machine) { m.fail["A"] = executor.ErrTimeout }, fleetv1.CommandResult_FAILED, baremetalv1.Reason_STEP_TIMEOUT, true, 2},
+		"no disk": {func(m *machine) { m.choose = &disk.NoUniqueMatch{} }, fleetv1.CommandResult_FAILED,
+			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false, 0},
+		"bad rule": {func(m *machine) { m.choose = &host.Refusal{Kind: host.ErrInvalid} },
+			fleetv1.CommandResult_FAILED, baremetalv1.Reason_INVALID_FIELD, false, 0},
+		"unsupported": {func(m *machine) { m.fail["A"] = erase.ErrUnsupported }, fleetv1.CommandResult_FAILED,
+			baremetalv1.Reason_ERASE_UNSUPPORTED, false, 2},
+		"in use": {func(m *machine) { m.fail["A"] = &host.Refusal{Kind: host.ErrUnsupported} },
+			fleetv1.CommandResult_FAILED, baremetalv1.Reason_CAPABILITY_MISSING, false, 2},
+		"data is left": {func(m *machine) { m.fail["B"] = erase.ErrNotErased }, fleetv1.CommandResult_FAILED,
+			baremetalv1.Reason_EVIDENCE_MISSING, true, 2},
+		"disk is broken": {func(m *machine) { m.fail["B"] = errors.New("i/o") }, fleetv1.CommandResult_FAILED,
+			baremetalv1.Reason_DISK_WRITE_ERROR, true, 2},
+		"canceled": {func(m *machine) { m.fail["A"] = executor.ErrCanceled }, fleetv1.CommandResult_CANCELED,
+			baremetalv1.Reason_CANCELED_BY_REQUEST, false, 2},
+		"the time was up": {func(m *machine) { m.fail["A"] = executor.ErrTimeout }, fleetv1.CommandResult_FAILED,
+			baremetalv1.Reason_STEP_TIMEOUT, true, 2},
 	} {
 		m := twoDisks()
 		c.change(m)
@@ -157,7 +168,8 @@ func TestEraseFailures(t *testing.T) {
 	}
 }
 
-// TestADeadDiskDoesNotStopTheOthers: one disk ends with an error while another hangs, and the third is erased all the same.
+// TestADeadDiskDoesNotStopTheOthers: one disk ends with an error while another hangs, and the third is erased all the
+// same.
 func TestADeadDiskDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	m := twoDisks()
@@ -175,7 +187,8 @@ func TestADeadDiskDoesNotStopTheOthers(t *testing.T) {
 		}
 	}
 	got, err := m.executor().Execute(t.Context(), job)
-	if err != nil || got.Reason != baremetalv1.Reason_DISK_WRITE_ERROR || !strings.HasSuffix(got.Message, "; erased are B, C") {
+	if err != nil || got.Reason != baremetalv1.Reason_DISK_WRITE_ERROR ||
+		!strings.HasSuffix(got.Message, "; erased are B, C") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if slices.Sort(m.erased); !slices.Equal(m.erased, []string{"A", "B", "C"}) || got.Evidence["disk_0_error"] == "" ||
@@ -206,7 +219,8 @@ func TestNothingIsErasedWithoutLeave(t *testing.T) {
 		err     error
 		outcome fleetv1.CommandResult_Outcome
 	}{
-		"refused": {&no, nil, fleetv1.CommandResult_REFUSED}, "no answer": {nil, errors.New("cut"), fleetv1.CommandResult_FAILED},
+		"refused":   {&no, nil, fleetv1.CommandResult_REFUSED},
+		"no answer": {nil, errors.New("cut"), fleetv1.CommandResult_FAILED},
 	} {
 		m := twoDisks()
 		job, _ := prepare(t, m)
@@ -223,7 +237,8 @@ func TestNothingIsSaidOfWhatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	m := twoDisks()
 	m.choose = errors.New("i/o")
-	if _, settled, err := m.executor().Prepare(t.Context(), spec("overwrite")); !errors.Is(err, m.choose) || settled != nil {
+	if _, settled, err := m.executor().Prepare(t.Context(), spec("overwrite")); !errors.Is(err, m.choose) ||
+		settled != nil {
 		t.Errorf("disks that cannot be listed: %+v, %v", settled, err)
 	}
 	m = twoDisks()
@@ -249,7 +264,8 @@ func TestEraseIsNotResumed(t *testing.T) {
 	if err != nil || v.GoOn || v.Settled == nil || !v.Settled.Retryable || len(m.erased) != 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, settled, err := e.Prepare(t.Context(), spec("hammer")); err != nil || settled.Reason != baremetalv1.Reason_INVALID_FIELD {
+	if _, settled, err := e.Prepare(t.Context(), spec("hammer")); err != nil ||
+		settled.Reason != baremetalv1.Reason_INVALID_FIELD {
 		t.Errorf("%+v, %v", settled, err)
 	}
 }

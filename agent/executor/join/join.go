@@ -63,7 +63,8 @@ type intent struct{}
 // Prepare reads which cluster the machine is in.
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	if len(spec.GetJoin().GetCaHashes()) == 0 {
-		r := executor.Refused(baremetalv1.Reason_CLUSTER_NOT_FOUND, "the CA of cluster %s is not known", spec.GetJoin().GetClusterRef())
+		r := executor.Refused(baremetalv1.Reason_CLUSTER_NOT_FOUND, "the CA of cluster %s is not known",
+			spec.GetJoin().GetClusterRef())
 		return nil, &r, nil
 	}
 	m, err := e.cfg.Machine.Membership(ctx)
@@ -81,7 +82,8 @@ func foreign(a *fleetv1.JoinAction, m host.Membership) *executor.Result {
 	if !m.Joined || pinned(a, m) != "" {
 		return nil
 	}
-	r := executor.Refused(baremetalv1.Reason_CLUSTER_OTHER_MEMBER, "the machine is in another cluster, at %s; drain it there, run kubeadm reset on it, or reimage it", m.Server)
+	r := executor.Refused(baremetalv1.Reason_CLUSTER_OTHER_MEMBER,
+		"the machine is in another cluster, at %s; drain it there, run kubeadm reset on it, or reimage it", m.Server)
 	return &r
 }
 
@@ -124,7 +126,8 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	}
 	said := complaint{to: job.Output}
 	err = e.cfg.Machine.Join(ctx, job.Effect(), host.JoinRequest{
-		APIServer: material.APIServer, Token: material.Token, NodeName: a.GetNodeName(), CAHashes: material.CAHashes, Dir: e.cfg.Dir,
+		APIServer: material.APIServer, Token: material.Token, NodeName: a.GetNodeName(), CAHashes: material.CAHashes,
+		Dir: e.cfg.Dir,
 	}, said.output)
 	if hit := executor.AfterEffect.HitCtx(ctx); hit != nil {
 		return executor.Result{}, hit
@@ -211,7 +214,8 @@ func (e *Executor) ended(ctx context.Context, job executor.Job, cause error) (ex
 	case pinned(a, m) != "":
 		return joined(a, m, "kubeadm"), nil
 	case errors.Is(cause, host.ErrNoKubeadm):
-		return executor.Failed(baremetalv1.Reason_KUBEADM_FAILED, "kubeadm is not on the machine; put it into the image, or install it by a script"), nil
+		return executor.Failed(baremetalv1.Reason_KUBEADM_FAILED,
+			"kubeadm is not on the machine; put it into the image, or install it by a script"), nil
 	case errors.Is(context.Cause(ctx), executor.ErrCanceled):
 		return executor.Canceled("stopped before the machine was in the cluster"), nil
 	}
@@ -224,7 +228,8 @@ func (e *Executor) ended(ctx context.Context, job executor.Job, cause error) (ex
 	if cause == nil {
 		cause = errors.New("kubeadm is content, and the kubelet has no credentials of the cluster")
 	}
-	return executor.Failed(baremetalv1.Reason_KUBEADM_FAILED, "%v; its output is in the operation's log", cause).AndRetry(), nil
+	return executor.Failed(baremetalv1.Reason_KUBEADM_FAILED, "%v; its output is in the operation's log",
+		cause).AndRetry(), nil
 }
 
 // tidyTime bounds ending kubeadm and reading what is so.
@@ -232,7 +237,8 @@ const tidyTime = 8 * time.Second
 
 func joined(a *fleetv1.JoinAction, m host.Membership, by string) executor.Result {
 	return executor.Succeeded(map[string]string{
-		evidence.ClusterName: a.GetClusterRef(), evidence.JoinedCluster: pinned(a, m), "node": a.GetNodeName(), "api_server": m.Server, "joined_by": by,
+		evidence.ClusterName: a.GetClusterRef(), evidence.JoinedCluster: pinned(a, m), "node": a.GetNodeName(),
+		"api_server": m.Server, "joined_by": by,
 	})
 }
 

@@ -99,10 +99,11 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) executor() *join.Executor {
-	return join.New(join.Config{Machine: r.m, Clock: clock.Real(), Dir: "/run/x", Material: func(context.Context, string) (join.Material, error) {
-		r.asked++
-		return r.material()
-	}})
+	return join.New(join.Config{Machine: r.m, Clock: clock.Real(), Dir: "/run/x",
+		Material: func(context.Context, string) (join.Material, error) {
+			r.asked++
+			return r.material()
+		}})
 }
 
 func job(ctx context.Context) executor.Job {
@@ -110,7 +111,8 @@ func job(ctx context.Context) executor.Job {
 		Spec: &fleetv1.CommandSpec{CommandId: "c-1", Action: &fleetv1.CommandSpec_Join{Join: &fleetv1.JoinAction{
 			ClusterRef: "prod", NodeName: "m-1", CaHashes: []string{ours},
 		}}},
-		Intent: json.RawMessage("{}"), Hard: ctx, StartedAt: time.Now(), Logf: func(string, ...any) {}, Output: func(string, []byte) {},
+		Intent: json.RawMessage("{}"), Hard: ctx, StartedAt: time.Now(), Logf: func(string, ...any) {},
+		Output:   func(string, []byte) {},
 		Progress: func(int, string) {},
 	}
 }
@@ -127,7 +129,8 @@ func (r *rig) execute(ctx context.Context) executor.Result {
 func (r *rig) wants(got executor.Result, o fleetv1.CommandResult_Outcome, reason baremetalv1.Reason, calls ...string) {
 	r.t.Helper()
 	if got.Outcome != o || got.Reason != reason || !slices.Equal(r.m.calls, calls) {
-		r.t.Errorf("it ended as %v %v %q by %v; want %v %v by %v", got.Outcome, got.Reason, got.Message, r.m.calls, o, reason, calls)
+		r.t.Errorf("it ended as %v %v %q by %v; want %v %v by %v", got.Outcome, got.Reason, got.Message, r.m.calls, o, reason,
+			calls)
 	}
 }
 
@@ -163,13 +166,15 @@ func TestAMemberOfAnotherClusterIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.m.in = member(theirs)
 	_, settled, err := r.executor().Prepare(t.Context(), job(t.Context()).Spec)
-	if err != nil || settled == nil || settled.Outcome != fleetv1.CommandResult_REFUSED || settled.Reason != baremetalv1.Reason_CLUSTER_OTHER_MEMBER {
+	if err != nil || settled == nil || settled.Outcome != fleetv1.CommandResult_REFUSED ||
+		settled.Reason != baremetalv1.Reason_CLUSTER_OTHER_MEMBER {
 		t.Fatalf("%v %v", settled, err)
 	}
 	r.wants(r.execute(t.Context()), fleetv1.CommandResult_REFUSED, baremetalv1.Reason_CLUSTER_OTHER_MEMBER)
 	bare := job(t.Context()).Spec
 	bare.GetJoin().CaHashes = nil
-	if _, settled, err = r.executor().Prepare(t.Context(), bare); err != nil || settled == nil || settled.Reason != baremetalv1.Reason_CLUSTER_NOT_FOUND {
+	if _, settled, err = r.executor().Prepare(t.Context(), bare); err != nil || settled == nil ||
+		settled.Reason != baremetalv1.Reason_CLUSTER_NOT_FOUND {
 		t.Errorf("without a pinned CA: %v %v", settled, err)
 	}
 }
@@ -195,7 +200,8 @@ func TestWhatCountsIsTheMachine(t *testing.T) {
 	}
 	r = newRig(t)
 	r.m.leads, r.m.does = host.Membership{}, errors.New("exit status 1")
-	if got = r.execute(t.Context()); !strings.Contains(got.Message, "exit status 1: error execution phase kubelet-start: Unauthorized;") {
+	if got = r.execute(t.Context()); !strings.Contains(got.Message,
+		"exit status 1: error execution phase kubelet-start: Unauthorized;") {
 		t.Errorf("it does not say what kubeadm says: %q", got.Message)
 	}
 
@@ -230,7 +236,8 @@ func TestTheMaterial(t *testing.T) {
 
 	r = newRig(t)
 	r.material = func() (join.Material, error) { return join.Material{CAHashes: []string{theirs}}, nil }
-	if got := r.execute(t.Context()); got.Outcome != failed || !strings.Contains(got.Message, "CA has changed") || slices.Contains(r.m.calls, "join c-1") {
+	if got := r.execute(t.Context()); got.Outcome != failed || !strings.Contains(got.Message, "CA has changed") ||
+		slices.Contains(r.m.calls, "join c-1") {
 		t.Errorf("another CA than the command's: %+v by %v", got, r.m.calls)
 	}
 
@@ -283,7 +290,8 @@ func TestAnAgentThatDies(t *testing.T) {
 	}
 	r := newRig(t)
 	r.m.stays = errors.New("it does not die")
-	if v, err := r.executor().Resume(t.Context(), job(t.Context())); err != nil || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_UNKNOWN {
+	if v, err := r.executor().Resume(t.Context(), job(t.Context())); err != nil || v.Settled == nil ||
+		v.Settled.Outcome != fleetv1.CommandResult_UNKNOWN {
 		t.Errorf("what cannot be ended: %+v %v", v, err)
 	}
 }
@@ -295,11 +303,15 @@ func TestWhatKubeadmSaysIsWrong(t *testing.T) {
 		says [][2]string
 		want string
 	}{
-		"an error":        {errors.New("exit status 1"), usually, "exit status 1: error execution phase kubelet-start: Unauthorized; its output"},
-		"its last line":   {errors.New("exit status 2"), [][2]string{{"stderr", "usage:\nunknown flag\n\n"}}, "exit status 2: unknown flag; its output"},
-		"on stderr alone": {errors.New("exit status 1"), [][2]string{{"stderr", "no disk"}, {"stdout", "bye"}}, "exit status 1: no disk; its output"},
-		"no word":         {errors.New("exit status 1"), [][2]string{{"stdout", "error of no account\n"}}, "exit status 1; its output"},
-		"content":         {nil, usually, "kubeadm is content, and the kubelet has no credentials of the cluster; its output"},
+		"an error": {errors.New("exit status 1"), usually,
+			"exit status 1: error execution phase kubelet-start: Unauthorized; its output"},
+		"its last line": {errors.New("exit status 2"), [][2]string{{"stderr", "usage:\nunknown flag\n\n"}},
+			"exit status 2: unknown flag; its output"},
+		"on stderr alone": {errors.New("exit status 1"), [][2]string{{"stderr", "no disk"}, {"stdout", "bye"}},
+			"exit status 1: no disk; its output"},
+		"no word": {errors.New("exit status 1"), [][2]string{{"stdout", "error of no account\n"}},
+			"exit status 1; its output"},
+		"content": {nil, usually, "kubeadm is content, and the kubelet has no credentials of the cluster; its output"},
 	} {
 		r := newRig(t)
 		r.m.leads, r.m.does, r.m.says = host.Membership{}, c.does, c.says

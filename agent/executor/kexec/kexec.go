@@ -1,6 +1,6 @@
 // Package kexec brings a running machine into the installer without its firmware: it fetches a kernel and an
-// initramfs by their digests, loads them, and lets the system stop its services and enter them. Only the installer can say
-// that it is there: when the machine's own agent sees another boot, it is its own system that has come back.
+// initramfs by their digests, loads them, and lets the system stop its services and enter them. Only the installer can
+// say that it is there: when the machine's own agent sees another boot, it is its own system that has come back.
 package kexec
 
 import (
@@ -160,7 +160,8 @@ func (e *Executor) fetch(ctx context.Context, what, digest string) (*os.File, er
 	f := os.NewFile(uintptr(fd), what)
 	sum := sha256.New()
 	err = e.cfg.Fetch(ctx, digest, io.MultiWriter(f, sum))
-	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != strings.ToLower(strings.TrimPrefix(digest, "sha256:")) {
+	if got := hex.EncodeToString(sum.Sum(nil)); err == nil &&
+		got != strings.ToLower(strings.TrimPrefix(digest, "sha256:")) {
 		err = fmt.Errorf("%w: sha256:%s, ordered was %s", errDigest, got, digest)
 	}
 	if err != nil {
@@ -221,9 +222,10 @@ func (e *Executor) await(ctx context.Context, in intent, limit time.Duration, as
 		id, err := e.cfg.Machine.Identity(ctx)
 		if err == nil && id.BootID != in.BootIDBefore {
 			return executor.Failed(baremetalv1.Reason_WRONG_SYSTEM_BOOTED,
-				"the machine was restarted and came back in its own system, not in the installer").AndRetry().WithEvidence(map[string]string{
-				evidence.BootIDBefore: in.BootIDBefore, evidence.BootIDAfter: id.BootID,
-			}), nil
+				"the machine was restarted and came back in its own system, not in the installer").AndRetry().WithEvidence(
+				map[string]string{
+					evidence.BootIDBefore: in.BootIDBefore, evidence.BootIDAfter: id.BootID,
+				}), nil
 		}
 		if limit > 0 && e.cfg.Clock.Now().Sub(begun) >= limit {
 			return unchanged(in, fmt.Sprintf("the boot id has not changed for %s", limit), asked), nil

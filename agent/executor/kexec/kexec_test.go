@@ -138,7 +138,8 @@ func TestKexecThatComesBackInItsOwnSystemIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	got, err := r.executor().Execute(t.Context(), r.job(t, t.Context()))
-	if err != nil || got.Reason != baremetalv1.Reason_WRONG_SYSTEM_BOOTED || !got.Retryable || got.Evidence["boot_id_before"] != "boot-1" || got.Evidence["boot_id_after"] != "boot-2" {
+	if err != nil || got.Reason != baremetalv1.Reason_WRONG_SYSTEM_BOOTED || !got.Retryable ||
+		got.Evidence["boot_id_before"] != "boot-1" || got.Evidence["boot_id_after"] != "boot-2" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if r.m.kernel != "kernel" || r.m.initrd != "initrd" || r.m.cmdline != "ingot.role=installer" || r.m.enters != 1 {
@@ -153,17 +154,22 @@ func TestKexecFailsBeforeItsEffect(t *testing.T) {
 		reason    baremetalv1.Reason
 		retryable bool
 	}{
-		"substituted kernel": {func(r *rig) { r.blobs[sum("kernel")] = "evil" }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false},
-		"empty initramfs":    {func(r *rig) { delete(r.blobs, sum("initrd")) }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false},
-		"no controller":      {func(r *rig) { r.fetch = errors.New("gone") }, baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
-		"bad kernel":         {func(r *rig) { r.m.load = errors.New("exec format error") }, baremetalv1.Reason_EXECUTION_FAILED, false},
-		"locked down since":  {func(r *rig) { r.m.load = &host.Refusal{Kind: host.ErrUnsupported} }, baremetalv1.Reason_CAPABILITY_MISSING, false},
+		"substituted kernel": {func(r *rig) { r.blobs[sum("kernel")] = "evil" }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH,
+			false},
+		"empty initramfs": {func(r *rig) { delete(r.blobs, sum("initrd")) }, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH,
+			false},
+		"no controller": {func(r *rig) { r.fetch = errors.New("gone") }, baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
+		"bad kernel": {func(r *rig) { r.m.load = errors.New("exec format error") },
+			baremetalv1.Reason_EXECUTION_FAILED, false},
+		"locked down since": {func(r *rig) { r.m.load = &host.Refusal{Kind: host.ErrUnsupported} },
+			baremetalv1.Reason_CAPABILITY_MISSING, false},
 	} {
 		r := newRig()
 		job := r.job(t, t.Context())
 		c.change(r)
 		got, err := r.executor().Execute(t.Context(), job)
-		if err != nil || got.Outcome != fleetv1.CommandResult_FAILED || got.Reason != c.reason || got.Retryable != c.retryable || r.m.enters != 0 {
+		if err != nil || got.Outcome != fleetv1.CommandResult_FAILED || got.Reason != c.reason ||
+			got.Retryable != c.retryable || r.m.enters != 0 {
 			t.Errorf("%s: %+v, %v, entered %d times", name, got, err, r.m.enters)
 		}
 	}
@@ -175,8 +181,9 @@ func TestKexecPrepareRefuses(t *testing.T) {
 		change func(r *rig)
 		want   baremetalv1.Reason
 	}{
-		"unsupported": {func(r *rig) { r.m.support = &host.Refusal{Kind: host.ErrUnsupported} }, baremetalv1.Reason_CAPABILITY_MISSING},
-		"no digest":   {func(r *rig) { r.spec.GetInstaller().InitrdSha256 = "x" }, baremetalv1.Reason_INVALID_FIELD},
+		"unsupported": {func(r *rig) { r.m.support = &host.Refusal{Kind: host.ErrUnsupported} },
+			baremetalv1.Reason_CAPABILITY_MISSING},
+		"no digest": {func(r *rig) { r.spec.GetInstaller().InitrdSha256 = "x" }, baremetalv1.Reason_INVALID_FIELD},
 	} {
 		r := newRig()
 		c.change(r)
@@ -208,7 +215,8 @@ func TestKexecThatNobodyKnowsOf(t *testing.T) {
 	r := newRig()
 	r.m.enter = errors.New("systemd does not answer")
 	got, err := r.executor().Execute(t.Context(), r.job(t, t.Context()))
-	if err != nil || got.Outcome != fleetv1.CommandResult_UNKNOWN || !strings.Contains(got.Message, "systemd does not answer") {
+	if err != nil || got.Outcome != fleetv1.CommandResult_UNKNOWN ||
+		!strings.Contains(got.Message, "systemd does not answer") {
 		t.Errorf("entering failed: %+v, %v", got, err)
 	}
 	r = newRig()

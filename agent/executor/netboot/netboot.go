@@ -117,7 +117,9 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	return r, nil
 }
 
-func (e *Executor) set(ctx context.Context, effect host.Effect, method host.BootMethod) (left host.BootNextState, err error) {
+func (e *Executor) set(
+	ctx context.Context, effect host.Effect, method host.BootMethod,
+) (left host.BootNextState, err error) {
 	if method == "" {
 		return host.BootNextState{}, e.host.ClearBootNext(ctx, effect)
 	}

@@ -126,7 +126,8 @@ func TestOverrideThatTheResetApplies(t *testing.T) {
 			r := newRig(t, tc.shape)
 			r.prepare(t, "PXE")
 			got := r.execute(t, "PXE")
-			if got.Outcome != fleetv1.CommandResult_SUCCEEDED || got.Evidence["boot_next_entry"] != tc.entry || got.Evidence[evidence.BootNext] != "pxe" {
+			if got.Outcome != fleetv1.CommandResult_SUCCEEDED || got.Evidence["boot_next_entry"] != tc.entry ||
+				got.Evidence[evidence.BootNext] != "pxe" {
 				t.Fatalf("%v %s, evidence %v", got.Outcome, got.Message, got.Evidence)
 			}
 			if !strings.Contains(r.log.String(), tc.said) {

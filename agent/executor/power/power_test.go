@@ -46,7 +46,8 @@ func newRig(t *testing.T, on bool) *rig {
 		}
 	}
 	var err error
-	r.service, err = lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: r.chassis, Listen: "127.0.0.1:0", User: "u", Password: "p"})
+	r.service, err = lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: r.chassis, Listen: "127.0.0.1:0", User: "u",
+		Password: "p"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,8 @@ func (r *rig) connect(t *testing.T, password string) {
 		Credentials: func(context.Context, provider.Target) (bmc.Credentials, error) {
 			return bmc.Credentials{Username: "u", Password: password, Allowed: []string{"127.0.0.0/8"}, PlainHTTP: true}, nil
 		},
-		Clock: clock.Real(), Log: testkit.Logger(t), SoftOff: 300 * time.Millisecond, Within: 1500 * time.Millisecond, Timeout: 2 * time.Second,
+		Clock: clock.Real(), Log: testkit.Logger(t), SoftOff: 300 * time.Millisecond, Within: 1500 * time.Millisecond,
+		Timeout: 2 * time.Second,
 	})
 	t.Cleanup(func() { p.Close(context.Background()) })
 	r.host = provider.AsHost(p, provider.Target{MachineID: "m-1", BMCEndpoint: r.service.Endpoint()})
@@ -134,7 +136,9 @@ func (r *rig) executor(spec *fleetv1.CommandSpec) executor.Executor {
 	return power.New(r.host, clock.Real())
 }
 
-func is(t *testing.T, what string, got executor.Result, outcome fleetv1.CommandResult_Outcome, reason baremetalv1.Reason) {
+func is(
+	t *testing.T, what string, got executor.Result, outcome fleetv1.CommandResult_Outcome, reason baremetalv1.Reason,
+) {
 	t.Helper()
 	if got.Outcome != outcome || got.Reason != reason {
 		t.Errorf("%s: %v %v (%s), want %v %v", what, got.Outcome, got.Reason, got.Message, outcome, reason)
@@ -158,19 +162,23 @@ func TestOrders(t *testing.T) {
 		booted   []lab.Boot // after the start
 		forced   string
 	}{
-		"cycle":                   {action("cycle", "", false), true, false, []lab.Switch{soft, on}, []lab.Boot{""}, "false"},
-		"cycle from PXE":          {action("cycle", "PXE", false), true, false, []lab.Switch{soft, on}, []lab.Boot{"pxe"}, "false"},
-		"cycle by force":          {action("cycle", "DISK", true), true, false, []lab.Switch{off, on}, []lab.Boot{"disk"}, "true"},
-		"cycle, stubborn":         {action("cycle", "HTTP", false), true, true, []lab.Switch{soft, off, on}, []lab.Boot{"http"}, "true"},
-		"cycle of one that is of": {action("cycle", "PXE", false), false, false, []lab.Switch{on}, []lab.Boot{"pxe"}, "false"},
-		"off":                     {action("off", "", true), true, false, []lab.Switch{off}, nil, "true"},
-		"off when off":            {action("off", "", true), false, false, nil, nil, "false"},
-		"on":                      {action("on", "PXE", false), false, false, []lab.Switch{on}, []lab.Boot{"pxe"}, ""},
-		"on when on":              {action("on", "", false), true, false, nil, nil, ""},
-		"reboot":                  {rebootIn("graceful"), true, false, []lab.Switch{soft, on}, []lab.Boot{""}, "false"},
-		"reboot by default":       {rebootIn(""), true, true, []lab.Switch{soft, off, on}, []lab.Boot{""}, "true"},
-		"reboot by force":         {rebootIn("force"), true, false, []lab.Switch{off, on}, []lab.Boot{""}, "true"},
-		"reboot by BMC":           {rebootIn("bmc"), true, false, []lab.Switch{off, on}, []lab.Boot{""}, "true"},
+		"cycle": {action("cycle", "", false), true, false, []lab.Switch{soft, on}, []lab.Boot{""}, "false"},
+		"cycle from PXE": {action("cycle", "PXE", false), true, false, []lab.Switch{soft, on}, []lab.Boot{"pxe"},
+			"false"},
+		"cycle by force": {action("cycle", "DISK", true), true, false, []lab.Switch{off, on}, []lab.Boot{"disk"},
+			"true"},
+		"cycle, stubborn": {action("cycle", "HTTP", false), true, true, []lab.Switch{soft, off, on},
+			[]lab.Boot{"http"}, "true"},
+		"cycle of one that is of": {action("cycle", "PXE", false), false, false, []lab.Switch{on}, []lab.Boot{"pxe"},
+			"false"},
+		"off":               {action("off", "", true), true, false, []lab.Switch{off}, nil, "true"},
+		"off when off":      {action("off", "", true), false, false, nil, nil, "false"},
+		"on":                {action("on", "PXE", false), false, false, []lab.Switch{on}, []lab.Boot{"pxe"}, ""},
+		"on when on":        {action("on", "", false), true, false, nil, nil, ""},
+		"reboot":            {rebootIn("graceful"), true, false, []lab.Switch{soft, on}, []lab.Boot{""}, "false"},
+		"reboot by default": {rebootIn(""), true, true, []lab.Switch{soft, off, on}, []lab.Boot{""}, "true"},
+		"reboot by force":   {rebootIn("force"), true, false, []lab.Switch{off, on}, []lab.Boot{""}, "true"},
+		"reboot by BMC":     {rebootIn("bmc"), true, false, []lab.Switch{off, on}, []lab.Boot{""}, "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +201,8 @@ func TestOrders(t *testing.T) {
 				t.Errorf("evidence %v", ev)
 			}
 			want := tc.spec.GetPower().GetWant()
-			for key, wanted := range map[string]bool{evidence.PowerOffSeenAt: want != "on", evidence.PowerOnSeenAt: want != "off"} {
+			for key, wanted := range map[string]bool{evidence.PowerOffSeenAt: want != "on",
+				evidence.PowerOnSeenAt: want != "off"} {
 				if _, err := time.Parse(time.RFC3339Nano, ev[key]); (err == nil) != wanted {
 					t.Errorf("evidence %s is %q", key, ev[key])
 				}
@@ -205,7 +214,8 @@ func TestOrders(t *testing.T) {
 // Killed after each write of the intent, and going on: it is off once and on once, whatever the point.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
-	for name, spec := range map[string]*fleetv1.CommandSpec{"power": action("cycle", "PXE", true), "reboot": rebootIn("force")} {
+	for name, spec := range map[string]*fleetv1.CommandSpec{"power": action("cycle", "PXE", true),
+		"reboot": rebootIn("force")} {
 		for at := 1; at <= 3; at++ {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -433,7 +443,8 @@ func TestTheBootDevice(t *testing.T) {
 	spec = action("on", "DISK", false)
 	got := r.do(t, r.executor(spec), spec)
 	is(t, "on when on", got, succeeded, 0)
-	if left, err := r.chassis.BootOnce(t.Context()); err != nil || left != lab.BootDisk || got.Evidence[evidence.BootNext] == "" {
+	if left, err := r.chassis.BootOnce(t.Context()); err != nil || left != lab.BootDisk ||
+		got.Evidence[evidence.BootNext] == "" {
 		t.Errorf("the next boot is from %q, %v; evidence %v", left, err, got.Evidence)
 	}
 }

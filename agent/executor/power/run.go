@@ -32,7 +32,9 @@ type Intent struct {
 }
 
 // Run carries the order out from wherever in says. as makes what is stored of an intent.
-func Run(ctx context.Context, job executor.Job, m provider.Machine, in Intent, as func(Intent) any) (executor.Result, error) {
+func Run(
+	ctx context.Context, job executor.Job, m provider.Machine, in Intent, as func(Intent) any,
+) (executor.Result, error) {
 	r := run{job: job, m: m, in: in, as: as}
 	err := r.all(ctx)
 	if err == nil {
@@ -158,7 +160,8 @@ func (r *run) failed(ctx context.Context, err error) (executor.Result, error) {
 				return out.WithEvidence(evidence), nil
 			}
 		}
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "no time left: %v", err).AndRetry().WithEvidence(evidence), nil
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "no time left: %v",
+			err).AndRetry().WithEvidence(evidence), nil
 	}
 	return executor.Result{}, err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestAgentDiesAtEveryPoint kills the agent at every write of its intent, before and after the request, and lets it resume.
-// The effect happens at most once; the outcome is a success where MAAS shows it, or unknown.
+// TestAgentDiesAtEveryPoint kills the agent at every write of its intent, before and after the request, and lets it
+// resume. The effect happens at most once; the outcome is a success where MAAS shows it, or unknown.
 func TestAgentDiesAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

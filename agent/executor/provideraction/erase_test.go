@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestARegionThatErasesByItself: a region that erases whatever it releases never shows Disk erasing for what is asked for, and
-// replaces the methods that are asked for. One erasure is one, and its evidence is of what was done.
+// TestARegionThatErasesByItself: a region that erases whatever it releases never shows Disk erasing for what is asked
+// for, and replaces the methods that are asked for. One erasure is one, and its evidence is of what was done.
 func TestARegionThatErasesByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -27,9 +27,10 @@ func TestARegionThatErasesByItself(t *testing.T) {
 	}{
 		"securely":       {maastest.Config{EraseOnRelease: true}, "erase", "maas-secure-erase-or-overwrite", 0},
 		"by overwriting": {maastest.Config{EraseOnRelease: true, NoSecureErase: true}, "erase", "maas-overwrite", 0},
-		"quickly":        {maastest.Config{EraseOnRelease: true, QuickErase: true}, "erase", "", baremetalv1.Reason_MAAS_REFUSED},
-		"when released":  {maastest.Config{EraseOnRelease: true}, "release", "", 0},
-		"only if asked":  {maastest.Config{QuickErase: true}, "erase", "maas-secure-erase-or-overwrite", 0},
+		"quickly": {maastest.Config{EraseOnRelease: true, QuickErase: true}, "erase", "",
+			baremetalv1.Reason_MAAS_REFUSED},
+		"when released": {maastest.Config{EraseOnRelease: true}, "release", "", 0},
+		"only if asked": {maastest.Config{QuickErase: true}, "erase", "maas-secure-erase-or-overwrite", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,14 +54,15 @@ func TestARegionThatErasesByItself(t *testing.T) {
 	}
 }
 
-// TestAFailureAfterTheCommitIsNoReasonToEraseAgain: MAAS answers 503 as well when it has begun to erase and could not switch
-// the machine. The erasure failed, once.
+// TestAFailureAfterTheCommitIsNoReasonToEraseAgain: MAAS answers 503 as well when it has begun to erase and could not
+// switch the machine. The erasure failed, once.
 func TestAFailureAfterTheCommitIsNoReasonToEraseAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add(maastest.Machine{Status: ms.Deployed, FailErase: []string{"no power", "no power", "no power"}})
 	r.region.Fail(maastest.Fault{Op: "POST release", Kind: maastest.BusyAfter, Times: -1})
-	if out := r.do("erase", nil); out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_FAILED {
+	if out := r.do("erase", nil); out.Outcome != fleetv1.CommandResult_FAILED ||
+		out.Reason != baremetalv1.Reason_MAAS_FAILED {
 		t.Errorf("%v %v %q", out.Outcome, out.Reason, out.Message)
 	}
 	if n := len(r.region.Requests("POST release")); n != 1 {
@@ -92,13 +94,14 @@ func TestACancelWhileMAASIsAsked(t *testing.T) {
 			if n := r.region.Acted("POST abort"); n != 1 {
 				t.Errorf("aborted %d times: %q", n, out.Message)
 			}
-			testkit.Eventually(t, patience, func() bool { return r.status() == c.after }, "after the abort it is not %s", c.after)
+			testkit.Eventually(t, patience, func() bool { return r.status() == c.after }, "after the abort it is not %s",
+				c.after)
 		})
 	}
 }
 
-// TestAnErasureIsNotMadeAgain: a command whose time was up while MAAS erased is followed by one that sees the erasure in MAAS's
-// log. What was used since, or erased by somebody else or quickly, is erased.
+// TestAnErasureIsNotMadeAgain: a command whose time was up while MAAS erased is followed by one that sees the erasure
+// in MAAS's log. What was used since, or erased by somebody else or quickly, is erased.
 func TestAnErasureIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -114,7 +117,8 @@ func TestAnErasureIsNotMadeAgain(t *testing.T) {
 			r.must("wait_deployed", nil)
 			r.must("release", nil)
 		}, erased: 2},
-		"tested since":               {since: func(r *rig) { r.must("rescue_mode", nil); r.must("exit_rescue_mode", nil) }, erased: 2},
+		"tested since": {since: func(r *rig) { r.must("rescue_mode", nil); r.must("exit_rescue_mode", nil) },
+			erased: 2},
 		"by a quick and a full wish": {params: map[string]string{"quick_erase": "true", "secure_erase": "true"}, erased: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +132,8 @@ func TestAnErasureIsNotMadeAgain(t *testing.T) {
 				limit = c.between
 				r.region.Change(id, func(m *maastest.Machine) { m.StuckIn = ms.DiskErasing })
 			}
-			if out, err := r.execute(s, limit); err != nil || (out.Outcome == fleetv1.CommandResult_SUCCEEDED) != (c.between == 0) {
+			if out, err := r.execute(s, limit); err != nil ||
+				(out.Outcome == fleetv1.CommandResult_SUCCEEDED) != (c.between == 0) {
 				t.Fatalf("%+v, %v", out, err)
 			}
 			r.region.Change(id, func(m *maastest.Machine) { m.StuckIn = 0 })

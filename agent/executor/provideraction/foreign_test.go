@@ -36,8 +36,8 @@ func (r *rig) takes(action string, take func()) executor.Result {
 	return out
 }
 
-// TestNothingIsTakenFromSomebodyElse: a machine that somebody else has, or has taken since the command looked, is not released,
-// erased, deployed, deleted, marked, switched off or aborted, though MAAS would do so.
+// TestNothingIsTakenFromSomebodyElse: a machine that somebody else has, or has taken since the command looked, is not
+// released, erased, deployed, deleted, marked, switched off or aborted, though MAAS would do so.
 func TestNothingIsTakenFromSomebodyElse(t *testing.T) {
 	t.Parallel()
 	ours := map[string]string{"ingot-machine": "m-1", "ingot-operation": "op-0"}
@@ -106,7 +106,8 @@ func TestTakenAfterTheRelease(t *testing.T) {
 	if m, _ := r.region.Get(id); m.Owner != "eve" {
 		t.Errorf("the machine is %q's", m.Owner)
 	}
-	if out := r.takes("release", nil); out.Outcome != fleetv1.CommandResult_FAILED || !strings.Contains(out.Message, "eve") {
+	if out := r.takes("release", nil); out.Outcome != fleetv1.CommandResult_FAILED ||
+		!strings.Contains(out.Message, "eve") {
 		t.Errorf("%v %v %q", out.Outcome, out.Reason, out.Message)
 	}
 }

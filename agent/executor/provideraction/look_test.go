@@ -9,8 +9,8 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// TestMachinesWithManyInterfacesAreFound: no request names more MAC addresses than a web server takes in a URL, and a machine
-// that several requests find is one machine.
+// TestMachinesWithManyInterfacesAreFound: no request names more MAC addresses than a web server takes in a URL, and a
+// machine that several requests find is one machine.
 func TestMachinesWithManyInterfacesAreFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -68,7 +68,8 @@ func checked(spec *fleetv1.CommandSpec) *executor.Result {
 	action, ok := maas.ActionOf(a.GetAction())
 	switch {
 	case spec.GetProvider() != Provider:
-		return refuse(baremetalv1.Reason_CAPABILITY_MISSING, "machines of provider %q have no provider actions", spec.GetProvider())
+		return refuse(baremetalv1.Reason_CAPABILITY_MISSING, "machines of provider %q have no provider actions",
+			spec.GetProvider())
 	case !ok:
 		return refuse(baremetalv1.Reason_INVALID_FIELD, "there is no action %.64q", a.GetAction())
 	case len(spec.GetMacAddresses()) == 0 && !action.Region:
@@ -120,8 +121,9 @@ func (e *Executor) newRun(ctx context.Context, job executor.Job) (*run, executor
 	spec := job.Spec
 	a := spec.GetProviderAction()
 	r := &run{e: e, job: job, order: maas.Order{
-		Action: a.GetAction(), Params: a.GetParams(), Operation: spec.GetOperationId(), Machine: spec.GetTargetId(), Serial: a.GetSerial(),
-		MACs: spec.GetMacAddresses(),
+		Action: a.GetAction(), Params: a.GetParams(), Operation: spec.GetOperationId(), Machine: spec.GetTargetId(),
+		Serial: a.GetSerial(),
+		MACs:   spec.GetMacAddresses(),
 	}}
 	r.action, _ = maas.ActionOf(a.GetAction())
 	if err := job.DecodeIntent(&r.p); err != nil {
@@ -148,7 +150,8 @@ func (r *run) ofRegion(ctx context.Context) (executor.Result, error) {
 			return executor.Failed(baremetalv1.Reason_STAGE_CHECK_FAILED, "%v", err), nil
 		}
 		sum := sha256.Sum256([]byte(text))
-		return executor.Succeeded(map[string]string{evidence.ProviderSaid: "not asked", "user_data_sha256": hex.EncodeToString(sum[:])}), nil
+		return executor.Succeeded(map[string]string{evidence.ProviderSaid: "not asked",
+			"user_data_sha256": hex.EncodeToString(sum[:])}), nil
 	default:
 		version, err := r.client.Version(ctx)
 		if err != nil {

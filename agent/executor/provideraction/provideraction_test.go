@@ -76,7 +76,8 @@ func newRigWith(t *testing.T, cfg maastest.Config) *rig {
 func spec(action string, params map[string]string) *fleetv1.CommandSpec {
 	return &fleetv1.CommandSpec{
 		CommandId: "cmd-1", OperationId: "op-1", TargetId: "m-1", Provider: "maas", MacAddresses: []string{mac},
-		Action: &fleetv1.CommandSpec_ProviderAction{ProviderAction: &fleetv1.ProviderAction{Action: action, Params: params, RegionRef: "default"}},
+		Action: &fleetv1.CommandSpec_ProviderAction{ProviderAction: &fleetv1.ProviderAction{Action: action, Params: params,
+			RegionRef: "default"}},
 	}
 }
 
@@ -159,8 +160,8 @@ func (r *rig) status() string {
 	return row.Name
 }
 
-// TestAWholeLife brings a machine in and out again, by every action that an onboarding and a decommission have, twice each:
-// what is done already is not done again.
+// TestAWholeLife brings a machine in and out again, by every action that an onboarding and a decommission have, twice
+// each: what is done already is not done again.
 func TestAWholeLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -171,11 +172,13 @@ func TestAWholeLife(t *testing.T) {
 	}{
 		{"check_region", nil, "absent"}, {"create", nil, "New"}, {"commission", nil, ""}, {"wait_ready", nil, "Ready"},
 		{"set_storage_layout", map[string]string{"layout": "lvm"}, "Ready"}, {"fabric_interfaces", nil, "Ready"},
-		{"boot_interface", nil, "Ready"}, {"render_user_data", nil, "Ready"}, {"deploy", map[string]string{"image": "jammy"}, ""},
+		{"boot_interface", nil, "Ready"}, {"render_user_data", nil, "Ready"},
+		{"deploy", map[string]string{"image": "jammy"}, ""},
 		{"wait_deployed", map[string]string{"settle": "true"}, "Deployed"}, {"classify_failure", nil, "Deployed"},
 		{"recover_deploy", nil, "Deployed"}, {"hardware_sync", nil, "Deployed"}, {"wait_hardware_sync", nil, "Deployed"},
 		{"power_query", nil, "Deployed"}, {"rescue_mode", nil, "Rescue mode"}, {"exit_rescue_mode", nil, "Deployed"},
-		{"power_off", nil, "Deployed"}, {"power_on", nil, "Deployed"}, {"mark_broken", nil, "Broken"}, {"mark_fixed", nil, "Deployed"},
+		{"power_off", nil, "Deployed"}, {"power_on", nil, "Deployed"}, {"mark_broken", nil, "Broken"},
+		{"mark_fixed", nil, "Deployed"},
 		{"erase", nil, "Ready"}, {"release", nil, "Ready"}, {"abort", nil, "Ready"}, {"delete", nil, "absent"},
 	}
 	for _, s := range steps {
@@ -196,10 +199,12 @@ func TestAWholeLife(t *testing.T) {
 		}
 	}
 	m := r.region.Requests("POST machines")[0].Form
-	if m.Get("power_type") != "ipmi" || m.Get("power_parameters_power_pass") != "p" || m.Get("architecture") != "amd64/generic" {
+	if m.Get("power_type") != "ipmi" || m.Get("power_parameters_power_pass") != "p" ||
+		m.Get("architecture") != "amd64/generic" {
 		t.Errorf("created with %v", m)
 	}
-	if f := r.region.Requests("POST deploy")[0].Form; f.Get("distro_series") != "jammy" || f.Get("user_data") == "" || f.Get("enable_hw_sync") != "true" {
+	if f := r.region.Requests("POST deploy")[0].Form; f.Get("distro_series") != "jammy" || f.Get("user_data") == "" ||
+		f.Get("enable_hw_sync") != "true" {
 		t.Errorf("deployed with %v", f)
 	}
 }
@@ -225,8 +230,8 @@ func (r *rig) add(m maastest.Machine) string {
 	return r.region.Add(m)
 }
 
-// TestFaultsOfOneRequest: whatever goes wrong with one request, the effect happens at most once, and the outcome is what
-// MAAS shows, or unknown.
+// TestFaultsOfOneRequest: whatever goes wrong with one request, the effect happens at most once, and the outcome is
+// what MAAS shows, or unknown.
 func TestFaultsOfOneRequest(t *testing.T) {
 	t.Parallel()
 	type want struct {
@@ -255,7 +260,8 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		{"deploy", "POST deploy", ms.Ready, maastest.CutBefore, unknown},
 		{"deploy", "POST deploy", ms.Ready, maastest.HangBefore, unknown},
 		{"deploy", "POST deploy", ms.Ready, maastest.Nonsense, unknown},
-		{"deploy", "POST deploy", ms.Ready, maastest.Vanish, want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_MACHINE_GONE}},
+		{"deploy", "POST deploy", ms.Ready, maastest.Vanish,
+			want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_MACHINE_GONE}},
 		{"deploy", "GET machines", ms.Ready, maastest.Busy, ok},
 		{"deploy", "GET machines", ms.Ready, maastest.CutBefore, ok},
 		{"deploy", "GET machines", ms.Ready, maastest.Nonsense, ok},
@@ -265,14 +271,16 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		{"erase", "POST release", ms.Deployed, maastest.ErrorAfter, ok},
 		{"erase", "POST release", ms.Deployed, maastest.HangAfter, ok},
 		{"erase", "POST release", ms.Deployed, maastest.CutBefore, unknown},
-		{"erase", "POST release", ms.Deployed, maastest.Vanish, want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_MACHINE_GONE}},
+		{"erase", "POST release", ms.Deployed, maastest.Vanish,
+			want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_MACHINE_GONE}},
 		{"release", "POST release", ms.Deployed, maastest.CutAfter, ok},
 		{"release", "POST release", ms.Deployed, maastest.ErrorBefore, unknown},
 		{"delete", "DELETE machine", ms.Ready, maastest.CutAfter, ok},
 		{"delete", "DELETE machine", ms.Ready, maastest.CutBefore, unknown},
 		{"delete", "DELETE machine", ms.Ready, maastest.Busy, ok},
 		{"commission", "POST commission", ms.New, maastest.CutAfter, ok},
-		{"commission", "POST commission", ms.New, maastest.CutBefore, want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_FAILED}},
+		{"commission", "POST commission", ms.New, maastest.CutBefore,
+			want{fleetv1.CommandResult_FAILED, baremetalv1.Reason_MAAS_FAILED}},
 	} {
 		t.Run(c.action+"/"+c.op+"/"+string(c.kind), func(t *testing.T) {
 			t.Parallel()
@@ -315,26 +323,42 @@ func TestTypedRefusals(t *testing.T) {
 		reason       baremetalv1.Reason
 		retryable    bool
 	}{
-		{"deployed by somebody", "deploy", maastest.Machine{Status: ms.Deployed}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
-		{"allocated by somebody", "deploy", maastest.Machine{Status: ms.Allocated, Owner: "eve", Annotations: map[string]string{}}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
+		{"deployed by somebody", "deploy", maastest.Machine{Status: ms.Deployed}, nil,
+			baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
+		{"allocated by somebody", "deploy", maastest.Machine{Status: ms.Allocated, Owner: "eve",
+			Annotations: map[string]string{}}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
 		{"broken", "deploy", maastest.Machine{Status: ms.Broken}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
-		{"forgotten", "deploy", maastest.Machine{Status: ms.Ready}, func(r *rig) { r.region.Lose("sys001") }, baremetalv1.Reason_MAAS_MACHINE_GONE, false},
-		{"two of them", "deploy", maastest.Machine{Status: ms.Ready}, func(r *rig) { r.add(maastest.Machine{}) }, baremetalv1.Reason_MAAS_MACHINE_AMBIGUOUS, false},
-		{"another key", "deploy", maastest.Machine{Status: ms.Ready}, func(r *rig) { r.key = "a:b:c" }, baremetalv1.Reason_MAAS_AUTH_FAILED, false},
-		{"commissioning fails", "wait_ready", maastest.Machine{Status: ms.FailedCommissioning, StatusMessage: "no network"}, nil, baremetalv1.Reason_MAAS_FAILED, true},
-		{"no boot disk", "set_storage_layout", maastest.Machine{Status: ms.Ready, NoBootDisk: true}, nil, baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
-		{"no boot interface", "boot_interface", maastest.Machine{Status: ms.Ready, NoBootNIC: true}, nil, baremetalv1.Reason_NO_BOOT_PATH, false},
-		{"deployment failed", "wait_deployed", maastest.Machine{Status: ms.FailedDeployment, StatusMessage: "curtin"}, nil, baremetalv1.Reason_MAAS_FAILED, true},
-		{"deployment gone", "wait_deployed", maastest.Machine{Status: ms.Ready}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
-		{"no disk to write", "classify_failure", maastest.Machine{Status: ms.FailedDeployment, StatusMessage: "no such boot disk"}, nil, baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
-		{"erasing fails", "erase", maastest.Machine{Status: ms.Deployed, FailErase: []string{"drive locked"}}, nil, baremetalv1.Reason_MAAS_FAILED, true},
-		{"erasing left out", "erase", maastest.Machine{Status: ms.Deployed, SkipErase: true}, nil, baremetalv1.Reason_MAAS_FAILED, false},
-		{"locked", "release", maastest.Machine{Status: ms.Deployed, Locked: true}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
+		{"forgotten", "deploy", maastest.Machine{Status: ms.Ready}, func(r *rig) { r.region.Lose("sys001") },
+			baremetalv1.Reason_MAAS_MACHINE_GONE, false},
+		{"two of them", "deploy", maastest.Machine{Status: ms.Ready}, func(r *rig) { r.add(maastest.Machine{}) },
+			baremetalv1.Reason_MAAS_MACHINE_AMBIGUOUS, false},
+		{"another key", "deploy", maastest.Machine{Status: ms.Ready}, func(r *rig) { r.key = "a:b:c" },
+			baremetalv1.Reason_MAAS_AUTH_FAILED, false},
+		{"commissioning fails", "wait_ready", maastest.Machine{Status: ms.FailedCommissioning, StatusMessage: "no network"},
+			nil, baremetalv1.Reason_MAAS_FAILED, true},
+		{"no boot disk", "set_storage_layout", maastest.Machine{Status: ms.Ready, NoBootDisk: true}, nil,
+			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
+		{"no boot interface", "boot_interface", maastest.Machine{Status: ms.Ready, NoBootNIC: true}, nil,
+			baremetalv1.Reason_NO_BOOT_PATH, false},
+		{"deployment failed", "wait_deployed", maastest.Machine{Status: ms.FailedDeployment, StatusMessage: "curtin"}, nil,
+			baremetalv1.Reason_MAAS_FAILED, true},
+		{"deployment gone", "wait_deployed", maastest.Machine{Status: ms.Ready}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT,
+			false},
+		{"no disk to write", "classify_failure", maastest.Machine{Status: ms.FailedDeployment,
+			StatusMessage: "no such boot disk"}, nil, baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
+		{"erasing fails", "erase", maastest.Machine{Status: ms.Deployed, FailErase: []string{"drive locked"}}, nil,
+			baremetalv1.Reason_MAAS_FAILED, true},
+		{"erasing left out", "erase", maastest.Machine{Status: ms.Deployed, SkipErase: true}, nil,
+			baremetalv1.Reason_MAAS_FAILED, false},
+		{"locked", "release", maastest.Machine{Status: ms.Deployed, Locked: true}, nil,
+			baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
 		{"locked meanwhile", "release", maastest.Machine{Status: ms.Deployed}, func(r *rig) {
 			r.region.Before("POST release", func() { r.region.Change("sys001", func(m *maastest.Machine) { m.Locked = true }) })
 		}, baremetalv1.Reason_MAAS_REFUSED, false},
-		{"deleted in use", "delete", maastest.Machine{Status: ms.Deployed}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT, false},
-		{"no way to switch", "power_off", maastest.Machine{Status: ms.Deployed, PowerType: "manual"}, nil, baremetalv1.Reason_MAAS_REFUSED, false},
+		{"deleted in use", "delete", maastest.Machine{Status: ms.Deployed}, nil, baremetalv1.Reason_MAAS_STATUS_CONFLICT,
+			false},
+		{"no way to switch", "power_off", maastest.Machine{Status: ms.Deployed, PowerType: "manual"}, nil,
+			baremetalv1.Reason_MAAS_REFUSED, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -344,7 +368,8 @@ func TestTypedRefusals(t *testing.T) {
 				c.before(r)
 			}
 			out := r.do(c.action, nil)
-			if out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != c.reason || out.Retryable != c.retryable || out.Message == "" {
+			if out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != c.reason || out.Retryable != c.retryable ||
+				out.Message == "" {
 				t.Errorf("%v %v retryable %v: %q", out.Outcome, out.Reason, out.Retryable, out.Message)
 			}
 			if strings.Contains(out.Message, maastest.Secret) {
@@ -364,7 +389,8 @@ func TestAnotherRecordIsNotTheMachine(t *testing.T) {
 	group, _ := task.New(t.Context())
 	var out executor.Result
 	group.Go("execute", func(context.Context) (err error) { out, err = r.execute(s, 30*time.Second); return err })
-	testkit.Eventually(t, 5*time.Second, func() bool { return len(r.region.Requests("GET machines")) > 0 }, "MAAS was not asked")
+	testkit.Eventually(t, 5*time.Second, func() bool { return len(r.region.Requests("GET machines")) > 0 },
+		"MAAS was not asked")
 	r.region.Change(id, func(m *maastest.Machine) { m.MACs = nil })
 	r.add(maastest.Machine{Status: ms.Deployed, Series: "noble"})
 	if err := group.Wait(); err != nil {
@@ -375,10 +401,12 @@ func TestAnotherRecordIsNotTheMachine(t *testing.T) {
 	}
 }
 
-// TestDatasourceRetry: a deployment that failed for want of its data source is made once more, and only once per command.
+// TestDatasourceRetry: a deployment that failed for want of its data source is made once more, and only once per
+// command.
 func TestDatasourceRetry(t *testing.T) {
 	t.Parallel()
-	for failures, want := range map[int]fleetv1.CommandResult_Outcome{1: fleetv1.CommandResult_SUCCEEDED, 2: fleetv1.CommandResult_FAILED} {
+	for failures, want := range map[int]fleetv1.CommandResult_Outcome{1: fleetv1.CommandResult_SUCCEEDED,
+		2: fleetv1.CommandResult_FAILED} {
 		r := newRig(t)
 		text := slices.Repeat([]string{"cloud-init: no datasource found"}, failures)
 		r.add(maastest.Machine{Status: ms.Ready, FailDeploy: text})
@@ -391,7 +419,8 @@ func TestDatasourceRetry(t *testing.T) {
 		}
 		out := r.do("recover_deploy", nil)
 		if out.Outcome != want || r.region.Acted("POST deploy") != 2 || r.region.Acted("POST release") != 1 {
-			t.Errorf("%d failures: %v %q after %d deployments", failures, out.Outcome, out.Message, r.region.Acted("POST deploy"))
+			t.Errorf("%d failures: %v %q after %d deployments", failures, out.Outcome, out.Message,
+				r.region.Acted("POST deploy"))
 		}
 		if r.bundles != 2 {
 			t.Errorf("%d identities for 2 deployments", r.bundles)
@@ -410,7 +439,8 @@ func TestPrepareRefuses(t *testing.T) {
 	} {
 		s := spec("deploy", nil)
 		change(s)
-		if out := r.prepare(s); out == nil || out.Outcome != fleetv1.CommandResult_REFUSED || !strings.HasPrefix(name, out.Reason.String()) {
+		if out := r.prepare(s); out == nil || out.Outcome != fleetv1.CommandResult_REFUSED ||
+			!strings.HasPrefix(name, out.Reason.String()) {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}

@@ -36,7 +36,8 @@ func TestARecoveryIsMadeOncePerOperation(t *testing.T) {
 	r.must("deploy", nil)
 	r.must("wait_deployed", map[string]string{"settle": "true"})
 	for range 3 {
-		if out := r.do("recover_deploy", nil); out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_FAILED {
+		if out := r.do("recover_deploy", nil); out.Outcome != fleetv1.CommandResult_FAILED ||
+			out.Reason != baremetalv1.Reason_MAAS_FAILED {
 			t.Errorf("%v %v %q", out.Outcome, out.Reason, out.Message)
 		}
 	}

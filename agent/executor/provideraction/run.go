@@ -180,7 +180,9 @@ func (r *run) still(ctx context.Context, s maas.Seen, v maas.Verb, before maas.P
 }
 
 // answered keeps what the answer to a request says.
-func (r *run) answered(ctx context.Context, v maas.Verb, before maas.Progress, err error) (executor.Result, turnState, error) {
+func (r *run) answered(
+	ctx context.Context, v maas.Verb, before maas.Progress, err error,
+) (executor.Result, turnState, error) {
 	var e *maas.Error
 	known := errors.As(err, &e)
 	switch {
@@ -278,7 +280,8 @@ func (r *run) canceled() (executor.Result, error) {
 	if next := maas.Decide(order, s); next.Do != maas.Abort {
 		return executor.Canceled("canceled; MAAS goes on by itself: %v", next.Err), nil
 	}
-	if err := r.client.Do(r.job.Hard, maas.Abort, s.M.SystemID, map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
+	if err := r.client.Do(r.job.Hard, maas.Abort, s.M.SystemID,
+		map[string]string{"comment": "ingot " + r.order.Operation}); err != nil {
 		return executor.Canceled("canceled; MAAS goes on by itself: %v", err), nil
 	}
 	return executor.Canceled("canceled; MAAS was asked to abort %s", s.M.StatusName), nil

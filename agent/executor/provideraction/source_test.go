@@ -10,8 +10,8 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// TestWhatMAASIsToldOfIsCommissionedByUs: MAAS commissions what an administrator adds at once, by scripts of its own choice,
-// unless that is declined (maas/maas, api/machines.py, MachinesHandler.create).
+// TestWhatMAASIsToldOfIsCommissionedByUs: MAAS commissions what an administrator adds at once, by scripts of its own
+// choice, unless that is declined (maas/maas, api/machines.py, MachinesHandler.create).
 func TestWhatMAASIsToldOfIsCommissionedByUs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -42,8 +42,8 @@ func TestSwitchingOnDeploysNothing(t *testing.T) {
 	}
 }
 
-// TestWhatMAASTakesBackIsOver: MAAS commits a request, cannot switch the machine, and takes the request back. That is seen at
-// once, and the next try begins anew.
+// TestWhatMAASTakesBackIsOver: MAAS commits a request, cannot switch the machine, and takes the request back. That is
+// seen at once, and the next try begins anew.
 func TestWhatMAASTakesBackIsOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +81,8 @@ func TestWhatSomebodyElseDeployedIsNotOurs(t *testing.T) {
 		"another program's with our key": {Annotations: map[string]string{}},
 		"another machine's":              {Annotations: map[string]string{"ingot-machine": "m-2"}},
 	} {
-		for _, action := range []string{"wait_deployed", "classify_failure", "recover_deploy", "hardware_sync", "wait_hardware_sync"} {
+		for _, action := range []string{"wait_deployed", "classify_failure", "recover_deploy", "hardware_sync",
+			"wait_hardware_sync"} {
 			t.Run(name+"/"+action, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
@@ -96,13 +97,14 @@ func TestWhatSomebodyElseDeployedIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestFailedTestsAreNotReleased: MAAS tests what is deployed too. A machine whose tests have failed then is still in use, and
-// MAAS does not release it.
+// TestFailedTestsAreNotReleased: MAAS tests what is deployed too. A machine whose tests have failed then is still in
+// use, and MAAS does not release it.
 func TestFailedTestsAreNotReleased(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add(maastest.Machine{Status: ms.FailedTesting, Series: "noble"})
-	if out := r.do("release", nil); out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_STATUS_CONFLICT {
+	if out := r.do("release", nil); out.Outcome != fleetv1.CommandResult_FAILED ||
+		out.Reason != baremetalv1.Reason_MAAS_STATUS_CONFLICT {
 		t.Errorf("%v %v %q", out.Outcome, out.Reason, out.Message)
 	}
 	r.must("override_failed_testing", nil)

@@ -108,7 +108,8 @@ func TestWhatIsWrittenOfAnErasure(t *testing.T) {
 		t.Errorf("%+v after %d writes", out, r.writes)
 	}
 	var p maas.Progress
-	if err := json.Unmarshal(r.intent, &p); err != nil || p.Asked[maas.Release].Times != 1 || !p.Asked[maas.Release].Answered {
+	if err := json.Unmarshal(r.intent, &p); err != nil || p.Asked[maas.Release].Times != 1 ||
+		!p.Asked[maas.Release].Answered {
 		t.Errorf("%s, %v", r.intent, err)
 	}
 }
@@ -119,7 +120,8 @@ func TestAMachineThatNobodyCanSwitchIsNotMade(t *testing.T) {
 	r := newRig(t)
 	r.power = failure.Precondition("MAAS_REFUSED", "no BMC")
 	out := r.do("create", nil)
-	if out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_REFUSED || r.status() != "absent" {
+	if out.Outcome != fleetv1.CommandResult_FAILED || out.Reason != baremetalv1.Reason_MAAS_REFUSED ||
+		r.status() != "absent" {
 		t.Errorf("%+v; the machine is %s", out, r.status())
 	}
 	r.power = nil

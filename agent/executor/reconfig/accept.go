@@ -17,7 +17,8 @@ func (d Drift) acceptedBy(digest string) bool { return d.Diff == "" || d.Digest(
 
 // refusal says what stands against the order, and how to accept it.
 func (d Drift) refusal(accepted string) string {
-	what := fmt.Sprintf("generation %d was changed by somebody else; accepted_drift %s overwrites it", d.Generation, d.Digest())
+	what := fmt.Sprintf("generation %d was changed by somebody else; accepted_drift %s overwrites it", d.Generation,
+		d.Digest())
 	if accepted != "" {
 		what = fmt.Sprintf("generation %d has another drift now than the accepted one; accepted_drift %s overwrites it",
 			d.Generation, d.Digest())

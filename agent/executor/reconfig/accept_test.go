@@ -26,7 +26,8 @@ func (r *rig) drifts(mtu int) {
 func accepting(t *testing.T, generation int64, digest string) *fleetv1.CommandSpec {
 	t.Helper()
 	return orderOf(t, generation, &baremetalv1.NetReconfig{
-		AcceptedDrift: digest, Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.8/24"}}},
+		AcceptedDrift: digest,
+		Interfaces:    []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{"192.0.2.8/24"}}},
 	})
 }
 

@@ -34,8 +34,8 @@ func (r *rig) settled(spec *fleetv1.CommandSpec) executor.Result {
 	return *settled
 }
 
-// TestAGenerationThatIsCommitted is not applied again: its own content is a success, another one and an older one are refused, and
-// what somebody else has changed is told.
+// TestAGenerationThatIsCommitted is not applied again: its own content is a success, another one and an older one are
+// refused, and what somebody else has changed is told.
 func TestAGenerationThatIsCommitted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -50,7 +50,8 @@ func TestAGenerationThatIsCommitted(t *testing.T) {
 	}
 	got := r.settled(spec)
 	r.wantResult(got, succeeded, noReason)
-	if got.Evidence["no_op"] != "true" || got.Evidence[keys.ConfigDigest] != done.Evidence[keys.ConfigDigest] || got.Evidence["hostname"] != "two" {
+	if got.Evidence["no_op"] != "true" || got.Evidence[keys.ConfigDigest] != done.Evidence[keys.ConfigDigest] ||
+		got.Evidence["hostname"] != "two" {
 		t.Errorf("evidence %v", got.Evidence)
 	}
 	r.wantResult(r.settled(named(t, 2, "other")), refused, baremetalv1.Reason_INVALID_FIELD)
@@ -68,7 +69,8 @@ func TestAGenerationThatIsCommitted(t *testing.T) {
 	r.wantResult(r.settled(spec), refused, baremetalv1.Reason_INVALID_FIELD)
 }
 
-// TestANameAlone leaves the network as it is, which stays committed; nobody has to connect again, and it is proved all the same.
+// TestANameAlone leaves the network as it is, which stays committed; nobody has to connect again, and it is proved all
+// the same.
 func TestANameAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -105,7 +107,8 @@ func TestTheGuardKnowsTheWayBack(t *testing.T) {
 	if left := g.Deadline - clock.Boottime(); left <= 30*time.Second || left > time.Minute {
 		t.Errorf("the guard stands for another %s", left)
 	}
-	if g.Hostname != before || !g.SetsFirewall || g.Firewall != nil || g.Network == nil || g.CommandID != spec.GetCommandId() || g.MachineID != "m-1" {
+	if g.Hostname != before || !g.SetsFirewall || g.Firewall != nil || g.Network == nil ||
+		g.CommandID != spec.GetCommandId() || g.MachineID != "m-1" {
 		t.Errorf("guard %+v", g)
 	}
 	r.wantResult(r.execute(order(t, 2, "192.0.2.8/24")), succeeded, noReason)
@@ -169,8 +172,8 @@ func TestADamagedIntent(t *testing.T) {
 	r.wantLog()
 }
 
-// TestStopsAroundAChange: a cancel before it ends it with nothing changed, a stop of the agent that can still go back is no riddle, and
-// one that cannot leaves it to the next life.
+// TestStopsAroundAChange: a cancel before it ends it with nothing changed, a stop of the agent that can still go back
+// is no riddle, and one that cannot leaves it to the next life.
 func TestStopsAroundAChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -231,11 +234,13 @@ func TestWhatMustBeReadBeforeAChange(t *testing.T) {
 	}
 }
 
-// TestTheWaysToTheControllers: each new address on the way to one is tried once; a way that is not known is no reason to prove less.
+// TestTheWaysToTheControllers: each new address on the way to one is tried once; a way that is not known is no reason
+// to prove less.
 func TestTheWaysToTheControllers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	unknownWay, one, same := netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.2:1"), netip.MustParseAddrPort("127.0.0.3:1")
+	unknownWay, one, same := netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.2:1"),
+		netip.MustParseAddrPort("127.0.0.3:1")
 	from := netip.MustParseAddr("127.0.0.9")
 	r.e.cfg.Controllers = func(context.Context) []netip.AddrPort { return []netip.AddrPort{unknownWay, one, same} }
 	r.host.sources = map[netip.Addr]netip.Addr{one.Addr(): from, same.Addr(): from}
@@ -252,7 +257,8 @@ func TestTheWaysToTheControllers(t *testing.T) {
 	}
 	got = r.execute(order(t, 2, "192.0.2.8/24"))
 	r.wantResult(got, failed, rolledBack)
-	if proofs != 1 || strings.Count(got.Message, "from 127.0.0.9: "+errBroken.Error()) != 1 || !strings.Contains(got.Message, "no new contact") {
+	if proofs != 1 || strings.Count(got.Message, "from 127.0.0.9: "+errBroken.Error()) != 1 ||
+		!strings.Contains(got.Message, "no new contact") {
 		t.Errorf("%d proofs: %q", proofs, got.Message)
 	}
 }

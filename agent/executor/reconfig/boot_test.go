@@ -37,8 +37,8 @@ func (k *keeper) ApplyFirewall(ctx context.Context, e host.Effect, p host.Firewa
 	return k.guarded.ApplyFirewall(ctx, e, p)
 }
 
-// The starting agent writes the committed policy for the next boot, even where the boot has loaded the table already. The
-// guard's record holds the policy of its change.
+// The starting agent writes the committed policy for the next boot, even where the boot has loaded the table already.
+// The guard's record holds the policy of its change.
 func TestTheCommittedFirewallIsKeptForTheNextBoot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -27,7 +27,8 @@ var (
 
 // checker is a host that can examine a network beyond the way to the controller.
 type checker interface {
-	CheckNetwork(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork, controllers []netip.AddrPort) ([]netcheck.Check, error)
+	CheckNetwork(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork,
+		controllers []netip.AddrPort) ([]netcheck.Check, error)
 }
 
 // proof is what has been found out about a configuration before its commit.

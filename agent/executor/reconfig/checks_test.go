@@ -37,8 +37,8 @@ func found(name string, r netcheck.Result) []netcheck.Check {
 	}
 }
 
-// TestChecksDecide: a failure that stays rolls back, at once where somebody else has the address; a warning or an unknown is
-// told and stays.
+// TestChecksDecide: a failure that stays rolls back, at once where somebody else has the address; a warning or an
+// unknown is told and stays.
 func TestChecksDecide(t *testing.T) {
 	t.Parallel()
 	gateway, duplicate := netcheck.Gateway, netcheck.DuplicateAddress
@@ -50,13 +50,20 @@ func TestChecksDecide(t *testing.T) {
 		sum     string
 		once    bool
 	}{
-		"pass":             {[][]netcheck.Check{found(gateway, netcheck.Pass)}, succeeded, noReason, "pass: why", "2 pass, 0 warn, 0 fail, 0 unknown", true},
-		"unknown":          {[][]netcheck.Check{found(gateway, netcheck.Unknown)}, succeeded, noReason, "unknown: why", "1 pass, 0 warn, 0 fail, 1 unknown", true},
-		"a warning":        {[][]netcheck.Check{found(gateway, netcheck.Warn)}, succeeded, noReason, "warn: why", "1 pass, 1 warn, 0 fail, 0 unknown", false},
-		"a late gateway":   {[][]netcheck.Check{found(gateway, netcheck.Fail), found(gateway, netcheck.Pass)}, succeeded, noReason, "pass: why", "2 pass, 0 warn, 0 fail, 0 unknown", false},
-		"no gateway":       {[][]netcheck.Check{found(gateway, netcheck.Fail)}, failed, rolledBack, "fail: why", "1 pass, 0 warn, 1 fail, 0 unknown", false},
-		"somebody else's":  {[][]netcheck.Check{found(duplicate, netcheck.Fail), found(duplicate, netcheck.Pass)}, failed, rolledBack, "fail: why", "1 pass, 0 warn, 1 fail, 0 unknown", true},
-		"a warning passes": {[][]netcheck.Check{found(gateway, netcheck.Warn), found(gateway, netcheck.Pass)}, succeeded, noReason, "pass: why", "2 pass, 0 warn, 0 fail, 0 unknown", false},
+		"pass": {[][]netcheck.Check{found(gateway, netcheck.Pass)}, succeeded, noReason, "pass: why",
+			"2 pass, 0 warn, 0 fail, 0 unknown", true},
+		"unknown": {[][]netcheck.Check{found(gateway, netcheck.Unknown)}, succeeded, noReason, "unknown: why",
+			"1 pass, 0 warn, 0 fail, 1 unknown", true},
+		"a warning": {[][]netcheck.Check{found(gateway, netcheck.Warn)}, succeeded, noReason, "warn: why",
+			"1 pass, 1 warn, 0 fail, 0 unknown", false},
+		"a late gateway": {[][]netcheck.Check{found(gateway, netcheck.Fail), found(gateway, netcheck.Pass)}, succeeded,
+			noReason, "pass: why", "2 pass, 0 warn, 0 fail, 0 unknown", false},
+		"no gateway": {[][]netcheck.Check{found(gateway, netcheck.Fail)}, failed, rolledBack, "fail: why",
+			"1 pass, 0 warn, 1 fail, 0 unknown", false},
+		"somebody else's": {[][]netcheck.Check{found(duplicate, netcheck.Fail), found(duplicate, netcheck.Pass)}, failed,
+			rolledBack, "fail: why", "1 pass, 0 warn, 1 fail, 0 unknown", true},
+		"a warning passes": {[][]netcheck.Check{found(gateway, netcheck.Warn), found(gateway, netcheck.Pass)}, succeeded,
+			noReason, "pass: why", "2 pass, 0 warn, 0 fail, 0 unknown", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +99,8 @@ func TestChecksAfterARestart(t *testing.T) {
 	delete(r.host.fails, "PutJSON")
 	got := r.resume(job)
 	r.wantResult(got, succeeded, noReason)
-	if got.Evidence["check.gateway.eth0_192.0.2.1"] != "pass: why" || got.Evidence["check.checks.all"] != "unknown: "+errBroken.Error() {
+	if got.Evidence["check.gateway.eth0_192.0.2.1"] != "pass: why" || got.Evidence["check.checks.all"] != "unknown: "+
+		errBroken.Error() {
 		t.Errorf("evidence %v", got.Evidence)
 	}
 }

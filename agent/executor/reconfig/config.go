@@ -97,7 +97,9 @@ func refuse(reason baremetalv1.Reason, format string, args ...any) *executor.Res
 	return &r
 }
 
-func policyOf(f *baremetalv1.FirewallPolicy, generation uint64, controllers []netip.AddrPort) (host.FirewallPolicy, error) {
+func policyOf(
+	f *baremetalv1.FirewallPolicy, generation uint64, controllers []netip.AddrPort,
+) (host.FirewallPolicy, error) {
 	p := host.FirewallPolicy{
 		Generation: generation, InputDefault: host.VerdictAccept, SMTPEgressAllowed: f.GetSmtpEgressAllowed(),
 		Controllers: controllers,

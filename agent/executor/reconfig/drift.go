@@ -31,7 +31,8 @@ type Drift struct {
 // Report is the event about it.
 func (d Drift) Report(machineID string) *fleetv1.Report {
 	r := &fleetv1.Report{
-		Kind: DriftKind, MachineId: machineID, Message: fmt.Sprintf("generation %d is as it was committed again", d.Generation),
+		Kind: DriftKind, MachineId: machineID, Message: fmt.Sprintf("generation %d is as it was committed again",
+			d.Generation),
 		Fields: map[string]string{"generation": strconv.FormatInt(d.Generation, 10)},
 	}
 	if d.Diff != "" {
@@ -60,7 +61,9 @@ func (e *Executor) Drift(ctx context.Context) (Drift, error) {
 
 // WatchDrift reports each change of the drift, seen twice, until ctx ends. failed is told what kept it from looking; it
 // goes on then.
-func (e *Executor) WatchDrift(ctx context.Context, every time.Duration, report func(context.Context, Drift) error, failed func(error)) {
+func (e *Executor) WatchDrift(
+	ctx context.Context, every time.Duration, report func(context.Context, Drift) error, failed func(error),
+) {
 	var told string
 	for {
 		d, err := e.steadyDrift(ctx)
@@ -100,9 +103,11 @@ func (e *Executor) steadyDrift(ctx context.Context) (Drift, error) {
 	return d, err
 }
 
-// readBack gives what the world shows, and how it differs from the settings, as a unified diff. before is what a change of ours
-// began with, if it is one: what others have added to interfaces since is no difference.
-func (e *Executor) readBack(ctx context.Context, s settings, before *host.SavedNetwork) (evidence map[string]string, diff string, err error) {
+// readBack gives what the world shows, and how it differs from the settings, as a unified diff. before is what a change
+// of ours began with, if it is one: what others have added to interfaces since is no difference.
+func (e *Executor) readBack(
+	ctx context.Context, s settings, before *host.SavedNetwork,
+) (evidence map[string]string, diff string, err error) {
 	evidence = map[string]string{}
 	name, err := e.cfg.Host.Hostname(ctx)
 	if err != nil {

@@ -50,7 +50,8 @@ func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
 		cancel()
 		<-done
 		report := told[0].Report("m-1")
-		if report.GetKind() != DriftKind || !strings.Contains(report.GetFields()["diff"], "+  \"mtu\": 9000\n") || told[1].Diff != "" {
+		if report.GetKind() != DriftKind || !strings.Contains(report.GetFields()["diff"], "+  \"mtu\": 9000\n") ||
+			told[1].Diff != "" {
 			t.Errorf("reports %v, then %+v", report, told[1])
 		}
 		if err := r.host.Close(); err != nil {

@@ -47,7 +47,8 @@ func TestWhatAnOrderLeavesOpenStaysCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := r.e.Drift(t.Context())
-	for _, line := range []string{"-hostname one\n", "+hostname other\n", "-firewall generation 1 ", "+firewall none\n", "rule by rule\n"} {
+	for _, line := range []string{"-hostname one\n", "+hostname other\n", "-firewall generation 1 ", "+firewall none\n",
+		"rule by rule\n"} {
 		if !strings.Contains(d.Diff, line) {
 			t.Errorf("drift %q, %v lacks %q", d.Diff, err, line)
 		}
@@ -123,20 +124,25 @@ func TestHowAChangeEnds(t *testing.T) {
 		log     string
 	}{
 		"no guard": {card, "", "Guard", errBroken, nil, failed, baremetalv1.Reason_EXECUTION_FAILED, "guard"},
-		"refused with nothing changed": {card, "", "ApplyNetwork", refusal, nil, failed, baremetalv1.Reason_CAPABILITY_MISSING,
+		"refused with nothing changed": {card, "", "ApplyNetwork", refusal, nil, failed,
+			baremetalv1.Reason_CAPABILITY_MISSING,
 			"guard apply rollback"},
-		"refused after another change": {whole(t, 1, "one"), "", "ApplyNetwork", refusal, nil, failed, rolledBack, "guard apply rollback"},
-		"name not read":                {whole(t, 1, "one"), "", "Hostname", errBroken, nil, failed, rolledBack, "guard rollback"},
-		"name not set":                 {whole(t, 1, "one"), "", "SetHostname", errBroken, nil, failed, rolledBack, "guard rollback"},
-		"policy not applied":           {whole(t, 1, "one"), "", "ApplyFirewall", errBroken, nil, failed, rolledBack, "guard rollback"},
+		"refused after another change": {whole(t, 1, "one"), "", "ApplyNetwork", refusal, nil, failed, rolledBack,
+			"guard apply rollback"},
+		"name not read":      {whole(t, 1, "one"), "", "Hostname", errBroken, nil, failed, rolledBack, "guard rollback"},
+		"name not set":       {whole(t, 1, "one"), "", "SetHostname", errBroken, nil, failed, rolledBack, "guard rollback"},
+		"policy not applied": {whole(t, 1, "one"), "", "ApplyFirewall", errBroken, nil, failed, rolledBack, "guard rollback"},
 		"not wired": {card, "", "ApplyNetwork", &host.Refusal{Kind: host.ErrNotWired}, nil, failed,
 			baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "guard apply rollback"},
-		"failed":                     {card, "", "ApplyNetwork", errBroken, nil, failed, rolledBack, "guard apply rollback"},
-		"not read back":              {card, "", "Network", errBroken, nil, failed, rolledBack, "guard apply rollback"},
-		"not as ordered":             {card, "network:lie@1", "", nil, nil, failed, rolledBack, "guard apply rollback"},
-		"no way known, and no proof": {card, "", "NetworkSource", errBroken, errBroken, failed, rolledBack, "guard apply rollback"},
-		"no way known, and a proof":  {card, "", "NetworkSource", errBroken, nil, succeeded, noReason, "guard apply commit remember"},
-		"not rolled back":            {card, "", "RollBackGuard", errBroken, errBroken, unknown, baremetalv1.Reason_OUTCOME_UNKNOWN, "guard apply"},
+		"failed":         {card, "", "ApplyNetwork", errBroken, nil, failed, rolledBack, "guard apply rollback"},
+		"not read back":  {card, "", "Network", errBroken, nil, failed, rolledBack, "guard apply rollback"},
+		"not as ordered": {card, "network:lie@1", "", nil, nil, failed, rolledBack, "guard apply rollback"},
+		"no way known, and no proof": {card, "", "NetworkSource", errBroken, errBroken, failed, rolledBack,
+			"guard apply rollback"},
+		"no way known, and a proof": {card, "", "NetworkSource", errBroken, nil, succeeded, noReason,
+			"guard apply commit remember"},
+		"not rolled back": {card, "", "RollBackGuard", errBroken, errBroken, unknown, baremetalv1.Reason_OUTCOME_UNKNOWN,
+			"guard apply"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

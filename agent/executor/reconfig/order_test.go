@@ -24,12 +24,15 @@ func TestPolicyOfAnOrder(t *testing.T) {
 		},
 	}}, 4, controllers)
 	want := host.FirewallPolicy{
-		Generation: 4, InputDefault: host.VerdictDrop, SMTPEgressAllowed: true, Controllers: controllers, OverwriteDrift: true,
+		Generation: 4, InputDefault: host.VerdictDrop, SMTPEgressAllowed: true, Controllers: controllers,
+		OverwriteDrift: true,
 		Allow: []host.AllowRule{
-			{Protocol: "tcp", FromPort: 22, Source: netip.MustParsePrefix("10.0.0.0/8")}, {Protocol: "udp", FromPort: 1000, ToPort: 65535},
+			{Protocol: "tcp", FromPort: 22, Source: netip.MustParsePrefix("10.0.0.0/8")},
+			{Protocol: "udp", FromPort: 1000, ToPort: 65535},
 			{Protocol: "udp", FromPort: 65535},
 		},
-		RateLimits: []host.RateLimit{{Protocol: "udp", FromPort: 1000, ToPort: 65535, PerSecond: 7}, {Protocol: "udp", FromPort: 65535, PerSecond: 1}},
+		RateLimits: []host.RateLimit{{Protocol: "udp", FromPort: 1000, ToPort: 65535, PerSecond: 7},
+			{Protocol: "udp", FromPort: 65535, PerSecond: 1}},
 	}
 	if err != nil || !reflect.DeepEqual(*got.Firewall, want) {
 		t.Errorf("%+v, %v, want %+v", got.Firewall, err, want)
@@ -50,27 +53,34 @@ func TestInterfacesOfAnOrder(t *testing.T) {
 			Bond: &baremetalv1.BondOptions{Mode: "802.3ad", MiimonMs: 50, LacpRate: "fast", TransmitHashPolicy: "layer3+4"},
 		},
 		{
-			Name: "v7", VlanId: 7, Parent: "bond0", Addresses: []string{"192.0.2.7/24"}, Gateway: "192.0.2.1", DnsServers: []string{"192.0.2.2"},
+			Name: "v7", VlanId: 7, Parent: "bond0", Addresses: []string{"192.0.2.7/24"}, Gateway: "192.0.2.1",
+			DnsServers:    []string{"192.0.2.2"},
 			SearchDomains: []string{"example.org"}, Routes: []*baremetalv1.NetworkRoute{
 				{Destination: "10.0.0.0/8", Via: "192.0.2.3", Metric: 5}, {Destination: "default", Via: "192.0.2.4"},
 				{Destination: "default", Via: "fe80::1"},
 			},
 		},
-		{Name: "a", Dhcp: "yes"}, {Name: "b", Dhcp: "ipv4"}, {Name: "c", Dhcp: "ipv6"}, {Name: "d", Dhcp: "no", AcceptRa: true},
-		{MacAddress: "52:54:00:AA:00:02"}, {Name: "bond1", BondMembers: []string{"e"}}, {Name: "v8", VlanId: 8}, {Name: "v0", Parent: "bond0"},
+		{Name: "a", Dhcp: "yes"}, {Name: "b", Dhcp: "ipv4"}, {Name: "c", Dhcp: "ipv6"},
+		{Name: "d", Dhcp: "no", AcceptRa: true},
+		{MacAddress: "52:54:00:AA:00:02"}, {Name: "bond1", BondMembers: []string{"e"}}, {Name: "v8", VlanId: 8},
+		{Name: "v0", Parent: "bond0"},
 	})
 	want := host.NetworkConfig{Interfaces: []host.Interface{
 		{Name: "bond0", MTU: 9000, Bond: &host.Bond{
-			Members: []string{"Eth0", "52:54:00:aa:00:01"}, Mode: "802.3ad", MIIMon: 50 * time.Millisecond, LACPFast: true, HashPolicy: "layer3+4",
+			Members: []string{"Eth0", "52:54:00:aa:00:01"}, Mode: "802.3ad", MIIMon: 50 * time.Millisecond, LACPFast: true,
+			HashPolicy: "layer3+4",
 		}},
 		{
-			Name: "v7", VLAN: &host.VLAN{ID: 7, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("192.0.2.7/24")}, Gateway: addr("192.0.2.1"),
-			DNS: []netip.Addr{addr("192.0.2.2")}, Search: []string{"example.org"}, Routes: []host.Route{
-				{Destination: prefix("10.0.0.0/8"), Via: addr("192.0.2.3"), Metric: 5}, {Destination: prefix("0.0.0.0/0"), Via: addr("192.0.2.4")},
+			Name: "v7", VLAN: &host.VLAN{ID: 7, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("192.0.2.7/24")},
+			Gateway: addr("192.0.2.1"),
+			DNS:     []netip.Addr{addr("192.0.2.2")}, Search: []string{"example.org"}, Routes: []host.Route{
+				{Destination: prefix("10.0.0.0/8"), Via: addr("192.0.2.3"), Metric: 5},
+				{Destination: prefix("0.0.0.0/0"), Via: addr("192.0.2.4")},
 				{Destination: prefix("::/0"), Via: addr("fe80::1")},
 			},
 		},
-		{Name: "a", DHCP4: true, DHCP6: true}, {Name: "b", DHCP4: true}, {Name: "c", DHCP6: true}, {Name: "d", AcceptRA: true},
+		{Name: "a", DHCP4: true, DHCP6: true}, {Name: "b", DHCP4: true}, {Name: "c", DHCP6: true},
+		{Name: "d", AcceptRA: true},
 		{MAC: "52:54:00:aa:00:02"},
 		{Name: "bond1", Bond: &host.Bond{Members: []string{"e"}, Mode: "active-backup", MIIMon: 100 * time.Millisecond}},
 		{Name: "v8", VLAN: &host.VLAN{ID: 8}}, {Name: "v0", VLAN: &host.VLAN{Parent: "bond0"}},
@@ -114,8 +124,10 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 		}
 	}
 	for _, o := range []*baremetalv1.NetReconfig{ // not even readable
-		card(&baremetalv1.NetworkInterface{Dhcp: "maybe"}), card(&baremetalv1.NetworkInterface{Addresses: []string{"192.0.2.7"}}),
-		card(&baremetalv1.NetworkInterface{Gateway: "there"}), card(&baremetalv1.NetworkInterface{DnsServers: []string{"there"}}),
+		card(&baremetalv1.NetworkInterface{Dhcp: "maybe"}),
+		card(&baremetalv1.NetworkInterface{Addresses: []string{"192.0.2.7"}}),
+		card(&baremetalv1.NetworkInterface{Gateway: "there"}),
+		card(&baremetalv1.NetworkInterface{DnsServers: []string{"there"}}),
 		route("10.0.0.0", ""), route("10.0.0.0/8", "there"),
 	} {
 		if got, err := networkOf(o.GetInterfaces()); err == nil {

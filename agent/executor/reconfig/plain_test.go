@@ -15,7 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// plain is a simulated host without a watchdog, which writes down what changes it. A change may come later than it is accepted.
+// plain is a simulated host without a watchdog, which writes down what changes it. A change may come later than it is
+// accepted.
 type plain struct {
 	*sim.Host
 	log   []string
@@ -59,7 +60,9 @@ func (p *plain) RestoreNetwork(ctx context.Context, e host.Effect, s host.SavedN
 	return p.Host.RestoreNetwork(ctx, e, s)
 }
 
-func (p *plain) Network(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork) (host.NetworkState, error) {
+func (p *plain) Network(
+	ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork,
+) (host.NetworkState, error) {
 	s, err := p.Host.Network(ctx, c, before)
 	return s, errors.Join(err, p.fails["Network"])
 }
@@ -74,7 +77,8 @@ func newPlainRig(t *testing.T, script string) *plainRig {
 	r := newScriptedRig(t, script)
 	out := &plainRig{rig: r, host: &plain{Host: r.host.Host, fails: r.host.fails}}
 	r.e = New(Config{
-		Host: out.host, Docs: memory{docs: r.docs, log: &r.host.log, fails: r.host.fails}, Clock: clock.Real(), TargetID: "m-1",
+		Host: out.host, Docs: memory{docs: r.docs, log: &r.host.log, fails: r.host.fails}, Clock: clock.Real(),
+		TargetID:    "m-1",
 		Prove:       func(ctx context.Context) error { return r.prove(ctx) },
 		Controllers: func(context.Context) []netip.AddrPort { return nil },
 	})
@@ -95,7 +99,8 @@ func TestAHostWithoutAWatchdogGoesBack(t *testing.T) {
 	by := " by " + first.GetCommandId()
 	r.prove = broken
 	r.wantResult(r.execute(first), failed, rolledBack)
-	r.did("hostname one"+by, "firewall"+by, "network back"+by+"-rollback", "hostname "+before+by+"-rollback", "no firewall"+by+"-rollback")
+	r.did("hostname one"+by, "firewall"+by, "network back"+by+"-rollback", "hostname "+before+by+"-rollback",
+		"no firewall"+by+"-rollback")
 
 	r.prove = works
 	r.wantResult(r.execute(first), succeeded, noReason)
@@ -117,7 +122,8 @@ func TestAHostWithoutAWatchdogGoesBack(t *testing.T) {
 	if r.address() != "192.0.2.7/24" {
 		t.Errorf("address %q", r.address())
 	}
-	r.wantResult(r.resume(r.prepare(third)), unknown, baremetalv1.Reason_EVIDENCE_MISSING) // it may have been accepted before the restart
+	// it may have been accepted before the restart
+	r.wantResult(r.resume(r.prepare(third)), unknown, baremetalv1.Reason_EVIDENCE_MISSING)
 }
 
 // did compares what has changed the host since the last call.

@@ -88,7 +88,8 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 		return nil, nil, err
 	}
 	if now.Generation > a.GetGeneration() {
-		return nil, refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d comes after %d", a.GetGeneration(), now.Generation), nil
+		return nil, refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d comes after %d", a.GetGeneration(),
+			now.Generation), nil
 	}
 	if now.Generation == a.GetGeneration() {
 		r, err := e.repeat(ctx, now, digestOf(a.GetConfig()))
@@ -160,14 +161,16 @@ func (e *Executor) noteRollback(ctx context.Context, in *intent) error {
 // left alone.
 func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*executor.Result, error) {
 	if now.Digest != digest {
-		return refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d is committed with another content", now.Generation), nil
+		return refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d is committed with another content", now.Generation),
+			nil
 	}
 	evidence, diff, err := e.readBack(ctx, now.Settings, nil)
 	if err != nil {
 		return nil, err
 	}
 	if diff != "" {
-		r := executor.Failed(baremetalv1.Reason_CONFIG_DRIFT, "generation %d is committed, and was changed since:\n%s", now.Generation, shorten(diff)).
+		r := executor.Failed(baremetalv1.Reason_CONFIG_DRIFT, "generation %d is committed, and was changed since:\n%s",
+			now.Generation, shorten(diff)).
 			WithEvidence(Drift{Diff: diff}.evidence())
 		return &r, nil
 	}
@@ -190,7 +193,8 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	limit := confirmLimit(job)
 	started := e.cfg.Clock.Now()
 	if r, err := e.driftedSince(ctx, in); err != nil {
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "compare with what was committed: %v", err).AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "compare with what was committed: %v", err).AndRetry(),
+			nil
 	} else if r != nil {
 		return *r, nil
 	}
@@ -231,7 +235,9 @@ func confirmLimit(job executor.Job) time.Duration {
 }
 
 // apply goes from the harmless to what may cut us off, and says what the host has accepted.
-func (e *Executor) apply(ctx context.Context, effect host.Effect, s settings, limit time.Duration) (accepted settings, err error) {
+func (e *Executor) apply(
+	ctx context.Context, effect host.Effect, s settings, limit time.Duration,
+) (accepted settings, err error) {
 	if s.Hostname != "" {
 		now, err := e.cfg.Host.Hostname(ctx)
 		if err != nil {
@@ -304,7 +310,8 @@ func (e *Executor) succeeded(ctx context.Context, in intent) (executor.Result, e
 	evidence[keys.ConfigDigest] = in.Digest
 	evidence["generation"] = fmt.Sprint(in.Generation)
 	if diff != "" {
-		return executor.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "committed, and then changed:\n%s", shorten(diff)).WithEvidence(evidence), nil
+		return executor.Failed(baremetalv1.Reason_EVIDENCE_MISSING, "committed, and then changed:\n%s",
+			shorten(diff)).WithEvidence(evidence), nil
 	}
 	return executor.Succeeded(evidence), nil
 }

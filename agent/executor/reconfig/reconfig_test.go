@@ -92,7 +92,8 @@ func TestResume(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = r.host.Guard(t.Context(), host.Guard{CommandID: spec.GetCommandId(), Network: &saved})
-		c := host.NetworkConfig{Interfaces: []host.Interface{{Name: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}}}}
+		c := host.NetworkConfig{
+			Interfaces: []host.Interface{{Name: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}}}}
 		if err := r.host.ApplyNetwork(t.Context(), host.Effect{}, c); err != nil {
 			t.Fatal(err)
 		}
@@ -103,10 +104,15 @@ func TestResume(t *testing.T) {
 		reason  baremetalv1.Reason
 		address string
 	}{
-		"before the guard":                 {func(*rig) {}, failed, rolledBack, ""},
-		"before the proof":                 {change, failed, rolledBack, ""},
-		"the watchdog was there first":     {func(r *rig) { change(r); _ = r.host.RollBackGuard(t.Context(), spec.GetCommandId()) }, failed, rolledBack, ""},
-		"after the commit, with no memory": {func(r *rig) { change(r); r.host.record.State = host.GuardCommitted }, succeeded, noReason, "192.0.2.7/24"},
+		"before the guard": {func(*rig) {}, failed, rolledBack, ""},
+		"before the proof": {change, failed, rolledBack, ""},
+		"the watchdog was there first": {func(r *rig) {
+			change(r)
+			_ = r.host.RollBackGuard(t.Context(),
+				spec.GetCommandId())
+		}, failed, rolledBack, ""},
+		"after the commit, with no memory": {func(r *rig) { change(r); r.host.record.State = host.GuardCommitted }, succeeded,
+			noReason, "192.0.2.7/24"},
 		"a guard of another command stays": {func(r *rig) {
 			r.host.record = &host.Guard{CommandID: "other", State: host.GuardCommitted}
 		}, failed, rolledBack, ""},
@@ -152,7 +158,8 @@ func TestTheProofComesFromTheNewAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // it was never used
-	if from := netip.MustParseAddrPort(c.RemoteAddr().String()).Addr().String(); from != "127.0.0.9" || got.Evidence["proven_from"] != from {
+	if from := netip.MustParseAddrPort(c.RemoteAddr().String()).Addr().String(); from != "127.0.0.9" ||
+		got.Evidence["proven_from"] != from {
 		t.Errorf("the controller saw %s, the evidence says %s", from, got.Evidence["proven_from"])
 	}
 }
@@ -194,7 +201,8 @@ func (l late) ApplyFirewall(ctx context.Context, _ host.Effect, _ host.FirewallP
 	return ctx.Err()
 }
 
-// What was accepted and does not show may still come after a cancel in the middle: nobody can say that it was rolled back.
+// What was accepted and does not show may still come after a cancel in the middle: nobody can say that it was rolled
+// back.
 func TestACancelBeforeALateChangeIsNoEnd(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]fleetv1.CommandResult_Outcome{
@@ -208,16 +216,19 @@ func TestACancelBeforeALateChangeIsNoEnd(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r := &rig{t: t, host: &guarded{}}
 		r.e = New(Config{
-			Host: late{h, func() { cancel(executor.ErrCanceled) }}, Docs: memory{docs: map[string][]byte{}, log: &r.host.log}, Clock: clock.Real(),
+			Host: late{h, func() { cancel(executor.ErrCanceled) }}, Docs: memory{docs: map[string][]byte{}, log: &r.host.log},
+			Clock:    clock.Real(),
 			TargetID: "m-1", Controllers: func(context.Context) []netip.AddrPort { return nil },
 		})
-		config, err := proto.Marshal(&baremetalv1.NetReconfig{Hostname: "new", Firewall: &baremetalv1.FirewallPolicy{DefaultInput: "drop"}})
+		config, err := proto.Marshal(&baremetalv1.NetReconfig{Hostname: "new",
+			Firewall: &baremetalv1.FirewallPolicy{DefaultInput: "drop"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := r.e.Execute(ctx, r.prepare(&fleetv1.CommandSpec{CommandId: "c-1", TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
-			Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 200, Generation: 1},
-		}}))
+		got, err := r.e.Execute(ctx,
+			r.prepare(&fleetv1.CommandSpec{CommandId: "c-1", TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
+				Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 200, Generation: 1},
+			}}))
 		if err != nil || got.Outcome != want {
 			t.Errorf("%q: %v, %v", script, got, err)
 		}

@@ -59,7 +59,9 @@ func (g *guarded) FirewallDiff(context.Context, host.FirewallPolicy) (string, er
 	return "rule by rule\n", g.fails["FirewallDiff"]
 }
 
-func (g *guarded) Network(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork) (host.NetworkState, error) {
+func (g *guarded) Network(
+	ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork,
+) (host.NetworkState, error) {
 	s, err := g.Host.Network(ctx, c, before)
 	return s, errors.Join(err, g.fails["Network"])
 }
@@ -201,7 +203,8 @@ func newScriptedRig(t *testing.T, script string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() }) // nothing is owed to it
-	r := &rig{t: t, host: &guarded{Host: h, fails: map[string]error{}}, docs: map[string][]byte{}, prove: func(context.Context) error { return nil }}
+	r := &rig{t: t, host: &guarded{Host: h, fails: map[string]error{}}, docs: map[string][]byte{},
+		prove: func(context.Context) error { return nil }}
 	r.e = New(Config{
 		Host: r.host, Docs: memory{docs: r.docs, log: &r.host.log, fails: r.host.fails}, Clock: clock.Real(), TargetID: "m-1",
 		Prove: func(ctx context.Context) error { return r.prove(ctx) },
@@ -220,7 +223,8 @@ func newScriptedRig(t *testing.T, script string) *rig {
 // order is a command that gives eth0 an address.
 func order(t *testing.T, generation int64, address string) *fleetv1.CommandSpec {
 	t.Helper()
-	return orderOf(t, generation, &baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}})
+	return orderOf(t, generation,
+		&baremetalv1.NetReconfig{Interfaces: []*baremetalv1.NetworkInterface{{Name: "eth0", Addresses: []string{address}}}})
 }
 
 func orderOf(t *testing.T, generation int64, c *baremetalv1.NetReconfig) *fleetv1.CommandSpec {
@@ -245,7 +249,8 @@ func (r *rig) prepare(spec *fleetv1.CommandSpec) executor.Job {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return executor.Job{Spec: spec, Intent: b, Hard: r.t.Context(), StartedAt: time.Now(), Logf: r.t.Logf, Progress: func(int, string) {}}
+	return executor.Job{Spec: spec, Intent: b, Hard: r.t.Context(), StartedAt: time.Now(), Logf: r.t.Logf,
+		Progress: func(int, string) {}}
 }
 
 func (r *rig) execute(spec *fleetv1.CommandSpec) executor.Result {

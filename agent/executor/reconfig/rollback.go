@@ -135,8 +135,8 @@ type atOnce interface{ ChangesAtOnce() bool }
 // errRestarted is why an unconfirmed configuration is rolled back that an agent finds when it begins.
 var errRestarted = errors.New("the agent was restarted before the configuration was confirmed")
 
-// mayCome adds to a reason to roll back that some of what the host has accepted does not show: where a change may be accepted now
-// and come later, it may still be on its way.
+// mayCome adds to a reason to roll back that some of what the host has accepted does not show: where a change may be
+// accepted now and come later, it may still be on its way.
 func (e *Executor) mayCome(ctx context.Context, in intent, accepted settings, why error) error {
 	if h, ok := e.cfg.Host.(atOnce); ok && h.ChangesAtOnce() || errors.Is(why, errNotThere) {
 		return why
@@ -163,7 +163,8 @@ func (e *Executor) Restore(ctx context.Context) error {
 		return err
 	}
 	effect := host.Effect{CommandID: "restore-at-start", MachineID: e.cfg.TargetID}
-	return errors.Join(e.restoreTable(ctx, effect, now.Settings.Firewall), e.restoreNetwork(ctx, effect, now.Settings.Network))
+	return errors.Join(e.restoreTable(ctx, effect, now.Settings.Firewall),
+		e.restoreNetwork(ctx, effect, now.Settings.Network))
 }
 
 func (e *Executor) restoreTable(ctx context.Context, effect host.Effect, p *host.FirewallPolicy) error {

@@ -115,7 +115,8 @@ func fitting(m Installer, a *fleetv1.RepaveAction) (disk.Device, *executor.Resul
 		return disk.Device{}, &r, nil
 	}
 	im := disk.Image{
-		Ref: a.GetImageRef(), Arch: a.GetArch(), Firmware: a.GetFirmware(), RawSize: a.GetRawSize(), MinimumDisk: a.GetMinimumDisk(),
+		Ref: a.GetImageRef(), Arch: a.GetArch(), Firmware: a.GetFirmware(), RawSize: a.GetRawSize(),
+		MinimumDisk: a.GetMinimumDisk(),
 	}
 	if r := misfit(im.StartsOn(runtime.GOARCH, m.FirmwareKind())); r != nil {
 		return disk.Device{}, r, nil
@@ -208,8 +209,8 @@ func progress(job executor.Job) func(image.Progress) {
 	}
 }
 
-// identityRetry is how long to wait before the controller is asked again. The image is on the disk and verified by then,
-// so that it is worth waiting for as long as the command may take.
+// identityRetry is how long to wait before the controller is asked again. The image is on the disk and verified by
+// then, so that it is worth waiting for as long as the command may take.
 const identityRetry = 2 * time.Second
 
 func (d *Disk) identity(ctx context.Context, job executor.Job) (map[string][]byte, error) {
@@ -234,7 +235,9 @@ func (d *Disk) identity(ctx context.Context, job executor.Job) (map[string][]byt
 }
 
 // concluded turns an error into a result, which says what the disk holds as far as that is known.
-func concluded(ctx context.Context, job executor.Job, in diskIntent, got image.Evidence, err error) (executor.Result, error) {
+func concluded(
+	ctx context.Context, job executor.Job, in diskIntent, got image.Evidence, err error,
+) (executor.Result, error) {
 	if r := chosen(err); r != nil {
 		return *r, nil
 	}
@@ -264,7 +267,8 @@ func (d *Disk) Resume(ctx context.Context, job executor.Job) (executor.Verdict, 
 		return executor.Verdict{}, err
 	}
 	if in.Commit == nil {
-		return executor.Settle(interrupted("the agent was restarted before the image was whole; what the disk holds was not looked at")), nil
+		return executor.Settle(
+			interrupted("the agent was restarted before the image was whole; what the disk holds was not looked at")), nil
 	}
 	job.Logf("reading back the image on disk %s", in.Disk)
 	err := d.cfg.Installer.CheckImage(ctx, in.ref(), in.Digest, in.RawSize, *in.Commit)
@@ -296,8 +300,9 @@ func diskEvidence(in diskIntent, e image.Evidence) map[string]string {
 	return map[string]string{
 		evidence.ImageDigest: e.DigestString(), "disk": in.Disk, "disk_path": in.Path, "bytes": number(e.Bytes),
 		"written_bytes": number(e.Written), "write_seconds": seconds(e.Write), "verify_seconds": seconds(e.Verify),
-		"total_seconds":          seconds(e.Total),
-		"write_bytes_per_second": number(image.Rate(e.Bytes, e.Write)), "verify_bytes_per_second": number(image.Rate(e.Bytes, e.Verify)),
-		"state_partition": e.StateID,
+		"total_seconds":           seconds(e.Total),
+		"write_bytes_per_second":  number(image.Rate(e.Bytes, e.Write)),
+		"verify_bytes_per_second": number(image.Rate(e.Bytes, e.Verify)),
+		"state_partition":         e.StateID,
 	}
 }

@@ -51,11 +51,14 @@ func (m *machine) ProbeImage(_ context.Context, w host.WriteImage, _ int) error 
 
 func (m *machine) ChooseDisk(string, []string) (disk.Device, error) { return m.dev, m.choose }
 
-func (m *machine) WriteImage(ctx context.Context, _ host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error) {
+func (m *machine) WriteImage(
+	ctx context.Context, _ host.Effect, w host.WriteImage,
+) (disk.Device, image.Evidence, error) {
 	m.writes++
 	m.asked = w
 	err := m.write(ctx, w)
-	return m.dev, image.Evidence{Digest: [32]byte{0xaa}, Bytes: w.RawSize, Written: 12345, Write: time.Second, Verify: 2 * time.Second, StateID: "p-1"}, err
+	return m.dev, image.Evidence{Digest: [32]byte{0xaa}, Bytes: w.RawSize, Written: 12345, Write: time.Second,
+		Verify: 2 * time.Second, StateID: "p-1"}, err
 }
 
 func (m *machine) CheckImage(context.Context, disk.Ref, string, int64, image.Commit) error {
@@ -88,10 +91,12 @@ type rig struct {
 
 func newRig() *rig {
 	r := &rig{m: &machine{dev: sda, write: whole}}
-	r.spec = &fleetv1.CommandSpec{CommandId: "cmd-1", OperationId: "op-1", Action: &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{
-		ImageRef: "debian-12", Sha256Raw: digest, BlobSha256: strings.Repeat("b", 64), Format: "raw.zst", RawSize: 64 << 20, FileSize: 9, DiskRule: "serial=S1",
-		Arch: runtime.GOARCH,
-	}}}
+	r.spec = &fleetv1.CommandSpec{CommandId: "cmd-1", OperationId: "op-1",
+		Action: &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{
+			ImageRef: "debian-12", Sha256Raw: digest, BlobSha256: strings.Repeat("b", 64), Format: "raw.zst", RawSize: 64 << 20,
+			FileSize: 9, DiskRule: "serial=S1",
+			Arch: runtime.GOARCH,
+		}}}
 	r.identity = func() (map[string][]byte, error) { return map[string][]byte{"x": nil}, nil }
 	r.exec = repave.NewDisk(repave.DiskConfig{
 		Installer: r.m, Site: "http://site:8080", Clock: soon{clock.Real()},
@@ -182,14 +187,17 @@ func TestDiskRepaveSucceeds(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for key, want := range map[string]string{
-		evidence.ImageDigest: "sha256:aa" + strings.Repeat("00", 31), "disk": "S1", "disk_path": "/dev/sda", "bytes": "67108864",
-		"state_partition": "p-1", "write_bytes_per_second": "67108864", "verify_bytes_per_second": "33554432", "verify_seconds": "2.00",
+		evidence.ImageDigest: "sha256:aa" + strings.Repeat("00", 31), "disk": "S1", "disk_path": "/dev/sda",
+		"bytes":           "67108864",
+		"state_partition": "p-1", "write_bytes_per_second": "67108864", "verify_bytes_per_second": "33554432",
+		"verify_seconds": "2.00",
 	} {
 		if got.Evidence[key] != want {
 			t.Errorf("evidence %s is %q, want %q", key, got.Evidence[key], want)
 		}
 	}
-	if r.m.asked.URL != "http://site:8080/blob/"+strings.Repeat("b", 64) || r.m.asked.Disk.ID != "S1" || r.m.asked.Digest != "sha256:"+digest {
+	if r.m.asked.URL != "http://site:8080/blob/"+strings.Repeat("b", 64) || r.m.asked.Disk.ID != "S1" ||
+		r.m.asked.Digest != "sha256:"+digest {
 		t.Errorf("asked for %+v", r.m.asked)
 	}
 	if !strings.Contains(string(r.intent), `"commit"`) || len(r.progress) != 1 || r.progress[0] != "30 write 1/2 MiB" {
@@ -213,16 +221,20 @@ func TestDiskRepavePrepareRefuses(t *testing.T) {
 			baremetalv1.Reason_IMAGE_UNSUPPORTED},
 		"no unique disk": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &disk.NoUniqueMatch{} },
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH},
-		"disk too small": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.dev.Size = 127 << 20 }, baremetalv1.Reason_IMAGE_TOO_LARGE},
-		"below minimum":  {func(_ *rig, a *fleetv1.RepaveAction) { a.MinimumDisk = 2 << 30 }, baremetalv1.Reason_IMAGE_TOO_LARGE},
-		"bad rule":       {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrInvalid} }, baremetalv1.Reason_INVALID_FIELD},
+		"disk too small": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.dev.Size = 127 << 20 },
+			baremetalv1.Reason_IMAGE_TOO_LARGE},
+		"below minimum": {func(_ *rig, a *fleetv1.RepaveAction) { a.MinimumDisk = 2 << 30 },
+			baremetalv1.Reason_IMAGE_TOO_LARGE},
+		"bad rule": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrInvalid} },
+			baremetalv1.Reason_INVALID_FIELD},
 		"not an installer": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrUnsupported} },
 			baremetalv1.Reason_CAPABILITY_MISSING},
 	} {
 		r := newRig()
 		c.change(r, r.spec.GetRepave())
 		got := r.prepare(t)
-		if got == nil || got.Reason != c.want || got.Outcome != fleetv1.CommandResult_FAILED || got.Retryable || r.m.writes != 0 {
+		if got == nil || got.Reason != c.want || got.Outcome != fleetv1.CommandResult_FAILED || got.Retryable ||
+			r.m.writes != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -242,13 +254,16 @@ func TestDiskRepaveFailures(t *testing.T) {
 	}{
 		"digest": {fails(&image.Error{Reason: baremetalv1.Reason_IMAGE_DIGEST_MISMATCH}), nil, fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false},
-		"disk": {fails(&image.Error{Reason: baremetalv1.Reason_DISK_WRITE_ERROR, Retryable: true}), nil, fleetv1.CommandResult_FAILED,
+		"disk": {fails(&image.Error{Reason: baremetalv1.Reason_DISK_WRITE_ERROR, Retryable: true}), nil,
+			fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_DISK_WRITE_ERROR, true},
-		"canceled": {fails(executor.ErrCanceled), nil, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, false},
+		"canceled": {fails(executor.ErrCanceled), nil, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST,
+			false},
 		"time-out": {fails(executor.ErrTimeout), nil, fleetv1.CommandResult_FAILED, baremetalv1.Reason_STEP_TIMEOUT, true},
 		"second disk": {fails(&disk.NoUniqueMatch{}), nil, fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
-		"other disk": {fails(host.ErrNotWritten), nil, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED, true},
+		"other disk": {fails(host.ErrNotWritten), nil, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED,
+			true},
 		"identity refused": {whole, failure.Denied("GRANT_REFUSED", "not granted"), fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_EXECUTION_FAILED, true},
 	} {
@@ -295,7 +310,8 @@ func TestDiskRepaveStoppedAgentLeavesItToResume(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	v, err := r.exec.Resume(t.Context(), r.job(t.Context()))
-	if err != nil || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_FAILED || !v.Settled.Retryable || r.m.checks != 0 {
+	if err != nil || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_FAILED || !v.Settled.Retryable ||
+		r.m.checks != 0 {
 		t.Errorf("before the commit: %+v, %v", v.Settled, err)
 	}
 }

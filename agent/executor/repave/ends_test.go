@@ -25,16 +25,20 @@ import (
 
 var errBroken = errors.New("input/output error")
 
-// TestWhatAnOrderMayLeaveOpen: an image has a URL or is a blob of the site; its file's size and its disk's need not be known.
+// TestWhatAnOrderMayLeaveOpen: an image has a URL or is a blob of the site; its file's size and its disk's need not be
+// known.
 func TestWhatAnOrderMayLeaveOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(a *fleetv1.RepaveAction)
 		url    string
 	}{
-		"a URL and no blob": {func(a *fleetv1.RepaveAction) { a.ImageUrl, a.BlobSha256 = "http://elsewhere/image", "" }, "http://elsewhere/image"},
-		"no size of a file": {func(a *fleetv1.RepaveAction) { a.FileSize = 0 }, "http://site:8080/blob/" + strings.Repeat("b", 64)},
-		"a single byte":     {func(a *fleetv1.RepaveAction) { a.RawSize = 1 }, "http://site:8080/blob/" + strings.Repeat("b", 64)},
+		"a URL and no blob": {func(a *fleetv1.RepaveAction) { a.ImageUrl, a.BlobSha256 = "http://elsewhere/image", "" },
+			"http://elsewhere/image"},
+		"no size of a file": {func(a *fleetv1.RepaveAction) { a.FileSize = 0 }, "http://site:8080/blob/" +
+			strings.Repeat("b", 64)},
+		"a single byte": {func(a *fleetv1.RepaveAction) { a.RawSize = 1 }, "http://site:8080/blob/" +
+			strings.Repeat("b", 64)},
 	} {
 		r := newRig()
 		c.change(r.spec.GetRepave())
@@ -152,8 +156,9 @@ func TestAResumedCommitShowsTheSameDisk(t *testing.T) {
 	}
 	v, err := r.exec.Resume(t.Context(), r.job(t.Context()))
 	want := map[string]string{
-		evidence.ImageDigest: "sha256:" + digest, "disk": "S1", "disk_path": "/dev/sda", "bytes": "67108864", "state_partition": "p-1",
-		"verified": "after a restart of the agent",
+		evidence.ImageDigest: "sha256:" + digest, "disk": "S1", "disk_path": "/dev/sda", "bytes": "67108864",
+		"state_partition": "p-1",
+		"verified":        "after a restart of the agent",
 	}
 	if err != nil || v.Settled == nil || !maps.Equal(v.Settled.Evidence, want) {
 		t.Errorf("%+v, %v", v.Settled, err)
@@ -171,8 +176,8 @@ func (e endless) After(time.Duration) <-chan time.Time {
 	return nil
 }
 
-// TestTheWaitForAnIdentity: its files are those of the new system, an error that nobody explains is tried again, and a cancel ends it
-// whatever the controller said last.
+// TestTheWaitForAnIdentity: its files are those of the new system, an error that nobody explains is tried again, and a
+// cancel ends it whatever the controller said last.
 func TestTheWaitForAnIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRig()
@@ -191,10 +196,12 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 		}
 		return err
 	}
-	if got, err := r.exec.Execute(t.Context(), r.job(t.Context())); err != nil || got.Outcome != fleetv1.CommandResult_SUCCEEDED || calls != 2 {
+	if got, err := r.exec.Execute(t.Context(), r.job(t.Context())); err != nil ||
+		got.Outcome != fleetv1.CommandResult_SUCCEEDED || calls != 2 {
 		t.Errorf("%+v, %v after %d calls", got, err, calls)
 	}
-	for name, says := range map[string]error{"during a call": failure.Denied("GRANT_REFUSED", "no"), "between two": errBroken} {
+	for name, says := range map[string]error{"during a call": failure.Denied("GRANT_REFUSED", "no"),
+		"between two": errBroken} {
 		r := newRig()
 		r.prepare(t)
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -55,7 +55,8 @@ func (p *Preflight) Execute(ctx context.Context, job executor.Job) (executor.Res
 		r.Retryable = e.Retryable
 		return r, nil
 	}
-	return executor.Failed(baremetalv1.Reason_IMAGE_UNAVAILABLE, "%v", fmt.Errorf("image %q: %w", a.GetImageRef(), err)).AndRetry(), nil
+	return executor.Failed(baremetalv1.Reason_IMAGE_UNAVAILABLE, "%v",
+		fmt.Errorf("image %q: %w", a.GetImageRef(), err)).AndRetry(), nil
 }
 
 // Resume starts from the top: nothing has been changed.

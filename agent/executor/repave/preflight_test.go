@@ -26,22 +26,27 @@ func TestPreflightRefusesWhatARepaveWould(t *testing.T) {
 		want      baremetalv1.Reason
 		retryable bool
 	}{
-		"all is well":          {func(*rig, *fleetv1.RepaveAction) {}, 0, false},
-		"no digest":            {func(_ *rig, a *fleetv1.RepaveAction) { a.Sha256Raw = "" }, baremetalv1.Reason_INVALID_FIELD, false},
-		"another architecture": {func(_ *rig, a *fleetv1.RepaveAction) { a.Arch = "not-" + runtime.GOARCH }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false},
+		"all is well": {func(*rig, *fleetv1.RepaveAction) {}, 0, false},
+		"no digest": {func(_ *rig, a *fleetv1.RepaveAction) { a.Sha256Raw = "" }, baremetalv1.Reason_INVALID_FIELD,
+			false},
+		"another architecture": {func(_ *rig, a *fleetv1.RepaveAction) { a.Arch = "not-" + runtime.GOARCH },
+			baremetalv1.Reason_IMAGE_UNSUPPORTED, false},
 		"another firmware": {func(r *rig, a *fleetv1.RepaveAction) { r.m.firmware, a.Firmware = "bios", []string{"uefi"} },
 			baremetalv1.Reason_IMAGE_UNSUPPORTED, false},
 		"no unique disk": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &disk.NoUniqueMatch{} },
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
-		"disk too small": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.dev.Size = 127 << 20 }, baremetalv1.Reason_IMAGE_TOO_LARGE, false},
+		"disk too small": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.dev.Size = 127 << 20 },
+			baremetalv1.Reason_IMAGE_TOO_LARGE, false},
 		"image damaged": {func(r *rig, _ *fleetv1.RepaveAction) {
 			r.m.probe = &image.Error{Reason: baremetalv1.Reason_IMAGE_DIGEST_MISMATCH}
 		}, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false},
 		"image away": {func(r *rig, _ *fleetv1.RepaveAction) {
 			r.m.probe = &image.Error{Reason: baremetalv1.Reason_IMAGE_UNAVAILABLE, Retryable: true}
 		}, baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
-		"not explained": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.probe = errors.New("broken") }, baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
-		"canceled":      {func(r *rig, _ *fleetv1.RepaveAction) { r.m.probe = executor.ErrCanceled }, baremetalv1.Reason_CANCELED_BY_REQUEST, false},
+		"not explained": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.probe = errors.New("broken") },
+			baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
+		"canceled": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.probe = executor.ErrCanceled },
+			baremetalv1.Reason_CANCELED_BY_REQUEST, false},
 		"not an installer": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrUnsupported} },
 			baremetalv1.Reason_CAPABILITY_MISSING, false},
 	} {
@@ -61,7 +66,8 @@ func TestPreflightRefusesWhatARepaveWould(t *testing.T) {
 		if settled := r.prepare(t); (settled == nil) != (c.want == 0) || settled != nil && settled.Reason != c.want {
 			t.Errorf("%s: the repave says %+v", name, settled)
 		}
-		if c.want == 0 && (got.Evidence[evidence.PreflightDisk] != "S1" || r.m.asked.URL != "http://site:8080/blob/"+strings.Repeat("b", 64)) {
+		if c.want == 0 && (got.Evidence[evidence.PreflightDisk] != "S1" || r.m.asked.URL != "http://site:8080/blob/"+
+			strings.Repeat("b", 64)) {
 			t.Errorf("%s: %v from %s", name, got.Evidence, r.m.asked.URL)
 		}
 	}

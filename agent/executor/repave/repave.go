@@ -1,6 +1,6 @@
-// Package repave writes an image to a machine's disk. It is done when the digest read back from the disk is the one that
-// was ordered. New is for simulated machines, and refuses on a machine's own running system with REPAVE_NOT_WIRED; NewDisk
-// is for real machines that run the installer.
+// Package repave writes an image to a machine's disk. It is done when the digest read back from the disk is the one
+// that was ordered. New is for simulated machines, and refuses on a machine's own running system with REPAVE_NOT_WIRED;
+// NewDisk is for real machines that run the installer.
 package repave
 
 import (
@@ -117,10 +117,12 @@ func (in intent) judge(got host.DiskImage, wrote error, last host.RepaveProgress
 	case in.on(got):
 		return executor.Succeeded(readBack(got))
 	case errors.Is(wrote, executor.ErrTimeout):
-		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up at %d%% (%s); the disk holds no image", last.Percent, last.Stage).
+		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the time was up at %d%% (%s); the disk holds no image",
+			last.Percent, last.Stage).
 			AndRetry().WithEvidence(readBack(got))
 	case wrote != nil:
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "write image, at %d%% (%s): %v", last.Percent, last.Stage, wrote).
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "write image, at %d%% (%s): %v", last.Percent, last.Stage,
+			wrote).
 			AndRetry().WithEvidence(readBack(got))
 	}
 	// It was said to be done and the disk says otherwise: something may still be writing.
@@ -143,7 +145,8 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 		return executor.Settle(executor.Succeeded(readBack(got))), nil
 	}
 	return executor.Settle(executor.Failed(baremetalv1.Reason_EXECUTION_FAILED,
-		"the agent was restarted during the write; the disk holds %q", got.Digest).AndRetry().WithEvidence(readBack(got))), nil
+			"the agent was restarted during the write; the disk holds %q", got.Digest).AndRetry().WithEvidence(readBack(got))),
+		nil
 }
 
 // on says whether the disk holds what this very command wrote.

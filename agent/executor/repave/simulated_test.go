@@ -35,7 +35,9 @@ func (s *simulated) DiskImage(ctx context.Context) (host.DiskImage, error) {
 	return d, errors.Join(err, s.read)
 }
 
-func (s *simulated) Repave(ctx context.Context, e host.Effect, r host.RepaveRequest, p func(host.RepaveProgress)) (host.RepaveEvidence, error) {
+func (s *simulated) Repave(
+	ctx context.Context, e host.Effect, r host.RepaveRequest, p func(host.RepaveProgress),
+) (host.RepaveEvidence, error) {
 	s.writes++
 	if s.refuses != nil {
 		return host.RepaveEvidence{}, s.refuses
@@ -67,9 +69,10 @@ func newSimRig(t *testing.T, cfg sim.Config) *simRig {
 	t.Cleanup(func() { _ = h.Close() }) // nothing is owed to it
 	r := &simRig{t: t, host: &simulated{Host: h}}
 	r.exec = repave.New(r.host, true)
-	r.spec = &fleetv1.CommandSpec{CommandId: "cmd-1", TargetId: "m-1", Action: &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{
-		ImageRef: "debian-12", Sha256Raw: strings.ToUpper(digest),
-	}}}
+	r.spec = &fleetv1.CommandSpec{CommandId: "cmd-1", TargetId: "m-1",
+		Action: &fleetv1.CommandSpec_Repave{Repave: &fleetv1.RepaveAction{
+			ImageRef: "debian-12", Sha256Raw: strings.ToUpper(digest),
+		}}}
 	return r
 }
 
@@ -92,7 +95,8 @@ func (r *simRig) job(ctx context.Context) executor.Job {
 	}}
 }
 
-// TestTheEndsOfASimulatedRepave: what the disk holds afterwards decides, whatever the write has said and whoever has stopped it.
+// TestTheEndsOfASimulatedRepave: what the disk holds afterwards decides, whatever the write has said and whoever has
+// stopped it.
 func TestTheEndsOfASimulatedRepave(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -108,12 +112,16 @@ func TestTheEndsOfASimulatedRepave(t *testing.T) {
 		"written":                {outcome: fleetv1.CommandResult_SUCCEEDED},
 		"written, with an error": {script: "repave:fail-after", outcome: fleetv1.CommandResult_SUCCEEDED},
 		"written, then canceled": {after: executor.ErrCanceled, outcome: fleetv1.CommandResult_SUCCEEDED},
-		"failed": {script: "repave:fail-before", outcome: fleetv1.CommandResult_FAILED, reason: baremetalv1.Reason_EXECUTION_FAILED, retry: true,
+		"failed": {script: "repave:fail-before", outcome: fleetv1.CommandResult_FAILED,
+			reason: baremetalv1.Reason_EXECUTION_FAILED, retry: true,
 			message: "at 0% ()"},
-		"said to be written": {script: "repave:lie", outcome: fleetv1.CommandResult_UNKNOWN, reason: baremetalv1.Reason_EVIDENCE_MISSING},
-		"said to be written, then canceled": {script: "repave:late=1h", after: executor.ErrCanceled, outcome: fleetv1.CommandResult_UNKNOWN,
+		"said to be written": {script: "repave:lie", outcome: fleetv1.CommandResult_UNKNOWN,
 			reason: baremetalv1.Reason_EVIDENCE_MISSING},
-		"canceled": {during: executor.ErrCanceled, outcome: fleetv1.CommandResult_CANCELED, reason: baremetalv1.Reason_CANCELED_BY_REQUEST,
+		"said to be written, then canceled": {script: "repave:late=1h", after: executor.ErrCanceled,
+			outcome: fleetv1.CommandResult_UNKNOWN,
+			reason:  baremetalv1.Reason_EVIDENCE_MISSING},
+		"canceled": {during: executor.ErrCanceled, outcome: fleetv1.CommandResult_CANCELED,
+			reason:  baremetalv1.Reason_CANCELED_BY_REQUEST,
 			message: "stopped at 100% (verify)"},
 		"the time is up": {waiting: executor.ErrTimeout, outcome: fleetv1.CommandResult_FAILED,
 			reason: baremetalv1.Reason_STEP_TIMEOUT, retry: true},
@@ -135,7 +143,8 @@ func TestTheEndsOfASimulatedRepave(t *testing.T) {
 				r.during = func() { cancel(c.during) }
 			}
 			got, err := r.exec.Execute(ctx, job)
-			if err != nil || got.Outcome != c.outcome || got.Reason != c.reason || got.Retryable != c.retry || !strings.Contains(got.Message, c.message) {
+			if err != nil || got.Outcome != c.outcome || got.Reason != c.reason || got.Retryable != c.retry ||
+				!strings.Contains(got.Message, c.message) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			holds := ""
@@ -165,7 +174,8 @@ func TestASimulatedRepaveAfterARestart(t *testing.T) {
 	wants := func(what string, job executor.Job, outcome fleetv1.CommandResult_Outcome) {
 		t.Helper()
 		v, err := r.exec.Resume(t.Context(), job)
-		if err != nil || v.Settled == nil || v.Settled.Outcome != outcome || v.Settled.Retryable != (outcome == fleetv1.CommandResult_FAILED) ||
+		if err != nil || v.Settled == nil || v.Settled.Outcome != outcome ||
+			v.Settled.Retryable != (outcome == fleetv1.CommandResult_FAILED) ||
 			v.Settled.Evidence[evidence.ImageDigest] != "sha256:"+digest {
 			t.Errorf("%s: %+v, %v", what, v.Settled, err)
 		}
@@ -187,8 +197,11 @@ func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 	r := newSimRig(t, sim.Config{})
 	refusal := executor.Failed(baremetalv1.Reason_GRANT_REFUSED, "BUDGET_REQUIRED")
 	for want, leave := range map[baremetalv1.Reason]func(context.Context) (*executor.Result, error){
-		baremetalv1.Reason_GRANT_REFUSED:       func(context.Context) (*executor.Result, error) { return &refusal, nil },
-		baremetalv1.Reason_CANCELED_BY_REQUEST: func(context.Context) (*executor.Result, error) { return nil, executor.ErrCanceled },
+		baremetalv1.Reason_GRANT_REFUSED: func(context.Context) (*executor.Result, error) { return &refusal, nil },
+		baremetalv1.Reason_CANCELED_BY_REQUEST: func(context.Context) (*executor.Result, error) {
+			return nil,
+				executor.ErrCanceled
+		},
 	} {
 		job := r.job(t.Context())
 		job.Leave = leave
@@ -197,7 +210,8 @@ func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 		}
 	}
 	r.host.refuses = &host.Refusal{Kind: host.ErrNotWired}
-	if got, err := r.exec.Execute(t.Context(), r.job(t.Context())); err != nil || got.Reason != baremetalv1.Reason_REPAVE_NOT_WIRED {
+	if got, err := r.exec.Execute(t.Context(), r.job(t.Context())); err != nil ||
+		got.Reason != baremetalv1.Reason_REPAVE_NOT_WIRED {
 		t.Errorf("refused: %+v, %v", got, err)
 	}
 	r.host.refuses = nil
@@ -216,12 +230,14 @@ func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 		t.Errorf("prepared %v, %+v, %v", in, settled, err)
 	}
 	r.host.read = &host.Refusal{Kind: host.ErrUnsupported}
-	if _, settled, err := r.exec.Prepare(t.Context(), r.spec); err != nil || settled == nil || settled.Reason != baremetalv1.Reason_REPAVE_NOT_WIRED {
+	if _, settled, err := r.exec.Prepare(t.Context(), r.spec); err != nil || settled == nil ||
+		settled.Reason != baremetalv1.Reason_REPAVE_NOT_WIRED {
 		t.Errorf("prepared %+v, %v", settled, err)
 	}
 }
 
-// TestWhichDigestIsVerified: a SHA-256 in any case, and one of its name for a simulated image without any. Nothing else will do.
+// TestWhichDigestIsVerified: a SHA-256 in any case, and one of its name for a simulated image without any. Nothing else
+// will do.
 func TestWhichDigestIsVerified(t *testing.T) {
 	t.Parallel()
 	const made = "made of the name"
@@ -244,7 +260,8 @@ func TestWhichDigestIsVerified(t *testing.T) {
 		r.exec = repave.New(r.host, !c.real)
 		r.spec.GetRepave().ImageRef, r.spec.GetRepave().Sha256Raw = c.ref, c.digest
 		in, settled, err := r.exec.Prepare(t.Context(), r.spec)
-		if err != nil || (settled != nil) != (c.want == "") || settled != nil && settled.Reason != baremetalv1.Reason_INVALID_FIELD {
+		if err != nil || (settled != nil) != (c.want == "") || settled != nil &&
+			settled.Reason != baremetalv1.Reason_INVALID_FIELD {
 			t.Errorf("%s: %+v, %v", name, settled, err)
 			continue
 		}

@@ -1,5 +1,5 @@
-// Package resetdevices resets a machine's accelerators, so that their memory holds nothing of the last tenant. It is done when
-// each device answers again; the evidence names the devices and how the kernel resets them.
+// Package resetdevices resets a machine's accelerators, so that their memory holds nothing of the last tenant. It is
+// done when each device answers again; the evidence names the devices and how the kernel resets them.
 package resetdevices
 
 import (
@@ -63,7 +63,8 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 			return executor.Result{}, hit
 		}
 		if err != nil {
-			r := executor.Failed(baremetalv1.Reason_DEVICE_RESET_FAILED, "accelerator %s (%s:%s): %v; its memory may hold what was in it",
+			r := executor.Failed(baremetalv1.Reason_DEVICE_RESET_FAILED,
+				"accelerator %s (%s:%s): %v; its memory may hold what was in it",
 				d.Address, d.Vendor, d.Device, err)
 			if !errors.Is(err, host.ErrNoReset) {
 				r = r.AndRetry()
@@ -73,7 +74,8 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 		}
 		job.Logf("reset accelerator %s (%s)", d.Address, methods)
 		job.Progress((i+1)*100/len(in.Devices), d.Address)
-		proof[fmt.Sprintf("device_%d", i)] = fmt.Sprintf("%s %s:%s reset (%s), and answers", d.Address, d.Vendor, d.Device, methods)
+		proof[fmt.Sprintf("device_%d", i)] = fmt.Sprintf("%s %s:%s reset (%s), and answers", d.Address, d.Vendor, d.Device,
+			methods)
 		done = append(done, d.Address)
 	}
 	proof[evidence.DevicesReset] = "none: the machine has no accelerator"

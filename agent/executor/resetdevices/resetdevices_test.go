@@ -27,7 +27,8 @@ func device(t *testing.T, root, address, class, vendor string, config string, re
 		t.Fatal(err)
 	}
 	files := map[string]string{
-		"class": "0x" + class + "\n", "vendor": "0x" + vendor + "\n", "device": "0x2330\n", "config": config, "reset_method": "flr bus\n",
+		"class": "0x" + class + "\n", "vendor": "0x" + vendor + "\n", "device": "0x2330\n", "config": config,
+		"reset_method": "flr bus\n",
 	}
 	if resets {
 		files["reset"] = ""
@@ -77,7 +78,8 @@ func prepare(t *testing.T, root string) (*resetdevices.Executor, executor.Job) {
 
 const nvidia = "\xde\x10\x30\x23"
 
-// Accelerators are reset through the kernel, and the evidence says which and how; a server's display chip is left alone.
+// Accelerators are reset through the kernel, and the evidence says which and how; a server's display chip is left
+// alone.
 func TestAcceleratorsAreResetAndDisplayChipsAreNot(t *testing.T) {
 	root := t.TempDir()
 	gpu := device(t, root, "0000:3b:00.0", "030200", "10de", nvidia, true)
@@ -107,7 +109,8 @@ func TestADeviceThatCannotBeResetFails(t *testing.T) {
 		root := t.TempDir()
 		device(t, root, "0000:3b:00.0", "030200", "10de", c.config, c.resets)
 		r := run(t, root)
-		if r.Outcome != fleetv1.CommandResult_FAILED || r.Reason != baremetalv1.Reason_DEVICE_RESET_FAILED || r.Retryable != c.retry ||
+		if r.Outcome != fleetv1.CommandResult_FAILED || r.Reason != baremetalv1.Reason_DEVICE_RESET_FAILED ||
+			r.Retryable != c.retry ||
 			r.Evidence[evidence.DevicesReset] != "" {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -117,7 +120,8 @@ func TestADeviceThatCannotBeResetFails(t *testing.T) {
 func TestAMachineWithoutAcceleratorsSaysSo(t *testing.T) {
 	root := t.TempDir()
 	device(t, root, "0000:03:00.0", "030000", "1a03", "\x03\x1a", true)
-	if r := run(t, root); r.Outcome != fleetv1.CommandResult_SUCCEEDED || !strings.HasPrefix(r.Evidence[evidence.DevicesReset], "none") {
+	if r := run(t, root); r.Outcome != fleetv1.CommandResult_SUCCEEDED ||
+		!strings.HasPrefix(r.Evidence[evidence.DevicesReset], "none") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -136,7 +140,8 @@ func TestProgressAndASingleDeviceAreNamed(t *testing.T) {
 	e, job := prepare(t, root)
 	var said []string
 	job.Progress = func(percent int, what string) { said = append(said, fmt.Sprint(percent, " ", what)) }
-	if r, err := e.Execute(t.Context(), job); err != nil || strings.Join(said, ", ") != "50 0000:3b:00.0, 100 0000:5e:00.0" {
+	if r, err := e.Execute(t.Context(), job); err != nil ||
+		strings.Join(said, ", ") != "50 0000:3b:00.0, 100 0000:5e:00.0" {
 		t.Errorf("%q %+v %v", said, r, err)
 	}
 	root = t.TempDir()
@@ -150,7 +155,8 @@ func TestProgressAndASingleDeviceAreNamed(t *testing.T) {
 func TestAFailureSaysWhatWasResetBefore(t *testing.T) {
 	root, first, _ := twoAccelerators(t, "\xff\xff\xff\xff")
 	r := run(t, root)
-	if r.Outcome != fleetv1.CommandResult_FAILED || written(t, first) != "1" || r.Evidence["devices_reset_before"] != "0000:3b:00.0" ||
+	if r.Outcome != fleetv1.CommandResult_FAILED || written(t, first) != "1" ||
+		r.Evidence["devices_reset_before"] != "0000:3b:00.0" ||
 		!strings.HasPrefix(r.Evidence["device_0"], "0000:3b:00.0") {
 		t.Errorf("%+v", r)
 	}
@@ -173,7 +179,8 @@ func TestItStopsBetweenDevices(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		job.Progress = func(int, string) { stop(cause) }
 		r, err := e.Execute(ctx, job)
-		if !errors.Is(err, want.err) || r.Outcome != want.outcome || r.Reason != want.reason || r.Retryable != want.retryable {
+		if !errors.Is(err, want.err) || r.Outcome != want.outcome || r.Reason != want.reason ||
+			r.Retryable != want.retryable {
 			t.Errorf("%v: %+v, %v", cause, r, err)
 		}
 		if written(t, first) != "1" || written(t, second) != "" {
@@ -189,7 +196,8 @@ func TestNothingIsResetWithoutLeave(t *testing.T) {
 		err     error
 		outcome fleetv1.CommandResult_Outcome
 	}{
-		"refused": {&no, nil, fleetv1.CommandResult_REFUSED}, "no answer": {nil, errors.New("cut"), fleetv1.CommandResult_FAILED},
+		"refused":   {&no, nil, fleetv1.CommandResult_REFUSED},
+		"no answer": {nil, errors.New("cut"), fleetv1.CommandResult_FAILED},
 	} {
 		root, first, _ := twoAccelerators(t, nvidia)
 		e, job := prepare(t, root)
@@ -219,7 +227,8 @@ func TestAResetIsNotResumed(t *testing.T) {
 	root, first, _ := twoAccelerators(t, nvidia)
 	e, job := prepare(t, root)
 	v, err := e.Resume(t.Context(), job)
-	if err != nil || v.GoOn || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_FAILED || !v.Settled.Retryable || written(t, first) != "" {
+	if err != nil || v.GoOn || v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_FAILED ||
+		!v.Settled.Retryable || written(t, first) != "" {
 		t.Errorf("%+v %v", v, err)
 	}
 }

@@ -57,7 +57,8 @@ func TestALineThatIsCutAtTheStart(t *testing.T) {
 			}
 			return true
 		})
-		r.wants(r.must(before(t.Context(), func() { p.Cut(c.blocked) })), c.outcome, unless(c.ran, baremetalv1.Reason_OUTCOME_UNKNOWN))
+		r.wants(r.must(before(t.Context(), func() { p.Cut(c.blocked) })), c.outcome,
+			unless(c.ran, baremetalv1.Reason_OUTCOME_UNKNOWN))
 		if r.ran() != c.ran || c.blocked && clock.waits[0] != time.Second {
 			t.Errorf("%s: it ran %d times, after waits of %v", name, r.ran(), clock.waits)
 		}
@@ -157,7 +158,8 @@ func TestALineInTwoLives(t *testing.T) {
 	r.hurry(time.Second, nil)
 	r.openGate()
 	r.hasEnded()
-	if v := r.resume(); v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_SUCCEEDED || r.said("stdout") != "one\nhalf a line\n" {
+	if v := r.resume(); v.Settled == nil || v.Settled.Outcome != fleetv1.CommandResult_SUCCEEDED ||
+		r.said("stdout") != "one\nhalf a line\n" {
 		t.Errorf("%+v; stdout %q", v, r.said("stdout"))
 	}
 	if open := r.connections(); open != 0 {
@@ -176,10 +178,12 @@ func TestAMachineThatIsAwayAfterARestart(t *testing.T) {
 		waits int
 		goOn  bool
 	}{
-		"the line is cut":           {nil, true, 2, true},
-		"the controller is away":    {func(n int) ([]byte, error) { return nil, []error{later, later, nil}[n-1] }, false, 2, true},
-		"the key is another":        {func(int) ([]byte, error) { return stranger, nil }, false, 0, false},
-		"there are no credentials":  {func(int) ([]byte, error) { return nil, failure.NotFound("X", "gone") }, false, 0, false},
+		"the line is cut": {nil, true, 2, true},
+		"the controller is away": {func(n int) ([]byte, error) { return nil, []error{later, later, nil}[n-1] }, false, 2,
+			true},
+		"the key is another": {func(int) ([]byte, error) { return stranger, nil }, false, 0, false},
+		"there are no credentials": {func(int) ([]byte, error) { return nil, failure.NotFound("X", "gone") }, false, 0,
+			false},
 		"the controller stays away": {func(int) ([]byte, error) { return nil, later }, false, 591, false},
 	} {
 		r := newRig(t, wait)
@@ -205,7 +209,8 @@ func TestAMachineThatIsAwayAfterARestart(t *testing.T) {
 			return true
 		})
 		v := r.resume()
-		if v.GoOn != c.goOn || !c.goOn && v.Settled.Outcome != fleetv1.CommandResult_UNKNOWN || len(clock.waits) != c.waits || r.ran() != 0 {
+		if v.GoOn != c.goOn || !c.goOn && v.Settled.Outcome != fleetv1.CommandResult_UNKNOWN || len(clock.waits) != c.waits ||
+			r.ran() != 0 {
 			t.Errorf("%s: %+v after %d waits", name, v, len(clock.waits))
 		}
 	}

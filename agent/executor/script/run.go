@@ -44,7 +44,8 @@ func (e *Executor) newRun(job executor.Job) (*run, error) {
 	if err := job.DecodeIntent(&r.in); err != nil {
 		return nil, err
 	}
-	r.out = map[string]*stream{"stdout": newStream(job, "stdout", r.in.Stdout), "stderr": newStream(job, "stderr", r.in.Stderr)}
+	r.out = map[string]*stream{"stdout": newStream(job, "stdout", r.in.Stdout),
+		"stderr": newStream(job, "stderr", r.in.Stderr)}
 	limit := time.Duration(job.Spec.GetTimeoutMs()) * time.Millisecond
 	r.ends = job.StartedAt.Add(limit - min(limit/4, killTime))
 	return r, nil
@@ -75,7 +76,8 @@ func (r *run) connect(ctx context.Context) (*ssh.Client, error) {
 		}
 		r.client = c
 	}
-	conn, err := ssh.Dial(ctx, ssh.Target{Endpoint: a.GetEndpoint(), HostKeys: a.GetHostKeys(), Base: r.e.cfg.Base}, r.client)
+	conn, err := ssh.Dial(ctx, ssh.Target{Endpoint: a.GetEndpoint(), HostKeys: a.GetHostKeys(), Base: r.e.cfg.Base},
+		r.client)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +130,8 @@ func (r *run) start(ctx context.Context) (maybe bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	what := ssh.Run{ID: r.id(), Script: raw, Args: a.GetArgs(), Interpreter: a.GetInterpreter(), Limit: max(r.left(), time.Second)}
+	what := ssh.Run{ID: r.id(), Script: raw, Args: a.GetArgs(), Interpreter: a.GetInterpreter(),
+		Limit: max(r.left(), time.Second)}
 	if err := r.do(ctx, func(c *ssh.Client) error { return c.Put(ctx, what) }); err != nil {
 		return false, err
 	}
@@ -239,10 +242,12 @@ func (r *run) end(ctx context.Context) (executor.Result, error) {
 	}
 	switch {
 	case err != nil:
-		return executor.Unknown("the script was to be killed, and the machine does not answer: %v; it ends it by itself", err).
+		return executor.Unknown("the script was to be killed, and the machine does not answer: %v; it ends it by itself",
+			err).
 			WithEvidence(r.evidence(status)), nil
 	case status.State != ssh.Ended && status.State != ssh.Rebooted || status.Left:
-		return executor.Unknown("the script was killed, and is still there (%s)", status.State).WithEvidence(r.evidence(status)), nil
+		return executor.Unknown("the script was killed, and is still there (%s)",
+			status.State).WithEvidence(r.evidence(status)), nil
 	case status.State == ssh.Ended && !status.Killed && !status.TimedOut:
 		return r.concluded(status), nil
 	case canceled:
@@ -258,12 +263,15 @@ func (r *run) concluded(s ssh.Status) executor.Result {
 	r.finish(s)
 	switch {
 	case s.State == ssh.Rebooted:
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "the machine was started again before the script had ended; it runs no more").
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED,
+			"the machine was started again before the script had ended; it runs no more").
 			WithEvidence(r.evidence(s))
 	case s.Left:
-		return executor.Unknown("the script's time was up, and some of its processes cannot be killed").WithEvidence(r.evidence(s))
+		return executor.Unknown("the script's time was up, and some of its processes cannot be killed").WithEvidence(
+			r.evidence(s))
 	case s.TimedOut || s.Killed:
-		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT, "the script's time was up; it was killed, with all of its process group").
+		return executor.Failed(baremetalv1.Reason_STEP_TIMEOUT,
+			"the script's time was up; it was killed, with all of its process group").
 			AndRetry().WithEvidence(r.evidence(s))
 	case s.Code != 0:
 		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "the script ended with exit code %d", s.Code).
@@ -275,10 +283,12 @@ func (r *run) concluded(s ssh.Status) executor.Result {
 // lost is the result of a run that has no process and no exit code.
 func (r *run) lost(s ssh.Status) executor.Result {
 	if !s.Begun {
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "the machine could not begin with the script; it may have no memory or no disk space left").
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED,
+			"the machine could not begin with the script; it may have no memory or no disk space left").
 			AndRetry().WithEvidence(r.evidence(s))
 	}
-	return executor.Unknown("what watched over the script on the machine is gone, and with it the exit code").WithEvidence(r.evidence(s))
+	return executor.Unknown("what watched over the script on the machine is gone, and with it the exit code").WithEvidence(
+		r.evidence(s))
 }
 
 // finish tells the rest of the output, and lets the machine forget what may hold secrets.

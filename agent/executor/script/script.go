@@ -69,7 +69,8 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	case a.GetEndpoint() == "":
 		return refuse(baremetalv1.Reason_SSH_NOT_CONFIGURED, "the machine names no SSH endpoint")
 	case len(a.GetHostKeys()) == 0:
-		return refuse(baremetalv1.Reason_SSH_HOST_KEY_UNKNOWN, "no SSH host key of the machine is known, and none is trusted on first use")
+		return refuse(baremetalv1.Reason_SSH_HOST_KEY_UNKNOWN,
+			"no SSH host key of the machine is known, and none is trusted on first use")
 	case !path.IsAbs(a.GetInterpreter()):
 		return refuse(baremetalv1.Reason_INVALID_FIELD, "the interpreter %.100q is not an absolute path", a.GetInterpreter())
 	}
@@ -95,7 +96,8 @@ func (e *Executor) fetch(ctx context.Context, a *fleetv1.ScriptAction) ([]byte, 
 		return nil, fmt.Errorf("fetch script %s: %w", a.GetScriptRef(), err)
 	}
 	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != a.GetSha256() {
-		return nil, failure.Invalid("SCRIPT_DIGEST_MISMATCH", "the bytes of script %s are not those of its digest", a.GetScriptRef())
+		return nil, failure.Invalid("SCRIPT_DIGEST_MISMATCH", "the bytes of script %s are not those of its digest",
+			a.GetScriptRef())
 	}
 	return raw, nil
 }
@@ -148,7 +150,8 @@ func (r *run) notStarted(ctx context.Context, maybe bool, err error) (executor.R
 	case executor.Interrupted(r.job.Hard), executor.Interrupted(ctx):
 		return executor.Result{}, executor.ErrInterrupted
 	case maybe:
-		return executor.Unknown("the connection was cut while the script was being started, and the machine could not be asked: %v", err), nil
+		return executor.Unknown(
+			"the connection was cut while the script was being started, and the machine could not be asked: %v", err), nil
 	case errors.Is(context.Cause(ctx), executor.ErrCanceled):
 		return executor.Canceled("canceled before the script was started"), nil
 	}

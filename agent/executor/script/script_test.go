@@ -60,7 +60,8 @@ func digest(b []byte) string {
 
 func newRig(t *testing.T, text string) *rig {
 	t.Helper()
-	r := &rig{t: t, server: sshtest.Start(t), file: filepath.Join(t.TempDir(), "file"), log: map[string]string{}, pieces: map[string][]int{}, started: time.Now()}
+	r := &rig{t: t, server: sshtest.Start(t), file: filepath.Join(t.TempDir(), "file"), log: map[string]string{},
+		pieces: map[string][]int{}, started: time.Now()}
 	r.cfg = script.Config{
 		Open: func(context.Context, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(text)), nil
@@ -74,7 +75,8 @@ func newRig(t *testing.T, text string) *rig {
 	r.spec = &fleetv1.CommandSpec{
 		CommandId: "cmd-1", OperationId: "op-1", TargetId: "m-1", TimeoutMs: 600_000,
 		Action: &fleetv1.CommandSpec_Script{Script: &fleetv1.ScriptAction{
-			ScriptRef: "fix", Sha256: digest([]byte(text)), Interpreter: "/bin/sh", Args: []string{r.file}, Endpoint: r.server.Endpoint,
+			ScriptRef: "fix", Sha256: digest([]byte(text)), Interpreter: "/bin/sh", Args: []string{r.file},
+			Endpoint: r.server.Endpoint,
 			HostKeys: []string{r.server.Fingerprint}, CredentialsRef: "rack-1",
 		}},
 	}
@@ -187,25 +189,29 @@ func (r *rig) wants(got executor.Result, outcome fleetv1.CommandResult_Outcome, 
 
 func TestAScriptRunsAndIsProved(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, `echo "out $2"; echo an error on stderr >&2; printf 'no end' >&2; echo password=hunter2; printf 'no end'; `)
+	r := newRig(t,
+		`echo "out $2"; echo an error on stderr >&2; printf 'no end' >&2; echo password=hunter2; printf 'no end'; `)
 	r.spec.GetScript().Args = append(r.spec.GetScript().Args, "$(id) '\n\"")
 	got := r.must(t.Context())
 	r.wants(got, fleetv1.CommandResult_SUCCEEDED, 0)
 	for key, want := range map[string]string{
-		"exit_code": "0", "script_sha256": r.spec.GetScript().GetSha256(), "ssh_host_key": r.server.Fingerprint, "stderr_bytes": "25",
+		"exit_code": "0", "script_sha256": r.spec.GetScript().GetSha256(), "ssh_host_key": r.server.Fingerprint,
+		"stderr_bytes": "25",
 	} {
 		if got.Evidence[key] != want {
 			t.Errorf("evidence %s is %q, want %q", key, got.Evidence[key], want)
 		}
 	}
-	if out := r.said("stdout"); out != "out $(id) '\n\"\npassword=[REDACTED]\nno end\n" && !strings.Contains(out, "out $(id) '\n\"\npassword=") || strings.Contains(out, "hunter2") {
+	if out := r.said("stdout"); out != "out $(id) '\n\"\npassword=[REDACTED]\nno end\n" &&
+		!strings.Contains(out, "out $(id) '\n\"\npassword=") || strings.Contains(out, "hunter2") {
 		t.Errorf("stdout: %q", out)
 	}
 	if r.said("stderr") != "an error on stderr\nno end\n" || strings.Contains(r.said("agent"), "not kept") {
 		t.Errorf("stderr: %q", r.said("stderr"))
 	}
 	left, err := filepath.Glob(filepath.Join(r.server.Base, "cmd-1", "*"))
-	if err != nil || strings.Contains(strings.Join(left, " "), "script") || strings.Contains(strings.Join(left, " "), "args") {
+	if err != nil || strings.Contains(strings.Join(left, " "), "script") ||
+		strings.Contains(strings.Join(left, " "), "args") {
 		t.Errorf("left on the machine: %v %v", left, err)
 	}
 }
@@ -429,7 +435,8 @@ func TestMuchOutputIsBounded(t *testing.T) {
 	if n := len(r.said("stdout")); n < ssh.Kept-20 || n > ssh.Kept+20 {
 		t.Errorf("the log has %d bytes", n)
 	}
-	if got.Evidence["stdout_bytes"] != fmt.Sprint(11*10<<20) || got.Evidence["stderr_bytes"] != "1048700" || !strings.Contains(r.said("agent"), "more bytes of stdout") {
+	if got.Evidence["stdout_bytes"] != fmt.Sprint(11*10<<20) || got.Evidence["stderr_bytes"] != "1048700" ||
+		!strings.Contains(r.said("agent"), "more bytes of stdout") {
 		t.Errorf("%v; %s", got.Evidence, r.said("agent"))
 	}
 }

@@ -13,8 +13,8 @@ import (
 // chunk is how much of a stream goes into one piece of the log.
 const chunk = 16 << 10
 
-// stream takes one of a script's streams into the operation's log: whole lines, as plain text and without what looks like
-// a secret.
+// stream takes one of a script's streams into the operation's log: whole lines, as plain text and without what looks
+// like a secret.
 type stream struct {
 	name  string
 	job   executor.Job

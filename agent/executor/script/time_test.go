@@ -210,7 +210,8 @@ func TestAMachineThatCannotBegin(t *testing.T) {
 	}
 	got := r.must(t.Context())
 	r.wants(got, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED)
-	if _, ended := got.Evidence["exit_code"]; ended || !got.Retryable || got.Evidence["duration_ms"] != "5000" || r.ran() != 0 {
+	if _, ended := got.Evidence["exit_code"]; ended || !got.Retryable || got.Evidence["duration_ms"] != "5000" ||
+		r.ran() != 0 {
 		t.Errorf("%+v; it ran %d times", got, r.ran())
 	}
 }
@@ -294,7 +295,8 @@ func TestAMachineThatIsStartedAgain(t *testing.T) {
 	})
 	got := r.must(t.Context())
 	r.wants(got, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED)
-	if got.Retryable || !strings.Contains(got.Message, "started again") || strings.Contains(r.said("agent"), "killing") || r.said("stdout") != "begun\n" {
+	if got.Retryable || !strings.Contains(got.Message, "started again") || strings.Contains(r.said("agent"), "killing") ||
+		r.said("stdout") != "begun\n" {
 		t.Errorf("%+v; %s", got, r.said("agent"))
 	}
 }

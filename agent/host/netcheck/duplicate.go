@@ -77,14 +77,17 @@ func ownMACs() (map[string]bool, error) {
 	return own, nil
 }
 
-func probeARP(ctx context.Context, link netlink.Link, a netip.Addr, own map[string]bool) (owner net.HardwareAddr, err error) {
+func probeARP(
+	ctx context.Context, link netlink.Link, a netip.Addr, own map[string]bool,
+) (owner net.HardwareAddr, err error) {
 	const arpInNetworkOrder = unix.ETH_P_ARP<<8&0xff00 | unix.ETH_P_ARP>>8
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: arpInNetworkOrder, Ifindex: link.Attrs().Index}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: arpInNetworkOrder,
+		Ifindex: link.Attrs().Index}); err != nil {
 		return nil, fmt.Errorf("bind a packet socket: %w", err)
 	}
 	frame := arpProbe(link.Attrs().HardwareAddr, a)

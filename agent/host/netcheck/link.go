@@ -63,8 +63,8 @@ func checkBond(i Interface) []Check {
 	return out
 }
 
-// judgeMembers: one that is not in the bond is not what was ordered. One without a link may get its cable later, as long
-// as another carries the bond.
+// judgeMembers: one that is not in the bond is not what was ordered. One without a link may get its cable later, as
+// long as another carries the bond.
 func judgeMembers(members []member) Check {
 	var outside, down []string
 	for _, m := range members {

@@ -39,8 +39,8 @@ type echoed struct {
 	err    error
 }
 
-// pathMTU sends ICMP echoes (RFC 792, RFC 4443) of the interface's MTU that nobody may fragment. A small one goes first:
-// where that is not answered, a large one proves nothing.
+// pathMTU sends ICMP echoes (RFC 792, RFC 4443) of the interface's MTU that nobody may fragment. A small one goes
+// first: where that is not answered, a large one proves nothing.
 func pathMTU(ctx context.Context, p probe) Check {
 	link, err := netlink.LinkByName(p.over)
 	if err != nil {
@@ -79,7 +79,8 @@ func judgeMTU(p probe, mtu int, small, large echoed) Check {
 	case large.tooBig:
 		return Check{Result: lost, Detail: fmt.Sprintf("packets of %d bytes are refused on the link", mtu)}
 	}
-	return Check{Result: lost, Detail: fmt.Sprintf("small packets are answered; packets of %d bytes are lost without a word", mtu)}
+	return Check{Result: lost,
+		Detail: fmt.Sprintf("small packets are answered; packets of %d bytes are lost without a word", mtu)}
 }
 
 // echoes is a raw socket that is connected to one address.
@@ -222,7 +223,8 @@ func (e *echoes) isReply(b []byte) bool {
 		}
 		b, kind = b[min(len(b), int(b[0]&0xf)*4):], 0
 	}
-	return len(b) >= echoHeader && b[0] == kind && binary.BigEndian.Uint16(b[4:]) == e.id && binary.BigEndian.Uint16(b[6:]) == e.seq
+	return len(b) >= echoHeader && b[0] == kind && binary.BigEndian.Uint16(b[4:]) == e.id &&
+		binary.BigEndian.Uint16(b[6:]) == e.seq
 }
 
 // checksum is that of RFC 1071.

@@ -1,9 +1,9 @@
-// Package netcheck examines a network configuration that a host has just been given: duplicate addresses, gateways, path
-// MTU, members of bonds and name servers. A new connection to the controller is small packets to one peer, and proves
-// none of these.
+// Package netcheck examines a network configuration that a host has just been given: duplicate addresses, gateways,
+// path MTU, members of bonds and name servers. A new connection to the controller is small packets to one peer, and
+// proves none of these.
 //
-// Each check has a plain result. Unknown says that nothing could be proven either way, such as the path MTU where no ICMP
-// echo is answered; it is no failure.
+// Each check has a plain result. Unknown says that nothing could be proven either way, such as the path MTU where no
+// ICMP echo is answered; it is no failure.
 package netcheck
 
 import (
@@ -92,7 +92,8 @@ type Way struct {
 	MTU       int
 }
 
-// Run makes all checks at once, which takes about 5 s where something does not answer. The checks are in order of subject.
+// Run makes all checks at once, which takes about 5 s where something does not answer. The checks are in order of
+// subject.
 func Run(ctx context.Context, o Order) []Check {
 	g, _ := task.New(ctx)
 	r := &results{}
@@ -111,10 +112,12 @@ func Run(ctx context.Context, o Order) []Check {
 			servers[s] = i.Name
 		}
 		for _, a := range i.Addresses {
-			r.start(g, DuplicateAddress, i.Name+" "+a.Addr.String(), func(ctx context.Context) Check { return duplicate(ctx, i.Name, a) })
+			r.start(g, DuplicateAddress, i.Name+" "+a.Addr.String(),
+				func(ctx context.Context) Check { return duplicate(ctx, i.Name, a) })
 		}
 		if i.Gateway.IsValid() {
-			r.start(g, Gateway, i.Name+" "+i.Gateway.String(), func(ctx context.Context) Check { return neighbour(ctx, i.Name, i.Gateway) })
+			r.start(g, Gateway, i.Name+" "+i.Gateway.String(),
+				func(ctx context.Context) Check { return neighbour(ctx, i.Name, i.Gateway) })
 			r.start(g, PathMTU, i.Name+" "+i.Gateway.String(), func(ctx context.Context) Check {
 				return pathMTU(ctx, probe{to: i.Gateway, over: i.Name, ordered: i.MTU, onLink: true})
 			})

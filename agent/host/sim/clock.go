@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// worldClock tells the time of the world by the system's clock itself (clock_gettime(2)), also in a program whose own clock is made to
-// be wrong: a machine whose clock is set wrong does not move the world.
+// worldClock tells the time of the world by the system's clock itself (clock_gettime(2)), also in a program whose own
+// clock is made to be wrong: a machine whose clock is set wrong does not move the world.
 type worldClock struct{ clock.Clock }
 
 func (worldClock) Now() time.Time {

@@ -33,7 +33,9 @@ func (m *Machine) DisksToErase(rule string, protected []string) ([]disk.Device, 
 
 // EraseDisk forgets what the disk holds, in the time that a repave takes, and reads it back. The system in memory runs
 // on.
-func (m *Machine) EraseDisk(ctx context.Context, e host.Effect, ref disk.Ref, _ erase.Method, progress func(int, string)) (erase.Evidence, error) {
+func (m *Machine) EraseDisk(
+	ctx context.Context, e host.Effect, ref disk.Ref, _ erase.Method, progress func(int, string),
+) (erase.Evidence, error) {
 	out := erase.Evidence{Method: erase.Overwrite, Detail: "simulated"}
 	begun := m.world.cfg.Clock.Now()
 	if err := m.pause(ctx, progress); err != nil {

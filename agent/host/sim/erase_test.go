@@ -16,7 +16,8 @@ func TestEraseLeavesNoImageAndTheSystemRunning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	h := f.host()
-	if _, err := h.Repave(t.Context(), host.Effect{CommandID: "before"}, host.RepaveRequest{Digest: digestA}, nil); err != nil {
+	if _, err := h.Repave(t.Context(), host.Effect{CommandID: "before"}, host.RepaveRequest{Digest: digestA},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	disks, err := h.DisksToErase("", nil)

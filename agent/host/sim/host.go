@@ -62,7 +62,8 @@ func New(cfg Config) (*Host, error) {
 
 // Host is New for a world that is already open.
 func (w *World) Host(machineID string, rebooted func(), poll time.Duration) (*Host, error) {
-	h := &Host{Machine: w.Machine(machineID), rebooted: rebooted, poll: poll, down: make(chan struct{}), close: make(chan struct{})}
+	h := &Host{Machine: w.Machine(machineID), rebooted: rebooted, poll: poll, down: make(chan struct{}),
+		close: make(chan struct{})}
 	st, err := w.State(machineID)
 	if err != nil {
 		return nil, err

@@ -23,13 +23,18 @@ func (m *Machine) Inventory(ctx context.Context) (inventory.Document, error) {
 	}
 	doc := inventory.Document{
 		CollectedAt: m.world.cfg.Clock.Now(), Simulated: true,
-		System: inventory.System{Vendor: Vendor, Product: "Simulated machine", Serial: "SIM-" + m.id, UUID: seedHex(m.id, "uuid")[:32]},
-		CPU:    inventory.CPU{Architecture: runtime.GOARCH, Vendor: Vendor, Model: "Simulated CPU", Sockets: 1, Cores: 8, Threads: 16},
+		System: inventory.System{Vendor: Vendor, Product: "Simulated machine", Serial: "SIM-" + m.id,
+			UUID: seedHex(m.id, "uuid")[:32]},
+		CPU: inventory.CPU{Architecture: runtime.GOARCH, Vendor: Vendor, Model: "Simulated CPU", Sockets: 1, Cores: 8,
+			Threads: 16},
 		Memory: inventory.Memory{TotalBytes: 64 * gib, UsableBytes: 63 * gib, DIMMs: []inventory.DIMM{
-			{Locator: "DIMM_A1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor, Serial: seedHex(m.id, "A1")[:8]},
-			{Locator: "DIMM_B1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor, Serial: seedHex(m.id, "B1")[:8]},
+			{Locator: "DIMM_A1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor,
+				Serial: seedHex(m.id, "A1")[:8]},
+			{Locator: "DIMM_B1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor,
+				Serial: seedHex(m.id, "B1")[:8]},
 		}},
-		Disks: []inventory.Disk{{Name: "simdisk0", Model: "Simulated disk", Serial: diskSerial(m.id), SizeBytes: diskBytes, Transport: "nvme"}},
+		Disks: []inventory.Disk{{Name: "simdisk0", Model: "Simulated disk", Serial: diskSerial(m.id), SizeBytes: diskBytes,
+			Transport: "nvme"}},
 		Firmware: []inventory.Firmware{
 			{Component: "bios", Version: "sim-1.0"},
 		},
@@ -40,7 +45,8 @@ func (m *Machine) Inventory(ctx context.Context) (inventory.Document, error) {
 		},
 	}
 	for i, mac := range macs(m.id) {
-		doc.NICs = append(doc.NICs, inventory.NIC{Name: fmt.Sprintf("sim%d", i), MAC: mac, Driver: "ingot-sim", LinkUp: true, SpeedMbps: 25000})
+		doc.NICs = append(doc.NICs, inventory.NIC{Name: fmt.Sprintf("sim%d", i), MAC: mac, Driver: "ingot-sim", LinkUp: true,
+			SpeedMbps: 25000})
 	}
 	return doc.Normal(), nil
 }

@@ -148,13 +148,14 @@ func (m *Machine) SetBootNext(ctx context.Context, e host.Effect, t host.BootTar
 		return host.BootNextChange{}, err
 	}
 	var old host.BootNextState
-	out, err := m.cause(ctx, change{Kind: KindBootNext, Effect: e, BootNext: want, Detail: want.Target}, func(st *MachineState) error {
-		old = st.BootNext
-		if st.BootNext == want {
-			return errNothingToDo
-		}
-		return nil
-	})
+	out, err := m.cause(ctx, change{Kind: KindBootNext, Effect: e, BootNext: want, Detail: want.Target},
+		func(st *MachineState) error {
+			old = st.BootNext
+			if st.BootNext == want {
+				return errNothingToDo
+			}
+			return nil
+		})
 	if err != nil {
 		return host.BootNextChange{}, err
 	}
@@ -222,7 +223,8 @@ func (m *Machine) ApplyFirewall(ctx context.Context, e host.Effect, p host.Firew
 	}
 	digest := p.Digest()
 	want := host.FirewallState{Present: true, Generation: p.Generation, Digest: digest, Recorded: digest}
-	c := change{Kind: KindFirewall, Effect: e, Firewall: want, Detail: fmt.Sprintf("generation %d digest %s", p.Generation, digest)}
+	c := change{Kind: KindFirewall, Effect: e, Firewall: want,
+		Detail: fmt.Sprintf("generation %d digest %s", p.Generation, digest)}
 	_, err := m.cause(ctx, c, func(st *MachineState) error {
 		if err := mustRun(st); err != nil {
 			return err

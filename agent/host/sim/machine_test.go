@@ -16,7 +16,8 @@ func TestBootConsumesTheEntryAndLosesTheFirewall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	h := f.host()
-	if _, err := h.SetBootNext(t.Context(), effect, host.BootTarget{Method: host.BootPXE, MAC: "52:54:00:00:00:01"}); err != nil {
+	if _, err := h.SetBootNext(t.Context(), effect,
+		host.BootTarget{Method: host.BootPXE, MAC: "52:54:00:00:00:01"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.ApplyFirewall(t.Context(), effect, somePolicy(1)); err != nil {
@@ -51,7 +52,8 @@ func TestRepaveReportsProgressAndGivesANewSystem(t *testing.T) {
 	if err != nil || !ev.Simulated || ev.Image.Digest != digestA || ev.Image.Nonce != "n" {
 		t.Fatalf("evidence %+v, %v", ev, err)
 	}
-	if last := seen[len(seen)-1]; last.Percent != 100 || last.Bytes != 1000 || seen[0].Stage != "zero" || last.Stage != "verify" {
+	if last := seen[len(seen)-1]; last.Percent != 100 || last.Bytes != 1000 || seen[0].Stage != "zero" ||
+		last.Stage != "verify" {
 		t.Errorf("progress from %+v to %+v", seen[0], last)
 	}
 	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {

@@ -20,7 +20,9 @@ func (m *Machine) DiskImage(ctx context.Context) (host.DiskImage, error) {
 
 // Repave writes a fake image. The disk holds no known image from the first byte to the last, so a repave that
 // is killed in the middle leaves just that.
-func (m *Machine) Repave(ctx context.Context, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress)) (host.RepaveEvidence, error) {
+func (m *Machine) Repave(
+	ctx context.Context, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress),
+) (host.RepaveEvidence, error) {
 	image, err := m.imageFor(r)
 	if err != nil {
 		return host.RepaveEvidence{}, err

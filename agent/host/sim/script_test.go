@@ -19,7 +19,8 @@ func TestParseScript(t *testing.T) {
 		"m-3/repave:late=1m2s@4": {{Machine: "m-3", Kind: KindRepave, Mode: Late, After: 62 * time.Second, Nth: 4}},
 		"a/b/power-off:lie":      {{Machine: "a/b", Kind: KindPowerOff, Mode: Lie}},
 		"netboot:crash-after":    {{Kind: KindBootNext, Mode: CrashAfter}},
-		"reconfig:fail-after@2":  {{Kind: KindHostname, Mode: FailAfter, Nth: 2}, {Kind: KindFirewall, Mode: FailAfter, Nth: 2}},
+		"reconfig:fail-after@2": {{Kind: KindHostname, Mode: FailAfter, Nth: 2},
+			{Kind: KindFirewall, Mode: FailAfter, Nth: 2}},
 	} {
 		got, err := ParseScript(text)
 		if err != nil || !slices.Equal(got, want) {
@@ -60,7 +61,8 @@ func TestScriptFind(t *testing.T) {
 		want    Mode
 	}{
 		{"m-2", KindReboot, 1, Lie}, {"m-2", KindReboot, 9, Lie},
-		{"m-1", KindReboot, 1, FailBefore}, {"m-1", KindReboot, 2, ""}, {"m-1", KindReboot, 3, Never}, {"m-1", KindReboot, 7, Never},
+		{"m-1", KindReboot, 1, FailBefore}, {"m-1", KindReboot, 2, ""}, {"m-1", KindReboot, 3, Never},
+		{"m-1", KindReboot, 7, Never},
 		{"m-1", KindRepave, 1, ""},
 	} {
 		if got := s.find(tc.machine, tc.kind, tc.nth).Mode; got != tc.want {

@@ -81,7 +81,8 @@ var effect = host.Effect{CommandID: "c", OperationID: "o", MachineID: "m-1", Att
 const digestA = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 func somePolicy(generation uint64) host.FirewallPolicy {
-	return host.FirewallPolicy{Generation: generation, InputDefault: host.VerdictAccept, Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}
+	return host.FirewallPolicy{Generation: generation, InputDefault: host.VerdictAccept,
+		Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}
 }
 
 // kinds are all effects that a host can be asked for, how to ask, and whether it has happened.

@@ -15,14 +15,18 @@ const EvidenceBootRead = "boot_device_read"
 // bootWithin is how long a boot device may take to be read back.
 const bootWithin = 10 * time.Second
 
-// SetBootDevice sets the device of the next boot and says how it is known to be set. BootDefault takes an earlier choice
-// back.
-func (p *Provider) SetBootDevice(ctx context.Context, t provider.Target, e host.Effect, d provider.BootDevice) (provider.BootProof, error) {
+// SetBootDevice sets the device of the next boot and says how it is known to be set. BootDefault takes an earlier
+// choice back.
+func (p *Provider) SetBootDevice(
+	ctx context.Context, t provider.Target, e host.Effect, d provider.BootDevice,
+) (provider.BootProof, error) {
 	_, now, _, err := p.setBoot(ctx, t, e, d)
 	return now.Proof, err
 }
 
-func (p *Provider) bootOnce(ctx context.Context, t provider.Target) (choice provider.BootChoice, protocol string, err error) {
+func (p *Provider) bootOnce(
+	ctx context.Context, t provider.Target,
+) (choice provider.BootChoice, protocol string, err error) {
 	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
 		protocol = conn.Protocol()
 		choice, err = conn.BootOnce(ctx)
@@ -32,7 +36,9 @@ func (p *Provider) bootOnce(ctx context.Context, t provider.Target) (choice prov
 }
 
 // setBoot gives what was read before, and what is known after.
-func (p *Provider) setBoot(ctx context.Context, t provider.Target, e host.Effect, want provider.BootDevice) (old, now provider.BootChoice, protocol string, err error) {
+func (p *Provider) setBoot(
+	ctx context.Context, t provider.Target, e host.Effect, want provider.BootDevice,
+) (old, now provider.BootChoice, protocol string, err error) {
 	if old, protocol, err = p.bootOnce(ctx, t); err != nil || old.Once(want) {
 		return old, old, protocol, err
 	}
@@ -76,7 +82,8 @@ func noBootEffect(t provider.Target, want provider.BootDevice, now provider.Boot
 	if now.Stays {
 		how = " for every boot"
 	}
-	return failure.Unavailable("BMC_NO_EFFECT", "the BMC of %s accepted boot device %q, and it still reads %q%s", t.MachineID, want, now.Device, how).
+	return failure.Unavailable("BMC_NO_EFFECT", "the BMC of %s accepted boot device %q, and it still reads %q%s",
+		t.MachineID, want, now.Device, how).
 		WithMeta(EvidenceBootRead, string(now.Device)).WithMeta(EvidenceProtocol, protocol)
 }
 
@@ -105,7 +112,9 @@ func (p *Provider) BootNext(ctx context.Context, t provider.Target) (host.BootNe
 var methods = map[host.BootMethod]provider.BootDevice{host.BootPXE: provider.BootPXE, host.BootHTTP: provider.BootHTTP}
 
 // SetBootNext lets the firmware choose the interface: BMCs take no MAC.
-func (p *Provider) SetBootNext(ctx context.Context, t provider.Target, e host.Effect, b host.BootTarget) (host.BootNextChange, error) {
+func (p *Provider) SetBootNext(
+	ctx context.Context, t provider.Target, e host.Effect, b host.BootTarget,
+) (host.BootNextChange, error) {
 	d, ok := methods[b.Method]
 	if !ok {
 		return host.BootNextChange{}, invalid("boot method %q", b.Method)

@@ -15,8 +15,8 @@ const (
 	// after five tries within some minutes never sees the fourth.
 	wrongMost   = 3
 	wrongWithin = 30 * time.Minute
-	// againFirst after a 401 the same credentials are tried once more, then after twice as long, up to againMost: some BMCs
-	// say 401 while they start, and none counts failures over such a time.
+	// againFirst after a 401 the same credentials are tried once more, then after twice as long, up to againMost: some
+	// BMCs say 401 while they start, and none counts failures over such a time.
 	againFirst = wrongWithin
 	againMost  = 24 * time.Hour
 	// forgetAfter silences in a row, a protocol that was found by probing is looked for again.

@@ -37,8 +37,11 @@ func (p *Provider) call(ctx context.Context, t provider.Target, fn func(context.
 	return p.explain(ctx, l, err)
 }
 
-// admit asks the budget, and gets the credentials that it is about. Nothing is sent to an endpoint that they are not for.
-func (p *Provider) admit(ctx context.Context, l *conn, e Endpoint, t provider.Target) (creds Credentials, id string, err error) {
+// admit asks the budget, and gets the credentials that it is about. Nothing is sent to an endpoint that they are not
+// for.
+func (p *Provider) admit(
+	ctx context.Context, l *conn, e Endpoint, t provider.Target,
+) (creds Credentials, id string, err error) {
 	if err := l.load(ctx, p.cfg.Memory, p.pin(l.key), p.unparkedAt(l.key)); err != nil {
 		return Credentials{}, "", err
 	}
@@ -102,15 +105,20 @@ func refusal(l *conn, leave Permission, until, now time.Time) error {
 	switch leave {
 	case ParkedLeave:
 		if !until.IsZero() {
-			return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused these credentials and is asked once more at %s, or when they change",
+			return failure.Precondition("BMC_AUTH_FAILED",
+				"BMC %s has refused these credentials and is asked once more at %s, or when they change",
 				l.key, until.UTC().Format(time.RFC3339))
 		}
-		return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused these credentials and is not asked again until they change", l.key)
+		return failure.Precondition("BMC_AUTH_FAILED",
+			"BMC %s has refused these credentials and is not asked again until they change", l.key)
 	case LockoutLeave:
-		return failure.Precondition("BMC_AUTH_FAILED", "BMC %s has refused %d different credentials and is left alone until %s",
+		return failure.Precondition("BMC_AUTH_FAILED",
+			"BMC %s has refused %d different credentials and is left alone until %s",
 			l.key, wrongMost, until.UTC().Format(time.RFC3339))
 	case BackoffLeave:
-		return failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer, or has asked for a pause; it is asked again at %s", l.key, until.UTC().Format(time.RFC3339)).
+		return failure.Unavailable("BMC_UNREACHABLE",
+			"BMC %s does not answer, or has asked for a pause; it is asked again at %s", l.key,
+			until.UTC().Format(time.RFC3339)).
 			WithRetry(until.Sub(now))
 	case Go:
 	}
@@ -118,7 +126,10 @@ func refusal(l *conn, leave Permission, until, now time.Time) error {
 }
 
 // attempt opens a session where there is none that fits, and uses it.
-func (p *Provider) attempt(ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials, id string, fn func(context.Context, driver) error) error {
+func (p *Provider) attempt(
+	ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials, id string,
+	fn func(context.Context, driver) error,
+) error {
 	return task.Run(ctx, "BMC "+l.key, func(ctx context.Context) error { // a panic of a parser stays an error
 		// Behind one BMC there may be several machines, and a session knows one of them.
 		by := id + " " + t.MachineID + " " + e.System
@@ -138,7 +149,9 @@ func (p *Provider) attempt(ctx context.Context, l *conn, e Endpoint, t provider.
 	})
 }
 
-func (p *Provider) openWithin(ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+func (p *Provider) openWithin(
+	ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials,
+) (driver, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.patience(l))
 	defer cancel()
 	return p.open(ctx, l, e, t, creds)
@@ -198,7 +211,8 @@ func pauseOf(err error) time.Duration {
 
 func (p *Provider) save(l *conn, before Record) error {
 	a, b := before, l.record
-	if a.Protocol == b.Protocol && a.Pin == b.Pin && a.Offered == b.Offered && len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) &&
+	if a.Protocol == b.Protocol && a.Pin == b.Pin && a.Offered == b.Offered &&
+		len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) &&
 		maps.Equal(a.Budget.Again, b.Budget.Again) {
 		return nil
 	}
@@ -216,14 +230,17 @@ func (p *Provider) explain(ctx context.Context, l *conn, err error) error {
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s refuses the credentials", l.key)
 	case errors.Is(err, provider.ErrCertificate) && l.record.Offered != "":
 		e = failure.Precondition("BMC_CERTIFICATE_CHANGED",
-			"BMC %s shows another certificate than before (SHA-256 %s); no password was sent. Where that is right: ingot bmc trust",
+			"BMC %s shows another certificate than before (SHA-256 %s); no password was sent. Where that is right: ingot bmc "+
+				"trust",
 			l.key, l.record.Offered)
 	case errors.Is(err, provider.ErrCertificate):
-		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s shows a certificate that is not the known one, or not trusted; no password was sent", l.key)
+		e = failure.Precondition("BMC_AUTH_FAILED",
+			"BMC %s shows a certificate that is not the known one, or not trusted; no password was sent", l.key)
 	case ctx.Err() != nil:
 		return fmt.Errorf("ask BMC %s: %w", l.key, context.Cause(ctx))
 	case errors.Is(err, provider.ErrOldTLS):
-		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s has no TLS 1.2; older TLS is not spoken. Update its firmware, or name it ipmi://%s", l.key, l.key)
+		e = failure.Unavailable("BMC_UNREACHABLE",
+			"BMC %s has no TLS 1.2; older TLS is not spoken. Update its firmware, or name it ipmi://%s", l.key, l.key)
 	case errors.Is(err, provider.ErrSilent):
 		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer", l.key)
 	case errors.Is(err, provider.ErrProtocol):

@@ -56,7 +56,8 @@ func TestConsoleIsCaptured(t *testing.T) {
 		c.Print(fmt.Sprintf("line %d of the boot\r\n", i))
 	}
 	c.Print("\x1b[2J\x1b[1;1Hingot1.dG9wc2VjcmV0 and ingot.token=Zm9vYmFyYmF6 \x1b[0;31mred\x1b[0m\r\nthe end\r\n")
-	testkit.Eventually(t, 20*time.Second, func() bool { return slices.Contains(got.all(), "the end") }, "the end was not captured: %q", got.all())
+	testkit.Eventually(t, 20*time.Second, func() bool { return slices.Contains(got.all(), "the end") },
+		"the end was not captured: %q", got.all())
 	cancel()
 	if err := group.Wait(); err != nil {
 		t.Error(err)
@@ -76,7 +77,8 @@ func TestConsoleIsCaptured(t *testing.T) {
 	var second lines
 	other, _ := task.New(again)
 	other.Go("console", func(ctx context.Context) error { return p.Console(ctx, target(s.Endpoint()), second.add) })
-	testkit.Eventually(t, 10*time.Second, func() bool { c.Print("again\n"); return len(second.all()) > 0 }, "the console was not let go")
+	testkit.Eventually(t, 10*time.Second, func() bool { c.Print("again\n"); return len(second.all()) > 0 },
+		"the console was not let go")
 	cancel()
 	if err := other.Wait(); err != nil {
 		t.Error(err)
@@ -125,16 +127,20 @@ func TestScrubber(t *testing.T) {
 		{"bytes that are no text", "a\xff\xfeb\n", []string{"a?b"}},
 		{"bootstrap token", "bundle ingot1.abc-DEF_ghi= given\n", []string{"bundle [redacted] given"}},
 		{"bearer", "authorization: Bearer abc.def\n", []string{"authorization: [redacted] [redacted]"}},
-		{"kernel command line", "linux ingot.token=QWxhZGRpbg ingot.site=10.0.0.1\n", []string{"linux ingot.token=[redacted] ingot.site=10.0.0.1"}},
-		{"boot URL", "http://10.0.0.1/boot/0123456789abcdef0123/kernel... ok\n", []string{"http://10.0.0.1/boot/[redacted]/kernel... ok"}},
+		{"kernel command line", "linux ingot.token=QWxhZGRpbg ingot.site=10.0.0.1\n",
+			[]string{"linux ingot.token=[redacted] ingot.site=10.0.0.1"}},
+		{"boot URL", "http://10.0.0.1/boot/0123456789abcdef0123/kernel... ok\n",
+			[]string{"http://10.0.0.1/boot/[redacted]/kernel... ok"}},
 		{"password", "BMC password: hunter2\nPASSWD=hunter2\n", []string{"BMC password: [redacted]", "PASSWD=[redacted]"}},
 		{
-			"key over lines", "before\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIB\nAoGCCqGSM\n-----END EC PRIVATE KEY-----\nafter\n",
+			"key over lines",
+			"before\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIB\nAoGCCqGSM\n-----END EC PRIVATE KEY-----\nafter\n",
 			[]string{"before", "[redacted]", "after"},
 		},
 		{"key in one line", "x -----BEGIN PRIVATE KEY-----MHc-----END PRIVATE KEY----- y\n", []string{"x [redacted] y"}},
 		{"key without end", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\ndef\n", []string{"[redacted]"}},
-		{"two keys", "-----BEGIN PRIVATE KEY-----\na\n-----END PRIVATE KEY----- -----BEGIN PRIVATE KEY-----\nb\n-----END PRIVATE KEY-----z\n", []string{"[redacted]", " [redacted]", "z"}},
+		{"two keys", "-----BEGIN PRIVATE KEY-----\na\n-----END PRIVATE KEY----- -----BEGIN PRIVATE KEY-----\nb\n-----END " +
+			"PRIVATE KEY-----z\n", []string{"[redacted]", " [redacted]", "z"}},
 		{"a line without end", strings.Repeat("x", 5000), []string{strings.Repeat("x", 4096), strings.Repeat("x", 904)}},
 	} {
 		for _, size := range []int{1, 7, 1 << 20} { // however it is cut

@@ -41,7 +41,8 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReason(t, "off", p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff), "BMC_AUTH_FAILED", false)
-	wantReason(t, "boot device", second(p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE)), "BMC_AUTH_FAILED", false)
+	wantReason(t, "boot device", second(p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE)),
+		"BMC_AUTH_FAILED", false)
 	other := tg
 	other.MachineID = "m-2" // behind the same BMC
 	_, err := p.PowerState(t.Context(), other)
@@ -228,7 +229,8 @@ func TestCredentialsGoOnlyWhereTheyMay(t *testing.T) {
 	for _, endpoint := range []string{stranger.Endpoint(), stranger.Addr(), sim.Endpoint(), plain.Endpoint()} {
 		_, err := p.PowerState(t.Context(), target(endpoint))
 		wantReason(t, endpoint, err, "BMC_ENDPOINT_NOT_ALLOWED", false)
-		wantReason(t, "console of "+endpoint, p.Console(t.Context(), target(endpoint), func(string) {}), "BMC_ENDPOINT_NOT_ALLOWED", false)
+		wantReason(t, "console of "+endpoint, p.Console(t.Context(), target(endpoint), func(string) {}),
+			"BMC_ENDPOINT_NOT_ALLOWED", false)
 	}
 	if a, b := stranger.Counts(), plain.Counts(); a.Requests+b.Requests != 0 {
 		t.Errorf("strangers got %d and %d requests", a.Requests, b.Requests)
@@ -250,7 +252,8 @@ func TestCredentialsGoOnlyWhereTheyMay(t *testing.T) {
 	wantReason(t, "taken back", err, "BMC_ENDPOINT_NOT_ALLOWED", false)
 }
 
-// A changed certificate parks the BMC. Handshakes alone look whether the old one is back; an admin may trust the new one.
+// A changed certificate parks the BMC. Handshakes alone look whether the old one is back; an admin may trust the new
+// one.
 func TestChangedCertificateWaitsForAnAdmin(t *testing.T) {
 	t.Parallel()
 	c := newChassis(true)
@@ -335,7 +338,8 @@ func TestCertificateAuthority(t *testing.T) {
 	if err, _ := ask(&cert); err != nil {
 		t.Errorf("signed: %v", err)
 	}
-	for name, c := range map[string]*tls.Certificate{"self-signed": nil, "signed by others": &stranger, "for another address": &misnamed} {
+	for name, c := range map[string]*tls.Certificate{"self-signed": nil, "signed by others": &stranger,
+		"for another address": &misnamed} {
 		err, n := ask(c)
 		wantReason(t, name, err, "BMC_AUTH_FAILED", false)
 		if n.Requests > 0 {

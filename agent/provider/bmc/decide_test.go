@@ -40,7 +40,8 @@ func TestParseEndpoint(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", "redfish://", "https://bmc-1", "telnet://x", "bmc-1/redfish", "bmc-1:", "bmc-1:0", "bmc-1:65536", "bmc-1:x", ":443", "a b",
+		"", "redfish://", "https://bmc-1", "telnet://x", "bmc-1/redfish", "bmc-1:", "bmc-1:0", "bmc-1:65536", "bmc-1:x",
+		":443", "a b",
 		"ipmi://root:calvin@bmc-1", "root@bmc-1", "a:b:c", "redfish://bmc-1?x=1", "redfish://bmc-1#1", "[::1", "x\ny",
 	} {
 		e, err := ParseEndpoint(in)
@@ -74,7 +75,8 @@ func TestBudget(t *testing.T) {
 		},
 		"silence doubles": {
 			{0, "a@1", Go, Silent}, {s - 1, "a@1", BackoffLeave, 0}, {1, "a@1", Go, Silent}, {2*s - 1, "a@1", BackoffLeave, 0},
-			{1, "a@1", Go, Silent}, {3 * s, "b@1", BackoffLeave, 0}, {s, "b@1", Go, Answered}, {0, "a@1", Go, Silent}, {s, "a@1", Go, Answered},
+			{1, "a@1", Go, Silent}, {3 * s, "b@1", BackoffLeave, 0}, {s, "b@1", Go, Answered}, {0, "a@1", Go, Silent},
+			{s, "a@1", Go, Answered},
 		},
 		"refusal is an answer": {{0, "a@1", Go, Silent}, {s, "a@1", Go, Refused}, {0, "a@2", Go, Answered}},
 	} {
@@ -150,20 +152,28 @@ func TestDrive(t *testing.T) {
 		noSoft   bool
 		readings []reading
 	}{
-		"it is so already":    {on, 0, false, []reading{{0, on, nil, moveDone}}},
-		"off at once":         {off, 0, false, []reading{{0, on, nil, moveHard}, {1, on, nil, moveWait}, {2, off, nil, moveDone}}},
-		"gently":              {off, 30, false, []reading{{0, on, nil, moveSoft}, {29, on, nil, moveWait}, {29, off, nil, moveDone}}},
-		"gently, then not":    {off, 30, false, []reading{{0, on, nil, moveSoft}, {30, on, nil, moveHard}, {31, off, nil, moveDone}}},
+		"it is so already": {on, 0, false, []reading{{0, on, nil, moveDone}}},
+		"off at once": {off, 0, false, []reading{{0, on, nil, moveHard}, {1, on, nil, moveWait},
+			{2, off, nil, moveDone}}},
+		"gently": {off, 30, false, []reading{{0, on, nil, moveSoft}, {29, on, nil, moveWait},
+			{29, off, nil, moveDone}}},
+		"gently, then not": {off, 30, false, []reading{{0, on, nil, moveSoft}, {30, on, nil, moveHard},
+			{31, off, nil, moveDone}}},
 		"gently is not to be": {off, 30, true, []reading{{0, on, nil, moveHard}, {1, off, nil, moveDone}}},
-		"it does not know":    {off, 0, false, []reading{{0, unknown, nil, moveHard}, {1, unknown, nil, moveWait}, {2, off, nil, moveDone}}},
+		"it does not know": {off, 0, false, []reading{{0, unknown, nil, moveHard}, {1, unknown, nil, moveWait},
+			{2, off, nil, moveDone}}},
 		"a lost switch": {on, 0, false, []reading{
-			{0, off, nil, moveHard}, {14, off, nil, moveWait}, {15, off, nil, moveHard}, {29, off, nil, moveWait}, {30, off, nil, moveHard},
+			{0, off, nil, moveHard}, {14, off, nil, moveWait}, {15, off, nil, moveHard}, {29, off, nil, moveWait},
+			{30, off, nil, moveHard},
 			{46, off, nil, moveWait}, {59, off, nil, moveWait}, {60, off, nil, moveStuck},
 		}},
-		"silent from the start": {on, 0, false, []reading{{0, unknown, silent, moveWait}, {59, unknown, silent, moveWait}, {60, unknown, silent, moveGone}}},
-		"silent in the end":     {on, 0, false, []reading{{0, off, nil, moveHard}, {20, off, silent, moveWait}, {60, unknown, silent, moveGone}}},
-		"silent in between":     {on, 0, false, []reading{{0, off, silent, moveWait}, {50, off, nil, moveHard}, {60, on, nil, moveDone}}},
-		"too late is not late":  {off, 0, false, []reading{{0, on, nil, moveHard}, {61, off, nil, moveDone}}},
+		"silent from the start": {on, 0, false, []reading{{0, unknown, silent, moveWait}, {59, unknown, silent, moveWait},
+			{60, unknown, silent, moveGone}}},
+		"silent in the end": {on, 0, false, []reading{{0, off, nil, moveHard}, {20, off, silent, moveWait},
+			{60, unknown, silent, moveGone}}},
+		"silent in between": {on, 0, false, []reading{{0, off, silent, moveWait}, {50, off, nil, moveHard},
+			{60, on, nil, moveDone}}},
+		"too late is not late": {off, 0, false, []reading{{0, on, nil, moveHard}, {61, off, nil, moveDone}}},
 		"a silent BMC is not switched on the strength of an old reading": {off, 0, false, []reading{
 			{0, on, nil, moveHard}, {20, on, silent, moveWait}, {40, on, silent, moveWait}, {50, on, nil, moveHard},
 		}},

@@ -3,9 +3,9 @@
 //
 // # Overview
 //
-// A BMC is one endpoint with one account, however many machines name it. For each there is a link: whose turn it is, the
-// protocol that was found, the open session, the credentials in use, and the budget of failures. One request at a time
-// goes to a BMC; different BMCs are driven in parallel.
+// A BMC is one endpoint with one account, however many machines name it. For each there is a link: whose turn it is,
+// the protocol that was found, the open session, the credentials in use, and the budget of failures. One request at a
+// time goes to a BMC; different BMCs are driven in parallel.
 //
 // # What is believed
 //
@@ -18,10 +18,10 @@
 //
 // Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
 // called. Those refused with 401 are tried once more after half an hour, then after twice as long each time, up to a
-// day: a BMC that starts says 401 too. After three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may
-// count failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute.
-// One that asks for a pause with 429 or 503 and Retry-After gets it, of a minute at most.
-// See Budget. Unpark forgets what was refused; changing the credentials does without.
+// day: a BMC that starts says 401 too. After three different refusals within half an hour nothing at all is tried for
+// half an hour, because a BMC may count failures by the address they come from. A BMC that is silent is asked less and
+// less often, up to once a minute. One that asks for a pause with 429 or 503 and Retry-After gets it, of a minute at
+// most. See Budget. Unpark forgets what was refused; changing the credentials does without.
 //
 // # Endpoints
 //
@@ -45,11 +45,11 @@
 //
 // # Certificates
 //
-// BMCs mostly show a certificate that nobody has signed. Where Config.RootCAs is set, it must be signed by one of those,
-// for the name or address in the endpoint. Else the first certificate that a BMC shows is pinned: another one later is
-// refused before any password is sent, until Unpark. Whoever sits between at the very first contact is not noticed: on
-// that day the management network is trusted. Pins are kept by Config.Memory; without one they last as long as the
-// process.
+// BMCs mostly show a certificate that nobody has signed. Where Config.RootCAs is set, it must be signed by one of
+// those, for the name or address in the endpoint. Else the first certificate that a BMC shows is pinned: another one
+// later is refused before any password is sent, until Unpark. Whoever sits between at the very first contact is not
+// noticed: on that day the management network is trusted. Pins are kept by Config.Memory; without one they last as long
+// as the process.
 //
 // # Secrets
 //

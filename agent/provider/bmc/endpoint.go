@@ -53,7 +53,8 @@ func ParseEndpoint(s string) (Endpoint, error) {
 }
 
 func badEndpoint(s, why string) error {
-	return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("BMC endpoint %q: %s", s, why)}
+	return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid,
+		Detail: fmt.Sprintf("BMC endpoint %q: %s", s, why)}
 }
 
 // Key is the same for all ways to write the same BMC. A port is part of it only where it is not the usual one.

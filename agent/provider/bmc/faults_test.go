@@ -107,7 +107,8 @@ func TestNobodyThere(t *testing.T) {
 		_, err := p.PowerState(t.Context(), target(scheme+addr))
 		wantReason(t, scheme+" to a closed port", err, "BMC_UNREACHABLE", true)
 		_, err = p.PowerState(t.Context(), target(scheme+addr))
-		if e := wantReason(t, "at once again", err, "BMC_UNREACHABLE", true); e.RetryAfter <= 0 || e.RetryAfter > time.Second {
+		if e := wantReason(t, "at once again", err, "BMC_UNREACHABLE", true); e.RetryAfter <= 0 ||
+			e.RetryAfter > time.Second {
 			t.Errorf("it says to wait for %v", e.RetryAfter)
 		}
 	}
@@ -173,10 +174,12 @@ func TestGentleOffIsForcedInTheEnd(t *testing.T) {
 			if stubborn {
 				want = append(want, lab.ForceOff)
 			}
-			if got := c.Switched()[before:]; !slices.Equal(got, want) || cycle.Forced != stubborn || cycle.Protocol != name || kept != 2 {
+			if got := c.Switched()[before:]; !slices.Equal(got, want) || cycle.Forced != stubborn || cycle.Protocol != name ||
+				kept != 2 {
 				t.Errorf("%s, stubborn %v: switched %q, cycle %+v, kept %d times", name, stubborn, got, cycle, kept)
 			}
-			if err := p.TurnOn(t.Context(), target(svc.endpoint), effect("c"), &cycle, keep); err != nil || cycle.OnSeenAt.Before(cycle.OffSeenAt) {
+			if err := p.TurnOn(t.Context(), target(svc.endpoint), effect("c"), &cycle, keep); err != nil ||
+				cycle.OnSeenAt.Before(cycle.OffSeenAt) {
 				t.Errorf("on: %+v, %v", cycle, err)
 			}
 		}
@@ -187,7 +190,8 @@ func TestGentleOffIsForcedInTheEnd(t *testing.T) {
 func TestProtocolIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	c := newChassis(true)
-	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password})
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user,
+		Password: password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +199,8 @@ func TestProtocolIsFoundAgain(t *testing.T) {
 	p := newProvider(t, newSafe(password), nil)
 	ask := func() string {
 		var cycle provider.Cycle
-		if err := p.TurnOn(t.Context(), target(sim.Addr()), effect("c"), &cycle, func(provider.Cycle) error { return nil }); err != nil {
+		if err := p.TurnOn(t.Context(), target(sim.Addr()), effect("c"), &cycle,
+			func(provider.Cycle) error { return nil }); err != nil {
 			return err.Error()
 		}
 		return cycle.Protocol
@@ -249,7 +254,8 @@ func TestRefusalIsAnAnswer(t *testing.T) {
 	for name, svc := range services(t, c) {
 		p := newProvider(t, newSafe(password), nil)
 		for range 3 {
-			if _, err := p.SetBootDevice(t.Context(), target(svc.endpoint), effect("c"), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
+			if _, err := p.SetBootDevice(t.Context(), target(svc.endpoint), effect("c"), provider.BootHTTP); !errors.Is(err,
+				host.ErrUnsupported) {
 				t.Errorf("%s: HTTP boot of a BIOS: %v", name, err)
 			}
 			if _, err := p.PowerState(t.Context(), target(svc.endpoint)); err != nil {

@@ -64,7 +64,8 @@ func TestAnyService(t *testing.T) {
 	sensors, err := p.Sensors(t.Context(), tg)
 	events, eventErr := p.EventLog(t.Context(), tg, 5)
 	t.Logf("%d sensors (%v), %d events (%v)", len(sensors), err, len(events), eventErr)
-	if err := p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff); err != nil && !errors.Is(err, host.ErrUnsupported) {
+	if err := p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff); err != nil &&
+		!errors.Is(err, host.ErrUnsupported) {
 		t.Error(err)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // FuzzEndpoint: what is taken names one host, and is the same BMC when it is written the long way.
 func FuzzEndpoint(f *testing.F) {
-	for _, s := range []string{"bmc-1", "192.0.2.7:8000", "2001:db8::7", "redfish://[::1]:9", "ipmi://x:1/", "redfish+http://x", "a@b", "[::1", "x:y"} {
+	for _, s := range []string{"bmc-1", "192.0.2.7:8000", "2001:db8::7", "redfish://[::1]:9", "ipmi://x:1/",
+		"redfish+http://x", "a@b", "[::1", "x:y"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -19,7 +20,8 @@ func FuzzEndpoint(f *testing.F) {
 			return
 		}
 		host, _, err := net.SplitHostPort(e.rmcp())
-		if err != nil || host != e.Host || e.Host == "" || strings.ContainsAny(e.Host, "@/?#[] \n") || !strings.HasPrefix(e.url(), "http") {
+		if err != nil || host != e.Host || e.Host == "" || strings.ContainsAny(e.Host, "@/?#[] \n") ||
+			!strings.HasPrefix(e.url(), "http") {
 			t.Errorf("%q: %+v, %s, %s, %v", s, e, e.rmcp(), e.url(), err)
 		}
 		long := e.rmcp()
@@ -54,7 +56,8 @@ func FuzzScrubber(f *testing.F) {
 			t.Errorf("%q by %d: %q, and %q", b, cut, whole, parts)
 		}
 		for _, line := range whole {
-			if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
+			if !utf8.ValidString(line) ||
+				strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
 				t.Errorf("line %q", line)
 			}
 			if keyBegin.MatchString(line) {

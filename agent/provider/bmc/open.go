@@ -15,7 +15,9 @@ import (
 const probeWithin = 5 * time.Second
 
 // open makes a session in the endpoint's protocol, in the one that was found before, or in the one that is found now.
-func (p *Provider) open(ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+func (p *Provider) open(
+	ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials,
+) (driver, error) {
 	if e.Protocol == Unknown {
 		if l.record.Protocol == Unknown {
 			found, err := p.probe(ctx, l, e, creds)
@@ -32,10 +34,13 @@ func (p *Provider) open(ctx context.Context, l *conn, e Endpoint, t provider.Tar
 }
 
 // dial logs in.
-func (p *Provider) dial(ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials) (driver, error) {
+func (p *Provider) dial(
+	ctx context.Context, l *conn, e Endpoint, t provider.Target, creds Credentials,
+) (driver, error) {
 	t = p.known(t)
 	if e.Protocol == IPMI {
-		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password, BIOS: t.BIOS})
+		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password,
+			BIOS: t.BIOS})
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,9 @@ func (p *Provider) PowerState(ctx context.Context, t provider.Target) (provider.
 	return state, err
 }
 
-func (p *Provider) readPower(ctx context.Context, t provider.Target) (state provider.PowerState, protocol string, err error) {
+func (p *Provider) readPower(
+	ctx context.Context, t provider.Target,
+) (state provider.PowerState, protocol string, err error) {
 	state = provider.PowerUnknown
 	err = p.call(ctx, t, func(ctx context.Context, d driver) (err error) {
 		protocol = d.Protocol()
@@ -69,7 +71,9 @@ func (p *Provider) Reboot(ctx context.Context, t provider.Target, e host.Effect,
 }
 
 // TurnOff returns when the machine was seen off.
-func (p *Provider) TurnOff(ctx context.Context, t provider.Target, e host.Effect, gently bool, c *provider.Cycle, keep func(provider.Cycle) error) error {
+func (p *Provider) TurnOff(
+	ctx context.Context, t provider.Target, e host.Effect, gently bool, c *provider.Cycle, keep func(provider.Cycle) error,
+) error {
 	now := p.cfg.Clock.Now()
 	d := &powerPlan{want: provider.PowerOff, deadline: now.Add(p.cfg.Within)}
 	if gently {
@@ -92,7 +96,9 @@ func (p *Provider) TurnOff(ctx context.Context, t provider.Target, e host.Effect
 }
 
 // TurnOn returns when the machine was seen on.
-func (p *Provider) TurnOn(ctx context.Context, t provider.Target, e host.Effect, c *provider.Cycle, keep func(provider.Cycle) error) error {
+func (p *Provider) TurnOn(
+	ctx context.Context, t provider.Target, e host.Effect, c *provider.Cycle, keep func(provider.Cycle) error,
+) error {
 	d := &powerPlan{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
 	protocol, err := p.runPlan(ctx, t, e, d, func() error { return nil })
 	if err != nil {
@@ -104,7 +110,9 @@ func (p *Provider) TurnOn(ctx context.Context, t provider.Target, e host.Effect,
 
 // runPlan brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
 // switch.
-func (p *Provider) runPlan(ctx context.Context, t provider.Target, e host.Effect, d *powerPlan, asking func() error) (protocol string, err error) {
+func (p *Provider) runPlan(
+	ctx context.Context, t provider.Target, e host.Effect, d *powerPlan, asking func() error,
+) (protocol string, err error) {
 	for round := 0; ; round++ {
 		var state provider.PowerState
 		if state, protocol, err = p.readPower(ctx, t); fatal(ctx, err) {

@@ -99,7 +99,8 @@ func (p *Prober) Replace(targets []provider.Target) {
 }
 
 func sameBMC(a, b provider.Target) bool {
-	return a.BMCEndpoint == b.BMCEndpoint && a.CredentialsRef == b.CredentialsRef && a.CredentialsVersion == b.CredentialsVersion
+	return a.BMCEndpoint == b.BMCEndpoint && a.CredentialsRef == b.CredentialsRef &&
+		a.CredentialsVersion == b.CredentialsVersion
 }
 
 func (p *Prober) wake() {
@@ -183,7 +184,8 @@ func jitter(id string, now time.Time, every time.Duration) time.Duration {
 
 // observed says what one reading means.
 func observed(t provider.Target, state provider.PowerState, protocol string, err error, now time.Time) Observation {
-	o := Observation{MachineID: t.MachineID, Endpoint: t.BMCEndpoint, Reachable: err == nil, Power: state, Protocol: protocol, SeenAt: now}
+	o := Observation{MachineID: t.MachineID, Endpoint: t.BMCEndpoint, Reachable: err == nil, Power: state,
+		Protocol: protocol, SeenAt: now}
 	if err == nil {
 		return o
 	}

@@ -72,7 +72,8 @@ func TestProber(t *testing.T) {
 		"typo":   {Power: provider.PowerUnknown, Reason: "INVALID_FIELD"},
 	} {
 		got, _ := last(id)
-		if got.Reachable != want.Reachable || got.Power != want.Power || got.Reason != want.Reason || want.Protocol != "" && got.Protocol != want.Protocol {
+		if got.Reachable != want.Reachable || got.Power != want.Power || got.Reason != want.Reason || want.Protocol != "" &&
+			got.Protocol != want.Protocol {
 			t.Errorf("%s: %+v, want %+v", id, got, want)
 		}
 	}
@@ -82,9 +83,12 @@ func TestProber(t *testing.T) {
 	if err := c.SetPower(t.Context(), lab.ForceOff); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, 10*time.Second, func() bool { o, _ := last("on"); return o.Power == provider.PowerOff }, "a change was not seen")
+	testkit.Eventually(t, 10*time.Second, func() bool { o, _ := last("on"); return o.Power == provider.PowerOff },
+		"a change was not seen")
 	prober.Replace(nil)
-	testkit.Eventually(t, 10*time.Second, func() bool { _, n := last("on"); return still(n, func() int { _, n := last("on"); return n }) }, "it goes on without targets")
+	testkit.Eventually(t, 10*time.Second,
+		func() bool { _, n := last("on"); return still(n, func() int { _, n := last("on"); return n }) },
+		"it goes on without targets")
 	cancel()
 	if err := group.Wait(); err != nil {
 		t.Error(err)

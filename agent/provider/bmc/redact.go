@@ -12,9 +12,9 @@ import (
 const maxLine = 4096
 
 // Redactor is an io.Writer that takes what a serial port says and gives it on line by line: as plain text, without the
-// controls of a terminal, and without secrets. Those are bootstrap and bearer tokens, values of authorization headers, of
-// passwords and of anything called secret or token, tokens in boot URLs, and PEM private keys, over any number of lines.
-// What looks like none of them is not noticed. It is not safe for concurrent use.
+// controls of a terminal, and without secrets. Those are bootstrap and bearer tokens, values of authorization headers,
+// of passwords and of anything called secret or token, tokens in boot URLs, and PEM private keys, over any number of
+// lines. What looks like none of them is not noticed. It is not safe for concurrent use.
 type Redactor struct {
 	emit  func(line string)
 	buf   []byte
@@ -82,8 +82,9 @@ func printable(r rune) rune {
 var (
 	keyBegin = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
 	keyEnd   = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
-	named    = regexp.MustCompile(`(?i)((?:[a-z0-9_.-]*)(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key)["']?\s*[:=]\s*["']?)[^\s"'&,;]+`)
-	bootURL  = regexp.MustCompile(`(/boot/)[A-Za-z0-9_-]{16,}`)
+	named    = regexp.MustCompile(
+		`(?i)((?:[a-z0-9_.-]*)(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key)["']?\s*[:=]\s*["']?)[^\s"'&,;]+`)
+	bootURL = regexp.MustCompile(`(/boot/)[A-Za-z0-9_-]{16,}`)
 )
 
 // redact keeps in mind whether it is inside of a key. What stands before and after the key on its first and last line

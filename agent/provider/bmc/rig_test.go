@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 
 func newChassis(on bool) *lab.Memory {
 	c := &lab.Memory{Info: lab.About{
-		Name: "m-1", UUID: "6f1d2c3b-0000-4000-8000-0123456789ab", Serial: "LAB-1", MACs: []string{"52:54:00:00:00:01"}, UEFI: true,
+		Name: "m-1", UUID: "6f1d2c3b-0000-4000-8000-0123456789ab", Serial: "LAB-1", MACs: []string{"52:54:00:00:00:01"},
+		UEFI: true,
 	}}
 	if on {
 		_ = c.SetPower(context.Background(), lab.PowerOn) // a memory has no errors
@@ -54,7 +55,8 @@ func newChassis(on bool) *lab.Memory {
 
 func startRedfish(t testing.TB, c lab.Chassis) *lab.Redfish {
 	t.Helper()
-	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password})
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user,
+		Password: password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,8 @@ func newProvider(t testing.TB, s *safe, change func(*bmc.Config)) *bmc.Provider 
 }
 
 func target(endpoint string) provider.Target {
-	return provider.Target{MachineID: "m-1", BMCEndpoint: endpoint, CredentialsRef: "rack-1", MACs: []string{"52:54:00:00:00:01"}}
+	return provider.Target{MachineID: "m-1", BMCEndpoint: endpoint, CredentialsRef: "rack-1",
+		MACs: []string{"52:54:00:00:00:01"}}
 }
 
 func effect(command string) host.Effect {
@@ -209,11 +212,13 @@ func signedCertificate(t *testing.T, address string) (*x509.CertPool, tls.Certif
 	}
 	now := time.Now()
 	ca, caKey := issue(&x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "BMC authority"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "BMC authority"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}, nil, nil)
 	leaf, key := issue(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bmc"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bmc"}, NotBefore: now.Add(-time.Hour),
+		NotAfter:    now.Add(time.Hour),
 		IPAddresses: []net.IP{net.ParseIP(address)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, ca, caKey)
 	roots := x509.NewCertPool()

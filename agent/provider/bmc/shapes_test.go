@@ -16,7 +16,8 @@ func second[A, B any](_ A, b B) B { return b }
 
 func startShape(t *testing.T, c lab.Chassis, s lab.Shape) *lab.Redfish {
 	t.Helper()
-	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user, Password: password, Shape: s})
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listen: "127.0.0.1:0", User: user,
+		Password: password, Shape: s})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,23 +132,26 @@ func TestEveryShapeIsTried(t *testing.T) {
 	}
 }
 
-// Of several systems, the one that the endpoint names is taken; one that isn't there is refused, with the names of those
-// that are.
+// Of several systems, the one that the endpoint names is taken; one that isn't there is refused, with the names of
+// those that are.
 func TestEndpointNamesTheSystem(t *testing.T) {
 	t.Parallel()
 	r := startShape(t, newChassis(true), lab.GB200)
 	p := newProvider(t, newSafe(password), nil)
 	for _, name := range []string{"System_0", "HGX_Baseboard_0"} {
-		if state, err := p.PowerState(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/"+name)); err != nil || state != provider.PowerOn {
+		if state, err := p.PowerState(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/"+name)); err != nil ||
+			state != provider.PowerOn {
 			t.Errorf("%s: %v, %v", name, state, err)
 		}
 	}
-	err := p.SetPower(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/HGX_Baseboard_0"), effect("c"), provider.PowerOff)
+	err := p.SetPower(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/HGX_Baseboard_0"), effect("c"),
+		provider.PowerOff)
 	if !errors.Is(err, host.ErrUnsupported) {
 		t.Errorf("switch a board that can't be: %v", err)
 	}
 	_, err = p.PowerState(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/DGX"))
-	if host.ReasonOf(err) != redfish.ReasonWhichSystem || !strings.Contains(err.Error(), "redfish://HOST/redfish/v1/Systems/System_0") {
+	if host.ReasonOf(err) != redfish.ReasonWhichSystem ||
+		!strings.Contains(err.Error(), "redfish://HOST/redfish/v1/Systems/System_0") {
 		t.Errorf("a system that isn't there: %v", err)
 	}
 }

@@ -163,7 +163,8 @@ func TestBMCThatAsksForAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay := httputil.NewSingleHostReverseProxy(to)
-	relay.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the laboratory's
+	relay.Transport = &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the laboratory's
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if busy.Load() {
 			asked.Add(1)
@@ -212,7 +213,8 @@ func TestAddressWithAZone(t *testing.T) {
 		t.Skipf("this machine's loopback has no IPv6: %v", err)
 	}
 	roots, cert := signedCertificate(t, "::1")
-	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listener: l, User: user, Password: password, Certificate: &cert})
+	r, err := lab.StartRedfish(t.Context(), lab.RedfishConfig{Chassis: c, Listener: l, User: user, Password: password,
+		Certificate: &cert})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +235,8 @@ func TestAddressWithAZone(t *testing.T) {
 			t.Errorf("%s: %v, %v", form, state, err)
 		}
 	}
-	if _, err := p.PowerState(t.Context(), target("redfish://[::1%25nowhere0]:"+port)); !failure.HasReason(err, "BMC_ENDPOINT_NOT_ALLOWED") {
+	if _, err := p.PowerState(t.Context(), target("redfish://[::1%25nowhere0]:"+port)); !failure.HasReason(err,
+		"BMC_ENDPOINT_NOT_ALLOWED") {
 		t.Errorf("another zone: %v", err)
 	}
 }

@@ -33,8 +33,8 @@ func (p *Provider) Pin(endpoint, sha256Hex string) {
 	p.pins[e.Key()] = sha256Hex
 }
 
-// Unpark has a BMC asked again at once, whatever it has refused or left unanswered before. at is when an admin asked for it: each time
-// counts once, restarts included.
+// Unpark has a BMC asked again at once, whatever it has refused or left unanswered before. at is when an admin asked
+// for it: each time counts once, restarts included.
 func (p *Provider) Unpark(endpoint string, at time.Time) {
 	e, err := ParseEndpoint(endpoint)
 	if err != nil {
@@ -80,7 +80,8 @@ func (p *Provider) certificatesOf(endpoint string) Certificates {
 func mayGoTo(c Credentials, e Endpoint, ref string) error {
 	if !c.Allowed.Covers(e.address) {
 		return failure.Precondition("BMC_ENDPOINT_NOT_ALLOWED",
-			"the credentials %s are not for BMC %s; nothing was sent. An admin allows it: ingot bmc credentials allow", ref, e.Key())
+			"the credentials %s are not for BMC %s; nothing was sent. An admin allows it: ingot bmc credentials allow", ref,
+			e.Key())
 	}
 	if e.Plain && !c.PlainHTTP {
 		return failure.Precondition("BMC_PLAIN_HTTP_NOT_ALLOWED",
@@ -94,7 +95,8 @@ func (p *Provider) trust(l *conn, name string, creds Credentials) *tls.Config {
 	if p.cfg.RootCAs != nil {
 		return &tls.Config{RootCAs: p.cfg.RootCAs, ServerName: name, MinVersion: tls.VersionTLS12}
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // see VerifyConnection, or an admin's choice
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: true} //nolint:gosec // see VerifyConnection, or an admin's choice
 	if creds.UnverifiedTLS {
 		return cfg
 	}

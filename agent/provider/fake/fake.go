@@ -81,7 +81,9 @@ func (p *Provider) BootNext(ctx context.Context, t provider.Target) (host.BootNe
 }
 
 // SetBootNext works on a machine that is off too.
-func (p *Provider) SetBootNext(ctx context.Context, t provider.Target, e host.Effect, b host.BootTarget) (host.BootNextChange, error) {
+func (p *Provider) SetBootNext(
+	ctx context.Context, t provider.Target, e host.Effect, b host.BootTarget,
+) (host.BootNextChange, error) {
 	return p.machine(t).SetBootNext(ctx, e, b)
 }
 
@@ -96,7 +98,9 @@ func (p *Provider) DiskImage(ctx context.Context, t provider.Target) (host.DiskI
 }
 
 // Repave writes a fake image, in the world's RepaveTime.
-func (p *Provider) Repave(ctx context.Context, t provider.Target, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress)) (host.RepaveEvidence, error) {
+func (p *Provider) Repave(
+	ctx context.Context, t provider.Target, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress),
+) (host.RepaveEvidence, error) {
 	return p.machine(t).Repave(ctx, e, r, progress)
 }
 
@@ -116,7 +120,9 @@ func (p *Provider) Firewall(ctx context.Context, t provider.Target) (host.Firewa
 }
 
 // ApplyFirewall replaces it.
-func (p *Provider) ApplyFirewall(ctx context.Context, t provider.Target, e host.Effect, policy host.FirewallPolicy) error {
+func (p *Provider) ApplyFirewall(
+	ctx context.Context, t provider.Target, e host.Effect, policy host.FirewallPolicy,
+) error {
 	return p.machine(t).ApplyFirewall(ctx, e, policy)
 }
 

@@ -62,7 +62,8 @@ func TestConformanceOfLess(t *testing.T) {
 	}
 	h := provider.AsHost(less, provider.Target{MachineID: "m-1"})
 	err := h.Reboot(t.Context(), host.Effect{CommandID: "c"}, host.RebootForced)
-	if !errors.Is(err, host.ErrUnsupported) || host.ReasonOf(err) != provider.ReasonNotOfProvider || len(h.Capabilities()) != 0 {
+	if !errors.Is(err, host.ErrUnsupported) || host.ReasonOf(err) != provider.ReasonNotOfProvider ||
+		len(h.Capabilities()) != 0 {
 		t.Errorf("reboot: %v; capabilities %q", err, h.Capabilities())
 	}
 	if records, err := sim.ReadJournal(p.World().Dir()); err != nil || len(records) != 0 {
@@ -75,7 +76,8 @@ func TestEffectsAreJournaledUnderTheirCommand(t *testing.T) {
 	p := newFake(t, fake.Config{Script: "m-2/reboot:fail-before@1, m-2/reboot:fail-after@2, m-3/repave:lie"})
 	for i, id := range []string{"m-1", "m-2", "m-2", "m-2"} {
 		h := provider.AsHost(p, provider.Target{MachineID: id})
-		err := h.Reboot(t.Context(), host.Effect{CommandID: []string{"a", "b", "c", "d"}[i], MachineID: id}, host.RebootForced)
+		err := h.Reboot(t.Context(), host.Effect{CommandID: []string{"a", "b", "c", "d"}[i], MachineID: id},
+			host.RebootForced)
 		if failed := errors.Is(err, sim.ErrInjected); failed != (i == 1 || i == 2) {
 			t.Errorf("reboot %d: %v", i, err)
 		}

@@ -190,11 +190,15 @@ func classify(ctx context.Context, err error) error {
 // meaning of an RMCP+ status (IPMI 2.0, table 13-15).
 func meaning(code types.RmcpStatusCode) error {
 	switch code {
-	case types.RmcpStatusCodeInvalidAuthAlg, types.RmcpStatusCodeInvalidIntegrityAlg, types.RmcpStatusCodeInvalidConfidentAlg,
-		types.RmcpStatusCodeNoMatchingAuthPayload, types.RmcpStatusCodeNoMatchingIntegrityPayload, types.RmcpStatusCodeNoCipherSuiteMatch:
+	case types.RmcpStatusCodeInvalidAuthAlg, types.RmcpStatusCodeInvalidIntegrityAlg,
+		types.RmcpStatusCodeInvalidConfidentAlg,
+		types.RmcpStatusCodeNoMatchingAuthPayload, types.RmcpStatusCodeNoMatchingIntegrityPayload,
+		types.RmcpStatusCodeNoCipherSuiteMatch:
 		return errSuite
-	case types.RmcpStatusCodeUnauthorizedName, types.RmcpStatusCodeUnauthorizedGUID, types.RmcpStatusCodeInvalidIntegrityCheckValue,
-		types.RmcpStatusCodeUnauthorizedRoleOfPriLevel, types.RmcpStatusCodeInvalidRole, types.RmcpStatusCodeInvalidNameLength:
+	case types.RmcpStatusCodeUnauthorizedName, types.RmcpStatusCodeUnauthorizedGUID,
+		types.RmcpStatusCodeInvalidIntegrityCheckValue,
+		types.RmcpStatusCodeUnauthorizedRoleOfPriLevel, types.RmcpStatusCodeInvalidRole,
+		types.RmcpStatusCodeInvalidNameLength:
 		return provider.ErrCredentials
 	}
 	return provider.ErrRefused

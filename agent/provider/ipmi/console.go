@@ -52,5 +52,6 @@ func (c *Client) detach(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*c.cfg.Timeout)
 	defer cancel()
 	// Closing the session does the same.
-	_, _ = c.api.DeactivatePayload(ctx, &transport.DeactivatePayloadRequest{PayloadType: types.PayloadTypeSOL, PayloadInstance: 1})
+	_, _ = c.api.DeactivatePayload(ctx, &transport.DeactivatePayloadRequest{PayloadType: types.PayloadTypeSOL,
+		PayloadInstance: 1})
 }

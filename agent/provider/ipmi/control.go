@@ -117,9 +117,9 @@ func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordere
 	})
 }
 
-// bootFlags are the forms of the order. Firmware that is UEFI boots its BIOS compatibility, or nothing at all, where the
-// bit for EFI is not set, so it is set unless the machine is known to have a BIOS; a BMC that refuses the bit gets the
-// flags without it.
+// bootFlags are the forms of the order. Firmware that is UEFI boots its BIOS compatibility, or nothing at all, where
+// the bit for EFI is not set, so it is set unless the machine is known to have a BIOS; a BMC that refuses the bit gets
+// the flags without it.
 func bootFlags(d provider.BootDevice, bios bool) (forms []types.BootOptionParam_BootFlags, ok bool) {
 	selector, ok := selectors[d]
 	plain := types.BootOptionParam_BootFlags{BootFlagsValid: d != provider.BootDefault, BootDeviceSelector: selector}
@@ -137,8 +137,8 @@ func answeredNo(err error) bool {
 	return errors.As(err, &completed)
 }
 
-// keepFlags asks the BMC not to drop the flags by itself: else they are gone when no power command has come within 60 s,
-// or when the machine is switched off by hand (parameter 3). Not every BMC has it; the flags are read back later.
+// keepFlags asks the BMC not to drop the flags by itself: else they are gone when no power command has come within 60
+// s, or when the machine is switched off by hand (parameter 3). Not every BMC has it; the flags are read back later.
 func (c *Client) keepFlags(ctx context.Context) {
 	const all = 0x1f
 	_, _ = c.api.SetSystemBootOptionsParam(ctx, &chassis.SetSystemBootOptionsParamRequest{

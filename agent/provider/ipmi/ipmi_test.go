@@ -79,7 +79,8 @@ func TestAgainstSimulator(t *testing.T) {
 		want provider.PowerState
 	}{
 		{provider.SwitchOn, provider.PowerOn}, {provider.SwitchSoftOff, provider.PowerOff},
-		{provider.SwitchOn, provider.PowerOn}, {provider.SwitchOff, provider.PowerOff}, {provider.SwitchOff, provider.PowerOff},
+		{provider.SwitchOn, provider.PowerOn}, {provider.SwitchOff, provider.PowerOff},
+		{provider.SwitchOff, provider.PowerOff},
 	} {
 		if err := c.Switch(t.Context(), step.sw); err != nil {
 			t.Fatalf("switch %s: %v", step.sw, err)
@@ -91,7 +92,8 @@ func TestAgainstSimulator(t *testing.T) {
 	if err := c.Switch(t.Context(), "cycle"); !errors.Is(err, host.ErrInvalid) {
 		t.Errorf("cycle: %v", err)
 	}
-	for _, d := range []provider.BootDevice{provider.BootPXE, provider.BootDisk, provider.BootMedia, provider.BootDefault} {
+	for _, d := range []provider.BootDevice{provider.BootPXE, provider.BootDisk, provider.BootMedia,
+		provider.BootDefault} {
 		if _, err := c.SetBootOnce(t.Context(), d); err != nil {
 			t.Fatalf("boot from %q: %v", d, err)
 		}
@@ -117,11 +119,13 @@ func TestReadings(t *testing.T) {
 	_, sim := start(t)
 	c := open(t, sim)
 	sensors, err := c.Sensors(t.Context())
-	if err != nil || len(sensors) != 1 || sensors[0].Name != "Inlet Temp" || sensors[0].Kind != "temperature" || sensors[0].Value != 23 {
+	if err != nil || len(sensors) != 1 || sensors[0].Name != "Inlet Temp" || sensors[0].Kind != "temperature" ||
+		sensors[0].Value != 23 {
 		t.Errorf("sensors %+v, %v", sensors, err)
 	}
 	log, err := c.EventLog(t.Context(), 5)
-	if err != nil || len(log) != 1 || !strings.Contains(log[0].Message, "System Boot") || !log[0].At.IsZero() { // the simulator's clock was never set
+	// the simulator's clock was never set
+	if err != nil || len(log) != 1 || !strings.Contains(log[0].Message, "System Boot") || !log[0].At.IsZero() {
 		t.Errorf("log %+v, %v", log, err)
 	}
 }
@@ -140,7 +144,8 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Open(t.Context(), Config{Addr: sim.Addr(), Username: strings.Repeat("u", 17)}); !errors.Is(err, host.ErrInvalid) {
+	if _, err := Open(t.Context(), Config{Addr: sim.Addr(), Username: strings.Repeat("u", 17)}); !errors.Is(err,
+		host.ErrInvalid) {
 		t.Errorf("a user name that is too long: %v", err)
 	}
 }
@@ -153,7 +158,8 @@ func TestSilence(t *testing.T) {
 	}
 	defer conn.Close()
 	began := time.Now()
-	_, err = Open(t.Context(), Config{Addr: conn.LocalAddr().String(), Username: "u", Password: "p", Timeout: 100 * time.Millisecond, Retries: 2})
+	_, err = Open(t.Context(), Config{Addr: conn.LocalAddr().String(), Username: "u", Password: "p",
+		Timeout: 100 * time.Millisecond, Retries: 2})
 	if !errors.Is(err, provider.ErrSilent) || time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
@@ -220,7 +226,8 @@ func TestBootFlags(t *testing.T) {
 }
 
 // The bytes on the wire, as others write and read them. Source: github.com/ipmitool/ipmitool, issues 236 (8004000000 is
-// PXE by BIOS compatibility, a004000000 by EFI) and 258; that flags for every boot are none for the next one: issue 304.
+// PXE by BIOS compatibility, a004000000 by EFI) and 258; that flags for every boot are none for the next one: issue
+// 304.
 func TestBootFlagsOnTheWire(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -243,7 +250,8 @@ func TestBootFlagsOnTheWire(t *testing.T) {
 		}
 	}
 	var f types.BootOptionParam_BootFlags
-	if err := f.Unpack([]byte{0xe0, 4, 0, 0, 0}); err != nil || choice(f, false).Once(provider.BootPXE) || choice(f, false).Device != provider.BootPXE {
+	if err := f.Unpack([]byte{0xe0, 4, 0, 0, 0}); err != nil || choice(f, false).Once(provider.BootPXE) ||
+		choice(f, false).Device != provider.BootPXE {
 		t.Errorf("flags for every boot: %+v, %v", choice(f, false), err)
 	}
 }
@@ -256,7 +264,8 @@ func TestEvents(t *testing.T) {
 		want provider.Event
 	}{
 		{
-			types.SEL{RecordID: 7, OEMTimestamped: &types.SELOEMTimestamped{Timestamp: long, ManufacturerID: 674, OEMDefined: [6]byte{1, 2}}},
+			types.SEL{RecordID: 7, OEMTimestamped: &types.SELOEMTimestamped{Timestamp: long, ManufacturerID: 674,
+				OEMDefined: [6]byte{1, 2}}},
 			provider.Event{ID: "7", At: long, Message: "OEM record of manufacturer 674: 01 02 00 00 00 00"},
 		},
 		{
@@ -276,7 +285,8 @@ func TestEvents(t *testing.T) {
 
 // FuzzPong: an answer to a ping, whatever it is.
 func FuzzPong(f *testing.F) {
-	pong := []byte{6, 0, 0xff, 6, 0, 0, 0x11, 0xbe, 0x40, 1, 0, 16, 0, 0, 0x11, 0xbe, 0, 0, 0, 0, 0x81, 0, 0, 0, 0, 0, 0, 0}
+	pong := []byte{6, 0, 0xff, 6, 0, 0, 0x11, 0xbe, 0x40, 1, 0, 16, 0, 0, 0x11, 0xbe, 0, 0, 0, 0, 0x81, 0, 0, 0, 0, 0, 0,
+		0}
 	f.Add(pong)
 	f.Add(presencePing)
 	f.Add([]byte{})

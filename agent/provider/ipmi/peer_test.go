@@ -24,7 +24,8 @@ type peer struct {
 	addr    string
 }
 
-type answer = func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte, types.CompletionCode, error)
+type answer = func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte,
+	types.CompletionCode, error)
 
 // startPeer serves until the test ends. override replaces single commands.
 func startPeer(t *testing.T, override map[types.Command]answer) peer {
@@ -40,7 +41,8 @@ func startPeer(t *testing.T, override map[types.Command]answer) peer {
 	user.ChannelAccess[1] = bmc.UserChannelAccess{MaxPrivilege: bmc.PrivilegeLevelOperator, Enabled: true}
 	registry := handlers.NewRegistry()
 	registry.Use(func(usual handlers.Handler) handlers.Handler {
-		return handlers.HandlerFunc(func(ctx context.Context, h *handlers.HandlerContext, req []byte) ([]byte, types.CompletionCode, error) {
+		return handlers.HandlerFunc(func(ctx context.Context, h *handlers.HandlerContext, req []byte) ([]byte,
+			types.CompletionCode, error) {
 			for c, other := range override {
 				if c.ID == h.Command.ID && c.NetFn == h.Command.NetFn {
 					return other(ctx, h, req, usual)
@@ -81,7 +83,8 @@ func (p peer) open(t *testing.T) *Client {
 }
 
 func code(c types.CompletionCode) answer {
-	return func(context.Context, *handlers.HandlerContext, []byte, handlers.Handler) ([]byte, types.CompletionCode, error) {
+	return func(context.Context, *handlers.HandlerContext, []byte, handlers.Handler) ([]byte, types.CompletionCode,
+		error) {
 		return nil, c, nil
 	}
 }
@@ -94,10 +97,12 @@ func TestDeviceIDIsNotNeeded(t *testing.T) {
 		"as in table 20-2":        nil,
 		"invalid command":         code(types.CodeInvalidCommand),
 		"insufficient privileges": code(types.CodeInsufficientPrivilege),
-		"no data": func(context.Context, *handlers.HandlerContext, []byte, handlers.Handler) ([]byte, types.CompletionCode, error) {
+		"no data": func(context.Context, *handlers.HandlerContext, []byte, handlers.Handler) ([]byte, types.CompletionCode,
+			error) {
 			return nil, types.CodeOK, nil
 		},
-		"cut off": func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte, types.CompletionCode, error) {
+		"cut off": func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte,
+			types.CompletionCode, error) {
 			data, cc, err := usual.Handle(ctx, h, req)
 			return data[:min(len(data), 9)], cc, err
 		},
@@ -108,7 +113,8 @@ func TestDeviceIDIsNotNeeded(t *testing.T) {
 		}
 		c := startPeer(t, override).open(t)
 		for _, want := range []provider.PowerState{provider.PowerOff, provider.PowerOn} {
-			sw := map[provider.PowerState]provider.Switch{provider.PowerOff: provider.SwitchOff, provider.PowerOn: provider.SwitchOn}[want]
+			sw := map[provider.PowerState]provider.Switch{provider.PowerOff: provider.SwitchOff,
+				provider.PowerOn: provider.SwitchOn}[want]
 			if err := c.Switch(t.Context(), sw); err != nil {
 				t.Errorf("%s: switch %s: %v", name, want, err)
 			}
@@ -123,7 +129,8 @@ func TestDeviceIDIsNotNeeded(t *testing.T) {
 // every boot are not those for the next one.
 func TestBootFlagsAtAnotherController(t *testing.T) {
 	t.Parallel()
-	refusesEFI := func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte, types.CompletionCode, error) {
+	refusesEFI := func(ctx context.Context, h *handlers.HandlerContext, req []byte, usual handlers.Handler) ([]byte,
+		types.CompletionCode, error) {
 		const efi = 0x20
 		switch selector := req[0] & 0x7f; {
 		case selector == uint8(types.BootOptionParamSelector_BMCBootFlagValidBitClear):

@@ -78,7 +78,8 @@ func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event,
 
 var severities = map[types.EventSeverity]string{
 	types.EventSeverityOK: "ok", types.EventSeverityInfo: "ok", types.EventSeverityWarning: "warning",
-	types.EventSeverityDegraded: "warning", types.EventSeverityCritical: "critical", types.EventSeverityNonFatal: "critical",
+	types.EventSeverityDegraded: "warning", types.EventSeverityCritical: "critical",
+	types.EventSeverityNonFatal: "critical",
 }
 
 func event(e *types.SEL) provider.Event {
@@ -86,11 +87,13 @@ func event(e *types.SEL) provider.Event {
 	switch {
 	case e.Standard != nil:
 		out.At = logTime(e.Standard.Timestamp)
-		out.Message = fmt.Sprintf("%s sensor %#02x: %s", e.Standard.SensorType, uint8(e.Standard.SensorNumber), e.Standard.EventString())
+		out.Message = fmt.Sprintf("%s sensor %#02x: %s", e.Standard.SensorType, uint8(e.Standard.SensorNumber),
+			e.Standard.EventString())
 		out.Severity = severities[e.Standard.EventSeverity()]
 	case e.OEMTimestamped != nil:
 		out.At = logTime(e.OEMTimestamped.Timestamp)
-		out.Message = fmt.Sprintf("OEM record of manufacturer %d: % x", e.OEMTimestamped.ManufacturerID, e.OEMTimestamped.OEMDefined)
+		out.Message = fmt.Sprintf("OEM record of manufacturer %d: % x", e.OEMTimestamped.ManufacturerID,
+			e.OEMTimestamped.OEMDefined)
 	case e.OEMNonTimestamped != nil:
 		out.Message = fmt.Sprintf("OEM record: % x", e.OEMNonTimestamped.OEM)
 	}

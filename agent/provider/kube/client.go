@@ -56,13 +56,15 @@ func New(cfg Config) (*Client, error) {
 	if len(cfg.CertificatePEM) > 0 {
 		pair, err := tls.X509KeyPair(cfg.CertificatePEM, cfg.KeyPEM)
 		if err != nil {
-			return nil, failure.Invalid("INVALID_FIELD", "the client certificate for the cluster cannot be used") // the cause may show the key
+			// the cause may show the key
+			return nil, failure.Invalid("INVALID_FIELD", "the client certificate for the cluster cannot be used")
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}
 	return &Client{base: base, token: cfg.Token, http: &http.Client{
-		Timeout:   callTime,
-		Transport: &http.Transport{TLSClientConfig: t, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: 30 * time.Second},
+		Timeout: callTime,
+		Transport: &http.Transport{TLSClientConfig: t, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+			IdleConnTimeout: 30 * time.Second},
 		// An API server redirects nobody; whoever does is not one that should see the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -108,7 +110,8 @@ func (c *Client) do(ctx context.Context, q call, into any) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return failure.Unavailable("CLUSTER_UNREACHABLE", "the cluster's answer to %s %s is not what an API server says: %v", q.method, q.path, err)
+		return failure.Unavailable("CLUSTER_UNREACHABLE", "the cluster's answer to %s %s is not what an API server says: %v",
+			q.method, q.path, err)
 	}
 	return nil
 }

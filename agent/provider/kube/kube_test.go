@@ -62,13 +62,14 @@ func TestFateOf(t *testing.T) {
 		allow kube.Allow
 		want  kube.Fate
 	}{
-		"of a controller":          {`{"metadata":{` + owned + `}}`, kube.Allow{}, kube.Evict},
-		"of a DaemonSet":           {`{"metadata":{` + daemon + `}}`, all, kube.Leave},
-		"static":                   {`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`, all, kube.Leave},
-		"alone":                    {`{"metadata":{}}`, kube.Allow{}, kube.Blocks},
-		"alone, allowed":           {`{"metadata":{}}`, kube.Allow{Unmanaged: true}, kube.Evict},
-		"alone and finished":       {`{"metadata":{},"status":{"phase":"Succeeded"}}`, kube.Allow{}, kube.Evict},
-		"failed, with data":        {`{"metadata":{` + owned + `},` + empty + `,"status":{"phase":"Failed"}}`, kube.Allow{}, kube.Evict},
+		"of a controller":    {`{"metadata":{` + owned + `}}`, kube.Allow{}, kube.Evict},
+		"of a DaemonSet":     {`{"metadata":{` + daemon + `}}`, all, kube.Leave},
+		"static":             {`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`, all, kube.Leave},
+		"alone":              {`{"metadata":{}}`, kube.Allow{}, kube.Blocks},
+		"alone, allowed":     {`{"metadata":{}}`, kube.Allow{Unmanaged: true}, kube.Evict},
+		"alone and finished": {`{"metadata":{},"status":{"phase":"Succeeded"}}`, kube.Allow{}, kube.Evict},
+		"failed, with data": {`{"metadata":{` + owned + `},` + empty + `,"status":{"phase":"Failed"}}`, kube.Allow{},
+			kube.Evict},
 		"with data":                {`{"metadata":{` + owned + `},` + empty + `}`, kube.Allow{}, kube.Blocks},
 		"with data, others go":     {`{"metadata":{` + owned + `},` + empty + `}`, kube.Allow{Unmanaged: true}, kube.Blocks},
 		"with data, allowed":       {`{"metadata":{` + owned + `},` + empty + `}`, kube.Allow{LocalData: true}, kube.Evict},
@@ -86,7 +87,8 @@ func client(t *testing.T, h http.HandlerFunc) *kube.Client {
 	srv := httptest.NewTLSServer(h)
 	t.Cleanup(srv.Close)
 	c, err := kube.New(kube.Config{
-		Server: srv.URL, Token: "s3cret", CAPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}),
+		Server: srv.URL, Token: "s3cret",
+		CAPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,13 +103,17 @@ func TestAnswersThatAreNone(t *testing.T) {
 		h      http.HandlerFunc
 		reason string
 	}{
-		"not JSON": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "CLUSTER_UNREACHABLE"},
-		"500":      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oops", http.StatusInternalServerError) }, "CLUSTER_UNREACHABLE"},
-		"too busy": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "later", http.StatusTooManyRequests) }, "CLUSTER_UNREACHABLE"},
+		"not JSON": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+			"CLUSTER_UNREACHABLE"},
+		"500": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oops", http.StatusInternalServerError) },
+			"CLUSTER_UNREACHABLE"},
+		"too busy": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "later", http.StatusTooManyRequests) },
+			"CLUSTER_UNREACHABLE"},
 		"redirected": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusFound)
 		}, "CLUSTER_UNREACHABLE"},
-		"401":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who?", http.StatusUnauthorized) }, "CLUSTER_ACCESS_DENIED"},
+		"401": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who?", http.StatusUnauthorized) },
+			"CLUSTER_ACCESS_DENIED"},
 		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "CLUSTER_UNREACHABLE"},
 	} {
 		_, err := client(t, c.h).Node(t.Context(), "n-1")
@@ -123,13 +129,17 @@ func TestAnswersThatAreNone(t *testing.T) {
 // TestABudgetIsNoError: being told to wait is told apart from a server that is too busy.
 func TestABudgetIsNoError(t *testing.T) {
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer s3cret" || !strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/p/eviction") {
+		if r.Header.Get("Authorization") != "Bearer s3cret" ||
+			!strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/p/eviction") {
 			http.Error(w, "no", http.StatusForbidden)
 			return
 		}
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = w.Write([]byte(`{"code":429,"message":"Cannot evict","details":{"causes":[{"message":"budget b needs 1 healthy pods and has 1"}]}}`))
+		_, _ = w.Write(
+			[]byte(
+				`{"code":429,"message":"Cannot evict","details":{"causes":[{"message":"budget b needs 1 healthy pods and has 1"}]}}`,
+			))
 	})
 	p := &kube.Pod{}
 	p.Metadata.Namespace, p.Metadata.Name = "ns", "p"

@@ -70,8 +70,8 @@ const (
 	ByName = "name"
 )
 
-// Recognize says by what a Node is the machine; empty means that it is another one. A boot id is random: the same one is the
-// same machine, running the same boot.
+// Recognize says by what a Node is the machine; empty means that it is another one. A boot id is random: the same one
+// is the same machine, running the same boot.
 func Recognize(n *Node, m Machine) string {
 	info := n.Status.NodeInfo
 	bootID, uuid := same(info.BootID, m.BootID), same(info.SystemUUID, m.SystemUUID)
@@ -119,19 +119,21 @@ func (c *Client) Node(ctx context.Context, name string) (*Node, error) {
 	return &n, c.do(ctx, call{method: http.MethodGet, path: nodePath(name)}, &n)
 }
 
-// Cordon says whether pods may be placed on the Node. The Node must be the one that was read: a new one of the same name is
-// another Node.
+// Cordon says whether pods may be placed on the Node. The Node must be the one that was read: a new one of the same
+// name is another Node.
 func (c *Client) Cordon(ctx context.Context, n *Node, on bool) (*Node, error) {
 	var out Node
-	return &out, c.do(ctx, call{method: http.MethodPatch, path: nodePath(n.Metadata.Name), kind: kindMerge, body: map[string]any{
-		"metadata": map[string]any{"uid": n.Metadata.UID},
-		"spec":     map[string]any{"unschedulable": on},
-	}}, &out)
+	return &out,
+		c.do(ctx, call{method: http.MethodPatch, path: nodePath(n.Metadata.Name), kind: kindMerge, body: map[string]any{
+			"metadata": map[string]any{"uid": n.Metadata.UID},
+			"spec":     map[string]any{"unschedulable": on},
+		}}, &out)
 }
 
 // DeleteNode takes the Node that was read out of the cluster. One that is gone is no error.
 func (c *Client) DeleteNode(ctx context.Context, n *Node) error {
-	err := c.do(ctx, call{method: http.MethodDelete, path: nodePath(n.Metadata.Name), kind: kindJSON, body: deleteOptions(n.Metadata.UID, nil)}, nil)
+	err := c.do(ctx, call{method: http.MethodDelete, path: nodePath(n.Metadata.Name), kind: kindJSON,
+		body: deleteOptions(n.Metadata.UID, nil)}, nil)
 	if NotFound(err) || is(err, http.StatusConflict) {
 		return nil
 	}

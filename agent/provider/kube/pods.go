@@ -122,11 +122,13 @@ type Evicted struct {
 	RetryAfter time.Duration
 }
 
-// EvictPod asks the cluster to let a pod go (policy/v1). A disruption budget that is used up is an answer, not an error.
+// EvictPod asks the cluster to let a pod go (policy/v1). A disruption budget that is used up is an answer, not an
+// error.
 func (c *Client) EvictPod(ctx context.Context, p *Pod) (Evicted, error) {
 	err := c.do(ctx, call{
 		method: http.MethodPost, kind: kindJSON, may429: true,
-		path: "/api/v1/namespaces/" + url.PathEscape(p.Metadata.Namespace) + "/pods/" + url.PathEscape(p.Metadata.Name) + "/eviction",
+		path: "/api/v1/namespaces/" + url.PathEscape(p.Metadata.Namespace) + "/pods/" + url.PathEscape(p.Metadata.Name) +
+			"/eviction",
 		body: map[string]any{
 			"apiVersion": "policy/v1", "kind": "Eviction",
 			"metadata":      map[string]any{"name": p.Metadata.Name, "namespace": p.Metadata.Namespace},
@@ -136,7 +138,8 @@ func (c *Client) EvictPod(ctx context.Context, p *Pod) (Evicted, error) {
 	return evicted(err)
 }
 
-// evicted tells the answers of the API server apart: 429 is a budget, 404 and 409 are a pod that is gone or another one.
+// evicted tells the answers of the API server apart: 429 is a budget, 404 and 409 are a pod that is gone or another
+// one.
 func evicted(err error) (Evicted, error) {
 	var r *Refusal
 	switch {

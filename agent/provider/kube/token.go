@@ -35,7 +35,8 @@ func (t Token) object() secretObject {
 		APIVersion: "v1", Kind: "Secret", Type: tokenType,
 		Metadata: map[string]any{"name": t.name(), "namespace": "kube-system"},
 		Data: map[string][]byte{
-			"token-id": []byte(t.ID), "token-secret": []byte(t.Secret), "expiration": []byte(t.Expires.UTC().Format(time.RFC3339)),
+			"token-id": []byte(t.ID), "token-secret": []byte(t.Secret),
+			"expiration":                     []byte(t.Expires.UTC().Format(time.RFC3339)),
 			"usage-bootstrap-authentication": []byte("true"), "usage-bootstrap-signing": []byte("true"),
 			"auth-extra-groups": []byte(bootstrapGroup), "description": []byte(t.Description),
 		},

@@ -112,7 +112,8 @@ func (c *Client) Events(ctx context.Context, systemID string, limit int) (out []
 			return err
 		}
 		for _, e := range answer.Events {
-			out = append(out, Event{ID: e.ID, Type: e.Type, Description: e.Description, Failure: e.Level == event.ERROR || e.Level == event.CRITICAL})
+			out = append(out, Event{ID: e.ID, Type: e.Type, Description: e.Description, Failure: e.Level == event.ERROR ||
+				e.Level == event.CRITICAL})
 		}
 		return nil
 	})
@@ -131,7 +132,8 @@ type EraseSettings struct {
 func (c *Client) EraseSettings(ctx context.Context) (*EraseSettings, error) {
 	out := &EraseSettings{}
 	for name, v := range map[string]*bool{
-		"enable_disk_erasing_on_release": &out.OnRelease, "disk_erase_with_secure_erase": &out.Secure, "disk_erase_with_quick_erase": &out.Quick,
+		"enable_disk_erasing_on_release": &out.OnRelease, "disk_erase_with_secure_erase": &out.Secure,
+		"disk_erase_with_quick_erase": &out.Quick,
 	} {
 		err := c.call(ctx, "read the region's setting "+name, false, func(api *gomaas.Client) error {
 			raw, err := api.MAASServer.Get(name)
@@ -198,7 +200,8 @@ var verbs = map[Verb]func(api *gomaas.Client, id string, p map[string]string) er
 		return err
 	},
 	Allocate: func(api *gomaas.Client, id string, p map[string]string) error {
-		_, err := api.Machines.Allocate(&entity.MachineAllocateParams{SystemID: id, AgentName: agentName, Comment: p["comment"]})
+		_, err := api.Machines.Allocate(&entity.MachineAllocateParams{SystemID: id, AgentName: agentName,
+			Comment: p["comment"]})
 		return err
 	},
 	Annotate: func(api *gomaas.Client, id string, p map[string]string) error {
@@ -207,14 +210,16 @@ var verbs = map[Verb]func(api *gomaas.Client, id string, p map[string]string) er
 	},
 	Deploy: func(api *gomaas.Client, id string, p map[string]string) error {
 		_, err := api.Machine.Deploy(id, &entity.MachineDeployParams{
-			DistroSeries: p["distro_series"], HWEKernel: p["hwe_kernel"], UserData: base64.StdEncoding.EncodeToString([]byte(p["user_data"])),
+			DistroSeries: p["distro_series"], HWEKernel: p["hwe_kernel"],
+			UserData:     base64.StdEncoding.EncodeToString([]byte(p["user_data"])),
 			EnableHwSync: p["enable_hw_sync"] == "true", AgentName: agentName, Comment: p["comment"],
 		})
 		return err
 	},
 	Release: func(api *gomaas.Client, id string, p map[string]string) error {
 		_, err := api.Machine.Release(id, &entity.MachineReleaseParams{
-			Comment: p["comment"], Erase: p["erase"] == "true", SecureErase: p["secure_erase"] == "true", QuickErase: p["quick_erase"] == "true",
+			Comment: p["comment"], Erase: p["erase"] == "true", SecureErase: p["secure_erase"] == "true",
+			QuickErase: p["quick_erase"] == "true",
 		})
 		return err
 	},
@@ -285,12 +290,14 @@ func linkAuto(api *gomaas.Client, id string, p map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("subnet %q: %w", p["subnet"], err)
 	}
-	_, err = api.NetworkInterface.LinkSubnet(id, nic, &entity.NetworkInterfaceLinkParams{Mode: "AUTO", Subnet: subnet, Force: true})
+	_, err = api.NetworkInterface.LinkSubnet(id, nic,
+		&entity.NetworkInterfaceLinkParams{Mode: "AUTO", Subnet: subnet, Force: true})
 	return err
 }
 
 // Do makes a request that changes something.
 func (c *Client) Do(ctx context.Context, v Verb, systemID string, params map[string]string) error {
 	fn := verbs[v.Kind()]
-	return c.call(ctx, strings.ReplaceAll(string(v), "_", " "), true, func(api *gomaas.Client) error { return fn(api, systemID, params) })
+	return c.call(ctx, strings.ReplaceAll(string(v), "_", " "), true,
+		func(api *gomaas.Client) error { return fn(api, systemID, params) })
 }

@@ -125,8 +125,9 @@ const (
 
 var (
 	datasource = regexp.MustCompile(`(?i)data ?source|no \S+ data found|instance metadata|user[ -]?data`)
-	bootDisk   = regexp.MustCompile(`(?i)no (such )?(boot )?disk|boot disk|disk not found|no space left|block device|i/o error`)
-	timedOut   = regexp.MustCompile(`(?i)timed out after`)
+	bootDisk   = regexp.MustCompile(
+		`(?i)no (such )?(boot )?disk|boot disk|disk not found|no space left|block device|i/o error`)
+	timedOut = regexp.MustCompile(`(?i)timed out after`)
 	// origin is what MAAS puts before a line of the machine's: who said it, such as 'cloudinit'.
 	origin = regexp.MustCompile(`^'[^']*' `)
 )
@@ -141,9 +142,9 @@ func deploying(s Seen) (events []Event, whole bool) {
 	return s.Events, false
 }
 
-// classOf reads what has failed out of MAAS's log of a deployment. MAAS logs the beginning of all that cloud-init does, its
-// search for a data source among it: only what MAAS logs as an error says anything of a failure. When curtin has begun, the
-// data source was there, and what cloud-init says after that is about curtin's end.
+// classOf reads what has failed out of MAAS's log of a deployment. MAAS logs the beginning of all that cloud-init does,
+// its search for a data source among it: only what MAAS logs as an error says anything of a failure. When curtin has
+// begun, the data source was there, and what cloud-init says after that is about curtin's end.
 func classOf(s Seen) string {
 	if s.M.is(ms.Deployed) {
 		return classNone
@@ -182,7 +183,8 @@ func decideClass(_ Order, s Seen) Next {
 	}
 	switch class := classOf(s); class {
 	case classDisk:
-		return fail("DISK_RULE_NO_UNIQUE_MATCH", false, "the deployment found no disk to write: %s %s", s.M.StatusMessage, causeOf(s))
+		return fail("DISK_RULE_NO_UNIQUE_MATCH", false, "the deployment found no disk to write: %s %s", s.M.StatusMessage,
+			causeOf(s))
 	case classOther:
 		return failedThere(s)
 	default:

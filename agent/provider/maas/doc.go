@@ -7,14 +7,14 @@
 //
 // # State model
 //
-// Decide is pure: of an order, what MAAS shows, and what was asked before, it makes the next request, a wait, or an end.
-// Each request of a command is made at most once, but for those that may be repeated by nature (switching the power). A
-// deployment carries the name of its operation in MAAS itself, as a workload annotation, so that a later attempt knows
-// whose it is.
+// Decide is pure: of an order, what MAAS shows, and what was asked before, it makes the next request, a wait, or an
+// end. Each request of a command is made at most once, but for those that may be repeated by nature (switching the
+// power). A deployment carries the name of its operation in MAAS itself, as a workload annotation, so that a later
+// attempt knows whose it is.
 //
 // # Failure handling
 //
-// Every error of Client says whether the request can have acted: it never left, MAAS refused it, MAAS had no time for it,
-// or nobody knows. What nobody knows is looked at until MAAS shows it or the time is up; then it is unknown. The client
-// library's own repeats are switched off.
+// Every error of Client says whether the request can have acted: it never left, MAAS refused it, MAAS had no time for
+// it, or nobody knows. What nobody knows is looked at until MAAS shows it or the time is up; then it is unknown. The
+// client library's own repeats are switched off.
 package maas

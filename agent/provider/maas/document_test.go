@@ -17,8 +17,9 @@ var update = flag.Bool("update", false, "write the tables into docs/maas.md")
 
 const (
 	document = "../../../docs/maas.md"
-	begin    = "<!-- The tables below are held by a test of agent/provider/maas: go test ./agent/provider/maas -run TestDocument -update -->\n"
-	end      = "<!-- end of the tables -->\n"
+	begin    = "<!-- The tables below are held by a test of agent/provider/maas: go test ./agent/provider/maas -run " +
+		"TestDocument -update -->\n"
+	end = "<!-- end of the tables -->\n"
 )
 
 // stages are the actions of the workflows' stages, in their order, and of what undoes them.
@@ -38,7 +39,8 @@ func shown(row ms.Row) *maas.Machine {
 	}
 	nic := maas.NIC{ID: 1, Tags: []string{"roce"}, Subnets: []int{1}, Links: []maas.Link{{Mode: "link_up", Subnet: 1}}}
 	m := &maas.Machine{
-		SystemID: "a", Status: row.Status, StatusName: row.Name, PowerType: "ipmi", BootDisk: maas.Disk{ID: 1}, Layout: "blank", Boot: nic,
+		SystemID: "a", Status: row.Status, StatusName: row.Name, PowerType: "ipmi", BootDisk: maas.Disk{ID: 1},
+		Layout: "blank", Boot: nic,
 		NICs: []maas.NIC{nic}, HWSync: true, SyncEvery: time.Minute,
 	}
 	if !slices.Contains(nobodys, row.Status) {
@@ -81,7 +83,8 @@ func tables() string {
 	return b.String()
 }
 
-// TestDocumentShowsEveryStatusAtEveryStage: what the document says of each status of MAAS at each stage is what is done.
+// TestDocumentShowsEveryStatusAtEveryStage: what the document says of each status of MAAS at each stage is what is
+// done.
 func TestDocumentShowsEveryStatusAtEveryStage(t *testing.T) {
 	raw, err := os.ReadFile(document)
 	if err != nil {

@@ -86,10 +86,14 @@ func (m *Machine) is(list ...maasstatus.Status) bool { return slices.Contains(li
 
 func fromEntity(e *entity.Machine) *Machine {
 	m := &Machine{
-		SystemID: e.SystemID, Hostname: e.Hostname, Owner: e.Owner, Status: maasstatus.Status(e.Status), StatusName: e.StatusName,
-		StatusMessage: e.StatusMessage, Power: e.PowerState, PowerType: e.PowerType, OSystem: e.OSystem, Series: e.DistroSeries,
-		Annotations: e.WorkloadAnnotations, Locked: e.Locked, Serial: serialOf(e.HardwareInfo), CPUs: e.CPUCount, MemoryMiB: e.Memory,
-		HWSync: e.EnableHwSync, SyncEvery: time.Duration(e.HwSyncInterval) * time.Second, LastSync: time.Time(e.HwLastSync),
+		SystemID: e.SystemID, Hostname: e.Hostname, Owner: e.Owner, Status: maasstatus.Status(e.Status),
+		StatusName:    e.StatusName,
+		StatusMessage: e.StatusMessage, Power: e.PowerState, PowerType: e.PowerType, OSystem: e.OSystem,
+		Series:      e.DistroSeries,
+		Annotations: e.WorkloadAnnotations, Locked: e.Locked, Serial: serialOf(e.HardwareInfo), CPUs: e.CPUCount,
+		MemoryMiB: e.Memory,
+		HWSync:    e.EnableHwSync, SyncEvery: time.Duration(e.HwSyncInterval) * time.Second,
+		LastSync: time.Time(e.HwLastSync),
 		BootDisk: diskOf(e.BootDisk), Boot: nicOf(e.BootInterface), Layout: layoutOf(e),
 	}
 	for _, d := range e.PhysicalBlockDeviceSet {

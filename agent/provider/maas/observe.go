@@ -50,8 +50,8 @@ func (c *Client) Observe(ctx context.Context, a Action, o Order, p *Progress) (S
 	return s, nil
 }
 
-// Again reads the machine alone once more, and leaves everything else as it was seen: nothing stands between this answer and
-// the request that is decided by it.
+// Again reads the machine alone once more, and leaves everything else as it was seen: nothing stands between this
+// answer and the request that is decided by it.
 func (c *Client) Again(ctx context.Context, o Order, s Seen) (Seen, error) {
 	list, err := c.Find(ctx, o.MACs)
 	if err == nil {
@@ -80,6 +80,7 @@ func the(list []*Machine, systemID string) (*Machine, error) {
 	case 1:
 		return list[0], nil
 	}
-	return nil, failure.Precondition("MAAS_MACHINE_AMBIGUOUS", "MAAS has %d machines with these MAC addresses: %s and %s", len(list),
+	return nil, failure.Precondition("MAAS_MACHINE_AMBIGUOUS", "MAAS has %d machines with these MAC addresses: %s and %s",
+		len(list),
 		list[0].SystemID, list[1].SystemID)
 }

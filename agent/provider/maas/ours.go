@@ -8,12 +8,13 @@ import (
 
 // inUse are the statuses of a machine that somebody has: what it has on its disks is theirs.
 var inUse = []ms.Status{
-	ms.Allocated, ms.Reserved, ms.Deploying, ms.Deployed, ms.FailedDeployment, ms.Releasing, ms.DiskErasing, ms.FailedReleasing,
+	ms.Allocated, ms.Reserved, ms.Deploying, ms.Deployed, ms.FailedDeployment, ms.Releasing, ms.DiskErasing,
+	ms.FailedReleasing,
 	ms.FailedDiskErasing,
 }
 
-// foreign says whose a machine of MAAS is if it is not ours: by its owner there, and by the annotation of what is deployed.
-// It is empty for what is ours, and for what nobody has.
+// foreign says whose a machine of MAAS is if it is not ours: by its owner there, and by the annotation of what is
+// deployed. It is empty for what is ours, and for what nobody has.
 func foreign(machine string, m *Machine, user string) string {
 	if m == nil {
 		return ""
@@ -27,14 +28,15 @@ func foreign(machine string, m *Machine, user string) string {
 	return ""
 }
 
-// unmarked says that somebody has the machine and that no annotation names it as ours. MAAS forgets the annotations of a
-// machine that it releases, so that a machine which was released and taken anew has none.
+// unmarked says that somebody has the machine and that no annotation names it as ours. MAAS forgets the annotations of
+// a machine that it releases, so that a machine which was released and taken anew has none.
 func unmarked(machine string, m *Machine) bool {
 	had := slices.Contains(inUse, m.Status) || m.Status == ms.Broken && m.Owner != ""
 	return had && m.Annotations[noteMachine] != machine
 }
 
-// heldBy says what shows that somebody else has a machine. One that is ours to deploy is allocated before it is annotated.
+// heldBy says what shows that somebody else has a machine. One that is ours to deploy is allocated before it is
+// annotated.
 func heldBy(machine string, m *Machine, user string) string {
 	why := foreign(machine, m, user)
 	if why == "" && m != nil && m.is(ms.Deploying, ms.Deployed, ms.FailedDeployment) && unmarked(machine, m) {
@@ -58,7 +60,8 @@ func notTheirs(o Order, s Seen, n Next) Next {
 	case foreign(o.Machine, s.M, s.User) != "":
 		return conflict(s, foreign(o.Machine, s.M, s.User))
 	case unmarked(o.Machine, s.M):
-		return conflict(s, "no annotation there says that it is ours: if it is, set the workload annotation "+noteMachine+"="+o.Machine)
+		return conflict(s, "no annotation there says that it is ours: if it is, set the workload annotation "+noteMachine+"="+
+			o.Machine)
 	}
 	return n
 }

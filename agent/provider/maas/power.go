@@ -8,8 +8,8 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// powerPatience is how long a switch may take to show before it is asked for again, maxSwitches how often it is: switching
-// may be repeated.
+// powerPatience is how long a switch may take to show before it is asked for again, maxSwitches how often it is:
+// switching may be repeated.
 const (
 	powerPatience = 30 * time.Second
 	maxSwitches   = 4

@@ -75,7 +75,8 @@ func (p *Prober) Replace(targets []Target) {
 }
 
 func sameTarget(a, b Target) bool {
-	return a.MachineID == b.MachineID && a.RegionRef == b.RegionRef && a.RegionVersion == b.RegionVersion && slices.Equal(a.MACs, b.MACs)
+	return a.MachineID == b.MachineID && a.RegionRef == b.RegionRef && a.RegionVersion == b.RegionVersion &&
+		slices.Equal(a.MACs, b.MACs)
 }
 
 // Run looks until ctx ends.
@@ -156,5 +157,6 @@ func observed(t Target, list []*Machine, user string, err error, now time.Time) 
 }
 
 func (m *Machine) hasAny(macs []string) bool {
-	return slices.ContainsFunc(append([]NIC{m.Boot}, m.NICs...), func(n NIC) bool { return n.MAC != "" && slices.Contains(macs, n.MAC) })
+	return slices.ContainsFunc(append([]NIC{m.Boot}, m.NICs...),
+		func(n NIC) bool { return n.MAC != "" && slices.Contains(macs, n.MAC) })
 }

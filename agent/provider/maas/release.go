@@ -59,8 +59,9 @@ func decideRelease(o Order, s Seen) Next {
 	case m.Locked:
 		return conflict(s, "it is locked there; unlock it in MAAS first")
 	case erase && s.P.Settings.quickly() && !o.quickly():
-		return fail("MAAS_REFUSED", false, "the region erases whatever it releases, and quickly: its setting disk_erase_with_quick_erase "+
-			"replaces what is asked for; switch it off")
+		return fail("MAAS_REFUSED", false,
+			"the region erases whatever it releases, and quickly: its setting disk_erase_with_quick_erase "+
+				"replaces what is asked for; switch it off")
 	case m.is(ms.FailedTesting) && m.OSystem != "":
 		return conflict(s, "MAAS releases nothing whose tests have failed; override_failed_testing comes first")
 	case m.is(ms.New, ms.Ready, ms.FailedCommissioning, ms.FailedTesting) && !erase:
@@ -75,7 +76,8 @@ func decideRelease(o Order, s Seen) Next {
 		return wait("MAAS to release the machine")
 	case m.is(ms.Allocated) && s.P.asked(Allocate) && !o.ours(m):
 		return decideAllocate(o, s)
-	case m.is(ms.Allocated, ms.Reserved, ms.Deployed, ms.Deploying, ms.FailedDeployment, ms.Broken, ms.FailedReleasing, ms.FailedDiskErasing):
+	case m.is(ms.Allocated, ms.Reserved, ms.Deployed, ms.Deploying, ms.FailedDeployment, ms.Broken, ms.FailedReleasing,
+		ms.FailedDiskErasing):
 		comment := "ingot " + o.Operation
 		if o.on("secure_erase") && !o.on("quick_erase") {
 			comment += fully
@@ -88,8 +90,8 @@ func decideRelease(o Order, s Seen) Next {
 // fully marks in MAAS's log the requests for an erasure of which no part may be left out.
 const fully = ", erases fully"
 
-// erasedAndLeft says that the last that anybody asked for of a machine is an erasure of ours, and that MAAS has seen it done: a
-// command before this one had no time to see that. Newer events are of MAAS and of the machine itself.
+// erasedAndLeft says that the last that anybody asked for of a machine is an erasure of ours, and that MAAS has seen it
+// done: a command before this one had no time to see that. Newer events are of MAAS and of the machine itself.
 func erasedAndLeft(events []Event) bool {
 	done := false
 	for _, e := range events {
@@ -129,12 +131,13 @@ func afterRelease(o Order, s Seen) Next {
 // quickly says that the order is content with a quick erase.
 func (o Order) quickly() bool { return o.on("quick_erase") && !o.on("secure_erase") }
 
-// quickly says that the region's own settings let a disk get away with its ends overwritten: a disk that has no secure erase
-// is erased quickly where both are on (maas/maas, metadataserver/builtin_scripts/release_scripts/maas_wipe.py).
+// quickly says that the region's own settings let a disk get away with its ends overwritten: a disk that has no secure
+// erase is erased quickly where both are on (maas/maas, metadataserver/builtin_scripts/release_scripts/maas_wipe.py).
 func (e *EraseSettings) quickly() bool { return e != nil && e.OnRelease && e.Quick }
 
-// What MAAS logs when the machine itself has said that its disks are erased: of an erasure by itself, and of one among other
-// scripts. With the region's setting to erase on release, what we ask for is the second of two, and shows as the latter.
+// What MAAS logs when the machine itself has said that its disks are erased: of an erasure by itself, and of one among
+// other scripts. With the region's setting to erase on release, what we ask for is the second of two, and shows as the
+// latter.
 const (
 	disksErased = "Disks erased"
 	scriptsRan  = "Release scripts executed successfully."
@@ -152,12 +155,15 @@ func released(o Order, s Seen) Next {
 	case since(s, s.P.LastEvent, scriptsRan) && s.P.Settings != nil && s.P.Settings.OnRelease:
 		return done(s, map[string]string{"maas_released": "true", evidence.EraseMethod: eraseMethod(s.P.Settings.Secure)})
 	case s.P.Open(Release):
-		return Next{Unknown: "the machine is Ready, and MAAS does not show that its disks were erased after the request, whose answer was lost"}
+		return Next{
+			Unknown: "the machine is Ready, and MAAS does not show that its disks were erased after the request, whose answer " +
+				"was lost"}
 	}
 	return fail("MAAS_FAILED", false, "MAAS has released the machine without erasing its disks")
 }
 
-// eraseMethod is what MAAS says that it does: a disk without a secure erase, or whose secure erase fails, is overwritten.
+// eraseMethod is what MAAS says that it does: a disk without a secure erase, or whose secure erase fails, is
+// overwritten.
 func eraseMethod(secure bool) string {
 	if secure {
 		return "maas-secure-erase-or-overwrite"

@@ -15,8 +15,8 @@ import (
 // maxAnswer bounds an answer of MAAS, in bytes: a list of a few thousand machines is well below.
 const maxAnswer = 64 << 20
 
-// exchange is one request and its answer, below the client library. The library knows neither contexts nor limits, and it
-// repeats requests by itself when it is told Retry-After; here it is never told.
+// exchange is one request and its answer, below the client library. The library knows neither contexts nor limits, and
+// it repeats requests by itself when it is told Retry-After; here it is never told.
 type exchange struct {
 	ctx  context.Context //nolint:containedctx // the library takes none, and an exchange lives no longer than its call
 	base http.RoundTripper
@@ -32,7 +32,8 @@ var errRedirected = errors.New("MAAS answers with a redirect; give the endpoint 
 
 // RoundTrip implements http.RoundTripper.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { x.connected.Store(true) }})
+	ctx := httptrace.WithClientTrace(x.ctx,
+		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { x.connected.Store(true) }})
 	res, err := x.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return nil, err

@@ -29,7 +29,8 @@ func Render(template, bundle, machine, hostname string) (string, error) {
 	if template == "" {
 		template = DefaultUserData
 	}
-	out := strings.NewReplacer("{{bootstrap_bundle}}", bundle, "{{machine_id}}", machine, "{{hostname}}", hostname).Replace(template)
+	out := strings.NewReplacer("{{bootstrap_bundle}}", bundle, "{{machine_id}}", machine, "{{hostname}}",
+		hostname).Replace(template)
 	if !strings.HasPrefix(out, "#cloud-config\n") {
 		return "", fmt.Errorf("the user data does not begin with #cloud-config")
 	}

@@ -145,8 +145,10 @@ func power(t *testing.T, s Subject, p provider.Power) {
 		must(t, "switch "+string(want), p.SetPower(t.Context(), s.Target, s.effect("power"), want))
 		s.eventually(t, "power reads "+string(want), is(want))
 	}
-	mustBe(t, "switch to unknown", p.SetPower(t.Context(), s.Target, s.effect("power"), provider.PowerUnknown), host.ErrInvalid)
-	mustBe(t, "switch after the end", p.SetPower(canceled(t), s.Target, s.effect("power"), provider.PowerOff), context.Canceled)
+	mustBe(t, "switch to unknown", p.SetPower(t.Context(), s.Target, s.effect("power"), provider.PowerUnknown),
+		host.ErrInvalid)
+	mustBe(t, "switch after the end", p.SetPower(canceled(t), s.Target, s.effect("power"), provider.PowerOff),
+		context.Canceled)
 	s.eventually(t, "still on", is(provider.PowerOn))
 }
 
@@ -203,11 +205,13 @@ func imaging(t *testing.T, s Subject, p provider.Imaging) {
 		}
 		last = r.Percent
 	}
-	ev, err := p.Repave(t.Context(), s.Target, s.effect("repave"), host.RepaveRequest{Digest: s.Digest, Nonce: "n-1"}, progress)
+	ev, err := p.Repave(t.Context(), s.Target, s.effect("repave"), host.RepaveRequest{Digest: s.Digest, Nonce: "n-1"},
+		progress)
 	must(t, "repave", err)
 	now, err := p.DiskImage(t.Context(), s.Target)
 	must(t, "read disk back", err)
-	if ev.Image != now || now.Digest != s.Digest || now.Nonce != "n-1" || ev.Simulated != s.Provider.Simulated() || last != 100 {
+	if ev.Image != now || now.Digest != s.Digest || now.Nonce != "n-1" || ev.Simulated != s.Provider.Simulated() ||
+		last != 100 {
 		t.Errorf("evidence %+v, disk %+v, last progress %d %%", ev, now, last)
 	}
 	_, err = p.Repave(t.Context(), s.Target, s.effect("repave"), host.RepaveRequest{Digest: "none"}, nil)
@@ -238,7 +242,8 @@ func configure(t *testing.T, s Subject, p provider.Configure) {
 	other := policy
 	other.SMTPEgressAllowed = true
 	mustBe(t, "reuse a generation", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), other), host.ErrInvalid)
-	mustBe(t, "apply an empty policy", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), host.FirewallPolicy{}), host.ErrInvalid)
+	mustBe(t, "apply an empty policy", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), host.FirewallPolicy{}),
+		host.ErrInvalid)
 	if state, err := p.Firewall(t.Context(), s.Target); err != nil || !state.Holds(policy) {
 		t.Errorf("after refusals: %+v, %v", state, err)
 	}

@@ -226,8 +226,8 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// leave ends the session also where ctx has ended, in the time of one request: a BMC has few sessions, and keeps one that
-// is left behind for half an hour.
+// leave ends the session also where ctx has ended, in the time of one request: a BMC has few sessions, and keeps one
+// that is left behind for half an hour.
 func (c *Client) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 	defer cancel()

@@ -87,7 +87,8 @@ func (c *Client) patchStatus(p path, etag string, doc any) (status int, err erro
 	if err = finish(resp, err); err == nil {
 		return resp.StatusCode, nil
 	}
-	if code := statusOf(classify(c.rt.ctx, err)); code != http.StatusPreconditionFailed && code != http.StatusPreconditionRequired {
+	if code := statusOf(classify(c.rt.ctx, err)); code != http.StatusPreconditionFailed &&
+		code != http.StatusPreconditionRequired {
 		return 0, err
 	}
 	resp, err = c.api.PatchWithHeaders(string(p), doc, map[string]string{"If-Match": "*"})

@@ -34,8 +34,12 @@ func seed(f *testing.F) {
 			f.Add([]byte(doc))
 		}
 	}
-	f.Add([]byte(`{"Members":[{"@odata.id":"//x/y"},"/a",{"@odata.id":"http://x"},7,null],"Members@odata.nextLink":"\\\\x"}`))
-	f.Add([]byte(`{"Actions":{"#ComputerSystem.Reset":{"target":"@x/y","ResetType@Redfish.AllowableValues":[1,"On"]}},"PowerState":7}`))
+	f.Add(
+		[]byte(`{"Members":[{"@odata.id":"//x/y"},"/a",{"@odata.id":"http://x"},7,null],"Members@odata.nextLink":"\\\\x"}`))
+	f.Add(
+		[]byte(
+			`{"Actions":{"#ComputerSystem.Reset":{"target":"@x/y","ResetType@Redfish.AllowableValues":[1,"On"]}},"PowerState":7}`,
+		))
 }
 
 // FuzzDocuments: whatever comes, links stay in the service and readings make sense.
@@ -44,7 +48,8 @@ func FuzzDocuments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		inside := func(paths ...path) {
 			for _, p := range paths {
-				if p != "" && (!strings.HasPrefix(string(p), "/") || strings.HasPrefix(string(p), "//") || strings.ContainsAny(string(p), "\r\n \\#")) {
+				if p != "" && (!strings.HasPrefix(string(p), "/") || strings.HasPrefix(string(p), "//") ||
+					strings.ContainsAny(string(p), "\r\n \\#")) {
 					t.Errorf("link %q", p)
 				}
 			}
@@ -92,7 +97,8 @@ func (o oneAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, header, code := o.body, http.Header{}, http.StatusOK
 	switch r.URL.Path {
 	case "/redfish/v1/":
-		body = []byte(`{"RedfishVersion":"1.0","Systems":{"@odata.id":"/redfish/v1/Systems"},"Links":{"Sessions":{"@odata.id":"/s"}}}`)
+		body = []byte(
+			`{"RedfishVersion":"1.0","Systems":{"@odata.id":"/redfish/v1/Systems"},"Links":{"Sessions":{"@odata.id":"/s"}}}`)
 	case "/s":
 		header.Set("X-Auth-Token", "x")
 		header.Set("Location", "/s/1")

@@ -35,7 +35,8 @@ func (p *path) UnmarshalJSON(b []byte) error {
 func cleanPath(s string) path {
 	s, _, _ = strings.Cut(s, "#")
 	u, err := url.Parse(s)
-	if err != nil || u.Host != "" || u.Scheme != "" || u.User != nil || !strings.HasPrefix(s, "/") || strings.HasPrefix(s, "//") || strings.ContainsAny(s, "\\ \t\r\n") {
+	if err != nil || u.Host != "" || u.Scheme != "" || u.User != nil || !strings.HasPrefix(s, "/") ||
+		strings.HasPrefix(s, "//") || strings.ContainsAny(s, "\\ \t\r\n") {
 		return ""
 	}
 	return path(s)

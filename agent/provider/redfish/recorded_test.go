@@ -18,7 +18,8 @@ import (
 
 // Recorded answers of real services are no part of the project. Give a directory of them, one service in each folder,
 // to try the adapter against those too; without it this uses the shapes under testdata alone.
-var recorded = flag.String("redfish-data", os.Getenv("REDFISH_DATA"), "directory with recorded answers of Redfish services")
+var recorded = flag.String("redfish-data", os.Getenv("REDFISH_DATA"),
+	"directory with recorded answers of Redfish services")
 
 // documents reads every JSON document below dir, by what it calls itself. Several that call themselves the same, such
 // as one system on different days, are variants: each is in a set of its own with all the others.
@@ -85,7 +86,8 @@ func services(t *testing.T) map[string][]map[string]map[string]any {
 // canSwitch says whether the system has the action at all, and brings it to a state to begin with.
 func canSwitch(docs map[string]map[string]any) bool {
 	for id, doc := range docs {
-		if actions, ok := doc["Actions"].(map[string]any); ok && strings.Contains(id, "/Systems/") && actions["#ComputerSystem.Reset"] != nil {
+		if actions, ok := doc["Actions"].(map[string]any); ok && strings.Contains(id, "/Systems/") &&
+			actions["#ComputerSystem.Reset"] != nil {
 			doc["PowerState"] = "On"
 			return true
 		}
@@ -119,7 +121,8 @@ func TestRecordedServices(t *testing.T) {
 				}
 				events, err := c.EventLog(t.Context(), 5)
 				posts, patches := s.asked()
-				t.Logf("%d documents, %d sensors, %d events (%v), resets %q, patches %q", len(docs), len(sensors), len(events), err, posts, patches)
+				t.Logf("%d documents, %d sensors, %d events (%v), resets %q, patches %q", len(docs), len(sensors), len(events), err,
+					posts, patches)
 				if slices.Contains(posts, "ForceOff") != switchable || len(patches) == 0 {
 					t.Errorf("resets %q, patches %q", posts, patches)
 				}

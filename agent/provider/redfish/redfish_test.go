@@ -154,7 +154,8 @@ func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, htt
 	for _, step := range []struct {
 		device provider.BootDevice
 		err    error
-	}{{provider.BootPXE, nil}, {provider.BootHTTP, httpBoot}, {provider.BootDefault, nil}, {provider.BootDefault, nil}, {"floppy", host.ErrInvalid}} {
+	}{{provider.BootPXE, nil}, {provider.BootHTTP, httpBoot}, {provider.BootDefault, nil}, {provider.BootDefault, nil},
+		{"floppy", host.ErrInvalid}} {
 		_, err := c.SetBootOnce(t.Context(), step.device)
 		if !errors.Is(err, step.err) {
 			t.Errorf("boot from %q: %v", step.device, err)
@@ -169,7 +170,8 @@ func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, htt
 func TestWhichSystem(t *testing.T) {
 	t.Parallel()
 	s := loadShape(t, "lenovo-like.json")
-	_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p", MACs: []string{"02:00:00:00:00:ff"}})
+	_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p",
+		MACs: []string{"02:00:00:00:00:ff"}})
 	if !errors.Is(err, host.ErrInvalid) || host.ReasonOf(err) != redfish.ReasonWhichSystem {
 		t.Errorf("a machine that isn't there: %v", err)
 	}
@@ -181,7 +183,8 @@ func TestWhichSystem(t *testing.T) {
 // Answers that no service should give, and what is made of them.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
-	root := map[string]any{"@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot", "Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"}}
+	root := map[string]any{"@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot",
+		"Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"}}
 	elsewhere := 0
 	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
 	t.Cleanup(trap.Close)
@@ -189,13 +192,17 @@ func TestHostileAnswers(t *testing.T) {
 		docs map[string]map[string]any
 		want error
 	}{
-		"no root":                        {map[string]map[string]any{}, provider.ErrProtocol},
-		"another root":                   {map[string]map[string]any{"/redfish/v1": {"hello": "world"}}, provider.ErrProtocol},
-		"root without more":              {map[string]map[string]any{"/redfish/v1": {"RedfishVersion": "1.0"}}, provider.ErrProtocol},
+		"no root": {map[string]map[string]any{}, provider.ErrProtocol},
+		"another root": {map[string]map[string]any{"/redfish/v1": {"hello": "world"}},
+			provider.ErrProtocol},
+		"root without more": {map[string]map[string]any{"/redfish/v1": {"RedfishVersion": "1.0"}},
+			provider.ErrProtocol},
 		"nothing that the root links to": {map[string]map[string]any{"/redfish/v1": root}, provider.ErrRefused},
-		"no systems":                     {map[string]map[string]any{"/redfish/v1": root, "/redfish/v1/Systems": {"Members": []any{}}}, provider.ErrRefused},
+		"no systems": {map[string]map[string]any{"/redfish/v1": root,
+			"/redfish/v1/Systems": {"Members": []any{}}}, provider.ErrRefused},
 		"systems elsewhere": {
-			map[string]map[string]any{"/redfish/v1": root, "/redfish/v1/Systems": {"Members": []any{map[string]any{"@odata.id": trap.URL + "/x"}}}},
+			map[string]map[string]any{"/redfish/v1": root,
+				"/redfish/v1/Systems": {"Members": []any{map[string]any{"@odata.id": trap.URL + "/x"}}}},
 			provider.ErrRefused,
 		},
 		"a path that becomes a host": {
@@ -207,7 +214,8 @@ func TestHostileAnswers(t *testing.T) {
 		},
 	} {
 		s := serveShape(t, tc.docs)
-		_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p", Timeout: 2 * time.Second})
+		_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p",
+			Timeout: 2 * time.Second})
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -230,13 +238,15 @@ func TestWhichSystemByItsMarks(t *testing.T) {
 	}
 	s := serveShape(t, map[string]map[string]any{
 		"/redfish/v1": {
-			"@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot", "RedfishVersion": "1.15.0", "Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"},
-			"Links": map[string]any{"Sessions": map[string]any{"@odata.id": "/redfish/v1/SessionService/Sessions"}},
+			"@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot", "RedfishVersion": "1.15.0",
+			"Systems": map[string]any{"@odata.id": "/redfish/v1/Systems"},
+			"Links":   map[string]any{"Sessions": map[string]any{"@odata.id": "/redfish/v1/SessionService/Sessions"}},
 		},
 		"/redfish/v1/Systems": {"Members": []any{
 			map[string]any{"@odata.id": "/redfish/v1/Systems/A"}, map[string]any{"@odata.id": "/redfish/v1/Systems/B"},
 		}},
-		"/redfish/v1/Systems/A": system("A", "4C4C4544-0035", "SN-A", "On"), "/redfish/v1/Systems/B": system("B", "4C4C4544-0036", "SN-B", "Off"),
+		"/redfish/v1/Systems/A": system("A", "4C4C4544-0035", "SN-A", "On"),
+		"/redfish/v1/Systems/B": system("B", "4C4C4544-0036", "SN-B", "Off"),
 	})
 	for name, tc := range map[string]struct {
 		uuid, serial, system string
@@ -435,12 +445,16 @@ func TestMeaningOfAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   error
 	}{
-		"401 everywhere": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, provider.ErrCredentials},
-		"404":            {http.NotFound, provider.ErrProtocol},
-		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, provider.ErrProtocol},
-		"500":            {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, provider.ErrRefused},
-		"a login page":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, provider.ErrProtocol},
-		"cut off":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, provider.ErrSilent},
+		"401 everywhere": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+			provider.ErrCredentials},
+		"404": {http.NotFound, provider.ErrProtocol},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
+			provider.ErrProtocol},
+		"500": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+			provider.ErrRefused},
+		"a login page": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+			provider.ErrProtocol},
+		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, provider.ErrSilent},
 		"no end": {func(w http.ResponseWriter, _ *http.Request) {
 			spaces := make([]byte, 1<<20)
 			for i := range spaces {

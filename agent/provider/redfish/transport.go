@@ -100,7 +100,8 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 }
 
 func isRoot(req *http.Request) bool {
-	return req.Method == http.MethodGet && strings.TrimSuffix(req.URL.Path, "/") == strings.TrimSuffix(common.DefaultServiceRoot, "/")
+	return req.Method == http.MethodGet &&
+		strings.TrimSuffix(req.URL.Path, "/") == strings.TrimSuffix(common.DefaultServiceRoot, "/")
 }
 
 func (t *transport) rememberedRoot(req *http.Request) *http.Response {
@@ -145,8 +146,8 @@ func (b *body) Close() error {
 }
 
 // redirect follows a service that calls a document by another path (DSP0266: "/redfish/v1" may redirect to
-// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for. Its own
-// path with a slash at the end is not elsewhere: see wantsSlash.
+// "/redfish/v1/"). Another host is refused by RoundTrip; an order is never sent elsewhere than it was meant for. Its
+// own path with a slash at the end is not elsewhere: see wantsSlash.
 func redirect(req *http.Request, via []*http.Request) error {
 	const most = 3
 	if req.Method != http.MethodGet || via[0].Method != http.MethodGet || len(via) > most {
@@ -265,9 +266,11 @@ func classifyNetwork(err error) error {
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: %w", provider.ErrCertificate, err)
-	case strings.Contains(err.Error(), "protocol version not supported"), strings.Contains(err.Error(), "unsupported protocol version"):
+	case strings.Contains(err.Error(), "protocol version not supported"),
+		strings.Contains(err.Error(), "unsupported protocol version"):
 		return fmt.Errorf("%w: %w", provider.ErrOldTLS, err)
-	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &handshake), errors.As(err, &malformed), strings.Contains(err.Error(), "malformed HTTP"):
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &handshake), errors.As(err, &malformed),
+		strings.Contains(err.Error(), "malformed HTTP"):
 		return fmt.Errorf("%w: %w", provider.ErrProtocol, err)
 	case errors.As(err, &viaURL), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: %w", provider.ErrSilent, err)

@@ -82,13 +82,16 @@ func clientConfig(p pins, user string, signer ssh.Signer, algorithms []string, s
 	return &ssh.ClientConfig{
 		Config: ssh.Config{
 			KeyExchanges: []string{
-				ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519, ssh.KeyExchangeECDHP256, ssh.KeyExchangeECDHP384, ssh.KeyExchangeECDHP521,
+				ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519, ssh.KeyExchangeECDHP256, ssh.KeyExchangeECDHP384,
+				ssh.KeyExchangeECDHP521,
 			},
-			Ciphers: []string{ssh.CipherAES256GCM, ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305, ssh.CipherAES256CTR, ssh.CipherAES128CTR},
-			MACs:    []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM, ssh.HMACSHA256, ssh.HMACSHA512},
+			Ciphers: []string{ssh.CipherAES256GCM, ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305, ssh.CipherAES256CTR,
+				ssh.CipherAES128CTR},
+			MACs: []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM, ssh.HMACSHA256, ssh.HMACSHA512},
 		},
-		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: p.check(seen), HostKeyAlgorithms: algorithms,
-		ClientVersion: "SSH-2.0-Ingot",
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: p.check(seen),
+		HostKeyAlgorithms: algorithms,
+		ClientVersion:     "SSH-2.0-Ingot",
 	}
 }
 
@@ -118,9 +121,11 @@ func explain(endpoint string, err error) error {
 	var noCommon *ssh.AlgorithmNegotiationError
 	switch {
 	case errors.Is(err, errMismatch):
-		return failure.Precondition("SSH_HOST_KEY_MISMATCH", "%s shows another host key than those of the machine; nothing was sent to it: %v", endpoint, err)
+		return failure.Precondition("SSH_HOST_KEY_MISMATCH",
+			"%s shows another host key than those of the machine; nothing was sent to it: %v", endpoint, err)
 	case errors.As(err, &noCommon):
-		return failure.Precondition("SSH_HOST_KEY_MISMATCH", "%s has no host key of the pinned type, or none of the algorithms that are strong enough: %v", endpoint, err)
+		return failure.Precondition("SSH_HOST_KEY_MISMATCH",
+			"%s has no host key of the pinned type, or none of the algorithms that are strong enough: %v", endpoint, err)
 	case strings.Contains(err.Error(), "unable to authenticate"): // the package has no typed error for it
 		return failure.Precondition("SSH_AUTH_FAILED", "%s refuses the user or the key", endpoint).Wrap(err)
 	}

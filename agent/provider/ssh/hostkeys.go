@@ -35,19 +35,22 @@ func parsePins(list []string) (pins, error) {
 		}
 		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text))
 		if err != nil {
-			return pins{}, failure.Invalid("INVALID_FIELD", "a host key of the machine is neither SHA256:… nor a line of authorized_keys").Wrap(err)
+			return pins{},
+				failure.Invalid("INVALID_FIELD",
+					"a host key of the machine is neither SHA256:… nor a line of authorized_keys").Wrap(err)
 		}
 		p.keys = append(p.keys, key)
 	}
 	if len(p.keys)+len(p.fingerprints) == 0 {
-		return pins{}, failure.Precondition("SSH_HOST_KEY_UNKNOWN", "no SSH host key of the machine is known; read its fingerprint at the machine "+
-			"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and give it with ingot machine update --ssh-host-key")
+		return pins{}, failure.Precondition("SSH_HOST_KEY_UNKNOWN",
+			"no SSH host key of the machine is known; read its fingerprint at the machine "+
+				"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and give it with ingot machine update --ssh-host-key")
 	}
 	return p, nil
 }
 
-// algorithms gives what to ask the server for, one list for each try: a server shows the one key that is asked for first,
-// and a fingerprint does not tell of which type its key is.
+// algorithms gives what to ask the server for, one list for each try: a server shows the one key that is asked for
+// first, and a fingerprint does not tell of which type its key is.
 func (p pins) algorithms() [][]string {
 	if len(p.fingerprints) > 0 {
 		return families

@@ -1,8 +1,8 @@
 package ssh
 
-// The texts below are all that is ever handed to a shell on a machine. They are constants without a single quote, so that
-// they can be quoted with them. Each reads the base directory (empty means the default) and the run's name from its
-// standard input first.
+// The texts below are all that is ever handed to a shell on a machine. They are constants without a single quote, so
+// that they can be quoted with them. Each reads the base directory (empty means the default) and the run's name from
+// its standard input first.
 
 // remote quotes a text for the user's login shell.
 func remote(text string) string { return "exec /bin/sh -c '" + header + text + "'" }
@@ -106,7 +106,8 @@ if [ -f "$d/exit" ]; then state=ended; read -r rc left <"$d/exit"
 elif [ "$(cat "$d/boot" 2>/dev/null)" != "$(cat /proc/sys/kernel/random/boot_id)" ]; then state=rebooted
 elif [ "$state" = lost ] && [ -z "$sup" ]; then state=starting
 elif [ "$state" = lost ] && same "$child" "$cst"; then state=orphaned; fi
-echo "$state $rc ${left:--} $(has timeout) $(has killed) $(has go) $(size stdout) $(more stdout) $(size stderr) $(more stderr)"`
+echo "$state $rc ${left:--} $(has timeout) $(has killed) $(has go) $(size stdout) $(more stdout) \
+$(size stderr) $(more stderr)"`
 
 // readText reads the stream and an offset, and gives what is kept from there on.
 const readText = `IFS= read -r stream && IFS= read -r from || exit 90

@@ -148,7 +148,8 @@ func parseStatus(said string) (Status, error) {
 	var s Status
 	var code, left string
 	var timedOut, killed, begun int
-	n, err := fmt.Sscan(said, &s.State, &code, &left, &timedOut, &killed, &begun, &s.Stdout.Kept, &s.Stdout.More, &s.Stderr.Kept, &s.Stderr.More)
+	n, err := fmt.Sscan(said, &s.State, &code, &left, &timedOut, &killed, &begun, &s.Stdout.Kept, &s.Stdout.More,
+		&s.Stderr.Kept, &s.Stderr.More)
 	if err != nil {
 		return Status{}, fmt.Errorf("%w: field %d of %.100q: %w", errCut, n, said, err)
 	}

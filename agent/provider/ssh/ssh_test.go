@@ -111,7 +111,8 @@ func TestOnlyPinnedHostKeysAreTrusted(t *testing.T) {
 			_ = conn.Close()
 		}
 	}
-	if _, err := ssh.Dial(t.Context(), ssh.Target{Endpoint: "127.0.0.1:1", HostKeys: []string{s.HostKey}}, login(s)); failure.ReasonOf(err) != "SSH_UNREACHABLE" {
+	if _, err := ssh.Dial(t.Context(), ssh.Target{Endpoint: "127.0.0.1:1", HostKeys: []string{s.HostKey}},
+		login(s)); failure.ReasonOf(err) != "SSH_UNREACHABLE" {
 		t.Errorf("nobody listens: %v", err)
 	}
 }
@@ -123,8 +124,10 @@ func hostile() []string {
 		all = append(all, byte(b))
 	}
 	return []string{
-		"", " ", "  two  blanks ", "'", `"`, `'"'"'`, "$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned", "| cat", "> pwned",
-		"${HOME}", "$1", "*", "~", "-n", "--", "%s%n", `\`, `\\`, `\0101`, `\c`, "a\nb", "\n", "\n\n", "a\n", "\r\n", "\t", "ünïcödé ☃ 日本", "!!", "#", "=",
+		"", " ", "  two  blanks ", "'", `"`, `'"'"'`, "$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned",
+		"| cat", "> pwned",
+		"${HOME}", "$1", "*", "~", "-n", "--", "%s%n", `\`, `\\`, `\0101`, `\c`, "a\nb", "\n", "\n\n", "a\n", "\r\n", "\t",
+		"ünïcödé ☃ 日本", "!!", "#", "=",
 		string(all), strings.Repeat("x", ssh.MaxArg), "last",
 	}
 }
@@ -134,7 +137,8 @@ func TestArgumentsArriveAsTheyAre(t *testing.T) {
 	c := dial(t, s)
 	out := t.TempDir()
 	args := append([]string{out}, hostile()...)
-	begin(t, c, script("cmd-args", `out=$1; shift; i=0; for a do printf %s "$a" >"$out/$i"; i=$((i+1)); done; echo $# "$0"`, args...))
+	begin(t, c,
+		script("cmd-args", `out=$1; shift; i=0; for a do printf %s "$a" >"$out/$i"; i=$((i+1)); done; echo $# "$0"`, args...))
 	if got := until(t, c, "cmd-args", ended); got.Code != 0 || got.Left {
 		t.Fatalf("%+v: %s", got, output(t, c, "cmd-args", "stderr"))
 	}
@@ -144,7 +148,8 @@ func TestArgumentsArriveAsTheyAre(t *testing.T) {
 			t.Errorf("argument %d: %.60q, want %.60q (%v)", i, got, want, err)
 		}
 	}
-	if got, want := output(t, c, "cmd-args", "stdout"), fmt.Sprintf("%d %s/cmd-args/script\n", len(hostile()), s.Base); got != want {
+	if got, want := output(t, c, "cmd-args", "stdout"),
+		fmt.Sprintf("%d %s/cmd-args/script\n", len(hostile()), s.Base); got != want {
 		t.Errorf("argc and script: %q, want %q", got, want)
 	}
 	for _, dir := range []string{s.Base, out, "/"} {
@@ -246,7 +251,8 @@ func TestMuchOutputIsBounded(t *testing.T) {
 	c := dial(t, s)
 	begin(t, c, script("cmd-much", "head -c 10485760 /dev/zero | tr '\\0' x; head -c 3 /dev/zero >&2"))
 	got := until(t, c, "cmd-much", ended)
-	if got.Code != 0 || got.Stdout.Kept != ssh.Kept || got.Stdout.More != 10<<20-ssh.Kept || got.Stderr != (ssh.Stream{Kept: 3}) {
+	if got.Code != 0 || got.Stdout.Kept != ssh.Kept || got.Stdout.More != 10<<20-ssh.Kept ||
+		got.Stderr != (ssh.Stream{Kept: 3}) {
 		t.Errorf("%+v", got)
 	}
 	if out := output(t, c, "cmd-much", "stdout"); len(out) != ssh.Kept || strings.Trim(out, "x") != "" {

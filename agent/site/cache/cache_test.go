@@ -294,10 +294,11 @@ func TestSourcesThatLie(t *testing.T) {
 		"a negative size":       func(_ int, to Sink) error { return to.Begin(-5) },
 	} {
 		n := 0
-		c, err := New(Config{Dir: t.TempDir(), Log: testkit.Logger(t), Retry: time.Millisecond, Source: func(_ context.Context, _ string, _ int64, to Sink) error {
-			n++
-			return lie(n, to)
-		}})
+		c, err := New(Config{Dir: t.TempDir(), Log: testkit.Logger(t), Retry: time.Millisecond,
+			Source: func(_ context.Context, _ string, _ int64, to Sink) error {
+				n++
+				return lie(n, to)
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +442,8 @@ func TestWantedBlobsAreFetchedAhead(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, dir, o, 0)
 	c.Want([]string{a, b})
-	testkit.Eventually(t, 10*time.Second, func() bool { return len(o.calls(b)) == 1 && len(names(t, dir)) == 2 }, "not fetched")
+	testkit.Eventually(t, 10*time.Second, func() bool { return len(o.calls(b)) == 1 && len(names(t, dir)) == 2 },
+		"not fetched")
 }
 
 // TestACrashInEveryPlace ends the fill at each failpoint, as a kill would, and opens the directory again.

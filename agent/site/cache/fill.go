@@ -96,7 +96,8 @@ func (c *Cache) fromSource(ctx context.Context, e *entry) (err error) {
 		if p.have > before {
 			retry = c.cfg.Retry
 		}
-		c.cfg.Log.Warn("blob interrupted; going on", "sha256", e.sha256, "at", p.have, "retry_in", retry.String(), "error", err)
+		c.cfg.Log.Warn("blob interrupted; going on", "sha256", e.sha256, "at", p.have, "retry_in", retry.String(), "error",
+			err)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

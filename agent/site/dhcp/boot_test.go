@@ -27,21 +27,28 @@ var firmware = map[string]struct {
 	file string
 	kind Program
 }{
-	"BIOS":            {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00000:UNDI:002001"), arch93(iana.INTEL_X86PC)}, "undionly.kpxe", PXE},
-	"UEFI x64 (7)":    {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003016"), arch93(iana.EFI_X86_64)}, "snponly.efi", PXE},
-	"UEFI x64 (9)":    {[]dhcpv4.Modifier{option(60, "PXEClient"), arch93(iana.EFI_BC)}, "snponly.efi", PXE},
-	"UEFI, no 93":     {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003016")}, "snponly.efi", PXE},
-	"BIOS, no arch":   {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:xxxxx")}, "undionly.kpxe", PXE},
-	"arm64":           {[]dhcpv4.Modifier{option(60, "PXEClient"), arch93(iana.EFI_ARM64)}, "snponly-arm64.efi", PXE},
-	"Itanium":         {[]dhcpv4.Modifier{option(60, "PXEClient"), arch93(iana.EFI_ITANIUM)}, "", PXE},
-	"HTTP x64 (15)":   {[]dhcpv4.Modifier{option(60, "HTTPClient:Arch:00015:UNDI:003001"), arch93(iana.EFI_X86_HTTP)}, imageURL, HTTP},
-	"HTTP x64 (16)":   {[]dhcpv4.Modifier{option(60, "HTTPClient:Arch:00016:UNDI:003001"), arch93(iana.EFI_X86_64_HTTP)}, imageURL, HTTP},
-	"HTTP arm64":      {[]dhcpv4.Modifier{option(60, "HTTPClient"), arch93(iana.EFI_ARM64_HTTP)}, imageURL, HTTP},
-	"HTTP RISC-V":     {[]dhcpv4.Modifier{option(60, "HTTPClient"), arch93(iana.EFI_RISCV64_HTTP)}, "", HTTP},
-	"iPXE":            {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00000:UNDI:002001"), option(77, "iPXE"), arch93(0)}, scriptURL, IPXE},
-	"iPXE, RFC 3004":  {[]dhcpv4.Modifier{option(60, "PXEClient"), option(77, "\x03abc\x04iPXE"), arch93(7)}, scriptURL, IPXE},
-	"iPXE by its 175": {[]dhcpv4.Modifier{option(60, "PXEClient"), option(175, "\xb1\x05\x01\x10\xec"), arch93(7)}, scriptURL, IPXE},
-	"Linux":           {[]dhcpv4.Modifier{option(60, "udhcp 1.35"), option(77, "\x05iPXE")}, "", Plain},
+	"BIOS": {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00000:UNDI:002001"), arch93(iana.INTEL_X86PC)},
+		"undionly.kpxe", PXE},
+	"UEFI x64 (7)": {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003016"), arch93(iana.EFI_X86_64)},
+		"snponly.efi", PXE},
+	"UEFI x64 (9)":  {[]dhcpv4.Modifier{option(60, "PXEClient"), arch93(iana.EFI_BC)}, "snponly.efi", PXE},
+	"UEFI, no 93":   {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003016")}, "snponly.efi", PXE},
+	"BIOS, no arch": {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:xxxxx")}, "undionly.kpxe", PXE},
+	"arm64":         {[]dhcpv4.Modifier{option(60, "PXEClient"), arch93(iana.EFI_ARM64)}, "snponly-arm64.efi", PXE},
+	"Itanium":       {[]dhcpv4.Modifier{option(60, "PXEClient"), arch93(iana.EFI_ITANIUM)}, "", PXE},
+	"HTTP x64 (15)": {[]dhcpv4.Modifier{option(60, "HTTPClient:Arch:00015:UNDI:003001"), arch93(iana.EFI_X86_HTTP)},
+		imageURL, HTTP},
+	"HTTP x64 (16)": {[]dhcpv4.Modifier{option(60, "HTTPClient:Arch:00016:UNDI:003001"), arch93(iana.EFI_X86_64_HTTP)},
+		imageURL, HTTP},
+	"HTTP arm64":  {[]dhcpv4.Modifier{option(60, "HTTPClient"), arch93(iana.EFI_ARM64_HTTP)}, imageURL, HTTP},
+	"HTTP RISC-V": {[]dhcpv4.Modifier{option(60, "HTTPClient"), arch93(iana.EFI_RISCV64_HTTP)}, "", HTTP},
+	"iPXE": {[]dhcpv4.Modifier{option(60, "PXEClient:Arch:00000:UNDI:002001"), option(77, "iPXE"), arch93(0)},
+		scriptURL, IPXE},
+	"iPXE, RFC 3004": {[]dhcpv4.Modifier{option(60, "PXEClient"), option(77, "\x03abc\x04iPXE"), arch93(7)}, scriptURL,
+		IPXE},
+	"iPXE by its 175": {[]dhcpv4.Modifier{option(60, "PXEClient"), option(175, "\xb1\x05\x01\x10\xec"), arch93(7)},
+		scriptURL, IPXE},
+	"Linux": {[]dhcpv4.Modifier{option(60, "udhcp 1.35"), option(77, "\x05iPXE")}, "", Plain},
 }
 
 func TestWhatFirmwareLoads(t *testing.T) {
@@ -96,7 +103,8 @@ func checkLocal(t *testing.T, what string, p *dhcpv4.DHCPv4) {
 	if err := pxe.FromBytes(p.Options.Get(dhcpv4.OptionVendorSpecificInformation)); err != nil {
 		t.Fatalf("%s: option 43: %v", what, err)
 	}
-	if control, menu, prompt := pxe[6], pxe[9], pxe[10]; len(pxe) != 3 || string(control) != "\x03" || string(menu) != "\x00\x00\x04disk" || prompt[0] != 0 {
+	if control, menu, prompt := pxe[6], pxe[9], pxe[10]; len(pxe) != 3 || string(control) != "\x03" ||
+		string(menu) != "\x00\x00\x04disk" || prompt[0] != 0 {
 		t.Errorf("%s: option 43: %v", what, pxe)
 	}
 }
@@ -123,13 +131,15 @@ func checkBoot(t *testing.T, what string, p *dhcpv4.DHCPv4, want string, kind Pr
 
 func checkProxy(t *testing.T, what string, p *dhcpv4.DHCPv4, kind Program) {
 	t.Helper()
-	if p.YourIPAddr.String() != "0.0.0.0" || p.Options.Has(dhcpv4.OptionIPAddressLeaseTime) || p.Options.Has(dhcpv4.OptionSubnetMask) {
+	if p.YourIPAddr.String() != "0.0.0.0" || p.Options.Has(dhcpv4.OptionIPAddressLeaseTime) ||
+		p.Options.Has(dhcpv4.OptionSubnetMask) {
 		t.Errorf("%s: a proxy gives an address: %s", what, p.Summary())
 	}
 	if kind == HTTP {
 		return
 	}
-	if p.ClassIdentifier() != "PXEClient" || string(p.Options.Get(dhcpv4.OptionVendorSpecificInformation)) != "\x06\x01\x08\xff" ||
+	if p.ClassIdentifier() != "PXEClient" ||
+		string(p.Options.Get(dhcpv4.OptionVendorSpecificInformation)) != "\x06\x01\x08\xff" ||
 		string(p.Options.Get(dhcpv4.OptionClientMachineIdentifier)) != uuid {
 		t.Errorf("%s: options 60, 43 or 97: %s", what, p.Summary())
 	}
@@ -183,7 +193,8 @@ func TestAssignmentOfAnotherSegment(t *testing.T) {
 	s := testSegment()
 	s.Discovery = segment.DiscoveryBoot
 	b := newBench(t, s)
-	b.assign(segment.Assignment{Segment: "rack9", MAC: mac1, Mode: segment.BootInstaller, Address: netip.MustParseAddr("10.77.0.50")})
+	b.assign(segment.Assignment{Segment: "rack9", MAC: mac1, Mode: segment.BootInstaller,
+		Address: netip.MustParseAddr("10.77.0.50")})
 	offer, _ := b.ask(client1(dhcpv4.MessageTypeDiscover, firmware["iPXE"].says...))
 	checkBoot(t, "a card assigned elsewhere", offer, "", IPXE)
 	if offer.YourIPAddr.String() != "10.77.0.100" || len(b.events) != 0 {
@@ -194,11 +205,13 @@ func TestAssignmentOfAnotherSegment(t *testing.T) {
 func TestFixedAddress(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testSegment())
-	b.assign(segment.Assignment{Segment: "rack1", MAC: mac1, Mode: segment.BootDisk, Address: netip.MustParseAddr("10.77.0.50")})
+	b.assign(segment.Assignment{Segment: "rack1", MAC: mac1, Mode: segment.BootDisk,
+		Address: netip.MustParseAddr("10.77.0.50")})
 	if offer, _ := b.ask(client1(dhcpv4.MessageTypeDiscover)); offer == nil || offer.YourIPAddr.String() != "10.77.0.50" {
 		t.Errorf("%v", offer)
 	}
-	if ack, _ := b.ask(client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\x32"))); ack == nil || ack.MessageType() != dhcpv4.MessageTypeAck {
+	if ack, _ := b.ask(client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\x32"))); ack == nil ||
+		ack.MessageType() != dhcpv4.MessageTypeAck {
 		t.Errorf("%v", ack)
 	}
 }
@@ -213,7 +226,8 @@ func TestBootServerPort(t *testing.T) {
 	says := append(firmware["UEFI x64 (7)"].says, option(97, uuid), dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 180)))
 	for _, kind := range []dhcpv4.MessageType{dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeInform} {
 		p, r := b.askOn(bootPort, from, client1(kind, says...))
-		if p == nil || p.MessageType() != dhcpv4.MessageTypeAck || r.to != from || r.needsSave || p.ClientIPAddr.String() != "10.77.0.180" {
+		if p == nil || p.MessageType() != dhcpv4.MessageTypeAck || r.to != from || r.needsSave ||
+			p.ClientIPAddr.String() != "10.77.0.180" {
 			t.Fatalf("%v: %v, %+v", kind, p, r)
 		}
 		checkBoot(t, "port 4011", p, "snponly.efi", PXE)
@@ -222,7 +236,8 @@ func TestBootServerPort(t *testing.T) {
 	if p, _ := b.askOn(bootPort, from, client1(dhcpv4.MessageTypeDiscover, says...)); p != nil {
 		t.Errorf("a discover on port 4011: %v", p)
 	}
-	if p, _ := b.askOn(bootPort, netip.MustParseAddrPort("192.0.2.1:4011"), client1(dhcpv4.MessageTypeRequest, says...)); p != nil {
+	if p, _ := b.askOn(bootPort, netip.MustParseAddrPort("192.0.2.1:4011"),
+		client1(dhcpv4.MessageTypeRequest, says...)); p != nil {
 		t.Errorf("a request of another network: %v", p)
 	}
 	if p, _ := b.ask(client1(dhcpv4.MessageTypeRequest, says...)); p != nil {

@@ -27,9 +27,9 @@
 //	from disk, or unknown  an address                   nothing, or word to go on
 //
 // A machine that gets no boot file goes on to its disk. Firmware is told to, for otherwise UEFI would wait a minute or
-// more for a better offer: PXE by a boot menu whose one entry is the local disk, HTTP boot by the name of a file that is
-// not there. A proxy tells only machines that it knows. The boot file is that of the asking program: iPXE gets an HTTP
-// script, PXE firmware an iPXE over TFTP, firmware that boots over HTTP a unified kernel image.
+// more for a better offer: PXE by a boot menu whose one entry is the local disk, HTTP boot by the name of a file that
+// is not there. A proxy tells only machines that it knows. The boot file is that of the asking program: iPXE gets an
+// HTTP script, PXE firmware an iPXE over TFTP, firmware that boots over HTTP a unified kernel image.
 //
 // # Failures
 //

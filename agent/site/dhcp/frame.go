@@ -104,7 +104,8 @@ const probeClass = "ingot-probe"
 // address for a machine that does.
 func probeDiscover(card, asked segment.MAC, xid [4]byte) []byte {
 	p := &dhcpv4.DHCPv4{
-		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, TransactionID: xid, ClientHWAddr: asked.Hardware(), Options: dhcpv4.Options{},
+		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, TransactionID: xid, ClientHWAddr: asked.Hardware(),
+		Options:      dhcpv4.Options{},
 		ClientIPAddr: nobody, YourIPAddr: nobody, ServerIPAddr: nobody, GatewayIPAddr: nobody,
 	}
 	p.SetBroadcast()

@@ -16,7 +16,8 @@ import (
 // corpus is one packet of each kind, for the fuzzer to begin with.
 func corpus() [][]byte {
 	all := [][]byte{
-		client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\x64"), option(54, "\x0a\x4d\x00\x01"), option(61, "\x01\x52\x54\x00\xab\xcd\x01")),
+		client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\x64"), option(54, "\x0a\x4d\x00\x01"),
+			option(61, "\x01\x52\x54\x00\xab\xcd\x01")),
 		client1(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 100))),
 		client1(dhcpv4.MessageTypeDecline, option(50, "\x0a\x4d\x00\x64"), option(54, "\x0a\x4d\x00\x01")),
 		client1(dhcpv4.MessageTypeRelease, dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 100)), option(54, "\x0a\x4d\x00\x01")),
@@ -50,7 +51,8 @@ func FuzzRequest(f *testing.F) {
 		if len(r.VendorClass) > 64 || len(r.Hostname) > 253 || len(r.UUID) != 0 && len(r.UUID) != 36 {
 			t.Errorf("too long: %+v", r)
 		}
-		if text := r.VendorClass + r.Hostname + r.UUID; strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+		if text := r.VendorClass + r.Hostname +
+			r.UUID; strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Errorf("not printable: %q", text)
 		}
 	})
@@ -65,7 +67,8 @@ func FuzzServer(f *testing.F) {
 		f.Add(packet[8:28], packet[240:], next[8:28], next[240:], i%2 == 0, i%3 == 0)
 	}
 	book := &segment.Table{}
-	assigned := segment.Assignment{Segment: "rack1", MAC: mac1, MachineID: "m1", Mode: segment.BootInstaller, Token: "secret-token"}
+	assigned := segment.Assignment{Segment: "rack1", MAC: mac1, MachineID: "m1", Mode: segment.BootInstaller,
+		Token: "secret-token"}
 	if err := book.Replace(segment.Document{Assignments: []segment.Assignment{assigned}}); err != nil {
 		f.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func drawn(head, options []byte) []byte {
 	return append(append(b, options...), 255)
 }
 
-// checkReply holds that a reply is well formed, goes to somebody of the segment, and gives nothing away that it must not.
+// checkReply holds that a reply is well formed, goes to somebody of the segment, and gives nothing away that it must
+// not.
 func checkReply(t *testing.T, request []byte, r *reply, addressless bool) {
 	t.Helper()
 	p, err := dhcpv4.FromBytes(r.payload)
@@ -113,7 +117,8 @@ func checkReply(t *testing.T, request []byte, r *reply, addressless bool) {
 	if err != nil {
 		t.Fatalf("an answer to what cannot be parsed: %v", err)
 	}
-	if p.TransactionID != asked.packet.TransactionID || p.ClientHWAddr.String() != asked.MAC.String() || p.OpCode != dhcpv4.OpcodeBootReply {
+	if p.TransactionID != asked.packet.TransactionID || p.ClientHWAddr.String() != asked.MAC.String() ||
+		p.OpCode != dhcpv4.OpcodeBootReply {
 		t.Errorf("not the answer to the question: %s", p.Summary())
 	}
 	s := testSegment()

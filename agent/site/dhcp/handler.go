@@ -96,7 +96,10 @@ func (h *handler) segmentOf(r Request, now time.Time) *served {
 		return h.behindRelay(r, now)
 	}
 	here := slices.IndexFunc(h.segments, func(s *served) bool { return s.Network().Contains(s.Address.Addr()) })
-	there := slices.IndexFunc(h.segments, func(s *served) bool { return r.Client.IsValid() && s.Network().Contains(r.Client) })
+	there := slices.IndexFunc(h.segments, func(s *served) bool {
+		return r.Client.IsValid() &&
+			s.Network().Contains(r.Client)
+	})
 	switch {
 	case there >= 0:
 		return h.segments[there]
@@ -162,7 +165,8 @@ func (h *handler) discover(c client, now time.Time) *reply {
 		return nil
 	}
 	if fixed := c.fixed(); fixed.IsValid() && a != fixed && h.quiet.allow("fixed "+fixed.String(), now) {
-		h.log.Warn("the fixed address of a machine is in use by another", "segment", c.Name, "machine_id", c.assigned.MachineID,
+		h.log.Warn("the fixed address of a machine is in use by another", "segment", c.Name, "machine_id",
+			c.assigned.MachineID,
 			"mac", c.MAC.String(), "fixed", fixed.String(), "offered", a.String())
 	}
 	h.meet(c, a)

@@ -21,7 +21,8 @@ func testSegment() segment.Segment {
 	return segment.Segment{
 		Name: "rack1", Interface: "site0", Address: netip.MustParsePrefix("10.77.0.1/24"),
 		PoolStart: netip.MustParseAddr("10.77.0.100"), PoolEnd: netip.MustParseAddr("10.77.0.119"),
-		Router: netip.MustParseAddr("10.77.0.254"), DNS: []netip.Addr{netip.MustParseAddr("10.77.0.2"), netip.MustParseAddr("10.77.0.3")},
+		Router: netip.MustParseAddr("10.77.0.254"), DNS: []netip.Addr{netip.MustParseAddr("10.77.0.2"),
+			netip.MustParseAddr("10.77.0.3")},
 		LeaseTime: time.Hour, Mode: segment.ModeDHCP, Discovery: segment.DiscoveryReport, HTTPPort: 8080,
 		Relays: []netip.Addr{netip.MustParseAddr("10.77.0.250")},
 	}
@@ -59,7 +60,8 @@ func (b *bench) assign(as ...segment.Assignment) {
 }
 
 func client1(t dhcpv4.MessageType, mods ...dhcpv4.Modifier) []byte {
-	p, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(mac1.Hardware()), dhcpv4.WithMessageType(t)}, mods...)...)
+	p, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(mac1.Hardware()), dhcpv4.WithMessageType(t)},
+		mods...)...)
 	if err != nil {
 		panic(err)
 	}
@@ -103,7 +105,8 @@ func TestDiscoverAndRequest(t *testing.T) {
 	b.assign(segment.Assignment{Segment: "rack1", MAC: mac1, MachineID: "m1", Mode: segment.BootDisk, Hostname: "node1"})
 	id := option(61, "\x01abc")
 	offer, r := b.ask(client1(dhcpv4.MessageTypeDiscover, id, option(82, "\x01\x02ab")))
-	if offer == nil || offer.MessageType() != dhcpv4.MessageTypeOffer || r.to != netip.MustParseAddrPort("255.255.255.255:68") || r.needsSave {
+	if offer == nil || offer.MessageType() != dhcpv4.MessageTypeOffer ||
+		r.to != netip.MustParseAddrPort("255.255.255.255:68") || r.needsSave {
 		t.Fatalf("%v, %+v", offer, r)
 	}
 	for what, ok := range map[string]bool{
@@ -127,14 +130,16 @@ func TestDiscoverAndRequest(t *testing.T) {
 	}
 	us := dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 77, 0, 1)))
 	ack, r := b.ask(client1(dhcpv4.MessageTypeRequest, us, option(50, "\x0a\x4d\x00\x64")))
-	if ack == nil || ack.MessageType() != dhcpv4.MessageTypeAck || !r.needsSave || !ack.YourIPAddr.Equal(offer.YourIPAddr) {
+	if ack == nil || ack.MessageType() != dhcpv4.MessageTypeAck || !r.needsSave ||
+		!ack.YourIPAddr.Equal(offer.YourIPAddr) {
 		t.Fatalf("%v, %+v", ack, r)
 	}
 	if saved := b.segments[0].pool.Changes(); len(saved) != 1 || saved[0].MAC != mac1 || saved[0].Hostname != "node1" {
 		t.Errorf("to be saved: %+v", saved)
 	}
 	renewal, r := b.ask(client1(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 100))))
-	if renewal == nil || renewal.MessageType() != dhcpv4.MessageTypeAck || r.to != netip.MustParseAddrPort("10.77.0.100:68") {
+	if renewal == nil || renewal.MessageType() != dhcpv4.MessageTypeAck ||
+		r.to != netip.MustParseAddrPort("10.77.0.100:68") {
 		t.Errorf("renewal: %v, %+v", renewal, r)
 	}
 	if c := b.count; c.Discovers != 1 || c.Offers != 1 || c.Requests != 2 || c.Acks != 2 {
@@ -153,33 +158,44 @@ func TestRequestsThatGetNoLease(t *testing.T) {
 		nak    bool
 		to     string
 	}{
-		"an address of another network": {client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x01\x00\x64")), true, "255.255.255.255:68"},
-		"a renewal of another network":  {client1(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.IPv4(10, 1, 0, 1))), true, "255.255.255.255:68"},
+		"an address of another network": {client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x01\x00\x64")), true,
+			"255.255.255.255:68"},
+		"a renewal of another network": {client1(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(net.IPv4(10, 1, 0, 1))), true,
+			"255.255.255.255:68"},
 		"the same through a relay": {
-			client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x01\x00\x64"), dhcpv4.WithGatewayIP(net.IPv4(10, 77, 0, 250))), true, "10.77.0.250:67",
+			client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x01\x00\x64"), dhcpv4.WithGatewayIP(net.IPv4(10, 77, 0, 250))),
+			true, "10.77.0.250:67",
 		},
-		"an address that we neither gave nor would": {client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\xc8")), false, ""},
-		"no address":               {client1(dhcpv4.MessageTypeRequest), false, ""},
-		"another server's offer":   {client1(dhcpv4.MessageTypeRequest, option(54, "\x0a\x4d\x00\x09"), option(50, "\x0a\x4d\x00\x64")), false, ""},
-		"inform without address":   {client1(dhcpv4.MessageTypeInform), false, ""},
-		"inform from elsewhere":    {client1(dhcpv4.MessageTypeInform, dhcpv4.WithClientIP(net.IPv4(8, 8, 8, 8))), false, ""},
-		"a release of nothing":     {client1(dhcpv4.MessageTypeRelease, option(54, "\x0a\x4d\x00\x01"), dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 100))), false, ""},
-		"a decline to nobody":      {client1(dhcpv4.MessageTypeDecline, option(50, "\x0a\x4d\x00\x64")), false, ""},
-		"an offer":                 {client1(dhcpv4.MessageTypeOffer), false, ""},
-		"no message type":          {client1(0), false, ""},
-		"a card of InfiniBand":     {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHWType(iana.HWTypeInfiniband)), false, ""},
-		"a card of eight bytes":    {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr(make([]byte, 8))), false, ""},
-		"a card of zeros":          {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr(make([]byte, 6))), false, ""},
-		"a card that is a group":   {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr([]byte{1, 0, 0x5e, 0, 0, 1})), false, ""},
-		"a reply":                  {client1(dhcpv4.MessageTypeDiscover, func(d *dhcpv4.DHCPv4) { d.OpCode = dhcpv4.OpcodeBootReply }), false, ""},
-		"half a packet":            {client1(dhcpv4.MessageTypeDiscover)[:200], false, ""},
-		"a relay that is not ours": {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithGatewayIP(net.IPv4(10, 77, 0, 251))), false, ""},
+		"an address that we neither gave nor would": {client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\xc8")),
+			false, ""},
+		"no address": {client1(dhcpv4.MessageTypeRequest), false, ""},
+		"another server's offer": {client1(dhcpv4.MessageTypeRequest, option(54, "\x0a\x4d\x00\x09"),
+			option(50, "\x0a\x4d\x00\x64")), false, ""},
+		"inform without address": {client1(dhcpv4.MessageTypeInform), false, ""},
+		"inform from elsewhere":  {client1(dhcpv4.MessageTypeInform, dhcpv4.WithClientIP(net.IPv4(8, 8, 8, 8))), false, ""},
+		"a release of nothing": {client1(dhcpv4.MessageTypeRelease, option(54, "\x0a\x4d\x00\x01"),
+			dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 100))), false, ""},
+		"a decline to nobody": {client1(dhcpv4.MessageTypeDecline, option(50, "\x0a\x4d\x00\x64")), false, ""},
+		"an offer":            {client1(dhcpv4.MessageTypeOffer), false, ""},
+		"no message type":     {client1(0), false, ""},
+		"a card of InfiniBand": {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHWType(iana.HWTypeInfiniband)), false,
+			""},
+		"a card of eight bytes": {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr(make([]byte, 8))), false, ""},
+		"a card of zeros":       {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr(make([]byte, 6))), false, ""},
+		"a card that is a group": {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr([]byte{1, 0, 0x5e, 0, 0, 1})),
+			false, ""},
+		"a reply": {client1(dhcpv4.MessageTypeDiscover,
+			func(d *dhcpv4.DHCPv4) { d.OpCode = dhcpv4.OpcodeBootReply }), false, ""},
+		"half a packet": {client1(dhcpv4.MessageTypeDiscover)[:200], false, ""},
+		"a relay that is not ours": {client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithGatewayIP(net.IPv4(10, 77, 0, 251))),
+			false, ""},
 	} {
 		p, r := b.ask(c.packet)
 		switch {
 		case !c.nak && p != nil:
 			t.Errorf("%s is answered: %s", what, p.Summary())
-		case c.nak && (p == nil || p.MessageType() != dhcpv4.MessageTypeNak || p.YourIPAddr.String() != "0.0.0.0" || r.to.String() != c.to || r.needsSave):
+		case c.nak && (p == nil || p.MessageType() != dhcpv4.MessageTypeNak || p.YourIPAddr.String() != "0.0.0.0" ||
+			r.to.String() != c.to || r.needsSave):
 			t.Errorf("%s: %v, %+v", what, p, r)
 		case c.nak && strings.Contains(what, "relay") && !p.IsBroadcast():
 			t.Errorf("%s: the relay is not told to broadcast it", what)
@@ -203,7 +219,8 @@ func TestNobodyElsewhereIsAnswered(t *testing.T) {
 	b := newBench(t, testSegment())
 	elsewhere := dhcpv4.WithClientIP(net.IPv4(192, 0, 2, 1))
 	for _, packet := range [][]byte{
-		client1(dhcpv4.MessageTypeDiscover, elsewhere), client1(dhcpv4.MessageTypeRequest, elsewhere, option(50, "\x0a\x4d\x00\x64")),
+		client1(dhcpv4.MessageTypeDiscover, elsewhere), client1(dhcpv4.MessageTypeRequest, elsewhere,
+			option(50, "\x0a\x4d\x00\x64")),
 	} {
 		if _, r := b.ask(packet); r == nil || r.to.String() != "255.255.255.255:68" {
 			t.Errorf("%+v", r)
@@ -231,7 +248,8 @@ func TestDeclineReleaseInform(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	p, r := b.ask(client1(dhcpv4.MessageTypeInform, dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 40))))
-	if p == nil || p.MessageType() != dhcpv4.MessageTypeAck || p.YourIPAddr.String() != "0.0.0.0" || p.Options.Has(dhcpv4.OptionIPAddressLeaseTime) ||
+	if p == nil || p.MessageType() != dhcpv4.MessageTypeAck || p.YourIPAddr.String() != "0.0.0.0" ||
+		p.Options.Has(dhcpv4.OptionIPAddressLeaseTime) ||
 		len(p.DNS()) != 2 || r.to.String() != "10.77.0.40:68" {
 		t.Errorf("inform: %v, %+v", p, r)
 	}
@@ -252,12 +270,14 @@ func TestAPoolThatIsEmpty(t *testing.T) {
 func TestSegmentsBehindRelays(t *testing.T) {
 	t.Parallel()
 	far := testSegment()
-	far.Name, far.Subnet, far.Relays = "rack2", netip.MustParsePrefix("10.88.0.0/25"), []netip.Addr{netip.MustParseAddr("10.88.0.1")}
+	far.Name, far.Subnet, far.Relays = "rack2", netip.MustParsePrefix("10.88.0.0/25"),
+		[]netip.Addr{netip.MustParseAddr("10.88.0.1")}
 	far.PoolStart, far.PoolEnd = netip.MustParseAddr("10.88.0.10"), netip.MustParseAddr("10.88.0.20")
 	far.Router = netip.MustParseAddr("10.88.0.1")
 	b := newBench(t, testSegment(), far)
 	p, r := b.ask(client1(dhcpv4.MessageTypeDiscover, dhcpv4.WithGatewayIP(net.IPv4(10, 88, 0, 1))))
-	if p == nil || p.YourIPAddr.String() != "10.88.0.10" || r.to.String() != "10.88.0.1:67" || net.IP(p.SubnetMask()).String() != "255.255.255.128" ||
+	if p == nil || p.YourIPAddr.String() != "10.88.0.10" || r.to.String() != "10.88.0.1:67" ||
+		net.IP(p.SubnetMask()).String() != "255.255.255.128" ||
 		p.GatewayIPAddr.String() != "10.88.0.1" {
 		t.Fatalf("%v, %+v", p, r)
 	}

@@ -142,8 +142,10 @@ func TestBusyboxClient(t *testing.T) {
 	s := startSite(t, &lease.Memory{}, testSegment())
 	m := sitetest.NewMachine(t, "site0", "52:54:00:00:00:01")
 	told := mustUdhcpc(t, m, "")
-	has(t, "busybox", told, "ip=10.77.0.100", "mask=24", "router=10.77.0.254", "dns=10.77.0.2 10.77.0.3", "lease=3600", "serverid=10.77.0.1")
-	if u := <-s.unknown; u.MAC.String() != "52:54:00:00:00:01" || u.Address.String() != "10.77.0.100" || !strings.HasPrefix(u.VendorClass, "udhcp") {
+	has(t, "busybox", told, "ip=10.77.0.100", "mask=24", "router=10.77.0.254", "dns=10.77.0.2 10.77.0.3", "lease=3600",
+		"serverid=10.77.0.1")
+	if u := <-s.unknown; u.MAC.String() != "52:54:00:00:00:01" || u.Address.String() != "10.77.0.100" ||
+		!strings.HasPrefix(u.VendorClass, "udhcp") {
 		t.Errorf("unknown: %+v", u)
 	}
 	s.assign(t, segment.Assignment{
@@ -190,7 +192,8 @@ func TestISCClientAndRestart(t *testing.T) {
 	path, told := script(t)
 	// It stays in the foreground, so that it ends with the test.
 	dhclient := func(pid, more string) string {
-		return fmt.Sprintf("dhclient -v %[3]s -cf /dev/null -lf %[1]s/client -pf %[1]s/%[4]s -sf %[2]s eth0", dir, path, more, pid)
+		return fmt.Sprintf("dhclient -v %[3]s -cf /dev/null -lf %[1]s/client -pf %[1]s/%[4]s -sf %[2]s eth0", dir, path, more,
+			pid)
 	}
 	awaitTold := func(lines ...string) {
 		t.Helper()
@@ -227,7 +230,8 @@ func TestBehindARelay(t *testing.T) {
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
 	sitetest.Bridge(t, "far0", "10.99.0.1/24") // a bridge between relay and client; its address serves nobody
 	far := testSegment()
-	far.Name, far.Subnet, far.Relays = "rack2", netip.MustParsePrefix("10.88.0.0/24"), []netip.Addr{netip.MustParseAddr("10.88.0.1")}
+	far.Name, far.Subnet, far.Relays = "rack2", netip.MustParsePrefix("10.88.0.0/24"),
+		[]netip.Addr{netip.MustParseAddr("10.88.0.1")}
 	far.PoolStart, far.PoolEnd = netip.MustParseAddr("10.88.0.10"), netip.MustParseAddr("10.88.0.20")
 	far.Router = netip.MustParseAddr("10.88.0.1")
 	s := startSite(t, &lease.Memory{}, testSegment(), far)
@@ -236,7 +240,8 @@ func TestBehindARelay(t *testing.T) {
 	relay.Plug("eth1", "far0")
 	relay.Run("ip addr add 10.88.0.1/24 dev eth1")
 	sitetest.Route(t, "10.88.0.0/24", "10.77.0.250")
-	relay.Start("dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --pid-file= --user=root --dhcp-relay=10.88.0.1,10.77.0.1 --log-facility=-")
+	relay.Start("dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --pid-file= --user=root " +
+		"--dhcp-relay=10.88.0.1,10.77.0.1 --log-facility=-")
 	m := sitetest.NewMachine(t, "far0", "52:54:00:00:00:01")
 	has(t, "a machine behind a relay", mustUdhcpc(t, m, ""), "ip=10.88.0.10", "router=10.88.0.1", "serverid=10.77.0.1")
 	if all := s.Leases(); len(all) != 1 || all[0].Segment != "rack2" {
@@ -267,8 +272,10 @@ func dnsmasq(t *testing.T) fmt.Stringer {
 	t.Helper()
 	m := sitetest.NewMachine(t, "site0", "52:54:00:00:00:aa")
 	m.Run("ip addr add 10.77.0.2/24 dev eth0")
-	return m.Start("dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --pid-file= --user=root --dhcp-authoritative --no-ping " +
-		"--dhcp-leasefile=/dev/null --dhcp-range=10.77.0.200,10.77.0.220,1h --log-facility=- --log-dhcp")
+	return m.Start(
+		"dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --pid-file= --user=root --dhcp-authoritative --no-ping " +
+			"--dhcp-leasefile=/dev/null --dhcp-range=10.77.0.200,10.77.0.220,1h --log-facility=- --log-dhcp",
+	)
 }
 
 func TestAnotherServerIsFound(t *testing.T) {
@@ -278,7 +285,8 @@ func TestAnotherServerIsFound(t *testing.T) {
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
 	log := dnsmasq(t)
-	testkit.Eventually(t, soon, func() bool { return strings.Contains(log.String(), "DHCP, IP range") }, "dnsmasq has not started: %s", log)
+	testkit.Eventually(t, soon, func() bool { return strings.Contains(log.String(), "DHCP, IP range") },
+		"dnsmasq has not started: %s", log)
 	s := startSite(t, &lease.Memory{}, testSegment())
 	select {
 	case f := <-s.foreign:
@@ -361,7 +369,8 @@ func TestProxyBesideDnsmasq(t *testing.T) {
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
 	log := dnsmasq(t)
-	testkit.Eventually(t, soon, func() bool { return strings.Contains(log.String(), "DHCP, IP range") }, "dnsmasq has not started: %s", log)
+	testkit.Eventually(t, soon, func() bool { return strings.Contains(log.String(), "DHCP, IP range") },
+		"dnsmasq has not started: %s", log)
 	proxy := testSegment()
 	proxy.Mode = segment.ModeProxy
 	s := startSite(t, nil, proxy)
@@ -369,7 +378,8 @@ func TestProxyBesideDnsmasq(t *testing.T) {
 	w := port(t)
 	for _, name := range []string{"BIOS", "UEFI x64 (7)", "HTTP x64 (16)", "iPXE"} {
 		f := firmware[name]
-		got := exchange(t, w, client1(dhcpv4.MessageTypeDiscover, append(f.says, option(97, uuid), dhcpv4.WithBroadcast(true))...), 2)
+		got := exchange(t, w,
+			client1(dhcpv4.MessageTypeDiscover, append(f.says, option(97, uuid), dhcpv4.WithBroadcast(true))...), 2)
 		checkBoot(t, name, got["10.77.0.1"], f.file, f.kind)
 		checkProxy(t, name, got["10.77.0.1"], f.kind)
 		if address := got["10.77.0.2"]; address == nil || !strings.HasPrefix(address.YourIPAddr.String(), "10.77.0.2") {
@@ -381,7 +391,8 @@ func TestProxyBesideDnsmasq(t *testing.T) {
 	if len(s.foreign) != 0 {
 		t.Errorf("the address server counts as foreign: %+v", <-s.foreign)
 	}
-	testkit.Eventually(t, soon, func() bool { return len(s.Status().Others) == 1 }, "the address server is not seen: %+v", s.Status())
+	testkit.Eventually(t, soon, func() bool { return len(s.Status().Others) == 1 }, "the address server is not seen: %+v",
+		s.Status())
 	bootPortOverTheWire(t)
 }
 
@@ -390,7 +401,8 @@ func bootPortOverTheWire(t *testing.T) {
 	t.Helper()
 	m := sitetest.NewMachine(t, "site0", "52:54:00:ab:cd:01")
 	m.Run("ip addr add 10.77.0.180/24 dev eth0")
-	payload := client1(dhcpv4.MessageTypeRequest, append(firmware["UEFI x64 (7)"].says, dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 180)))...)
+	payload := client1(dhcpv4.MessageTypeRequest, append(firmware["UEFI x64 (7)"].says,
+		dhcpv4.WithClientIP(net.IPv4(10, 77, 0, 180)))...)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ask"), payload, 0o600); err != nil {
 		t.Fatal(err)
@@ -417,7 +429,8 @@ func TestTheDeviceGoesAway(t *testing.T) {
 		return
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
-	s, err := New(Config{Segments: []segment.Segment{testSegment()}, Book: &segment.Table{}, Store: &lease.Memory{}, Clock: clock.Real(), Log: testkit.Logger(t)})
+	s, err := New(Config{Segments: []segment.Segment{testSegment()}, Book: &segment.Table{}, Store: &lease.Memory{},
+		Clock: clock.Real(), Log: testkit.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

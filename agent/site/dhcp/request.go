@@ -65,7 +65,8 @@ func Parse(data []byte) (Request, error) {
 	r := Request{
 		Type: p.MessageType(), MAC: mac, packet: p,
 		Client: address(p.ClientIPAddr), Relay: address(p.GatewayIPAddr),
-		Wanted: address(p.Options.Get(dhcpv4.OptionRequestedIPAddress)), Server: address(p.Options.Get(dhcpv4.OptionServerIdentifier)),
+		Wanted:      address(p.Options.Get(dhcpv4.OptionRequestedIPAddress)),
+		Server:      address(p.Options.Get(dhcpv4.OptionServerIdentifier)),
 		VendorClass: printable(p.Options.Get(dhcpv4.OptionClassIdentifier), 64),
 		Hostname:    hostname(p.Options.Get(dhcpv4.OptionHostName)),
 	}
@@ -152,7 +153,8 @@ func machineUUID(b []byte) string {
 		return ""
 	}
 	u := b[1:]
-	return fmt.Sprintf("%x-%x-%x-%x-%x", []byte{u[3], u[2], u[1], u[0]}, []byte{u[5], u[4]}, []byte{u[7], u[6]}, u[8:10], u[10:])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", []byte{u[3], u[2], u[1], u[0]}, []byte{u[5], u[4]}, []byte{u[7], u[6]}, u[8:10],
+		u[10:])
 }
 
 // printable keeps what may stand in a log or a report of text from the wire.

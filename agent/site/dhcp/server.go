@@ -114,7 +114,8 @@ func checkSegments(cfg Config) error {
 		}
 	}
 	if local > 1 {
-		problems = append(problems, fmt.Errorf("%d segments are on the wire of %s, more than one", local, cfg.Segments[0].Interface))
+		problems = append(problems, fmt.Errorf("%d segments are on the wire of %s, more than one", local,
+			cfg.Segments[0].Interface))
 	}
 	return errors.Join(problems...)
 }

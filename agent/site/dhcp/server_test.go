@@ -34,7 +34,8 @@ func (f *failingStore) SaveLeases(ctx context.Context, leases []lease.Lease) err
 func newServer(t *testing.T, store lease.Store, change func(*Config)) (*Server, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake(t0)
-	cfg := Config{Segments: []segment.Segment{testSegment()}, Book: &segment.Table{}, Store: store, Clock: fake, Log: testkit.Logger(t)}
+	cfg := Config{Segments: []segment.Segment{testSegment()}, Book: &segment.Table{}, Store: store, Clock: fake,
+		Log: testkit.Logger(t)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -52,7 +53,8 @@ func newServer(t *testing.T, store lease.Store, change func(*Config)) (*Server, 
 func batchOf(packets ...[]byte) []ipv4.Message {
 	var out []ipv4.Message
 	for _, p := range packets {
-		out = append(out, ipv4.Message{Buffers: [][]byte{p}, N: len(p), Addr: &net.UDPAddr{IP: net.IPv4zero, Port: clientPort}})
+		out = append(out, ipv4.Message{Buffers: [][]byte{p}, N: len(p),
+			Addr: &net.UDPAddr{IP: net.IPv4zero, Port: clientPort}})
 	}
 	return out
 }
@@ -73,7 +75,8 @@ func kinds(t *testing.T, replies []*reply) string {
 func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	other := dhcpv4.WithHwAddr([]byte{0x52, 0x54, 0, 0, 0, 9})
-	ask := batchOf(client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\x64")), client1(dhcpv4.MessageTypeDiscover, other),
+	ask := batchOf(client1(dhcpv4.MessageTypeRequest, option(50, "\x0a\x4d\x00\x64")),
+		client1(dhcpv4.MessageTypeDiscover, other),
 		client1(dhcpv4.MessageTypeRequest, other, option(50, "\x0a\x4d\x00\x64")))
 	for what, store := range map[string]*failingStore{
 		"before": {before: errors.New("disk full")}, "after": {after: errors.New("broken connection")},
@@ -154,7 +157,8 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"http port":         {bad},
 		"needs a store for": {testSegment()},
 	} {
-		cfg := Config{Segments: segments, Book: &segment.Table{}, Store: &lease.Memory{}, Clock: clock.Real(), Log: testkit.Logger(t)}
+		cfg := Config{Segments: segments, Book: &segment.Table{}, Store: &lease.Memory{}, Clock: clock.Real(),
+			Log: testkit.Logger(t)}
 		if strings.Contains(what, "store") {
 			cfg.Store = nil
 		}

@@ -115,7 +115,8 @@ func (s *Server) note(h heard) {
 // inUse keeps an address from others than its holder.
 func (s *Server) inUse(h heard, now time.Time) {
 	for _, seg := range s.handler.segments {
-		if seg.pool != nil && seg.pool.MarkInUse(h.address, h.holder, now.Add(strangerTime)) && s.handler.quiet.allow("in use "+h.address.String(), now) {
+		if seg.pool != nil && seg.pool.MarkInUse(h.address, h.holder, now.Add(strangerTime)) &&
+			s.handler.quiet.allow("in use "+h.address.String(), now) {
 			s.cfg.Log.Warn("an address of the pool is in use by a stranger", "segment", seg.Name, "address", h.address.String(),
 				"mac", h.holder.String())
 		}

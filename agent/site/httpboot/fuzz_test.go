@@ -22,9 +22,12 @@ import (
 // FuzzRoute holds that a path is either exactly one of ours or nothing, and that its parts are what they claim to be.
 func FuzzRoute(f *testing.F) {
 	for _, path := range []string{
-		"/boot/auto.ipxe", "/boot/auto.efi", "/boot/self", "/boot/tok/kernel", "/boot/tok/enrol", "/boot/tok/uki.efi", "/boot/a-Z_0/script.ipxe",
-		"/blob/" + strings.Repeat("0a", 32), "/blob/" + strings.Repeat("0A", 32), "/boot/../blob/x", "/boot/%2e%2e/kernel", "//boot//kernel",
-		"/boot/tok/kernel\x00", "/boot/" + strings.Repeat("x", 200) + "/initrd", "", "/", "*", "/boot/tok\n/kernel", "/blob/" + strings.Repeat("é", 32),
+		"/boot/auto.ipxe", "/boot/auto.efi", "/boot/self", "/boot/tok/kernel", "/boot/tok/enrol", "/boot/tok/uki.efi",
+		"/boot/a-Z_0/script.ipxe",
+		"/blob/" + strings.Repeat("0a", 32), "/blob/" + strings.Repeat("0A", 32), "/boot/../blob/x", "/boot/%2e%2e/kernel",
+		"//boot//kernel",
+		"/boot/tok/kernel\x00", "/boot/" + strings.Repeat("x", 200) + "/initrd", "", "/", "*", "/boot/tok\n/kernel",
+		"/blob/" + strings.Repeat("é", 32),
 	} {
 		f.Add("GET", path)
 		f.Add("POST", path)
@@ -58,10 +61,11 @@ func FuzzRoute(f *testing.F) {
 // fuzzServer has one machine, and a cache that has nothing.
 func fuzzServer(vouched func(*fleetv1.VouchInstallerRequest)) *Server {
 	s := New(Config{
-		Segment: segment.Segment{Name: "fuzz", Address: netip.MustParsePrefix("192.0.2.1/24"), HTTPPort: 80, Discovery: segment.DiscoveryBoot},
-		Log:     slog.New(slog.DiscardHandler),
-		Blobs:   func(context.Context, string) (*cache.Blob, error) { return nil, cache.ErrNotFound },
-		Owner:   func(a netip.Addr) (segment.MAC, bool) { return cardOne, a == netip.MustParseAddr("192.0.2.7") },
+		Segment: segment.Segment{Name: "fuzz", Address: netip.MustParsePrefix("192.0.2.1/24"), HTTPPort: 80,
+			Discovery: segment.DiscoveryBoot},
+		Log:   slog.New(slog.DiscardHandler),
+		Blobs: func(context.Context, string) (*cache.Blob, error) { return nil, cache.ErrNotFound },
+		Owner: func(a netip.Addr) (segment.MAC, bool) { return cardOne, a == netip.MustParseAddr("192.0.2.7") },
 		Vouch: func(_ context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
 			vouched(r)
 			return &fleetv1.VouchInstallerResponse{}, nil
@@ -73,8 +77,9 @@ func fuzzServer(vouched func(*fleetv1.VouchInstallerRequest)) *Server {
 			{MAC: cardOne, MachineID: "m-1", OperationID: "op-1", Mode: segment.BootInstaller, Token: "tok"},
 			{MAC: cardTwo, MachineID: "m-2", Mode: segment.BootDisk, Token: "old"},
 		},
-		Installers: []Installer{{Arch: "amd64", Kernel: sum, Initrd: sum, UKI: sum}, {Arch: "arm64", Kernel: sum, Initrd: sum, UKI: sum}},
-		Blobs:      []string{sum},
+		Installers: []Installer{{Arch: "amd64", Kernel: sum, Initrd: sum, UKI: sum},
+			{Arch: "arm64", Kernel: sum, Initrd: sum, UKI: sum}},
+		Blobs: []string{sum},
 	})
 	s.desk = installerenrol.New(s.deskConfig())
 	return s
@@ -84,15 +89,18 @@ func fuzzServer(vouched func(*fleetv1.VouchInstallerRequest)) *Server {
 // understood, for iPXE executes what it gets.
 func FuzzAsked(f *testing.F) {
 	for _, q := range []string{
-		"mac=02:00:00:00:00:01", "mac=02-00-00-00-00-01&arch=x86_64", "mac=0200.0000.0001&arch=arm64", "mac=02:00:00:00:00:02&arch=i386", "mac=",
-		"arch=x86_64", "mac=02:00:00:00:00:09&arch=x", "mac=%0a%0dexit", "mac=02:00:00:00:00:01;arch=x", "mac=${net0/mac}&arch=${buildarch}",
+		"mac=02:00:00:00:00:01", "mac=02-00-00-00-00-01&arch=x86_64", "mac=0200.0000.0001&arch=arm64",
+		"mac=02:00:00:00:00:02&arch=i386", "mac=",
+		"arch=x86_64", "mac=02:00:00:00:00:09&arch=x", "mac=%0a%0dexit", "mac=02:00:00:00:00:01;arch=x",
+		"mac=${net0/mac}&arch=${buildarch}",
 		"mac=02:00:00:00:00:01%00", "mac=02:00:00:00:00:01&mac=x", "%zz", "mac=02:00:00:00:00:01&arch=%0a%23!ipxe",
 	} {
 		f.Add(q)
 	}
 	s := fuzzServer(func(*fleetv1.VouchInstallerRequest) { panic("vouched for a script") })
 	f.Fuzz(func(t *testing.T, query string) {
-		for _, path := range []string{"/boot/auto.ipxe", "/boot/auto.efi", "/boot/tok/script.ipxe", "/boot/old/script.ipxe", "/boot/self"} {
+		for _, path := range []string{"/boot/auto.ipxe", "/boot/auto.efi", "/boot/tok/script.ipxe", "/boot/old/script.ipxe",
+			"/boot/self"} {
 			r := httptest.NewRequest(http.MethodGet, "http://192.0.2.1"+path, nil)
 			r.URL.RawQuery, r.RemoteAddr = query, "192.0.2.7:1234"
 			w := httptest.NewRecorder()
@@ -130,8 +138,10 @@ func knownScript(s *Server, query, script string) bool {
 // FuzzEnrol sends anything to the desk, from the machine itself and from elsewhere.
 func FuzzEnrol(f *testing.F) {
 	for _, body := range []string{
-		`{"csr":"YQ==","mac":"02:00:00:00:00:01"}`, `{"csr":"YQ==","mac":"02:00:00:00:00:02"}`, `{"csr":"","mac":"02:00:00:00:00:01"}`, `{`, ``,
-		`{"csr":"YQ==","mac":"02-00-00-00-00-01","boot_id":"b","hardware_fingerprint":"f","serial":"s"}`, `[]`, `null`, `{"csr":[1]}`,
+		`{"csr":"YQ==","mac":"02:00:00:00:00:01"}`, `{"csr":"YQ==","mac":"02:00:00:00:00:02"}`,
+		`{"csr":"","mac":"02:00:00:00:00:01"}`, `{`, ``,
+		`{"csr":"YQ==","mac":"02-00-00-00-00-01","boot_id":"b","hardware_fingerprint":"f","serial":"s"}`, `[]`, `null`,
+		`{"csr":[1]}`,
 		`{"mac":"02:00:00:00:00:01","csr":"YQ==","csr":"YQ=="}`, strings.Repeat("[", 1000), "\xff\xfe",
 	} {
 		f.Add("tok", []byte(body), true)

@@ -87,7 +87,8 @@ func (s *Server) autoScript(w http.ResponseWriter, r *http.Request, v *view) {
 		return
 	}
 	t, ok := s.find(v, a)
-	s.cfg.Log.Info("machine asks what to boot", "mac", a.mac.String(), "remote", r.RemoteAddr, "boots", ok, "mode", string(t.mode))
+	s.cfg.Log.Info("machine asks what to boot", "mac", a.mac.String(), "remote", r.RemoteAddr, "boots", ok, "mode",
+		string(t.mode))
 	if !ok {
 		text(w, r, diskScript)
 		return

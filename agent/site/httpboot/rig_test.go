@@ -43,7 +43,8 @@ func newRig(t testing.TB, edit func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, blobs: map[string][]byte{}, owner: cardOne}
 	var err error
-	r.cache, err = cache.New(cache.Config{Dir: t.TempDir(), Source: r.fetch, Log: testkit.Logger(t), Retry: time.Millisecond})
+	r.cache, err = cache.New(cache.Config{Dir: t.TempDir(), Source: r.fetch, Log: testkit.Logger(t),
+		Retry: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,8 @@ func (r *rig) certify(_ context.Context, req *fleetv1.VouchInstallerRequest) (*f
 			return nil, err
 		}
 	}
-	return &fleetv1.VouchInstallerResponse{AgentId: "a-1", MachineId: req.GetMachineId(), OperationId: req.GetOperationId()}, nil
+	return &fleetv1.VouchInstallerResponse{AgentId: "a-1", MachineId: req.GetMachineId(),
+		OperationId: req.GetOperationId()}, nil
 }
 
 // answer is a response that was read to its end.
@@ -176,7 +178,8 @@ func (r *rig) bootable() View {
 // uki is a unified kernel image around a program that does nothing.
 func (r *rig) uki() []byte {
 	r.t.Helper()
-	image, err := uki.Build(uki.Parts{Stub: stub(), Linux: bytes.Repeat([]byte("L"), 200_000), Initrd: []byte("I"), Cmdline: "quiet ingot.role=installer"})
+	image, err := uki.Build(uki.Parts{Stub: stub(), Linux: bytes.Repeat([]byte("L"), 200_000), Initrd: []byte("I"),
+		Cmdline: "quiet ingot.role=installer"})
 	if err != nil {
 		r.t.Fatal(err)
 	}

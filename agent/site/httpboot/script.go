@@ -23,13 +23,14 @@ func (t target) params(base string) string {
 	return strings.Join(append(out, strings.Fields(t.files.Cmdline)...), " ")
 }
 
-// diskScript ends iPXE, and the firmware goes on to its next boot device. The status makes it a failure: after a program
-// that ended well UEFI stops in its boot menu.
+// diskScript ends iPXE, and the firmware goes on to its next boot device. The status makes it a failure: after a
+// program that ended well UEFI stops in its boot menu.
 const diskScript = "#!ipxe\necho Ingot: no network boot for this machine, going on to its disk\nexit 1\n"
 
 // askScript lets iPXE say for which architecture it was built, where that makes a difference.
 func askScript(base string, mac segment.MAC) string {
-	return fmt.Sprintf("#!ipxe\nchain --replace --autofree %s/boot/auto.ipxe?mac=%s&arch=${buildarch} || exit 1\n", base, mac)
+	return fmt.Sprintf("#!ipxe\nchain --replace --autofree %s/boot/auto.ipxe?mac=%s&arch=${buildarch} || exit 1\n", base,
+		mac)
 }
 
 // bootScript loads kernel and initramfs. After a failure it asks anew what to boot, since that may have changed, for

@@ -33,7 +33,9 @@ func (s *Server) sendUKI(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // send answers with a blob, or with what change makes of it.
-func (s *Server) send(w http.ResponseWriter, r *http.Request, digest, tag, kind string, change func(*cache.Blob) (io.ReadSeeker, error)) {
+func (s *Server) send(
+	w http.ResponseWriter, r *http.Request, digest, tag, kind string, change func(*cache.Blob) (io.ReadSeeker, error),
+) {
 	select {
 	case s.files <- struct{}{}:
 		defer func() { <-s.files }()

@@ -65,7 +65,8 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, files: make(chan struct{}, cfg.MaxFiles), base: cfg.Segment.HTTPBase()}
 	s.Set(View{})
 	s.relay = relay.New(relay.Config{
-		Allowed: func(hostport string) bool { return s.view.Load().controllers[hostport] }, Dial: cfg.DialController, Log: cfg.Log,
+		Allowed: func(hostport string) bool { return s.view.Load().controllers[hostport] }, Dial: cfg.DialController,
+		Log: cfg.Log,
 	})
 	return s
 }

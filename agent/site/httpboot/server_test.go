@@ -36,7 +36,8 @@ func TestAsIPXEDoes(t *testing.T) {
 			continue
 		}
 		kernel = f[1]
-		want := "initrd=initrd ingot.role=installer ingot.site=" + r.Base() + " ingot.token=tok console=ttyS0 panic=10 ingot.mac=${netX/mac}"
+		want := "initrd=initrd ingot.role=installer ingot.site=" + r.Base() +
+			" ingot.token=tok console=ttyS0 panic=10 ingot.mac=${netX/mac}"
 		if got := strings.TrimSuffix(strings.Join(f[2:], " "), " || goto failed"); got != want {
 			t.Errorf("kernel parameters\n%s, want\n%s", got, want)
 		}
@@ -44,14 +45,16 @@ func TestAsIPXEDoes(t *testing.T) {
 	path := strings.NewReplacer(r.Base(), "", "${buildarch}", "x86_64").Replace(kernel)
 	for range 2 { // firmware asks twice
 		resp, head := r.do("HEAD", path)
-		if resp.ContentLength != int64(len(r.blobs[v.Installers[0].Kernel])) || len(head) != 0 || resp.Header.Get("Accept-Ranges") != "bytes" {
+		if resp.ContentLength != int64(len(r.blobs[v.Installers[0].Kernel])) || len(head) != 0 ||
+			resp.Header.Get("Accept-Ranges") != "bytes" {
 			t.Errorf("HEAD of the kernel: %v", resp.Header)
 		}
 		if _, body := r.do("GET", path); !bytes.Equal(body, r.blobs[v.Installers[0].Kernel]) {
 			t.Errorf("a kernel of %d bytes", len(body))
 		}
 	}
-	if _, body := r.do("GET", strings.Replace(path, "/kernel", "/initrd", 1)); !bytes.Equal(body, r.blobs[v.Installers[0].Initrd]) {
+	if _, body := r.do("GET", strings.Replace(path, "/kernel", "/initrd", 1)); !bytes.Equal(body,
+		r.blobs[v.Installers[0].Initrd]) {
 		t.Errorf("an initrd of %d bytes", len(body))
 	}
 	if _, named := r.do("GET", "/boot/tok/script.ipxe"); !bytes.Equal(named, script) {
@@ -70,7 +73,8 @@ func TestTheUnifiedKernelGetsTheMachinesParameters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "quiet ingot.role=installer ingot.role=installer ingot.site=" + r.Base() + " ingot.token=tok console=ttyS0 panic=10"
+		want := "quiet ingot.role=installer ingot.role=installer ingot.site=" + r.Base() +
+			" ingot.token=tok console=ttyS0 panic=10"
 		if got := strings.TrimSpace(string(line)); got != want {
 			t.Errorf("%s has\n%q, want\n%q", path, got, want)
 		}
@@ -123,8 +127,10 @@ func TestOnlyWhatIsNeededIsThere(t *testing.T) {
 	r.want("GET", "/blob/"+v.Installers[0].Kernel, http.StatusOK)
 	r.want("GET", "/blob/"+secret, http.StatusNotFound)
 	for _, path := range []string{
-		"/", "/boot", "/boot/", "/boot/tok", "/boot/tok/", "/boot/tok/kernel/", "/boot//kernel", "/boot/tok/../tok/kernel", "/boot/tok/%2e%2e/kernel",
-		"/blob/", "/blob/../../etc/passwd", "/blob/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/blob/" + strings.ToUpper(v.Installers[0].Kernel), "/etc/passwd",
+		"/", "/boot", "/boot/", "/boot/tok", "/boot/tok/", "/boot/tok/kernel/", "/boot//kernel", "/boot/tok/../tok/kernel",
+		"/boot/tok/%2e%2e/kernel",
+		"/blob/", "/blob/../../etc/passwd", "/blob/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/blob/" +
+			strings.ToUpper(v.Installers[0].Kernel), "/etc/passwd",
 	} {
 		r.want("GET", path, http.StatusNotFound)
 	}
@@ -151,14 +157,17 @@ func TestDiscovery(t *testing.T) {
 	}
 	var asked *fleetv1.VouchInstallerRequest
 	r.vouch = func(req *fleetv1.VouchInstallerRequest) error { asked = req; return nil }
-	v.Assignments = append(v.Assignments, segment.Assignment{MAC: stranger, MachineID: "m-9", OperationID: "op-9", Mode: segment.BootInstaller, Token: "new"})
+	v.Assignments = append(v.Assignments, segment.Assignment{MAC: stranger, MachineID: "m-9", OperationID: "op-9",
+		Mode: segment.BootInstaller, Token: "new"})
 	r.Set(v)
-	if got := r.enrol("discovery", stranger); got != "200 " || asked.GetBootToken() != "new" || asked.GetMachineId() != "m-9" {
+	if got := r.enrol("discovery", stranger); got != "200 " || asked.GetBootToken() != "new" ||
+		asked.GetMachineId() != "m-9" {
 		t.Errorf("once it is known: %s, %v", got, asked)
 	}
 	_, body := r.do("GET", "/boot/self")
 	var self Self
-	if err := json.Unmarshal(body, &self); err != nil || self != (Self{MAC: stranger.String(), Mode: "installer", Token: "new"}) {
+	if err := json.Unmarshal(body, &self); err != nil ||
+		self != (Self{MAC: stranger.String(), Mode: "installer", Token: "new"}) {
 		t.Errorf("of itself it hears %s, %v", body, err)
 	}
 }
@@ -202,9 +211,12 @@ func TestTheDesk(t *testing.T) {
 		{"another machine's card", "tok", "403 NOT_WHERE_ASSIGNED", cardTwo, cardTwo, nil},
 		{"somebody else's address", "tok", "403 NOT_WHERE_ASSIGNED", cardOne, cardTwo, nil},
 		{"nobody's address", "tok", "403 NOT_WHERE_ASSIGNED", cardOne, segment.MAC{}, nil},
-		{"a second key", "tok", "409 ENROLMENT_CONTESTED", cardOne, cardOne, failure.Precondition("ENROLMENT_CONTESTED", "two keys")},
-		{"perhaps a second key", "tok", "503 ENROLMENT_CONTESTED", cardOne, cardOne, failure.Unavailable("ENROLMENT_CONTESTED", "wait")},
-		{"no controller", "tok", "503 SESSION_UNKNOWN", cardOne, cardOne, failure.Unavailable("SESSION_UNKNOWN", "open a session")},
+		{"a second key", "tok", "409 ENROLMENT_CONTESTED", cardOne, cardOne,
+			failure.Precondition("ENROLMENT_CONTESTED", "two keys")},
+		{"perhaps a second key", "tok", "503 ENROLMENT_CONTESTED", cardOne, cardOne,
+			failure.Unavailable("ENROLMENT_CONTESTED", "wait")},
+		{"no controller", "tok", "503 SESSION_UNKNOWN", cardOne, cardOne,
+			failure.Unavailable("SESSION_UNKNOWN", "open a session")},
 		{"a controller that fails", "tok", "503 INTERNAL", cardOne, cardOne, fmt.Errorf("broken")},
 		{"a bad request", "tok", "400 INVALID_FIELD", cardOne, cardOne, failure.Invalid("INVALID_FIELD", "csr")},
 	} {
@@ -216,7 +228,8 @@ func TestTheDesk(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
-	for _, body := range []string{"", "{", "[]", `{"csr":"x"}`, `{"mac":"` + cardOne.String() + `"}`, strings.Repeat(" ", 100_000)} {
+	for _, body := range []string{"", "{", "[]", `{"csr":"x"}`, `{"mac":"` + cardOne.String() + `"}`,
+		strings.Repeat(" ", 100_000)} {
 		resp, err := http.Post(r.Base()+"/boot/tok/enrol", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -246,12 +259,14 @@ func TestCurlAgrees(t *testing.T) {
 		t.Errorf("whole: %d bytes", len(got))
 	}
 	n := len(want)
-	for ask, part := range map[string][]byte{"0-0": want[:1], "100-299": want[100:300], "-7": want[n-7:], fmt.Sprint(n-5, "-"): want[n-5:]} {
+	for ask, part := range map[string][]byte{"0-0": want[:1], "100-299": want[100:300], "-7": want[n-7:],
+		fmt.Sprint(n-5, "-"): want[n-5:]} {
 		if got := curl("-r", ask, url); got != string(part) {
 			t.Errorf("range %s: %q, want %q", ask, got, part)
 		}
 	}
-	if got := curl("-o", "/dev/null", "-w", "%{http_code} %header{content-range}", "-r", fmt.Sprint(n, "-"), url); got != fmt.Sprintf("416 bytes */%d", n) {
+	if got := curl("-o", "/dev/null", "-w", "%{http_code} %header{content-range}", "-r", fmt.Sprint(n, "-"),
+		url); got != fmt.Sprintf("416 bytes */%d", n) {
 		t.Errorf("a range behind the end: %s", got)
 	}
 	if got := curl("-I", url); !strings.Contains(got, fmt.Sprintf("Content-Length: %d\r\n", n)) {

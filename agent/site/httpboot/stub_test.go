@@ -16,12 +16,15 @@ func stub() []byte {
 	b.Write(dos)
 	b.WriteString("PE\x00\x00")
 	for _, part := range []any{
-		pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: 1, SizeOfOptionalHeader: 240, Characteristics: 0x206},
+		pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: 1, SizeOfOptionalHeader: 240,
+			Characteristics: 0x206},
 		pe.OptionalHeader64{
-			Magic: 0x20b, SectionAlignment: 0x200, FileAlignment: 0x200, SizeOfHeaders: headers, SizeOfImage: 0x1200, NumberOfRvaAndSizes: 16,
+			Magic: 0x20b, SectionAlignment: 0x200, FileAlignment: 0x200, SizeOfHeaders: headers, SizeOfImage: 0x1200,
+			NumberOfRvaAndSizes: 16,
 		},
 		pe.SectionHeader32{
-			Name: [8]uint8{'.', 't', 'e', 'x', 't'}, VirtualSize: 4, VirtualAddress: 0x1000, SizeOfRawData: 0x200, PointerToRawData: headers,
+			Name: [8]uint8{'.', 't', 'e', 'x', 't'}, VirtualSize: 4, VirtualAddress: 0x1000, SizeOfRawData: 0x200,
+			PointerToRawData: headers,
 		},
 	} {
 		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {

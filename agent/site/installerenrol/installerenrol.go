@@ -1,5 +1,5 @@
-// Package installerenrol is where a netbooted system asks to be certified. It checks that the system stands where the assignment
-// says, and then lets the controller decide.
+// Package installerenrol is where a netbooted system asks to be certified. It checks that the system stands where the
+// assignment says, and then lets the controller decide.
 //
 // The checks: the boot token is that of a current assignment to the installer or to rescue, the network card belongs to
 // that assignment, and the address that the request comes from is lent to that card. What is certified is a key; the
@@ -56,7 +56,8 @@ const (
 )
 
 // DiscoveryToken stands in the boot URLs of machines that are in no assignment. It opens the boot files where the
-// segment boots unknown machines. To enrol, it is as good as the token of the assignment that such a machine gets later.
+// segment boots unknown machines. To enrol, it is as good as the token of the assignment that such a machine gets
+// later.
 const DiscoveryToken = "discovery"
 
 // New makes a Desk.
@@ -68,13 +69,15 @@ func (d *Handler) Serve(w http.ResponseWriter, r *http.Request, token string) {
 	case d.busy <- struct{}{}:
 		defer func() { <-d.busy }()
 	default:
-		refuse(w, &refusal{http.StatusServiceUnavailable, "TOO_MANY_REQUESTS", "too many machines enrol at once", time.Second})
+		refuse(w, &refusal{http.StatusServiceUnavailable, "TOO_MANY_REQUESTS", "too many machines enrol at once",
+			time.Second})
 		return
 	}
 	answer, err := d.enrol(r, token)
 	var no *refusal
 	if errors.As(err, &no) {
-		d.cfg.Log.Warn("enrolment refused", "remote", r.RemoteAddr, "status", no.status, "reason", no.reason, "error", no.message)
+		d.cfg.Log.Warn("enrolment refused", "remote", r.RemoteAddr, "status", no.status, "reason", no.reason, "error",
+			no.message)
 		refuse(w, no)
 		return
 	}
@@ -106,7 +109,8 @@ func (d *Handler) enrol(r *http.Request, token string) (Answer, error) {
 		Address: from.Addr().Unmap().String(), BootId: req.BootID, HardwareFingerprint: req.HardwareFingerprint,
 	}
 	if t := req.TPM; t != nil {
-		ask.EndorsementKey, ask.EndorsementCertificate, ask.AttestationKey = t.EndorsementKey, t.EndorsementCertificate, t.AttestationKey
+		ask.EndorsementKey, ask.EndorsementCertificate, ask.AttestationKey = t.EndorsementKey, t.EndorsementCertificate,
+			t.AttestationKey
 	}
 	v, err := d.cfg.Vouch(ctx, ask)
 	if err != nil {
@@ -163,7 +167,8 @@ func (d *Handler) assignment(token string, mac segment.MAC) (a segment.Assignmen
 	if token == DiscoveryToken && d.cfg.Waiting != nil {
 		a, ok := d.cfg.Waiting(mac)
 		if !ok {
-			err = &refusal{http.StatusServiceUnavailable, "MACHINE_NOT_FOUND", "the machine is in no inventory yet", discoveryWait}
+			err = &refusal{http.StatusServiceUnavailable, "MACHINE_NOT_FOUND", "the machine is in no inventory yet",
+				discoveryWait}
 		}
 		return a, err
 	}
@@ -199,7 +204,8 @@ func fromController(err error) error {
 	f := failure.From(err)
 	no := &refusal{status: http.StatusForbidden, reason: f.Reason, message: f.Message}
 	switch {
-	case f.Retryable || f.Kind == failure.KindUnavailable || f.Kind == failure.KindDeadline || f.Kind == failure.KindCanceled:
+	case f.Retryable || f.Kind == failure.KindUnavailable || f.Kind == failure.KindDeadline ||
+		f.Kind == failure.KindCanceled:
 		no.status, no.after = http.StatusServiceUnavailable, max(f.RetryAfter, time.Second)
 	case f.Reason == "ENROLMENT_CONTESTED":
 		no.status = http.StatusConflict

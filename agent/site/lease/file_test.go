@@ -12,7 +12,8 @@ import (
 
 func aLease(n int, ends time.Time) lease.Lease {
 	return lease.Lease{
-		Segment: "rack1", Address: addr("10.1.0.20"), MAC: mac(n), State: lease.Bound, Hostname: "n1", Since: start, Ends: ends,
+		Segment: "rack1", Address: addr("10.1.0.20"), MAC: mac(n), State: lease.Bound, Hostname: "n1", Since: start,
+		Ends: ends,
 	}
 }
 

@@ -99,7 +99,8 @@ func TestCooldown(t *testing.T) {
 		if a, ok := p.Offer(mac(2), netip.Addr{}, netip.Addr{}, ended.Add(time.Minute-1)); ok {
 			t.Errorf("%s: another client is offered %v within a minute", what, a)
 		}
-		if _, v := p.Request(lease.Ask{MAC: mac(2), Address: addr("10.1.0.20")}, ended.Add(time.Minute-1)); v != lease.Refused {
+		if _, v := p.Request(lease.Ask{MAC: mac(2), Address: addr("10.1.0.20")},
+			ended.Add(time.Minute-1)); v != lease.Refused {
 			t.Errorf("%s: another client asks for it within a minute: %v", what, v)
 		}
 		if _, ok := p.Offer(mac(2), netip.Addr{}, netip.Addr{}, ended.Add(time.Minute)); !ok {
@@ -150,17 +151,19 @@ func TestRequests(t *testing.T) {
 		ask  lease.Ask
 		want lease.Verdict
 	}{
-		"renewal":                            {lease.Ask{MAC: mac(1), Address: a}, lease.Granted},
-		"another's":                          {lease.Ask{MAC: mac(2), Address: a}, lease.Refused},
-		"another network":                    {lease.Ask{MAC: mac(2), Address: addr("10.2.0.20")}, lease.Refused},
-		"no address at all":                  {lease.Ask{MAC: mac(2)}, lease.Refused},
-		"outside the pool, unknown":          {lease.Ask{MAC: mac(2), Address: addr("10.1.0.200")}, lease.Silent},
-		"outside the pool, known":            {lease.Ask{MAC: mac(1), Address: addr("10.1.0.200")}, lease.Refused},
-		"a free one, but it has another":     {lease.Ask{MAC: mac(1), Address: addr("10.1.0.29")}, lease.Refused},
-		"ours":                               {lease.Ask{MAC: mac(2), Address: addr("10.1.0.1")}, lease.Silent},
-		"a free one, unknown after a loss":   {lease.Ask{MAC: mac(3), Address: addr("10.1.0.28")}, lease.Granted},
-		"not the fixed one":                  {lease.Ask{MAC: mac(4), Address: addr("10.1.0.27"), Fixed: addr("10.1.0.40")}, lease.Refused},
-		"the fixed one":                      {lease.Ask{MAC: mac(5), Address: addr("10.1.0.41"), Fixed: addr("10.1.0.41")}, lease.Granted},
+		"renewal":                          {lease.Ask{MAC: mac(1), Address: a}, lease.Granted},
+		"another's":                        {lease.Ask{MAC: mac(2), Address: a}, lease.Refused},
+		"another network":                  {lease.Ask{MAC: mac(2), Address: addr("10.2.0.20")}, lease.Refused},
+		"no address at all":                {lease.Ask{MAC: mac(2)}, lease.Refused},
+		"outside the pool, unknown":        {lease.Ask{MAC: mac(2), Address: addr("10.1.0.200")}, lease.Silent},
+		"outside the pool, known":          {lease.Ask{MAC: mac(1), Address: addr("10.1.0.200")}, lease.Refused},
+		"a free one, but it has another":   {lease.Ask{MAC: mac(1), Address: addr("10.1.0.29")}, lease.Refused},
+		"ours":                             {lease.Ask{MAC: mac(2), Address: addr("10.1.0.1")}, lease.Silent},
+		"a free one, unknown after a loss": {lease.Ask{MAC: mac(3), Address: addr("10.1.0.28")}, lease.Granted},
+		"not the fixed one": {lease.Ask{MAC: mac(4), Address: addr("10.1.0.27"), Fixed: addr("10.1.0.40")},
+			lease.Refused},
+		"the fixed one": {lease.Ask{MAC: mac(5), Address: addr("10.1.0.41"), Fixed: addr("10.1.0.41")},
+			lease.Granted},
 		"the fixed one in another's hands":   {lease.Ask{MAC: mac(6), Address: a, Fixed: a}, lease.Refused},
 		"a free one for want of a fixed one": {lease.Ask{MAC: mac(7), Address: addr("10.1.0.26"), Fixed: a}, lease.Granted},
 	} {
@@ -211,7 +214,8 @@ func TestANewFixedAddressEndsTheOldLease(t *testing.T) {
 	if a, ok := p.Offer(mac(1), fixed, netip.Addr{}, start); !ok || a != fixed {
 		t.Fatalf("offered %v, %v", a, ok)
 	}
-	if _, v := p.Request(lease.Ask{MAC: mac(1), Address: fixed, Fixed: fixed}, start.Add(time.Second)); v != lease.Granted {
+	if _, v := p.Request(lease.Ask{MAC: mac(1), Address: fixed, Fixed: fixed},
+		start.Add(time.Second)); v != lease.Granted {
 		t.Fatal(v)
 	}
 	all := p.Snapshot(start.Add(2 * time.Second))

@@ -125,7 +125,11 @@ func newWorld(t *rapid.T) *world {
 	}
 	seg := small("10.1.0.18", "10.1.0.22")
 	seg.LeaseTime = 5 * time.Minute
-	w.cfg = lease.Config{Segment: seg, Reserved: func(a netip.Addr) (segment.MAC, bool) { m, ok := w.fixed[a]; return m, ok }}
+	w.cfg = lease.Config{Segment: seg, Reserved: func(a netip.Addr) (segment.MAC, bool) {
+		m, ok := w.fixed[a]
+		return m,
+			ok
+	}}
 	w.pool = lease.New(w.cfg, nil)
 	return w
 }

@@ -25,7 +25,8 @@ func TestFind(t *testing.T) {
 	if _, err := netdev.Find("no-such-device", home); err == nil {
 		t.Error("found a device that is not there")
 	}
-	if _, err := netdev.Find("lo", netip.MustParseAddr("192.0.2.1")); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
+	if _, err := netdev.Find("lo", netip.MustParseAddr("192.0.2.1")); err == nil ||
+		!strings.Contains(err.Error(), "192.0.2.1") {
 		t.Errorf("an address that it does not have: %v", err)
 	}
 }

@@ -138,8 +138,8 @@ func TestOnTheWire(t *testing.T) {
 	var got *ndp.RouterAdvertisement
 	var control *ipv6.ControlMessage
 	took := time.Duration(math.MaxInt64)
-	// A solicitation may be lost, as on a machine that is busy; an answer in less time than is between two that nobody asked
-	// for is one.
+	// A solicitation may be lost, as on a machine that is busy; an answer in less time than is between two that nobody
+	// asked for is one.
 	for try := 0; try < 3 && took > shortest; try++ {
 		start := time.Now()
 		got, control = advertisement(t, c, ask)
@@ -148,7 +148,8 @@ func TestOnTheWire(t *testing.T) {
 	if took > shortest {
 		t.Errorf("the answer took %v", took)
 	}
-	if control.HopLimit != 255 || got.RouterLifetime != 0 || got.ManagedConfiguration || got.OtherConfiguration || len(got.Options) != 1 {
+	if control.HopLimit != 255 || got.RouterLifetime != 0 || got.ManagedConfiguration || got.OtherConfiguration ||
+		len(got.Options) != 1 {
 		t.Errorf("%+v, %+v", got, control)
 	}
 	_, control = advertisement(t, c, func() {}) // nobody asked: it goes to all

@@ -127,7 +127,8 @@ func TestOnlyWhereItIsAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for other, want := range map[string]int{
-		"127.0.0.1:22": http.StatusForbidden, "localhost:" + port: http.StatusForbidden, "127.1:" + port: http.StatusForbidden,
+		"127.0.0.1:22": http.StatusForbidden, "localhost:" + port: http.StatusForbidden, "127.1:" +
+			port: http.StatusForbidden,
 		"127.0.0.1.:" + port: http.StatusForbidden, gone: http.StatusBadGateway,
 	} {
 		if _, _, status := connect(t, at, other); status != want {

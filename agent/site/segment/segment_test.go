@@ -77,7 +77,8 @@ func TestMACForms(t *testing.T) {
 			t.Errorf("ParseMAC(%q) = %v, %v", form, m, err)
 		}
 	}
-	for _, form := range []string{"", "52:54:00:ab:cd", "00:00:00:00:00:00", "02:00:5e:10:00:00:00:01", "52:54:00:ab:cd:eg"} {
+	for _, form := range []string{"", "52:54:00:ab:cd", "00:00:00:00:00:00", "02:00:5e:10:00:00:00:01",
+		"52:54:00:ab:cd:eg"} {
 		if m, err := segment.ParseMAC(form); err == nil {
 			t.Errorf("ParseMAC(%q) = %v, want an error", form, m)
 		}
@@ -106,7 +107,8 @@ func TestTable(t *testing.T) {
 	}
 	disk := installer(3, "m2", "t-dead")
 	disk.Mode = segment.BootDisk
-	doc := segment.Document{Revision: 7, Assignments: []segment.Assignment{installer(1, "m1", "t1"), installer(2, "m1", "t1"), disk}}
+	doc := segment.Document{Revision: 7, Assignments: []segment.Assignment{installer(1, "m1", "t1"),
+		installer(2, "m1", "t1"), disk}}
 	if err := table.Replace(doc); err != nil {
 		t.Fatal(err)
 	}

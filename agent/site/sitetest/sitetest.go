@@ -28,7 +28,8 @@ func InNamespace(t *testing.T) bool {
 		return true
 	}
 	if os.Geteuid() != 0 {
-		t.Fatal("this test makes network namespaces, which needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it as root, or in `unshare -Urn`")
+		t.Fatal("this test makes network namespaces, which needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it as root, " +
+			"or in `unshare -Urn`")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), inside+"="+t.Name())

@@ -97,7 +97,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		failed++
 		wait := delay(failed, err)
-		l.cfg.Log.Warn("site not in step with the controller", "retry_in", wait.Round(time.Millisecond).String(), "error", err)
+		l.cfg.Log.Warn("site not in step with the controller", "retry_in", wait.Round(time.Millisecond).String(), "error",
+			err)
 		select {
 		case <-ctx.Done():
 		case <-l.cfg.Clock.After(wait):

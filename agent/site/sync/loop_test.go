@@ -51,7 +51,9 @@ func (c *controller) all() []*fleetv1.SyncSiteRequest {
 	return append([]*fleetv1.SyncSiteRequest(nil), c.calls...)
 }
 
-func (c *controller) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest, _ ...grpc.CallOption) (*fleetv1.SyncSiteResponse, error) {
+func (c *controller) SyncSite(
+	ctx context.Context, r *fleetv1.SyncSiteRequest, _ ...grpc.CallOption,
+) (*fleetv1.SyncSiteResponse, error) {
 	c.mu.Lock()
 	c.calls = append(c.calls, r)
 	n := len(c.calls)
@@ -118,7 +120,8 @@ func (s *site) process(ctx context.Context) error {
 			s.setServed(doc.GetRevision())
 			return nil
 		},
-		Store: store, Reports: s.reports, Hold: 200 * time.Millisecond, Pause: time.Millisecond, Clock: clock.Real(), Log: testkit.Logger(s.t),
+		Store: store, Reports: s.reports, Hold: 200 * time.Millisecond, Pause: time.Millisecond, Clock: clock.Real(),
+		Log: testkit.Logger(s.t),
 	})
 	if err := l.Start(ctx); err != nil {
 		return err
@@ -189,11 +192,12 @@ func TestANewDocumentIsServedThenTold(t *testing.T) {
 	}
 }
 
-// TestAKillAtEveryPoint ends the process at each failpoint and starts another one: nothing is told that is not stored and
-// served, and the newest document is served in the end.
+// TestAKillAtEveryPoint ends the process at each failpoint and starts another one: nothing is told that is not stored
+// and served, and the newest document is served in the end.
 func TestAKillAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"site.before-stored", "site.after-stored", "site.after-applied", "site.after-reported"} {
+	for _, point := range []string{"site.before-stored", "site.after-stored", "site.after-applied",
+		"site.after-reported"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			c := newController()
@@ -298,7 +302,8 @@ func TestReportsInterruptAHeldCall(t *testing.T) {
 	s := newSite(t, c)
 	s.run(t.Context())
 	s.waitTold(1)
-	testkit.Eventually(t, patience, func() bool { all := c.all(); return all[len(all)-1].GetHoldMs() > 0 }, "no call is held")
+	testkit.Eventually(t, patience, func() bool { all := c.all(); return all[len(all)-1].GetHoldMs() > 0 },
+		"no call is held")
 	s.reports.Unknown(&fleetv1.UnknownMachine{MacAddress: "x"})
 	testkit.Eventually(t, patience, func() bool {
 		for _, r := range c.all() {
@@ -336,7 +341,8 @@ func TestReportsThatSayNothingNewAreNotSent(t *testing.T) {
 		r.BMC(&fleetv1.BMCObservation{MachineId: "b", PowerState: power, SeenAt: timestamppb.New(time.Unix(0, 0).Add(at))})
 		return len(r.take().req.GetBmcs())
 	}
-	if a, b, c, d := seen("on", 0), seen("on", time.Minute), seen("off", 2*time.Minute), seen("off", 8*time.Minute); a != 1 || b != 0 || c != 1 || d != 1 {
+	if a, b, c, d := seen("on", 0), seen("on", time.Minute), seen("off", 2*time.Minute),
+		seen("off", 8*time.Minute); a != 1 || b != 0 || c != 1 || d != 1 {
 		t.Errorf("a BMC's words are told %d, %d, %d and %d times", a, b, c, d)
 	}
 	// What was given back doesn't hide a newer word.

@@ -99,8 +99,8 @@ func sameWord(before, o *fleetv1.BMCObservation) bool {
 	return proto.Equal(before, same)
 }
 
-// Provider adds what a provider said of a machine; of each only the last word counts. The same word is told again once in
-// a while.
+// Provider adds what a provider said of a machine; of each only the last word counts. The same word is told again once
+// in a while.
 func (r *Reports) Provider(o *fleetv1.ProviderObservation) {
 	r.change(func() {
 		id := o.GetMachineId()

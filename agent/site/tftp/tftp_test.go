@@ -37,7 +37,8 @@ func program(size int) []byte {
 
 func files() map[string][]byte {
 	return map[string][]byte{
-		"undionly.kpxe": program(74213), "snponly.efi": program(173792), "even": program(1024), "empty": {}, "tiny": []byte("x"),
+		"undionly.kpxe": program(74213), "snponly.efi": program(173792), "even": program(1024), "empty": {},
+		"tiny": []byte("x"),
 	}
 }
 
@@ -45,7 +46,8 @@ func files() map[string][]byte {
 func startLocal(t testing.TB, change func(*Config)) net.Addr {
 	t.Helper()
 	log := &testkit.Buffer{}
-	cfg := Config{Interface: "lo", Address: home, Files: files(), Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(log, nil))}
+	cfg := Config{Interface: "lo", Address: home, Files: files(), Clock: clock.Real(),
+		Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -179,8 +181,10 @@ func TestOptions(t *testing.T) {
 	}{
 		{[]string{"undionly.kpxe", "octet"}, map[string]string{}},
 		{[]string{"undionly.kpxe", "octet", "tsize", "0"}, map[string]string{"tsize": "74213"}},
-		{[]string{"/snponly.efi", "octet", "tsize", "0", "blksize", "1432"}, map[string]string{"tsize": "173792", "blksize": "1432"}},
-		{[]string{"\\snponly.efi", "octet", "blksize", "1468", "tsize", "0"}, map[string]string{"tsize": "173792", "blksize": "1468"}},
+		{[]string{"/snponly.efi", "octet", "tsize", "0", "blksize", "1432"},
+			map[string]string{"tsize": "173792", "blksize": "1432"}},
+		{[]string{"\\snponly.efi", "octet", "blksize", "1468", "tsize", "0"},
+			map[string]string{"tsize": "173792", "blksize": "1468"}},
 		{[]string{"even", "octet", "blksize", "512"}, map[string]string{"blksize": "512"}},
 		{[]string{"even", "octet", "tsize", "77777777", "blksize", "x"}, map[string]string{"tsize": "1024"}},
 		{[]string{"even", "octet", "blksize", "8", "windowsize", "4"}, map[string]string{}},
@@ -207,7 +211,8 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	to := startLocal(t, nil)
 	for _, name := range []string{
-		"", "/", "//even", "nothing", "EVEN", "../even", "/etc/passwd", "..\\..\\etc\\passwd", "even/", "./even", "even\xff", strings.Repeat("a", 400),
+		"", "/", "//even", "nothing", "EVEN", "../even", "/etc/passwd", "..\\..\\etc\\passwd", "even/", "./even", "even\xff",
+		strings.Repeat("a", 400),
 	} {
 		p := newPeer(t, to)
 		p.send(request(1, name, "octet"))
@@ -222,7 +227,8 @@ func TestRefusals(t *testing.T) {
 	}
 	// What is no request is ignored, and does not stop the server.
 	q := newPeer(t, to)
-	for _, junk := range [][]byte{{}, {0}, {0, 1}, {0, 1, 0}, {0, 9, 0, 0}, {0, 4, 0, 1}, []byte("hello"), bytes.Repeat([]byte{0, 1}, 400)} {
+	for _, junk := range [][]byte{{}, {0}, {0, 1}, {0, 1, 0}, {0, 9, 0, 0}, {0, 4, 0, 1}, []byte("hello"),
+		bytes.Repeat([]byte{0, 1}, 400)} {
 		q.send(junk)
 	}
 	if data, _ := newPeer(t, to).get("even", "octet"); len(data) != 1024 {
@@ -264,7 +270,8 @@ func TestLoad(t *testing.T) {
 	if _, _, err := Load(dir, "a.efi"); err == nil {
 		t.Error("a file of 16 MiB and a byte is loaded")
 	}
-	if _, err := New(Config{Interface: "lo", Address: home, Files: map[string][]byte{"a/b": nil}, Clock: clock.Real(), Log: testkit.Logger(t)}); err == nil {
+	if _, err := New(Config{Interface: "lo", Address: home, Files: map[string][]byte{"a/b": nil}, Clock: clock.Real(),
+		Log: testkit.Logger(t)}); err == nil {
 		t.Error("a file with a path for a name is served")
 	}
 }
@@ -276,7 +283,8 @@ func TestStandardClients(t *testing.T) {
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
 	sitetest.Bridge(t, "other0", "10.66.0.1/24")
-	s, err := New(Config{Interface: "site0", Address: netip.MustParseAddr("10.77.0.1"), Files: files(), Clock: clock.Real(), Log: testkit.Logger(t)})
+	s, err := New(Config{Interface: "site0", Address: netip.MustParseAddr("10.77.0.1"), Files: files(),
+		Clock: clock.Real(), Log: testkit.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +308,8 @@ func TestStandardClients(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", line, len(data), err)
 		}
 	}
-	for _, line := range []string{"busybox tftp -g -r /etc/hostname -l /dev/null 10.77.0.1", "busybox tftp -p -l /etc/hostname -r even 10.77.0.1"} {
+	for _, line := range []string{"busybox tftp -g -r /etc/hostname -l /dev/null 10.77.0.1",
+		"busybox tftp -p -l /etc/hostname -r even 10.77.0.1"} {
 		if out, err := m.Try(t.Context(), line); err == nil {
 			t.Errorf("%s: %s", line, out)
 		}

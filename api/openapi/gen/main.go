@@ -126,8 +126,8 @@ func asObject(v any) object {
 	return o
 }
 
-// nodeHistory describes the lines of a node's history as the gateway writes them: states by their plain names, null for what
-// is absent, values of any type in the metadata.
+// nodeHistory describes the lines of a node's history as the gateway writes them: states by their plain names, null for
+// what is absent, values of any type in the metadata.
 func nodeHistory(doc object) {
 	line := asObject(asObject(doc["definitions"])["v1NodeStateLog"])
 	if line == nil {

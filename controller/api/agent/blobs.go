@@ -23,7 +23,9 @@ const (
 )
 
 // FetchBlob streams a stored file from an offset on. It holds one chunk in memory.
-func (s *Server) FetchBlob(r *fleetv1.FetchBlobRequest, stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse]) error {
+func (s *Server) FetchBlob(
+	r *fleetv1.FetchBlobRequest, stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse],
+) error {
 	who, err := s.member(stream.Context())
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// rig serves the fleet listener's calls over TLS on loopback. Who calls is what the test says: the handshake has its own
-// tests.
+// rig serves the fleet listener's calls over TLS on loopback. Who calls is what the test says: the handshake has its
+// own tests.
 type rig struct {
 	fleetv1.AgentServiceClient
 	store *store.Store
@@ -58,7 +58,8 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Store: r.store, Blobs: r.blobs, Secrets: r.box, Clock: clock.Real(), Logger: testkit.Logger(t), Draining: context.Background(),
+		Store: r.store, Blobs: r.blobs, Secrets: r.box, Clock: clock.Real(), Logger: testkit.Logger(t),
+		Draining: context.Background(),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -82,10 +83,12 @@ func (r *rig) serve(t testing.TB, s *Server) *grpc.ClientConn {
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(&tls.Config{GetCertificate: certs.GetCertificate, MinVersion: tls.VersionTLS13})),
 		grpc.ReadBufferSize(0), // as on the real listener
-		grpc.ChainUnaryInterceptor(errs.Unary(), func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(errs.Unary(), func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+			next grpc.UnaryHandler) (any, error) {
 			return next(r.as(ctx), req)
 		}),
-		grpc.ChainStreamInterceptor(errs.Stream(), func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(errs.Stream(), func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo,
+			next grpc.StreamHandler) error {
 			return next(srv, known{ss, r.as(ss.Context())})
 		}),
 	)
@@ -129,10 +132,12 @@ func (r *rig) enrol(t testing.TB, n agentstore.NewToken) *auth.Agent {
 		t.Fatal(err)
 	}
 	cert := &x509.Certificate{Raw: []byte("certificate of " + n.TokenID)}
-	got, err := r.store.Enroll(t.Context(), agentstore.EnrollRequest{TokenID: n.TokenID, Secret: n.Secret, PublicKeyDigest: []byte(n.TokenID)},
+	got, err := r.store.Enroll(t.Context(), agentstore.EnrollRequest{TokenID: n.TokenID, Secret: n.Secret,
+		PublicKeyDigest: []byte(n.TokenID)},
 		func(context.Context, string) (*agentstore.Signed, error) {
 			return &agentstore.Signed{
-				Fingerprint: pki.Fingerprint(cert.Raw), Serial: "1", ChainPEM: []byte("chain"), NotBefore: now, NotAfter: now.Add(time.Hour),
+				Fingerprint: pki.Fingerprint(cert.Raw), Serial: "1", ChainPEM: []byte("chain"), NotBefore: now,
+				NotAfter: now.Add(time.Hour),
 			}, nil
 		}, now)
 	if err != nil {
@@ -295,12 +300,15 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	spec := &pb.MachineSpec{Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack"}
-	if _, err := r.store.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester", time.Now()); err != nil {
+	if _, err := r.store.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester",
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	set := func(sealed []byte) {
 		t.Helper()
-		if _, err := r.store.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester", time.Now()); err != nil {
+		if _, err := r.store.SetCredentials(t.Context(),
+			credentialstore.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester",
+			time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -324,7 +332,8 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, sealed := range map[string][]byte{
-		"lost key": lost.SealBMC("rack", secret.BMC{Username: "u", Password: "p"}), "moved": r.box.SealBMC("other", secret.BMC{}), "rubbish": []byte("x"),
+		"lost key": lost.SealBMC("rack", secret.BMC{Username: "u", Password: "p"}),
+		"moved":    r.box.SealBMC("other", secret.BMC{}), "rubbish": []byte("x"),
 	} {
 		set(sealed)
 		if _, err := get("m-1", "rack"); reasonOf(err) != "CREDENTIALS_NOT_FOUND" {

@@ -13,12 +13,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// joinTokenLife is how long a cluster takes the token of a join: longer than the machine's agent needs to come and ask, and
-// shorter than anybody would find a use for it.
+// joinTokenLife is how long a cluster takes the token of a join: longer than the machine's agent needs to come and ask,
+// and shorter than anybody would find a use for it.
 const joinTokenLife = 15 * time.Minute
 
 // GetClusterAccess gives a site agent what it speaks to a cluster with.
-func (s *Server) GetClusterAccess(ctx context.Context, r *fleetv1.GetClusterAccessRequest) (*fleetv1.GetClusterAccessResponse, error) {
+func (s *Server) GetClusterAccess(
+	ctx context.Context, r *fleetv1.GetClusterAccessRequest,
+) (*fleetv1.GetClusterAccessResponse, error) {
 	sess, err := s.caller(ctx, "site")
 	if err != nil {
 		return nil, err
@@ -29,15 +31,18 @@ func (s *Server) GetClusterAccess(ctx context.Context, r *fleetv1.GetClusterAcce
 	}
 	plain, err := s.cfg.Secrets.OpenCluster(c.Ref, c.Sealed)
 	if errors.Is(err, secret.ErrSealed) {
-		s.cfg.Logger.Error("cluster credentials cannot be opened: set the cluster again, or bring back the key file", "cluster_ref", c.Ref)
-		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials of cluster %q", c.Ref)
+		s.cfg.Logger.Error("cluster credentials cannot be opened: set the cluster again, or bring back the key file",
+			"cluster_ref", c.Ref)
+		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND",
+			"this controller does not have the key of the credentials of cluster %q", c.Ref)
 	}
 	if err != nil {
 		return nil, err
 	}
 	out := &fleetv1.GetClusterAccessResponse{
-		Server: c.Server, CaPem: c.CAPEM, BearerToken: plain.Token, ClientCertificatePem: plain.CertificatePEM, ClientKeyPem: plain.KeyPEM,
-		Version: c.Version,
+		Server: c.Server, CaPem: c.CAPEM, BearerToken: plain.Token, ClientCertificatePem: plain.CertificatePEM,
+		ClientKeyPem: plain.KeyPEM,
+		Version:      c.Version,
 	}
 	if c.Join != "" {
 		out.JoinToken = s.joinToken(c.Join)
@@ -46,7 +51,9 @@ func (s *Server) GetClusterAccess(ctx context.Context, r *fleetv1.GetClusterAcce
 }
 
 // GetJoinMaterial gives a machine's own agent what it joins a cluster with.
-func (s *Server) GetJoinMaterial(ctx context.Context, r *fleetv1.GetJoinMaterialRequest) (*fleetv1.GetJoinMaterialResponse, error) {
+func (s *Server) GetJoinMaterial(
+	ctx context.Context, r *fleetv1.GetJoinMaterialRequest,
+) (*fleetv1.GetJoinMaterialResponse, error) {
 	sess, err := s.caller(ctx, "host")
 	if err != nil {
 		return nil, err

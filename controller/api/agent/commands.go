@@ -116,7 +116,9 @@ func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (end
 }
 
 // admit opens a session when it is its turn.
-func (s *Server) admit(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (sess *session.Session, opened *sessionstore.Opened, err error) {
+func (s *Server) admit(
+	ctx context.Context, who auth.Agent, h *fleetv1.Hello,
+) (sess *session.Session, opened *sessionstore.Opened, err error) {
 	if err := s.gate.enter(ctx); err != nil {
 		if s.cfg.Paced != nil && failure.ReasonOf(err) == "ADMISSION_PACED" {
 			s.cfg.Paced()
@@ -150,7 +152,9 @@ func (s *Server) receiveHello(stream commandStream) (*fleetv1.Hello, error) {
 		}
 		h := r.m.GetHello()
 		if h == nil || h.GetStateId() == "" || h.GetBootId() == "" {
-			return nil, failure.Invalid("INVALID_FIELD", "the first message must be a hello with state_id and boot_id").WithField("hello", "missing")
+			return nil,
+				failure.Invalid("INVALID_FIELD", "the first message must be a hello with state_id and boot_id").WithField("hello",
+					"missing")
 		}
 		return h, nil
 	case <-s.cfg.Clock.After(helloTimeout):
@@ -158,7 +162,9 @@ func (s *Server) receiveHello(stream commandStream) (*fleetv1.Hello, error) {
 	}
 }
 
-func (s *Server) open(ctx context.Context, who auth.Agent, h *fleetv1.Hello) (*session.Session, *sessionstore.Opened, error) {
+func (s *Server) open(
+	ctx context.Context, who auth.Agent, h *fleetv1.Hello,
+) (*session.Session, *sessionstore.Opened, error) {
 	now := s.cfg.Clock.Now()
 	if err := s.cfg.Engine.StartedGrant(ctx, who.ID, h.GetStartedGrant()); err != nil {
 		return nil, nil, err
@@ -199,13 +205,15 @@ func (s *Server) close(sess *session.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(sess.Context()), 2*time.Second)
 	defer cancel()
 	if err := s.cfg.Store.EndSession(ctx, sess.AgentID, sess.SessionID, s.cfg.Clock.Now()); err != nil {
-		s.cfg.Logger.Warn("session end not recorded; missed heartbeats will show it", "agent_id", sess.AgentID, "error", err.Error())
+		s.cfg.Logger.Warn("session end not recorded; missed heartbeats will show it", "agent_id", sess.AgentID, "error",
+			err.Error())
 	}
-	s.cfg.Logger.Info("session closed", "agent_id", sess.AgentID, "session_id", sess.SessionID, "why", context.Cause(sess.Context()).Error())
+	s.cfg.Logger.Info("session closed", "agent_id", sess.AgentID, "session_id", sess.SessionID, "why",
+		context.Cause(sess.Context()).Error())
 }
 
-// serve says welcome, then reads until the session ends. When the controller stops the agent is told to go elsewhere in its own
-// time; meanwhile the session goes on.
+// serve says welcome, then reads until the session ends. When the controller stops the agent is told to go elsewhere in
+// its own time; meanwhile the session goes on.
 func (s *Server) serve(stream commandStream, sess *session.Session, opened *sessionstore.Opened) error {
 	if err := stream.Send(s.welcome(sess, opened)); err != nil {
 		return err
@@ -236,7 +244,8 @@ func (s *Server) settle(sess *session.Session, opened *sessionstore.Opened) {
 		sess.Close(err)
 	}
 	if opened.Cloned || opened.RolledBack {
-		s.cfg.Logger.Warn("agent's memory or boot is older than what has been seen", "agent_id", sess.AgentID, "machine_id", sess.MachineID)
+		s.cfg.Logger.Warn("agent's memory or boot is older than what has been seen", "agent_id", sess.AgentID, "machine_id",
+			sess.MachineID)
 	}
 }
 
@@ -249,16 +258,17 @@ func orCanceled(err error) error {
 
 func (s *Server) welcome(sess *session.Session, opened *sessionstore.Opened) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Welcome{Welcome: &fleetv1.Welcome{
-		SessionId: sess.SessionID, Epoch: sess.Epoch, HeartbeatIntervalMs: int32(s.cfg.Engine.HeartbeatInterval().Milliseconds()),
-		MaxMessageBytes: int32(s.cfg.MaxMessage), ControllerTime: timestamppb.New(s.cfg.Clock.Now()),
+		SessionId: sess.SessionID, Epoch: sess.Epoch,
+		HeartbeatIntervalMs: int32(s.cfg.Engine.HeartbeatInterval().Milliseconds()),
+		MaxMessageBytes:     int32(s.cfg.MaxMessage), ControllerTime: timestamppb.New(s.cfg.Clock.Now()),
 		GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)}, StateRolledBack: opened.RolledBack, TrustBundle: s.cfg.CA.RootPEM(),
 		ControllerId: s.cfg.ControllerID, AgentId: sess.AgentID, MachineId: sess.MachineID,
 		PreviousEventSeq: opened.PreviousEventSeq,
 	}}}
 }
 
-// maySend holds back what a lease that is in doubt does not cover: this process may have stood still since it was queued. A
-// command is sent again by whoever looks for what is unheard, and a grant asked for again.
+// maySend holds back what a lease that is in doubt does not cover: this process may have stood still since it was
+// queued. A command is sent again by whoever looks for what is unheard, and a grant asked for again.
 func (s *Server) maySend(m *fleetv1.ControllerMessage) bool {
 	switch m.GetMessage().(type) {
 	case *fleetv1.ControllerMessage_Command, *fleetv1.ControllerMessage_Grant:
@@ -326,7 +336,8 @@ func (s *Server) take(sess *session.Session, m *fleetv1.AgentMessage) error {
 		return session.ErrSuperseded
 	case *fleetv1.AgentMessage_Progress:
 		p := m.Progress
-		return s.cfg.Store.RecordProgress(ctx, sess.AgentID, p.GetCommandId(), p.GetPercent(), p.GetMessage(), s.cfg.Clock.Now())
+		return s.cfg.Store.RecordProgress(ctx, sess.AgentID, p.GetCommandId(), p.GetPercent(), p.GetMessage(),
+			s.cfg.Clock.Now())
 	}
 	return nil
 }

@@ -11,7 +11,9 @@ import (
 )
 
 // GetBMCCredentials gives a site agent the credentials of one BMC of its site.
-func (s *Server) GetBMCCredentials(ctx context.Context, r *fleetv1.GetBMCCredentialsRequest) (*fleetv1.GetBMCCredentialsResponse, error) {
+func (s *Server) GetBMCCredentials(
+	ctx context.Context, r *fleetv1.GetBMCCredentialsRequest,
+) (*fleetv1.GetBMCCredentialsResponse, error) {
 	who, ok := auth.AgentFrom(ctx)
 	if !ok {
 		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
@@ -22,8 +24,10 @@ func (s *Server) GetBMCCredentials(ctx context.Context, r *fleetv1.GetBMCCredent
 	}
 	plain, err := s.cfg.Secrets.OpenBMC(c.Ref, c.Sealed)
 	if errors.Is(err, secret.ErrSealed) {
-		s.cfg.Logger.Error("BMC credentials cannot be opened: set them again, or bring back the key file", "credentials_ref", c.Ref)
-		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials %q", c.Ref)
+		s.cfg.Logger.Error("BMC credentials cannot be opened: set them again, or bring back the key file", "credentials_ref",
+			c.Ref)
+		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials %q",
+			c.Ref)
 	}
 	if err != nil {
 		return nil, err
@@ -35,7 +39,9 @@ func (s *Server) GetBMCCredentials(ctx context.Context, r *fleetv1.GetBMCCredent
 }
 
 // GetSSHCredentials gives a site agent what it logs in to a machine of its site with.
-func (s *Server) GetSSHCredentials(ctx context.Context, r *fleetv1.GetSSHCredentialsRequest) (*fleetv1.GetSSHCredentialsResponse, error) {
+func (s *Server) GetSSHCredentials(
+	ctx context.Context, r *fleetv1.GetSSHCredentialsRequest,
+) (*fleetv1.GetSSHCredentialsResponse, error) {
 	who, ok := auth.AgentFrom(ctx)
 	if !ok {
 		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
@@ -46,11 +52,14 @@ func (s *Server) GetSSHCredentials(ctx context.Context, r *fleetv1.GetSSHCredent
 	}
 	plain, err := s.cfg.Secrets.OpenSSH(c.Ref, c.Sealed)
 	if errors.Is(err, secret.ErrSealed) {
-		s.cfg.Logger.Error("SSH credentials cannot be opened: set them again, or bring back the key file", "credentials_ref", c.Ref)
-		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials %q", c.Ref)
+		s.cfg.Logger.Error("SSH credentials cannot be opened: set them again, or bring back the key file", "credentials_ref",
+			c.Ref)
+		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials %q",
+			c.Ref)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &fleetv1.GetSSHCredentialsResponse{Username: plain.Username, PrivateKey: plain.PrivateKey, Version: c.Version}, nil
+	return &fleetv1.GetSSHCredentialsResponse{Username: plain.Username, PrivateKey: plain.PrivateKey, Version: c.Version},
+		nil
 }

@@ -59,7 +59,9 @@ func (s *Server) sessionOf(who auth.Agent, h *fleetv1.EventsHello) (*session.Ses
 	return sess, nil
 }
 
-func (s *Server) takeEvents(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse], sess *session.Session) error {
+func (s *Server) takeEvents(
+	stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse], sess *session.Session,
+) error {
 	beats := lockWriter{locked: sess.Locked} // which the hello has said
 	for {
 		m, err := stream.Recv()
@@ -98,7 +100,8 @@ func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Hear
 		return s.cfg.Store.SetAgentLocked(ctx, sess.AgentID, locked)
 	})
 	if err != nil {
-		s.cfg.Logger.Warn("lock not recorded; the next heartbeat tells it again", "agent_id", sess.AgentID, "error", err.Error())
+		s.cfg.Logger.Warn("lock not recorded; the next heartbeat tells it again", "agent_id", sess.AgentID, "error",
+			err.Error())
 		return
 	}
 	w.locked = locked
@@ -144,27 +147,34 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 			if site, err := s.cfg.Store.SiteOfMachine(ctx, machine); err != nil {
 				return err
 			} else if site != sess.Site {
-				s.cfg.Logger.Warn("site agent reports about a machine of another site; dropped", "agent_id", sess.AgentID, "site", sess.Site)
+				s.cfg.Logger.Warn("site agent reports about a machine of another site; dropped", "agent_id", sess.AgentID, "site",
+					sess.Site)
 				return s.cfg.Store.SkipEvent(ctx, k)
 			}
 		}
 		if len(b.Inventory.GetDocument()) > maxInventory {
-			s.cfg.Logger.Warn("inventory is too large; dropped", "agent_id", sess.AgentID, "machine_id", machine, "bytes", len(b.Inventory.GetDocument()))
+			s.cfg.Logger.Warn("inventory is too large; dropped", "agent_id", sess.AgentID, "machine_id", machine, "bytes",
+				len(b.Inventory.GetDocument()))
 			return s.cfg.Store.SkipEvent(ctx, k)
 		}
-		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), b.Inventory.GetDocument(), sess.Simulated, now)
+		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), b.Inventory.GetDocument(), sess.Simulated,
+			now)
 	case *fleetv1.Event_Progress:
-		if err := s.cfg.Store.RecordProgress(ctx, sess.AgentID, b.Progress.GetCommandId(), b.Progress.GetPercent(), b.Progress.GetMessage(), now); err != nil {
+		if err := s.cfg.Store.RecordProgress(ctx, sess.AgentID, b.Progress.GetCommandId(), b.Progress.GetPercent(),
+			b.Progress.GetMessage(), now); err != nil {
 			return err
 		}
 	case *fleetv1.Event_Report:
 		if b.Report.GetKind() == driftReport && sess.Role == "host" {
 			fields := b.Report.GetFields()
-			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]), driftDigest.FindString(fields["digest"]), now)
+			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]),
+				driftDigest.FindString(fields["digest"]), now)
 		}
-		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(), "message", b.Report.GetMessage())
+		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(),
+			"message", b.Report.GetMessage())
 	case *fleetv1.Event_Dropped:
-		s.cfg.Logger.Warn("agent dropped events over its cap", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "dropped", b.Dropped.GetByPriority())
+		s.cfg.Logger.Warn("agent dropped events over its cap", "agent_id", sess.AgentID, "machine_id", sess.MachineID,
+			"dropped", b.Dropped.GetByPriority())
 	}
 	return s.cfg.Store.SkipEvent(ctx, k)
 }
@@ -199,7 +209,9 @@ func streamName(s string) string {
 
 // RotateAgentCert certifies a new key of the calling agent. The old certificate works until the first session on the
 // new one.
-func (s *Server) RotateAgentCert(ctx context.Context, r *fleetv1.RotateAgentCertRequest) (*fleetv1.RotateAgentCertResponse, error) {
+func (s *Server) RotateAgentCert(
+	ctx context.Context, r *fleetv1.RotateAgentCertRequest,
+) (*fleetv1.RotateAgentCertResponse, error) {
 	who, ok := auth.AgentFrom(ctx)
 	if !ok {
 		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
@@ -212,7 +224,8 @@ func (s *Server) RotateAgentCert(ctx context.Context, r *fleetv1.RotateAgentCert
 	if err != nil {
 		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
 	}
-	out, err := s.cfg.Store.Rotate(ctx, who.ID, digest[:], Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock), "ROTATE_CERT", s.cfg.Clock.Now())
+	out, err := s.cfg.Store.Rotate(ctx, who.ID, digest[:], Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock),
+		"ROTATE_CERT", s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,8 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 	}
 	waiting, err := s.cfg.Store.RecordSite(ctx, sitestore.SiteReport{
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
-		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(), Segments: r.GetSegments(),
+		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(),
+		Segments:  r.GetSegments(),
 		Providers: r.GetProviders(),
 	}, s.cfg.Clock.Now())
 	if err != nil {
@@ -64,7 +65,9 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 }
 
 // newerDocument waits for a revision above the applied one.
-func (s *Server) newerDocument(ctx context.Context, sess *session.Session, r *fleetv1.SyncSiteRequest) (*fleetv1.SyncSiteResponse, error) {
+func (s *Server) newerDocument(
+	ctx context.Context, sess *session.Session, r *fleetv1.SyncSiteRequest,
+) (*fleetv1.SyncSiteResponse, error) {
 	until := s.cfg.Clock.Now().Add(min(maxHold, time.Duration(r.GetHoldMs())*time.Millisecond))
 	for {
 		revision, err := s.cfg.Store.SiteRevision(ctx, sess.Site)
@@ -99,9 +102,11 @@ func (s *Server) document(ctx context.Context, sess *session.Session) (*fleetv1.
 	return &fleetv1.SyncSiteResponse{Document: d}, nil
 }
 
-// VouchInstaller certifies a netbooted system for one operation, on the word of its site's agent, or asks it for the proof
-// that it holds the machine's TPM.
-func (s *Server) VouchInstaller(ctx context.Context, r *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error) {
+// VouchInstaller certifies a netbooted system for one operation, on the word of its site's agent, or asks it for the
+// proof that it holds the machine's TPM.
+func (s *Server) VouchInstaller(
+	ctx context.Context, r *fleetv1.VouchInstallerRequest,
+) (*fleetv1.VouchInstallerResponse, error) {
 	sess, err := s.caller(ctx, "site")
 	if err != nil {
 		return nil, err
@@ -119,8 +124,9 @@ func (s *Server) VouchInstaller(ctx context.Context, r *fleetv1.VouchInstallerRe
 		return nil, err
 	}
 	req := identitystore.VouchRequest{
-		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(), PublicKeyDigest: digest[:],
-		TPM: shown.key(),
+		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(),
+		PublicKeyDigest: digest[:],
+		TPM:             shown.key(),
 	}
 	out, err := s.cfg.Installers.Certify(ctx, req, csr)
 	if err != nil {
@@ -129,21 +135,26 @@ func (s *Server) VouchInstaller(ctx context.Context, r *fleetv1.VouchInstallerRe
 	if out.Challenge {
 		answer, err := s.cfg.Installers.newChallenge(r, req, shown)
 		if err == nil {
-			answer.MachineId, answer.OperationId, answer.EnrolmentAddresses = out.MachineID, out.OperationID, s.cfg.EnrolmentAddresses
+			answer.MachineId, answer.OperationId, answer.EnrolmentAddresses = out.MachineID, out.OperationID,
+				s.cfg.EnrolmentAddresses
 		}
 		return answer, err
 	}
-	s.cfg.Logger.Info("installer certified", "agent_id", out.AgentID, "machine_id", out.MachineID, "operation_id", out.OperationID,
+	s.cfg.Logger.Info("installer certified", "agent_id", out.AgentID, "machine_id", out.MachineID, "operation_id",
+		out.OperationID,
 		"mac", r.GetMacAddress(), "address", r.GetAddress())
 	return &fleetv1.VouchInstallerResponse{
 		AgentId: out.AgentID, MachineId: out.MachineID, OperationId: out.OperationID, CertificateChainPem: out.ChainPEM,
-		TrustBundlePem: s.cfg.CA.RootPEM(), FleetAddresses: s.cfg.FleetAddresses, GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)},
+		TrustBundlePem: s.cfg.CA.RootPEM(), FleetAddresses: s.cfg.FleetAddresses,
+		GrantKeys: [][]byte{grantPublicKey(s.cfg.CA)},
 	}, nil
 }
 
-// IssueIdentity gives an installer what the system that it writes needs to enrol, and a site agent what one needs that a
-// provider deploys for it.
-func (s *Server) IssueIdentity(ctx context.Context, r *fleetv1.IssueIdentityRequest) (*fleetv1.IssueIdentityResponse, error) {
+// IssueIdentity gives an installer what the system that it writes needs to enrol, and a site agent what one needs that
+// a provider deploys for it.
+func (s *Server) IssueIdentity(
+	ctx context.Context, r *fleetv1.IssueIdentityRequest,
+) (*fleetv1.IssueIdentityResponse, error) {
 	sess, err := s.caller(ctx, "installer")
 	if err != nil {
 		sess, err = s.caller(ctx, "site")
@@ -164,6 +175,7 @@ func (s *Server) IssueIdentity(ctx context.Context, r *fleetv1.IssueIdentityRequ
 		return nil, err
 	}
 	return &fleetv1.IssueIdentityResponse{
-		BootstrapBundle: bundle, TokenId: tokenID, MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef, ImageDigest: out.ImageDigest,
+		BootstrapBundle: bundle, TokenId: tokenID, MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef,
+		ImageDigest: out.ImageDigest,
 	}, nil
 }

@@ -48,7 +48,9 @@ type Installers struct {
 
 // Certify certifies the key of a system, or returns a Vouched that asks for a challenge. A system that can't be the
 // machine, or that contests it, is an error and is reported to the operation.
-func (i *Installers) Certify(ctx context.Context, r identitystore.VouchRequest, csr *x509.CertificateRequest) (*identitystore.Vouched, error) {
+func (i *Installers) Certify(
+	ctx context.Context, r identitystore.VouchRequest, csr *x509.CertificateRequest,
+) (*identitystore.Vouched, error) {
 	out, err := i.Store.Vouch(ctx, r, Signer(i.CA, csr, min(installerLife, i.CertLifetime), i.Clock), i.Clock.Now())
 	switch {
 	case err != nil:
@@ -58,7 +60,8 @@ func (i *Installers) Certify(ctx context.Context, r identitystore.VouchRequest, 
 	case out.Refused != nil:
 		return nil, i.refused(ctx, out)
 	case out.Waits:
-		return nil, failure.Unavailable("ENROLMENT_CONTESTED", "another installer holds the assignment; it has some seconds to show that it lives").
+		return nil, failure.Unavailable("ENROLMENT_CONTESTED",
+			"another installer holds the assignment; it has some seconds to show that it lives").
 			WithRetry(2 * time.Second)
 	}
 	i.Sessions.CloseFingerprints(out.Replaced, session.ErrRevoked)
@@ -69,11 +72,13 @@ func (i *Installers) Certify(ctx context.Context, r identitystore.VouchRequest, 
 func (i *Installers) contested(ctx context.Context, v *identitystore.Vouched) error {
 	message := "a second system asked to enrol for the operation while the first one was alive"
 	if v.Refused != nil {
-		message = "two systems asked to enrol for the operation in which the machine's TPM was first seen (" + v.Refused.Reason + "): which of them is the machine is unknown"
+		message = "two systems asked to enrol for the operation in which the machine's TPM was first seen (" +
+			v.Refused.Reason + "): which of them is the machine is unknown"
 	}
 	i.Logger.Warn("enrolment contested", "machine_id", v.MachineID, "operation_id", v.OperationID)
 	if v.OperationID != "" {
-		if _, err := i.Engine.Handle(ctx, v.OperationID, operation.Quarantine{Reason: "ENROLMENT_CONTESTED", Message: message}); err != nil {
+		if _, err := i.Engine.Handle(ctx, v.OperationID,
+			operation.Quarantine{Reason: "ENROLMENT_CONTESTED", Message: message}); err != nil {
 			return err
 		}
 	}
@@ -83,16 +88,18 @@ func (i *Installers) contested(ctx context.Context, v *identitystore.Vouched) er
 // refused reports a system that can't be the machine. The operation goes on: the machine itself may still come.
 func (i *Installers) refused(ctx context.Context, v *identitystore.Vouched) error {
 	if v.Report {
-		i.Logger.Warn("installer refused", "machine_id", v.MachineID, "operation_id", v.OperationID, "reason", v.Refused.Reason)
-		if _, err := i.Engine.Handle(ctx, v.OperationID, operation.Impostor{Reason: v.Refused.Reason, Message: v.Refused.Message}); err != nil {
+		i.Logger.Warn("installer refused", "machine_id", v.MachineID, "operation_id", v.OperationID, "reason",
+			v.Refused.Reason)
+		if _, err := i.Engine.Handle(ctx, v.OperationID,
+			operation.Impostor{Reason: v.Refused.Reason, Message: v.Refused.Message}); err != nil {
 			return err
 		}
 	}
 	return failure.Denied(v.Refused.Reason, "%s", v.Refused.Message)
 }
 
-// Challenge is what a challenge is for. It travels sealed with the controllers' common key, so that nothing is stored and
-// any controller can check the answer.
+// Challenge is what a challenge is for. It travels sealed with the controllers' common key, so that nothing is stored
+// and any controller can check the answer.
 type Challenge struct {
 	SiteAgentID string    `json:"site_agent_id"`
 	MachineID   string    `json:"machine_id"`
@@ -121,7 +128,8 @@ func (i *Installers) OpenChallenge(sealed []byte) (Challenge, error) {
 		err = json.Unmarshal(plain, &c)
 	}
 	if err != nil || i.Clock.Now().After(c.Expires) {
-		return Challenge{}, failure.Precondition("TPM_CHALLENGE_EXPIRED", "the challenge is not ours or older than %s; ask the site for another", challengeLife)
+		return Challenge{}, failure.Precondition("TPM_CHALLENGE_EXPIRED",
+			"the challenge is not ours or older than %s; ask the site for another", challengeLife)
 	}
 	return c, nil
 }
@@ -161,7 +169,9 @@ func (i *Installers) shownTPM(r *fleetv1.VouchInstallerRequest) (*shownTPM, erro
 }
 
 // newChallenge answers a request with a challenge for the TPM that it shows.
-func (i *Installers) newChallenge(r *fleetv1.VouchInstallerRequest, req identitystore.VouchRequest, shown *shownTPM) (*fleetv1.VouchInstallerResponse, error) {
+func (i *Installers) newChallenge(
+	r *fleetv1.VouchInstallerRequest, req identitystore.VouchRequest, shown *shownTPM,
+) (*fleetv1.VouchInstallerResponse, error) {
 	c, err := tpm.NewChallenge(shown.endorsement, r.GetAttestationKey())
 	if errors.Is(err, tpm.ErrKey) {
 		return nil, failure.Invalid("INVALID_FIELD", "attestation_key: %v", err).WithField("attestation_key", "malformed")
@@ -170,13 +180,15 @@ func (i *Installers) newChallenge(r *fleetv1.VouchInstallerRequest, req identity
 		return nil, err
 	}
 	plain, err := json.Marshal(Challenge{
-		SiteAgentID: req.SiteAgentID, MachineID: req.MachineID, BootToken: req.BootToken, MAC: req.MAC, KeyDigest: req.PublicKeyDigest,
-		TPMKey: req.TPM.Digest, Vendor: req.TPM.Vendor, Secret: c.Secret, Expires: i.Clock.Now().Add(challengeLife),
+		SiteAgentID: req.SiteAgentID, MachineID: req.MachineID, BootToken: req.BootToken, MAC: req.MAC,
+		KeyDigest: req.PublicKeyDigest,
+		TPMKey:    req.TPM.Digest, Vendor: req.TPM.Vendor, Secret: c.Secret, Expires: i.Clock.Now().Add(challengeLife),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode challenge: %w", err)
 	}
 	return &fleetv1.VouchInstallerResponse{
-		Challenge: i.Secrets.Seal(challengeName, plain), CredentialBlob: c.Blob, EncryptedSeed: c.Seed, TrustBundlePem: i.CA.RootPEM(),
+		Challenge: i.Secrets.Seal(challengeName, plain), CredentialBlob: c.Blob, EncryptedSeed: c.Seed,
+		TrustBundlePem: i.CA.RootPEM(),
 	}, nil
 }

@@ -16,8 +16,8 @@ import (
 // turnMost is how long a hello waits for its turn. An agent waits for three times as long to be welcomed.
 const turnMost = 10 * time.Second
 
-// sessionLimit lets agents in as fast as sessions can be opened. A number of them waits for its turn, in the order in which they came: an
-// agent that has shaken hands has cost the most already, and would cost as much again.
+// sessionLimit lets agents in as fast as sessions can be opened. A number of them waits for its turn, in the order in
+// which they came: an agent that has shaken hands has cost the most already, and would cost as much again.
 type sessionLimit struct {
 	limits reconnect.Limits
 	clock  clock.Clock
@@ -75,7 +75,8 @@ func (g *sessionLimit) ask() (turn chan struct{}, err error) {
 func (g *sessionLimit) refuse() error {
 	var v reconnect.Verdict
 	g.state, v = reconnect.Refuse(g.limits, g.state, g.clock.Now(), rand.Float64())
-	return failure.Exhausted("ADMISSION_PACED", "many agents connect at once; this one is told when to try again").WithRetry(v.RetryAfter)
+	return failure.Exhausted("ADMISSION_PACED",
+		"many agents connect at once; this one is told when to try again").WithRetry(v.RetryAfter)
 }
 
 // call gives those who wait their turn, as many as there is room for.

@@ -11,14 +11,17 @@ import (
 )
 
 // Signer signs one request under whichever agent id the store decides on.
-func Signer(issuer ca.Issuer, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock) func(context.Context, string) (*agentstore.Signed, error) {
+func Signer(
+	issuer ca.Issuer, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock,
+) func(context.Context, string) (*agentstore.Signed, error) {
 	return func(ctx context.Context, agentID string) (*agentstore.Signed, error) {
 		out, err := issuer.SignAgent(ctx, csr, agentID, lifetime, c.Now())
 		if err != nil {
 			return nil, err
 		}
 		return &agentstore.Signed{
-			Fingerprint: out.Fingerprint, Serial: out.Serial, ChainPEM: out.ChainPEM, NotBefore: out.NotBefore, NotAfter: out.NotAfter,
+			Fingerprint: out.Fingerprint, Serial: out.Serial, ChainPEM: out.ChainPEM, NotBefore: out.NotBefore,
+			NotAfter: out.NotAfter,
 		}, nil
 	}
 }

@@ -17,11 +17,14 @@ import (
 // maxChallenge bounds a sealed challenge in bytes; ours have about 700.
 const maxChallenge = 4 << 10
 
-// ActivateCredential certifies an installer whose TPM has released the secret of its challenge. Package internal/tpm says
-// what the proof binds. Before it holds, the call costs a decryption and an HMAC, and reads nothing.
-func (s *Server) ActivateCredential(ctx context.Context, r *enrollv1.ActivateCredentialRequest) (*enrollv1.ActivateCredentialResponse, error) {
+// ActivateCredential certifies an installer whose TPM has released the secret of its challenge. Package internal/tpm
+// says what the proof binds. Before it holds, the call costs a decryption and an HMAC, and reads nothing.
+func (s *Server) ActivateCredential(
+	ctx context.Context, r *enrollv1.ActivateCredentialRequest,
+) (*enrollv1.ActivateCredentialResponse, error) {
 	if len(r.GetChallenge()) > maxChallenge {
-		return nil, failure.Invalid("INVALID_FIELD", "challenge: longer than %d bytes", maxChallenge).WithField("challenge", "too long")
+		return nil, failure.Invalid("INVALID_FIELD", "challenge: longer than %d bytes", maxChallenge).WithField("challenge",
+			"too long")
 	}
 	csr, digest, err := parseCSR(r.GetCsr())
 	if err != nil {
@@ -52,7 +55,8 @@ func (s *Server) ActivateCredential(ctx context.Context, r *enrollv1.ActivateCre
 
 // activated checks the proof on this connection, for the key that the challenge was asked for.
 func activated(ctx context.Context, c agent.Challenge, digest []byte, r *enrollv1.ActivateCredentialRequest) error {
-	refused := failure.Unauthenticated("TPM_PROOF_INVALID", "the proof does not hold for this challenge and key on this connection; ask the site for another challenge")
+	refused := failure.Unauthenticated("TPM_PROOF_INVALID",
+		"the proof does not hold for this challenge and key on this connection; ask the site for another challenge")
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return refused

@@ -68,7 +68,8 @@ func (s *Server) Enroll(ctx context.Context, r *enrollv1.EnrollRequest) (*enroll
 func parseCSR(der []byte) (*x509.CertificateRequest, []byte, error) {
 	csr, err := pki.ParseCSR(der)
 	if err != nil {
-		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "not a valid request for a P-256 key")
+		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr",
+			"not a valid request for a P-256 key")
 	}
 	digest, err := pki.PublicKeyHash(csr.PublicKey)
 	if err != nil {
@@ -96,12 +97,14 @@ func (s *Server) Reenroll(ctx context.Context, r *enrollv1.ReenrollRequest) (*en
 		return nil, err
 	}
 	now := s.cfg.Clock.Now()
-	out, err := s.cfg.Store.Rotate(ctx, agentID, digest, agent.Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock), "REENROLL", now)
+	out, err := s.cfg.Store.Rotate(ctx, agentID, digest, agent.Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock),
+		"REENROLL", now)
 	if err != nil {
 		return nil, err
 	}
 	return &enrollv1.ReenrollResponse{
-		AgentId: agentID, CertificateChainPem: out.ChainPEM, TrustBundlePem: s.cfg.CA.RootPEM(), FleetAddresses: s.cfg.FleetAddresses,
+		AgentId: agentID, CertificateChainPem: out.ChainPEM, TrustBundlePem: s.cfg.CA.RootPEM(),
+		FleetAddresses: s.cfg.FleetAddresses,
 	}, nil
 }
 
@@ -143,7 +146,8 @@ func (s *Server) mayComeBack(ctx context.Context, cert *x509.Certificate) (strin
 	case c == nil || c.Revoked || outdated || now.After(c.NotAfter.Add(s.cfg.Grace)):
 		return "", failure.Unauthenticated("REENROLL_REFUSED", "the certificate cannot be renewed; enrol with a new token")
 	case now.Before(c.NotAfter):
-		return "", failure.Precondition("CERTIFICATE_STILL_VALID", "the certificate is valid; rotate it over the fleet listener")
+		return "", failure.Precondition("CERTIFICATE_STILL_VALID",
+			"the certificate is valid; rotate it over the fleet listener")
 	}
 	return c.AgentID, nil
 }

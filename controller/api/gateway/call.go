@@ -32,7 +32,9 @@ func (c caller) Invoke(ctx context.Context, method string, args, reply any, opts
 	return c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
-func (c caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c caller) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	s, err := c.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 	if err != nil {
 		return nil, err
@@ -40,8 +42,8 @@ func (c caller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 	return &stream{ClientStream: s}, nil
 }
 
-// stream tells in Header why there is none. gRPC gives that with the first message, and by then the head of an HTTP answer
-// would have said 200.
+// stream tells in Header why there is none. gRPC gives that with the first message, and by then the head of an HTTP
+// answer would have said 200.
 type stream struct {
 	grpc.ClientStream
 	ended error

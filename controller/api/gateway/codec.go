@@ -112,8 +112,8 @@ func (codec) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// The generated handlers keep nothing of an error but its text. So that the places of faults arrive, they are put into it,
-// behind a mark that no text of a client holds: JSON and URLs have no bare NUL.
+// The generated handlers keep nothing of an error but its text. So that the places of faults arrive, they are put into
+// it, behind a mark that no text of a client holds: JSON and URLs have no bare NUL.
 const faultMark = "\x00faults:"
 
 func encodeFaults(err error) error {

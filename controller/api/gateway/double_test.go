@@ -121,7 +121,8 @@ func newRigWith(t *testing.T, c gateway.Config) *rig {
 	pipe := gateway.NewPipe()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(pipe) }()
-	r.conn, err = grpc.NewClient("passthrough:///double", grpc.WithContextDialer(pipe.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.conn, err = grpc.NewClient("passthrough:///double", grpc.WithContextDialer(pipe.Dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,8 +78,9 @@ func decoded(t *testing.T, b binding, raw []byte) proto.Message {
 	return m
 }
 
-// TestEveryCallIsTheSame: whatever way a call comes, the service sees one message, and the client one answer. Every field
-// of every request and answer is set, every member of every oneof and every value of every enum in one variant or another.
+// TestEveryCallIsTheSame: whatever way a call comes, the service sees one message, and the client one answer. Every
+// field of every request and answer is set, every member of every oneof and every value of every enum in one variant or
+// another.
 func TestEveryCallIsTheSame(t *testing.T) {
 	r := newRig(t)
 	cases := 0
@@ -214,7 +215,8 @@ func TestInternalErrorsTellNothing(t *testing.T) {
 	b := bindings(t)[0]
 	r.double.tell(errors.New("relation machines does not exist"))
 	code, body := r.overREST(b, newMessage(b.method.Input()))
-	if code != http.StatusInternalServerError || strings.Contains(string(body), "relation") || !strings.Contains(string(body), `"reason":"INTERNAL"`) {
+	if code != http.StatusInternalServerError || strings.Contains(string(body), "relation") ||
+		!strings.Contains(string(body), `"reason":"INTERNAL"`) {
 		t.Errorf("%d %s", code, body)
 	}
 }

@@ -21,7 +21,9 @@ import (
 )
 
 // callFailed answers what a call, or a generated handler before it, has failed with.
-func (g *Gateway) callFailed(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+func (g *Gateway) callFailed(
+	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error,
+) {
 	var path *runtime.HTTPStatusError // a path with a broken escape
 	if errors.As(err, &path) {
 		g.refuse(w, path.HTTPStatus, failure.Invalid(reasonInvalidField, "the path cannot be read: %v", path.Err))

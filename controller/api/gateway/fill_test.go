@@ -127,7 +127,9 @@ func variants(d protoreflect.MessageDescriptor) int {
 	return n
 }
 
-func reachable(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]protoreflect.MessageDescriptor) map[protoreflect.FullName]protoreflect.MessageDescriptor {
+func reachable(
+	d protoreflect.MessageDescriptor, known map[protoreflect.FullName]protoreflect.MessageDescriptor,
+) map[protoreflect.FullName]protoreflect.MessageDescriptor {
 	if _, ok := known[d.FullName()]; ok {
 		return known
 	}

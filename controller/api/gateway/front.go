@@ -46,7 +46,8 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	op, known := methods[r.Method]
 	switch {
 	case methods == nil:
-		g.refuse(w, http.StatusNotFound, failure.NotFound(reasonRouteNotFound, "there is nothing at %s; see %s", r.URL.Path, DocumentPath))
+		g.refuse(w, http.StatusNotFound, failure.NotFound(reasonRouteNotFound, "there is nothing at %s; see %s", r.URL.Path,
+			DocumentPath))
 	case !known:
 		g.notAllowed(w, r, slices.Sorted(maps.Keys(methods)))
 	default:
@@ -68,7 +69,8 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func (g *Gateway) notAllowed(w http.ResponseWriter, r *http.Request, allowed []string) {
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	g.refuse(w, http.StatusMethodNotAllowed, failure.Unimplemented(reasonMethodNotAllowed, "%s takes %s, not %s", r.URL.Path, list, r.Method))
+	g.refuse(w, http.StatusMethodNotAllowed, failure.Unimplemented(reasonMethodNotAllowed, "%s takes %s, not %s",
+		r.URL.Path, list, r.Method))
 }
 
 func (g *Gateway) document(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +84,9 @@ func (g *Gateway) document(w http.ResponseWriter, r *http.Request) {
 
 // prepare checks query and body, and leaves them in r as the generated handlers want them: the query as the form, the
 // body in memory. Nothing is read of the body before the token is known. release gives back the room of the body.
-func (g *Gateway) prepare(w http.ResponseWriter, r *http.Request, op operation) (release func(), code int, refusal *failure.Error) {
+func (g *Gateway) prepare(
+	w http.ResponseWriter, r *http.Request, op operation,
+) (release func(), code int, refusal *failure.Error) {
 	release = func() {}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -107,7 +111,8 @@ func (g *Gateway) prepare(w http.ResponseWriter, r *http.Request, op operation) 
 		return nil, http.StatusBadRequest, failure.Invalid(reasonInvalidField, "%s takes no body here", r.Method)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != jsonType {
-		return nil, http.StatusUnsupportedMediaType, failure.Invalid(reasonMediaType, "send the body as Content-Type: %s", jsonType)
+		return nil, http.StatusUnsupportedMediaType, failure.Invalid(reasonMediaType, "send the body as Content-Type: %s",
+			jsonType)
 	}
 	release, refusal = g.bodyRoom(r.ContentLength)
 	if refusal != nil {
@@ -128,7 +133,9 @@ func (g *Gateway) bodyRoom(length int64) (release func(), refusal *failure.Error
 	}
 	if g.bodies.Add(size) > g.cfg.BodyBytes && size < g.cfg.BodyBytes {
 		g.bodies.Add(-size)
-		return nil, failure.Exhausted(reasonOverloaded, "the bodies of other requests take all room that there is for them").WithRetry(time.Second)
+		return nil,
+			failure.Exhausted(reasonOverloaded, "the bodies of other requests take all room that there is for them").WithRetry(
+				time.Second)
 	}
 	return func() { g.bodies.Add(-size) }, nil
 }
@@ -141,7 +148,8 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) (int, *failur
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return http.StatusRequestEntityTooLarge, failure.Invalid(reasonTooLarge, "the body is larger than %d bytes", large.Limit)
+		return http.StatusRequestEntityTooLarge, failure.Invalid(reasonTooLarge, "the body is larger than %d bytes",
+			large.Limit)
 	case err != nil:
 		return http.StatusBadRequest, failure.Invalid(reasonInvalidField, "the body ended early")
 	}

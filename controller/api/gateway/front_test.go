@@ -55,30 +55,50 @@ var refusals = []struct {
 	{name: "an empty id", method: "GET", path: "/api/v1/machines/", code: 404, reason: "ROUTE_NOT_FOUND"},
 	{name: "too deep", method: "GET", path: "/api/v1/machines/a/b/c", code: 404, reason: "ROUTE_NOT_FOUND"},
 	{name: "method", method: "DELETE", path: "/api/v1/machines", code: 405, reason: "METHOD_NOT_ALLOWED"},
-	{name: "preflight", method: "OPTIONS", path: "/api/v1/machines", headers: []string{"Origin", "https://evil.example"}, code: 405, reason: "METHOD_NOT_ALLOWED"},
-	{name: "override", method: "POST", path: "/api/v1/machines/m", headers: []string{"X-HTTP-Method-Override", "DELETE"}, code: 405, reason: "METHOD_NOT_ALLOWED"},
+	{name: "preflight", method: "OPTIONS", path: "/api/v1/machines", headers: []string{"Origin", "https://evil.example"},
+		code: 405, reason: "METHOD_NOT_ALLOWED"},
+	{name: "override", method: "POST", path: "/api/v1/machines/m", headers: []string{"X-HTTP-Method-Override", "DELETE"},
+		code: 405, reason: "METHOD_NOT_ALLOWED"},
 	{name: "writing the document", method: "PUT", path: "/openapi.json", code: 405, reason: "METHOD_NOT_ALLOWED"},
-	{name: "a form", method: "POST", path: "/api/v1/machines", body: "a=b", headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, code: 415, reason: "MEDIA_TYPE_UNSUPPORTED"},
-	{name: "no type", method: "POST", path: "/api/v1/machines", body: "{}", headers: []string{"Content-Type", ""}, code: 415, reason: "MEDIA_TYPE_UNSUPPORTED"},
-	{name: "too large", method: "POST", path: "/api/v1/machines", body: `{"machine_id": "` + strings.Repeat("a", 5<<20) + `"}`, code: 413, reason: "MESSAGE_TOO_LARGE"},
-	{name: "body where there is none", method: "GET", path: "/api/v1/machines", body: "{}", code: 400, reason: "INVALID_FIELD"},
-	{name: "unknown query", method: "GET", path: "/api/v1/machines?colour=red", code: 400, reason: "INVALID_FIELD", field: "colour"},
-	{name: "query beside a body", method: "POST", path: "/api/v1/machines/m/reboot?mode=force", code: 400, reason: "INVALID_FIELD", field: "mode"},
-	{name: "query with a map's key", method: "GET", path: "/api/v1/machines?filter[a]=b", code: 400, reason: "INVALID_FIELD", field: "filter[a]"},
-	{name: "bad query value", method: "GET", path: "/api/v1/machines?page_size=many", code: 400, reason: "INVALID_FIELD", field: "page_size"},
-	{name: "query twice", method: "GET", path: "/api/v1/machines?filter=a&filter=b", code: 400, reason: "INVALID_FIELD", field: "filter"},
-	{name: "bad time", method: "GET", path: "/api/v1/machines?updated_since=yesterday", code: 400, reason: "INVALID_FIELD", field: "updated_since"},
+	{name: "a form", method: "POST", path: "/api/v1/machines", body: "a=b",
+		headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, code: 415, reason: "MEDIA_TYPE_UNSUPPORTED"},
+	{name: "no type", method: "POST", path: "/api/v1/machines", body: "{}", headers: []string{"Content-Type", ""},
+		code: 415, reason: "MEDIA_TYPE_UNSUPPORTED"},
+	{name: "too large", method: "POST", path: "/api/v1/machines", body: `{"machine_id": "` + strings.Repeat("a", 5<<20) +
+		`"}`, code: 413, reason: "MESSAGE_TOO_LARGE"},
+	{name: "body where there is none", method: "GET", path: "/api/v1/machines", body: "{}", code: 400,
+		reason: "INVALID_FIELD"},
+	{name: "unknown query", method: "GET", path: "/api/v1/machines?colour=red", code: 400, reason: "INVALID_FIELD",
+		field: "colour"},
+	{name: "query beside a body", method: "POST", path: "/api/v1/machines/m/reboot?mode=force", code: 400,
+		reason: "INVALID_FIELD", field: "mode"},
+	{name: "query with a map's key", method: "GET", path: "/api/v1/machines?filter[a]=b", code: 400,
+		reason: "INVALID_FIELD", field: "filter[a]"},
+	{name: "bad query value", method: "GET", path: "/api/v1/machines?page_size=many", code: 400, reason: "INVALID_FIELD",
+		field: "page_size"},
+	{name: "query twice", method: "GET", path: "/api/v1/machines?filter=a&filter=b", code: 400, reason: "INVALID_FIELD",
+		field: "filter"},
+	{name: "bad time", method: "GET", path: "/api/v1/machines?updated_since=yesterday", code: 400, reason: "INVALID_FIELD",
+		field: "updated_since"},
 	{name: "malformed query", method: "GET", path: "/api/v1/machines?filter=%zz", code: 400, reason: "INVALID_FIELD"},
-	{name: "unknown field", method: "POST", path: "/api/v1/machines", body: `{"spec": {"colour": "red"}}`, code: 400, reason: "INVALID_FIELD", field: "spec.colour"},
-	{name: "bad value", method: "POST", path: "/api/v1/machines/m/reboot", body: `{"timeout_seconds": "soon"}`, code: 400, reason: "INVALID_FIELD", field: "timeout_seconds"},
+	{name: "unknown field", method: "POST", path: "/api/v1/machines", body: `{"spec": {"colour": "red"}}`, code: 400,
+		reason: "INVALID_FIELD", field: "spec.colour"},
+	{name: "bad value", method: "POST", path: "/api/v1/machines/m/reboot", body: `{"timeout_seconds": "soon"}`, code: 400,
+		reason: "INVALID_FIELD", field: "timeout_seconds"},
 	{name: "no JSON", method: "POST", path: "/api/v1/machines", body: "hello", code: 400, reason: "INVALID_FIELD"},
 	{name: "two documents", method: "POST", path: "/api/v1/machines", body: "{} {}", code: 400, reason: "INVALID_FIELD"},
-	{name: "another machine in the body", method: "POST", path: "/api/v1/machines/m/reboot", body: `{"machine_id": "n"}`, code: 400, reason: "INVALID_FIELD", field: "machine_id"},
-	{name: "the same in the other spelling", method: "PUT", path: "/api/v1/machines/m", body: `{"machineId": "n"}`, code: 400, reason: "INVALID_FIELD", field: "machine_id"},
-	{name: "another webhook in the body", method: "PATCH", path: "/api/v1/webhooks/w", body: `{"webhook": {"webhook_id": "x"}}`, code: 400, reason: "INVALID_FIELD", field: "webhook.webhook_id"},
-	{name: "no token", method: "GET", path: "/api/v1/machines", headers: []string{"Authorization", "none"}, code: 401, reason: "BEARER_MISSING"},
-	{name: "bad token", method: "GET", path: "/api/v1/machines", headers: []string{"Authorization", "Bearer wrong"}, code: 401, reason: "BEARER_INVALID"},
-	{name: "bad token of a stream", method: "GET", path: "/api/v1/operation-events", headers: []string{"Authorization", "Bearer wrong"}, code: 401, reason: "BEARER_INVALID"},
+	{name: "another machine in the body", method: "POST", path: "/api/v1/machines/m/reboot", body: `{"machine_id": "n"}`,
+		code: 400, reason: "INVALID_FIELD", field: "machine_id"},
+	{name: "the same in the other spelling", method: "PUT", path: "/api/v1/machines/m", body: `{"machineId": "n"}`,
+		code: 400, reason: "INVALID_FIELD", field: "machine_id"},
+	{name: "another webhook in the body", method: "PATCH", path: "/api/v1/webhooks/w",
+		body: `{"webhook": {"webhook_id": "x"}}`, code: 400, reason: "INVALID_FIELD", field: "webhook.webhook_id"},
+	{name: "no token", method: "GET", path: "/api/v1/machines", headers: []string{"Authorization", "none"}, code: 401,
+		reason: "BEARER_MISSING"},
+	{name: "bad token", method: "GET", path: "/api/v1/machines", headers: []string{"Authorization", "Bearer wrong"},
+		code: 401, reason: "BEARER_INVALID"},
+	{name: "bad token of a stream", method: "GET", path: "/api/v1/operation-events",
+		headers: []string{"Authorization", "Bearer wrong"}, code: 401, reason: "BEARER_INVALID"},
 }
 
 func TestRefusals(t *testing.T) {
@@ -101,7 +121,8 @@ func TestRefusals(t *testing.T) {
 			if got := resp.Header.Get("Access-Control-Allow-Origin"); got != "" {
 				t.Errorf("CORS header %q", got)
 			}
-			if (c.code == 401) != (resp.Header.Get("WWW-Authenticate") == "Bearer") || (c.code == 405) != (resp.Header.Get("Allow") != "") {
+			if (c.code == 401) != (resp.Header.Get("WWW-Authenticate") == "Bearer") ||
+				(c.code == 405) != (resp.Header.Get("Allow") != "") {
 				t.Errorf("headers %v", resp.Header)
 			}
 		})
@@ -140,12 +161,13 @@ func readStatus(t *testing.T, resp *http.Response) (reason, field string) {
 	return reason, field
 }
 
-// What a client sends besides its token does not reach the service, and what the service sends besides its answer does not
-// reach the client.
+// What a client sends besides its token does not reach the service, and what the service sends besides its answer does
+// not reach the client.
 func TestOnlyTheTokenGoesThrough(t *testing.T) {
 	r := newRig(t)
 	r.double.tell(nil, &pb.Machine{})
-	req := r.request("GET", "/api/v1/machines/m", "", "Grpc-Metadata-Caller", "root", "Cookie", "a=b", "Grpcgateway-Cookie", "c=d")
+	req := r.request("GET", "/api/v1/machines/m", "", "Grpc-Metadata-Caller", "root", "Cookie", "a=b",
+		"Grpcgateway-Cookie", "c=d")
 	resp, err := r.client.Do(r.withToken(req))
 	if err != nil {
 		t.Fatal(err)
@@ -172,20 +194,23 @@ func TestOnlyTheTokenGoesThrough(t *testing.T) {
 // What was read can be written back, though it says MAINTENANCE where the enum has another name.
 func TestWhatWasReadCanBeWritten(t *testing.T) {
 	r := newRig(t)
-	m := &pb.Machine{MachineId: "m", Status: &pb.MachineStatus{EffectiveState: pb.MachineStatus_MAINTENANCE_IDLE, NodeState: pb.NodeState_NODE_STATE_ACTIVE}}
+	m := &pb.Machine{MachineId: "m", Status: &pb.MachineStatus{EffectiveState: pb.MachineStatus_MAINTENANCE_IDLE,
+		NodeState: pb.NodeState_NODE_STATE_ACTIVE}}
 	r.double.tell(nil, m)
 	_, body := r.do(r.request("GET", "/api/v1/machines/m", ""))
 	if !bytes.Contains(body, []byte(`"effective_state":"MAINTENANCE"`)) {
 		t.Errorf("read %s", body)
 	}
-	if code, answer := r.do(r.request("PUT", "/api/v1/machines/m", string(body))); code != 200 || !proto.Equal(r.double.last(), &pb.UpdateMachineRequest{Machine: m}) {
+	if code, answer := r.do(r.request("PUT", "/api/v1/machines/m", string(body))); code != 200 ||
+		!proto.Equal(r.double.last(), &pb.UpdateMachineRequest{Machine: m}) {
 		t.Errorf("%d %s: the service saw %v", code, answer, r.double.last())
 	}
 }
 
 func TestNodePathsAsPublished(t *testing.T) {
 	r := newRig(t)
-	r.double.tell(nil, &pb.GetNodeHistoryResponse{Data: []*pb.NodeStateLog{{Id: "1", ToState: pb.NodeState_NODE_STATE_PENDING}}, Total: 15})
+	r.double.tell(nil,
+		&pb.GetNodeHistoryResponse{Data: []*pb.NodeStateLog{{Id: "1", ToState: pb.NodeState_NODE_STATE_PENDING}}, Total: 15})
 	_, body := r.do(r.request("GET", "/api/v1/nodes/n-1/history?limit=50&offset=0", ""))
 	var history struct {
 		Data  []map[string]any
@@ -202,8 +227,10 @@ func TestNodePathsAsPublished(t *testing.T) {
 		want               proto.Message
 	}{
 		{"PATCH", "/api/v1/nodes/n-1", `{"plan_id": "p"}`, &pb.UpdateNodeRequest{NodeId: "n-1", PlanId: "p"}},
-		{"POST", "/api/v1/nodes/n-1/transition", `{"state": "pending", "force": true}`, &pb.TransitionNodeRequest{NodeId: "n-1", State: pb.NodeState_NODE_STATE_PENDING, Force: true}},
-		{"POST", "/api/v1/report", `{"mac_address": "52:54:00:00:00:01", "installation_status": "progress", "installation_progress": 40}`,
+		{"POST", "/api/v1/nodes/n-1/transition", `{"state": "pending", "force": true}`,
+			&pb.TransitionNodeRequest{NodeId: "n-1", State: pb.NodeState_NODE_STATE_PENDING, Force: true}},
+		{"POST", "/api/v1/report",
+			`{"mac_address": "52:54:00:00:00:01", "installation_status": "progress", "installation_progress": 40}`,
 			&pb.ReportNodeRequest{MacAddress: "52:54:00:00:00:01", InstallationStatus: "progress", InstallationProgress: 40}},
 	} {
 		r.double.tell(nil, &pb.Node{})
@@ -221,7 +248,8 @@ func TestTheDocumentIsServedToAnybody(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 || !bytes.Equal(body, openapi.Document) || resp.Header.Get("Content-Type") != "application/json" {
+	if err != nil || resp.StatusCode != 200 || !bytes.Equal(body, openapi.Document) ||
+		resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d, %d bytes, %v (%v)", resp.StatusCode, len(body), resp.Header, err)
 	}
 }
@@ -273,7 +301,8 @@ func TestServedForReal(t *testing.T) {
 	front.Close()
 	address, stop := serveForReal(t, r, gateway.Config{}, cert)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: protocol == "HTTP/2.0"}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+			ForceAttemptHTTP2: protocol == "HTTP/2.0"}
 		client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 		r.double.tell(nil, &pb.OperationEvent{Seq: 1}, &pb.OperationEvent{Seq: 2})
 		req := r.withToken(r.request("GET", "/api/v1/operation-events", ""))
@@ -287,7 +316,8 @@ func TestServedForReal(t *testing.T) {
 			lines = append(lines, s.Text())
 		}
 		resp.Body.Close()
-		if resp.Proto != protocol || resp.Header.Get("Content-Type") != "application/x-ndjson" || len(lines) != 2 || !slices.IsSorted(lines) {
+		if resp.Proto != protocol || resp.Header.Get("Content-Type") != "application/x-ndjson" || len(lines) != 2 ||
+			!slices.IsSorted(lines) {
 			t.Errorf("%s: %s %v %q", protocol, resp.Proto, resp.Header, lines)
 		}
 	}

@@ -30,8 +30,8 @@ type Config struct {
 	// BodyTimeout is how long a client may take to send its body, and WriteTimeout how long it may take to read what is
 	// written to it at once; 0 means 30 s. Neither bounds the length of a stream.
 	BodyTimeout, WriteTimeout time.Duration
-	// Knock, if set, refuses a request whose body has not been read when it has no token that is known. method is gRPC's. An
-	// answer of nil says that the caller is known.
+	// Knock, if set, refuses a request whose body has not been read when it has no token that is known. method is gRPC's.
+	// An answer of nil says that the caller is known.
 	Knock func(ctx context.Context, method string, authorization []string) error
 	// Requested, if set, is called with each request before anything else is done with it.
 	Requested func(ctx context.Context)
@@ -71,7 +71,8 @@ type Gateway struct {
 	bodies atomic.Int64
 }
 
-// New makes the gateway. Its errors are bugs: an OpenAPI document that cannot be read, a route that cannot be registered.
+// New makes the gateway. Its errors are bugs: an OpenAPI document that cannot be read, a route that cannot be
+// registered.
 func New(c Config) (*Gateway, error) {
 	g := &Gateway{cfg: c.withDefaults()}
 	var err error

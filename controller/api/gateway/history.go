@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 )
 
-// nodeHistory is the JSON of a node's history. It differs from that of the message: states have their stored names, what is
-// absent is null, and numbers are numbers.
+// nodeHistory is the JSON of a node's history. It differs from that of the message: states have their stored names,
+// what is absent is null, and numbers are numbers.
 type nodeHistory struct {
 	Data  []historyLine `json:"data"`
 	Total int32         `json:"total"`
@@ -35,8 +35,9 @@ func marshalHistory(m *baremetalv1.GetNodeHistoryResponse) ([]byte, error) {
 	out := nodeHistory{Data: []historyLine{}, Total: m.GetTotal()}
 	for _, l := range m.GetData() {
 		out.Data = append(out.Data, historyLine{
-			ID: l.GetUuid(), FromState: node.Name(l.GetFromState()), ToState: node.Name(l.GetToState()), TriggeredBy: l.GetTriggeredBy(),
-			UserID: orNull(l.GetUserId()), Comment: orNull(l.GetComment()), Metadata: metadataOf(l.GetMetadata()),
+			ID: l.GetUuid(), FromState: node.Name(l.GetFromState()), ToState: node.Name(l.GetToState()),
+			TriggeredBy: l.GetTriggeredBy(),
+			UserID:      orNull(l.GetUserId()), Comment: orNull(l.GetComment()), Metadata: metadataOf(l.GetMetadata()),
 			CreatedAt: l.GetCreatedAt().AsTime().Format(time.RFC3339Nano),
 		})
 	}

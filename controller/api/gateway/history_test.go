@@ -12,8 +12,8 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// The history of a node has the JSON that its API asks for: ids are UUIDs, states have their plain names, what is absent is
-// null, numbers are numbers.
+// The history of a node has the JSON that its API asks for: ids are UUIDs, states have their plain names, what is
+// absent is null, numbers are numbers.
 func TestNodeHistoryHasItsOwnJSON(t *testing.T) {
 	r := newRig(t)
 	at := time.Date(2026, 1, 21, 10, 30, 0, 0, time.UTC)
@@ -23,9 +23,11 @@ func TestNodeHistoryHasItsOwnJSON(t *testing.T) {
 			ToState: pb.NodeState_NODE_STATE_INSTALL_FAILED, TriggeredBy: "node_report",
 			Metadata: map[string]string{"error": "Disk not found", "attempt": "3"}, CreatedAt: timestamppb.New(at),
 		},
-		{Uuid: "u", FromState: pb.NodeState_NODE_STATE_ACTIVE, ToState: pb.NodeState_NODE_STATE_QUARANTINED, UserId: "alice", Comment: "3", CreatedAt: timestamppb.New(at)},
+		{Uuid: "u", FromState: pb.NodeState_NODE_STATE_ACTIVE, ToState: pb.NodeState_NODE_STATE_QUARANTINED, UserId: "alice",
+			Comment: "3", CreatedAt: timestamppb.New(at)},
 	}})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/api/v1/nodes/m-1/history?limit=50&offset=0", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+
+		"/api/v1/nodes/m-1/history?limit=50&offset=0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

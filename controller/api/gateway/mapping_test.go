@@ -34,7 +34,8 @@ type rule struct {
 
 func (r rule) verb() (verb, template string) {
 	for verb, template := range map[string]string{
-		http.MethodGet: r.Get, http.MethodPut: r.Put, http.MethodPost: r.Post, http.MethodDelete: r.Delete, http.MethodPatch: r.Patch,
+		http.MethodGet: r.Get, http.MethodPut: r.Put, http.MethodPost: r.Post, http.MethodDelete: r.Delete,
+		http.MethodPatch: r.Patch,
 	} {
 		if template != "" {
 			return verb, template
@@ -165,7 +166,8 @@ func queryOf(t *testing.T, m protoreflect.Message) url.Values {
 func scalarText(t *testing.T, fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	t.Helper()
 	switch {
-	case fd.Message() != nil && fd.Message().FullName() == "google.protobuf.FieldMask": // names as in the protos, not as in JSON
+	// names as in the protos, not as in JSON
+	case fd.Message() != nil && fd.Message().FullName() == "google.protobuf.FieldMask":
 		return strings.Join(v.Message().Interface().(*fieldmaskpb.FieldMask).GetPaths(), ",")
 	case fd.Message() != nil: // Timestamp and Duration are strings in JSON
 		return strings.Trim(string(mustJSON(t, v.Message().Interface())), `"`)

@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// The version of a thing is its entity tag (RFC 9110, section 8.8.3): ETag goes out with it, and a write with If-Match is refused with
-// 412 where the thing has another one by then.
+// The version of a thing is its entity tag (RFC 9110, section 8.8.3): ETag goes out with it, and a write with If-Match
+// is refused with 412 where the thing has another one by then.
 
 const (
 	versionField  = "version"
@@ -43,8 +43,8 @@ func entityTag(_ context.Context, w http.ResponseWriter, m proto.Message) error 
 
 type ifMatchKey struct{}
 
-// withIfMatch keeps the version of the header If-Match for the call. "*" asks for a thing of any version, which each write but those that
-// make things asks for anyway.
+// withIfMatch keeps the version of the header If-Match for the call. "*" asks for a thing of any version, which each
+// write but those that make things asks for anyway.
 func withIfMatch(r *http.Request) (*http.Request, *failure.Error) {
 	tag := strings.TrimSpace(r.Header.Get("If-Match"))
 	if tag == "" || tag == "*" {
@@ -69,10 +69,12 @@ func expect(ctx context.Context, args any) error {
 	}
 	f := m.ProtoReflect().Descriptor().Fields().ByName(expectedField)
 	if f == nil {
-		return failure.ToStatus(failure.Invalid(reasonInvalidField, "this call takes no If-Match: it writes nothing that has a version")).Err()
+		return failure.ToStatus(failure.Invalid(reasonInvalidField,
+			"this call takes no If-Match: it writes nothing that has a version")).Err()
 	}
 	if have := m.ProtoReflect().Get(f).Int(); have != 0 && have != v {
-		return failure.ToStatus(failure.Invalid(reasonInvalidField, "If-Match says version %d, and expected_version %d", v, have)).Err()
+		return failure.ToStatus(failure.Invalid(reasonInvalidField, "If-Match says version %d, and expected_version %d", v,
+			have)).Err()
 	}
 	m.ProtoReflect().Set(f, protoreflect.ValueOfInt64(v))
 	return nil
@@ -81,7 +83,8 @@ func expect(ctx context.Context, args any) error {
 // httpStatus is the HTTP status of an error. A lost update has one of its own.
 func httpStatus(st *status.Status) int {
 	for _, d := range st.Details() {
-		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetReason() == reasonVersion && st.Code() == codes.FailedPrecondition {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetReason() == reasonVersion &&
+			st.Code() == codes.FailedPrecondition {
 			return http.StatusPreconditionFailed
 		}
 	}

@@ -22,7 +22,8 @@ func TestTheVersionOfAThingIsItsEntityTag(t *testing.T) {
 	if err := entityTag(t.Context(), w, &pb.ListMachinesResponse{}); err != nil || w.Header().Get("ETag") != "" {
 		t.Errorf("a list has the tag %q, %v", w.Header().Get("ETag"), err)
 	}
-	if code := httpStatus(failure.ToStatus(failure.Precondition("VERSION_CONFLICT", "changed"))); code != http.StatusPreconditionFailed {
+	if code := httpStatus(failure.ToStatus(failure.Precondition("VERSION_CONFLICT",
+		"changed"))); code != http.StatusPreconditionFailed {
 		t.Errorf("a lost update is %d", code)
 	}
 	if code := httpStatus(failure.ToStatus(failure.Precondition("MACHINE_BUSY", "busy"))); code != http.StatusBadRequest {

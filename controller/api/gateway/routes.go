@@ -18,7 +18,8 @@ type operation struct {
 	body  bool
 }
 
-// checkQuery refuses parameters that the call has no field for, and those that it takes once and that stand there twice.
+// checkQuery refuses parameters that the call has no field for, and those that it takes once and that stand there
+// twice.
 func (o operation) checkQuery(q url.Values) *failure.Error {
 	var bad *failure.Error
 	for _, name := range sortedKeys(q) {

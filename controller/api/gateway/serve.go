@@ -43,8 +43,9 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener, t *tls.Config) erro
 		Handler: g, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		// A connection holds so much of bodies that nobody has asked for.
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: streamsPerConnection, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
-			MaxReadFrameSize: frameBytes,
+			MaxConcurrentStreams: streamsPerConnection, MaxReceiveBufferPerConnection: receiveBuffer,
+			MaxReceiveBufferPerStream: receiveBuffer,
+			MaxReadFrameSize:          frameBytes,
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return peer.NewContext(ctx, &peer.Peer{Addr: c.RemoteAddr()})

@@ -51,8 +51,10 @@ func TestReadiness(t *testing.T) {
 	}{
 		{"none", nil, 200, map[string]string{}},
 		{"all well", []healthhttp.Check{ok}, 200, map[string]string{"database": "ok"}},
-		{"one away", []healthhttp.Check{ok, away}, 503, map[string]string{"database": "ok", "lease": "dial postgres://u:[redacted]@db/x: refused"}},
-		{"panic", []healthhttp.Check{panics, ok}, 503, map[string]string{"database": "ok", "migrations": "the check itself failed"}},
+		{"one away", []healthhttp.Check{ok, away}, 503,
+			map[string]string{"database": "ok", "lease": "dial postgres://u:[redacted]@db/x: refused"}},
+		{"panic", []healthhttp.Check{panics, ok}, 503,
+			map[string]string{"database": "ok", "migrations": "the check itself failed"}},
 		{"hangs", []healthhttp.Check{hangs, ok}, 503, map[string]string{"database": "ok", "hangs": "no answer in time"}},
 	}
 	for _, c := range cases {
@@ -84,7 +86,8 @@ func TestHealthIsAboutTheProcessOnly(t *testing.T) {
 
 func TestMetricsAndTheRest(t *testing.T) {
 	h := server(t).Handler()
-	if w := get(h, "GET", "/metrics"); w.Code != 200 || !strings.Contains(w.Body.String(), "ingot_operations_unwakeable 0") {
+	if w := get(h, "GET", "/metrics"); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), "ingot_operations_unwakeable 0") {
 		t.Errorf("metrics: %d %s", w.Code, w.Body)
 	}
 	for path, want := range map[string]int{"/": 404, "/debug/pprof/": 404, "/extra/x": 404} {

@@ -25,7 +25,9 @@ var agentKeys = validate.Keys{
 }
 
 // ListAgents implements AdminService.
-func (s *Server) ListAgents(ctx context.Context, r *baremetalv1.ListAgentsRequest) (*baremetalv1.ListAgentsResponse, error) {
+func (s *Server) ListAgents(
+	ctx context.Context, r *baremetalv1.ListAgentsRequest,
+) (*baremetalv1.ListAgentsResponse, error) {
 	terms, err := validate.Filter(r.GetFilter(), agentKeys)
 	if err != nil {
 		return nil, err
@@ -103,7 +105,9 @@ func (s *Server) SettleCommand(ctx context.Context, r *baremetalv1.SettleCommand
 }
 
 // ClearIntervention implements AdminService.
-func (s *Server) ClearIntervention(ctx context.Context, r *baremetalv1.ClearInterventionRequest) (*baremetalv1.Machine, error) {
+func (s *Server) ClearIntervention(
+	ctx context.Context, r *baremetalv1.ClearInterventionRequest,
+) (*baremetalv1.Machine, error) {
 	err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment()))
 	if err != nil {
 		return nil, err
@@ -112,9 +116,12 @@ func (s *Server) ClearIntervention(ctx context.Context, r *baremetalv1.ClearInte
 }
 
 // RequireIdentity implements AdminService.
-func (s *Server) RequireIdentity(ctx context.Context, r *baremetalv1.RequireIdentityRequest) (*baremetalv1.RequireIdentityResponse, error) {
+func (s *Server) RequireIdentity(
+	ctx context.Context, r *baremetalv1.RequireIdentityRequest,
+) (*baremetalv1.RequireIdentityResponse, error) {
 	err := firstError(
-		validate.OptionalKey("site", r.GetSite()), validate.OptionalKey("group", r.GetGroup()), validate.Comment("comment", r.GetComment()),
+		validate.OptionalKey("site", r.GetSite()), validate.OptionalKey("group", r.GetGroup()),
+		validate.Comment("comment", r.GetComment()),
 	)
 	switch level := identity.Level(r.GetLevel()); {
 	case err != nil:
@@ -122,7 +129,8 @@ func (s *Server) RequireIdentity(ctx context.Context, r *baremetalv1.RequireIden
 	case (r.GetSite() == "") == (r.GetGroup() == ""):
 		return nil, validate.Fault("site", "exactly one of site and group")
 	case level == identity.LevelMedia:
-		return nil, failure.Unimplemented("IDENTITY_LEVEL_NOT_WIRED", "the identity level media needs virtual media, which this version does not have; use tpm or network")
+		return nil, failure.Unimplemented("IDENTITY_LEVEL_NOT_WIRED",
+			"the identity level media needs virtual media, which this version does not have; use tpm or network")
 	case level != identity.LevelNetwork && level != identity.LevelTPM:
 		return nil, validate.Fault("level", "network or tpm")
 	default:
@@ -136,14 +144,17 @@ func (s *Server) RequireIdentity(ctx context.Context, r *baremetalv1.RequireIden
 
 // ForgetTPM implements AdminService.
 func (s *Server) ForgetTPM(ctx context.Context, r *baremetalv1.ForgetTPMRequest) (*baremetalv1.Machine, error) {
-	if err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment())); err != nil {
+	if err := firstError(validate.Key("machine_id", r.GetMachineId()),
+		validate.Comment("comment", r.GetComment())); err != nil {
 		return nil, err
 	}
 	return s.store.ForgetTPM(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())
 }
 
 // SetMachineFlag implements AdminService.
-func (s *Server) SetMachineFlag(ctx context.Context, r *baremetalv1.SetMachineFlagRequest) (*baremetalv1.Machine, error) {
+func (s *Server) SetMachineFlag(
+	ctx context.Context, r *baremetalv1.SetMachineFlagRequest,
+) (*baremetalv1.Machine, error) {
 	err := firstError(
 		validate.Key("machine_id", r.GetMachineId()), validate.OneOf("flag", r.GetFlag(), "RMA", "Retired"),
 		validate.Comment("comment", r.GetComment()),
@@ -155,11 +166,14 @@ func (s *Server) SetMachineFlag(ctx context.Context, r *baremetalv1.SetMachineFl
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SetFlag(ctx, r.GetMachineId(), r.GetFlag(), r.GetValue(), actor(ctx), r.GetComment(), s.clock.Now(), opts...)
+	return s.store.SetFlag(ctx, r.GetMachineId(), r.GetFlag(), r.GetValue(), actor(ctx), r.GetComment(), s.clock.Now(),
+		opts...)
 }
 
 // ListCommands implements AdminService.
-func (s *Server) ListCommands(ctx context.Context, r *baremetalv1.ListCommandsRequest) (*baremetalv1.ListCommandsResponse, error) {
+func (s *Server) ListCommands(
+	ctx context.Context, r *baremetalv1.ListCommandsRequest,
+) (*baremetalv1.ListCommandsResponse, error) {
 	if r.GetOperationId() == "" && r.GetMachineId() == "" {
 		return nil, validate.Fault("operation_id", "an operation_id or a machine_id is required")
 	}
@@ -176,10 +190,12 @@ func (s *Server) ListCommands(ctx context.Context, r *baremetalv1.ListCommandsRe
 		name: "commands", filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
 			return s.store.ListCommands(ctx, operationstore.CommandFilter{
-				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
+				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID,
+				Limit: limit,
 			})
 		},
-		place: byTime((*baremetalv1.Command).GetCommandId, func(c *baremetalv1.Command) time.Time { return c.GetCreatedAt().AsTime() }),
+		place: byTime((*baremetalv1.Command).GetCommandId,
+			func(c *baremetalv1.Command) time.Time { return c.GetCreatedAt().AsTime() }),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -203,7 +219,9 @@ func (s *Server) exist(ctx context.Context, operationID, machineID string) error
 }
 
 // ListAuditLog implements AdminService.
-func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRequest) (*baremetalv1.ListAuditLogResponse, error) {
+func (s *Server) ListAuditLog(
+	ctx context.Context, r *baremetalv1.ListAuditLogRequest,
+) (*baremetalv1.ListAuditLogResponse, error) {
 	if err := validate.OptionalKey("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}
@@ -224,7 +242,8 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 		}
 		*t.to = t.from.AsTime()
 	}
-	of := strings.Join([]string{f.TargetID, f.Actor, f.Since.UTC().Format(time.RFC3339Nano), f.Until.UTC().Format(time.RFC3339Nano)}, "\x00")
+	of := strings.Join([]string{f.TargetID, f.Actor, f.Since.UTC().Format(time.RFC3339Nano),
+		f.Until.UTC().Format(time.RFC3339Nano)}, "\x00")
 	p, err := page(ctx, s, list[*baremetalv1.AuditEntry]{
 		name: "audit", filter: of,
 		read: func(ctx context.Context, after validate.Page, limit int32) (_ []*baremetalv1.AuditEntry, err error) {
@@ -243,7 +262,9 @@ func (s *Server) ListAuditLog(ctx context.Context, r *baremetalv1.ListAuditLogRe
 }
 
 // ScrubAuditEventData implements AdminService.
-func (s *Server) ScrubAuditEventData(ctx context.Context, r *baremetalv1.ScrubAuditEventDataRequest) (*baremetalv1.ScrubAuditEventDataResponse, error) {
+func (s *Server) ScrubAuditEventData(
+	ctx context.Context, r *baremetalv1.ScrubAuditEventDataRequest,
+) (*baremetalv1.ScrubAuditEventDataResponse, error) {
 	if err := validate.Key("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@ func TestTokens(t *testing.T) {
 	r.register(&pb.Machine{MachineId: "m-1"})
 	var want []string
 	for range 3 {
-		got, err := r.admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{MachineId: "m-1", MacAddress: "52-54-00-00-00-01"})
+		got, err := r.admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{MachineId: "m-1",
+			MacAddress: "52-54-00-00-00-01"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,11 +63,13 @@ func TestAudit(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	r.register(&pb.Machine{MachineId: "m-1"})
-	op, err := r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1", RequestId: "q-7", Comment: "for Ms Example"})
+	op, err := r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1", RequestId: "q-7",
+		Comment: "for Ms Example"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
+	if _, err := r.machines.CancelOperation(ctx,
+		&pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
 		t.Fatal(err)
 	}
 	var verbs []string
@@ -123,10 +126,12 @@ func TestFlagsAndIntervention(t *testing.T) {
 	if _, err := r.admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: "m-1"}); err != nil {
 		t.Error(err)
 	}
-	if c, err := r.admin.ListCommands(ctx, &pb.ListCommandsRequest{MachineId: "m-1"}); err != nil || len(c.GetCommands()) != 0 {
+	if c, err := r.admin.ListCommands(ctx, &pb.ListCommandsRequest{MachineId: "m-1"}); err != nil ||
+		len(c.GetCommands()) != 0 {
 		t.Errorf("commands %v %v", c, err)
 	}
-	if a, err := r.admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=SITE,connected=true"}); err != nil || len(a.GetAgents()) != 0 {
+	if a, err := r.admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=SITE,connected=true"}); err != nil ||
+		len(a.GetAgents()) != 0 {
 		t.Errorf("agents %v %v", a, err)
 	}
 }
@@ -140,7 +145,8 @@ func TestServerInfo(t *testing.T) {
 	if i.GetVersion() != "v-test" || i.GetControllerId() != "c-test" || i.GetSchemaVersion() < 1 || i.GetCaHash() != "ab" {
 		t.Errorf("info %v", i)
 	}
-	if !slices.Contains(i.GetNotWired(), "OPERATION_TYPE_NOT_WIRED") || slices.Contains(i.GetNotWired(), "EXPLAIN_NOT_WIRED") || slices.Contains(i.GetNotWired(), "REPAVE_NOT_WIRED") {
+	if !slices.Contains(i.GetNotWired(), "OPERATION_TYPE_NOT_WIRED") ||
+		slices.Contains(i.GetNotWired(), "EXPLAIN_NOT_WIRED") || slices.Contains(i.GetNotWired(), "REPAVE_NOT_WIRED") {
 		t.Errorf("not wired %v", i.GetNotWired())
 	}
 }

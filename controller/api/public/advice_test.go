@@ -34,16 +34,19 @@ func TestEffectiveStatesSayWhatToDo(t *testing.T) {
 	}
 	r.look(op.GetOperationId())
 	advises(pb.MachineStatus_BUSY, "ingot cancel "+op.GetOperationId())
-	if _, err := r.machines.CancelOperation(t.Context(), &pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
+	if _, err := r.machines.CancelOperation(t.Context(),
+		&pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.admin.SetMachineFlag(t.Context(), &pb.SetMachineFlagRequest{MachineId: "m-1", Flag: "RMA", Value: true}); err != nil {
+	if _, err := r.admin.SetMachineFlag(t.Context(), &pb.SetMachineFlagRequest{MachineId: "m-1", Flag: "RMA",
+		Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	advises(pb.MachineStatus_BLOCKED, "ingot flag m-1 RMA --off")
 }
 
-// TestMailPolicyIsStoredAndAudited: it is part of the configuration that an operation keeps, and who asked for it is on record.
+// TestMailPolicyIsStoredAndAudited: it is part of the configuration that an operation keeps, and who asked for it is on
+// record.
 func TestMailPolicyIsStoredAndAudited(t *testing.T) {
 	r := newRig(t)
 	r.register(&pb.Machine{MachineId: "m-1"})

@@ -28,7 +28,9 @@ const (
 )
 
 // CreateAPIToken implements AdminService.
-func (s *Server) CreateAPIToken(ctx context.Context, r *baremetalv1.CreateAPITokenRequest) (*baremetalv1.CreateAPITokenResponse, error) {
+func (s *Server) CreateAPIToken(
+	ctx context.Context, r *baremetalv1.CreateAPITokenRequest,
+) (*baremetalv1.CreateAPITokenResponse, error) {
 	if !auth.ValidName(r.GetName()) {
 		return nil, validate.Fault("name", "1 to 63 characters of a-z, 0-9 and inner . _ -")
 	}
@@ -42,14 +44,16 @@ func (s *Server) CreateAPIToken(ctx context.Context, r *baremetalv1.CreateAPITok
 	}
 	for _, t := range s.fileTokens() {
 		if t.Name == r.GetName() {
-			return nil, failure.AlreadyExists("API_TOKEN_EXISTS", "the controller's token file has a token %q; choose another name", t.Name).
+			return nil, failure.AlreadyExists("API_TOKEN_EXISTS",
+				"the controller's token file has a token %q; choose another name", t.Name).
 				WithField("name", "taken by a token of the file")
 		}
 	}
 	now := s.clock.Now()
 	secret, _ := auth.NewToken()
 	token, err := s.store.CreateAPIToken(ctx, credentialstore.NewAPIToken{
-		ID: ids.New(ids.APIToken), Name: r.GetName(), Actor: actor(ctx), Scope: scope, Hash: sha256.Sum256([]byte(secret)), ExpiresAt: now.Add(life),
+		ID: ids.New(ids.APIToken), Name: r.GetName(), Actor: actor(ctx), Scope: scope, Hash: sha256.Sum256([]byte(secret)),
+		ExpiresAt: now.Add(life),
 	}, now)
 	if err != nil {
 		return nil, err
@@ -83,7 +87,9 @@ func (s *Server) refreshTokens() {
 }
 
 // ListAPITokens implements AdminService. Tokens of the file come first, on the first page.
-func (s *Server) ListAPITokens(ctx context.Context, r *baremetalv1.ListAPITokensRequest) (*baremetalv1.ListAPITokensResponse, error) {
+func (s *Server) ListAPITokens(
+	ctx context.Context, r *baremetalv1.ListAPITokensRequest,
+) (*baremetalv1.ListAPITokensResponse, error) {
 	size, err := validate.PageSize(r.GetPageSize())
 	if err != nil {
 		return nil, err
@@ -115,7 +121,9 @@ func (s *Server) ListAPITokens(ctx context.Context, r *baremetalv1.ListAPITokens
 }
 
 // RevokeAPIToken implements AdminService.
-func (s *Server) RevokeAPIToken(ctx context.Context, r *baremetalv1.RevokeAPITokenRequest) (*baremetalv1.APIToken, error) {
+func (s *Server) RevokeAPIToken(
+	ctx context.Context, r *baremetalv1.RevokeAPITokenRequest,
+) (*baremetalv1.APIToken, error) {
 	if err := validate.Key("token_id", r.GetTokenId()); err != nil {
 		return nil, err
 	}

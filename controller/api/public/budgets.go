@@ -21,7 +21,9 @@ func (s *Server) SetBudget(ctx context.Context, r *baremetalv1.SetBudgetRequest)
 }
 
 // ListBudgets implements BudgetService.
-func (s *Server) ListBudgets(ctx context.Context, r *baremetalv1.ListBudgetsRequest) (*baremetalv1.ListBudgetsResponse, error) {
+func (s *Server) ListBudgets(
+	ctx context.Context, r *baremetalv1.ListBudgetsRequest,
+) (*baremetalv1.ListBudgetsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Budget]{
 		name: "budgets", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Budget, error) {
@@ -48,13 +50,16 @@ func (s *Server) DeleteBudget(ctx context.Context, r *baremetalv1.DeleteBudgetRe
 }
 
 // ListBudgetSlots implements BudgetService.
-func (s *Server) ListBudgetSlots(ctx context.Context, r *baremetalv1.ListBudgetSlotsRequest) (*baremetalv1.ListBudgetSlotsResponse, error) {
+func (s *Server) ListBudgetSlots(
+	ctx context.Context, r *baremetalv1.ListBudgetSlotsRequest,
+) (*baremetalv1.ListBudgetSlotsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.BudgetSlot]{
 		name: "budget-slots", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BudgetSlot, error) {
 			return s.store.HeldSlots(ctx, after.Time, after.ID, limit)
 		},
-		place: byTime((*baremetalv1.BudgetSlot).GetOperationId, func(b *baremetalv1.BudgetSlot) time.Time { return b.GetTakenAt().AsTime() }),
+		place: byTime((*baremetalv1.BudgetSlot).GetOperationId,
+			func(b *baremetalv1.BudgetSlot) time.Time { return b.GetTakenAt().AsTime() }),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -63,7 +68,9 @@ func (s *Server) ListBudgetSlots(ctx context.Context, r *baremetalv1.ListBudgetS
 }
 
 // ReleaseBudgetSlot implements BudgetService.
-func (s *Server) ReleaseBudgetSlot(ctx context.Context, r *baremetalv1.ReleaseBudgetSlotRequest) (*baremetalv1.BudgetSlot, error) {
+func (s *Server) ReleaseBudgetSlot(
+	ctx context.Context, r *baremetalv1.ReleaseBudgetSlotRequest,
+) (*baremetalv1.BudgetSlot, error) {
 	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}

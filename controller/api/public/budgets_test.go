@@ -47,7 +47,8 @@ func TestBudgets(t *testing.T) {
 	_, err = r.budgets.DeleteBudget(t.Context(), &pb.DeleteBudgetRequest{Name: "racks"})
 	wants(t, err, notFound, "BUDGET_NOT_FOUND", "name")
 	log, err := r.store.ListAudit(t.Context(), history.AuditFilter{TargetID: "racks", Limit: 10})
-	if err != nil || len(log) != 3 || log[0].GetVerb() != "DELETE_BUDGET" || !strings.Contains(string(log[2].GetEventData()), `"percent": "10"`) {
+	if err != nil || len(log) != 3 || log[0].GetVerb() != "DELETE_BUDGET" ||
+		!strings.Contains(string(log[2].GetEventData()), `"percent": "10"`) {
 		t.Errorf("audit: %v, %v", log, err)
 	}
 }
@@ -67,7 +68,8 @@ func TestBudgetsThatAreRefused(t *testing.T) {
 		_, err := r.budgets.SetBudget(t.Context(), &pb.SetBudgetRequest{Budget: b})
 		wants(t, err, invalid, "INVALID_FIELD", field)
 	}
-	_, err := r.budgets.SetBudget(t.Context(), &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "b", Domain: "label:", AtOnce: 1}})
+	_, err := r.budgets.SetBudget(t.Context(),
+		&pb.SetBudgetRequest{Budget: &pb.Budget{Name: "b", Domain: "label:", AtOnce: 1}})
 	wants(t, err, invalid, "INVALID_FIELD", "budget.domain")
 	_, err = r.budgets.DeleteBudget(t.Context(), &pb.DeleteBudgetRequest{})
 	wants(t, err, invalid, "INVALID_FIELD", "name")
@@ -83,14 +85,16 @@ func TestBudgetsThatAreRefused(t *testing.T) {
 func TestBudgetSlotsArePaged(t *testing.T) {
 	r := newRig(t)
 	const machines = 5
-	if _, err := r.budgets.SetBudget(t.Context(), &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "all", Domain: "fleet", AtOnce: 10}}); err != nil {
+	if _, err := r.budgets.SetBudget(t.Context(),
+		&pb.SetBudgetRequest{Budget: &pb.Budget{Name: "all", Domain: "fleet", AtOnce: 10}}); err != nil {
 		t.Fatal(err)
 	}
 	var ops []string
 	for i := range machines {
 		m := r.register(newMachine(i)).GetMachineId()
 		r.maintenance(m)
-		op, err := r.machines.ReimageMachine(t.Context(), &pb.ReimageMachineRequest{MachineId: m, RequestId: "wipe", ImageRef: "any"})
+		op, err := r.machines.ReimageMachine(t.Context(),
+			&pb.ReimageMachineRequest{MachineId: m, RequestId: "wipe", ImageRef: "any"})
 		if err != nil {
 			t.Fatal(err)
 		}

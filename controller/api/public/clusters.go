@@ -44,7 +44,9 @@ func (s *Server) GetCluster(ctx context.Context, r *baremetalv1.GetClusterReques
 }
 
 // ListClusters implements ClusterService.
-func (s *Server) ListClusters(ctx context.Context, r *baremetalv1.ListClustersRequest) (*baremetalv1.ListClustersResponse, error) {
+func (s *Server) ListClusters(
+	ctx context.Context, r *baremetalv1.ListClustersRequest,
+) (*baremetalv1.ListClustersResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Cluster]{
 		name: "clusters", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Cluster, error) {
@@ -75,9 +77,11 @@ func (s *Server) DeleteCluster(ctx context.Context, r *baremetalv1.DeleteCluster
 	return s.cluster(gone), nil
 }
 
-// cluster shows a cluster without its credentials. Where the key is lost, their kind stays empty: they must be set again.
+// cluster shows a cluster without its credentials. Where the key is lost, their kind stays empty: they must be set
+// again.
 func (s *Server) cluster(c credentialstore.SealedCluster) *baremetalv1.Cluster {
-	out := &baremetalv1.Cluster{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM, Version: c.Version, UpdatedAt: stamp(c.UpdatedAt)}
+	out := &baremetalv1.Cluster{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM, Version: c.Version,
+		UpdatedAt: stamp(c.UpdatedAt)}
 	if hashes, err := pki.KeyHashes(c.CAPEM); err == nil { // it was valid when it was stored
 		out.CaHashes = hashes
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // SetBMCCredentials implements AdminService.
-func (s *Server) SetBMCCredentials(ctx context.Context, r *baremetalv1.SetBMCCredentialsRequest) (*baremetalv1.BMCCredentials, error) {
+func (s *Server) SetBMCCredentials(
+	ctx context.Context, r *baremetalv1.SetBMCCredentialsRequest,
+) (*baremetalv1.BMCCredentials, error) {
 	if err := validate.BMCCredentials(r); err != nil {
 		return nil, err
 	}
@@ -35,7 +37,9 @@ func (s *Server) SetBMCCredentials(ctx context.Context, r *baremetalv1.SetBMCCre
 }
 
 // ListBMCCredentials implements AdminService.
-func (s *Server) ListBMCCredentials(ctx context.Context, r *baremetalv1.ListBMCCredentialsRequest) (*baremetalv1.ListBMCCredentialsResponse, error) {
+func (s *Server) ListBMCCredentials(
+	ctx context.Context, r *baremetalv1.ListBMCCredentialsRequest,
+) (*baremetalv1.ListBMCCredentialsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.BMCCredentials]{
 		name: "bmc-credentials", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCredentials, error) {
@@ -64,7 +68,9 @@ func (s *Server) credentials(c credentialstore.SealedCredentials) *baremetalv1.B
 }
 
 // DeleteBMCCredentials implements AdminService.
-func (s *Server) DeleteBMCCredentials(ctx context.Context, r *baremetalv1.DeleteBMCCredentialsRequest) (*baremetalv1.BMCCredentials, error) {
+func (s *Server) DeleteBMCCredentials(
+	ctx context.Context, r *baremetalv1.DeleteBMCCredentialsRequest,
+) (*baremetalv1.BMCCredentials, error) {
 	if err := validate.Key("credentials_ref", r.GetCredentialsRef()); err != nil {
 		return nil, err
 	}
@@ -111,7 +117,9 @@ func (s *Server) ListBMCCertificates(
 }
 
 // TrustBMCCertificate implements AdminService.
-func (s *Server) TrustBMCCertificate(ctx context.Context, r *baremetalv1.TrustBMCCertificateRequest) (*baremetalv1.BMCCertificate, error) {
+func (s *Server) TrustBMCCertificate(
+	ctx context.Context, r *baremetalv1.TrustBMCCertificateRequest,
+) (*baremetalv1.BMCCertificate, error) {
 	err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment()))
 	if err == nil && !fingerprint.MatchString(r.GetSha256()) {
 		err = validate.Fault("sha256", "64 lower-case hexadecimal digits: the certificate that the BMC shows now")
@@ -123,8 +131,11 @@ func (s *Server) TrustBMCCertificate(ctx context.Context, r *baremetalv1.TrustBM
 }
 
 // UnparkBMC implements AdminService.
-func (s *Server) UnparkBMC(ctx context.Context, r *baremetalv1.UnparkBMCRequest) (*baremetalv1.UnparkBMCResponse, error) {
-	if err := firstError(validate.Key("machine_id", r.GetMachineId()), validate.Comment("comment", r.GetComment())); err != nil {
+func (s *Server) UnparkBMC(
+	ctx context.Context, r *baremetalv1.UnparkBMCRequest,
+) (*baremetalv1.UnparkBMCResponse, error) {
+	if err := firstError(validate.Key("machine_id", r.GetMachineId()),
+		validate.Comment("comment", r.GetComment())); err != nil {
 		return nil, err
 	}
 	return s.store.UnparkBMC(ctx, r.GetMachineId(), actor(ctx), r.GetComment(), s.clock.Now())

@@ -68,7 +68,8 @@ func parseCursor(s, incarnation string) (cursor, error) {
 
 func (c cursor) valid() bool {
 	_, err := strconv.ParseUint(c.Xid, 10, 64)
-	known := c.Kind == cursorFeed || c.Kind == cursorActive && activeIndex(c.Phase) >= 0 || c.Kind == cursorOne && c.Operation != ""
+	known := c.Kind == cursorFeed || c.Kind == cursorActive && activeIndex(c.Phase) >= 0 || c.Kind == cursorOne &&
+		c.Operation != ""
 	clean := strings.IndexFunc(c.Operation, unicode.IsControl) < 0 && (c.Time.IsZero() || c.Time.Year() > 1969)
 	return err == nil && c.Version == cursorVersion && known && clean && c.Seq >= 0
 }

@@ -14,9 +14,9 @@
 // # Streams
 //
 // A watch on everything reads the feed, which is ordered by transaction and ends below the oldest open one, so a cursor
-// never has anything commit behind it. A watch on one operation reads that operation's own numbered events. The two kinds
-// of cursor differ: the second may be ahead of the feed. A stream holds one page and one message in flight; a reader that
-// takes no message for a while is cut off and resumes by its last cursor.
+// never has anything commit behind it. A watch on one operation reads that operation's own numbered events. The two
+// kinds of cursor differ: the second may be ahead of the feed. A stream holds one page and one message in flight; a
+// reader that takes no message for a while is cut off and resumes by its last cursor.
 //
 // # Failure handling
 //

@@ -46,7 +46,8 @@ func run(q *pb.StartRunRequest) func(context.Context, *rig) error {
 
 func reconfigure(c *pb.NetReconfig) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
-		return only(r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1", RequestId: "q", Config: c}))
+		return only(r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1", RequestId: "q",
+			Config: c}))
 	}
 }
 
@@ -104,16 +105,23 @@ var badMachines = []badCall{
 	{"bad id", invalid, "INVALID_FIELD", "machine.machine_id", func(ctx context.Context, r *rig) error {
 		return only(r.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "M 1"}}))
 	}},
-	{"malformed MAC", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[1]", register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:02", "52:54"}}, nil)},
-	{"EUI-64", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[0]", register(&pb.MachineSpec{MacAddresses: []string{"02:00:5e:10:00:00:00:01"}}, nil)},
-	{"MAC twice", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[1]", register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:02", "52-54-00-00-00-02"}}, nil)},
-	{"bad endpoint", invalid, "INVALID_FIELD", "machine.spec.ssh_endpoint", register(&pb.MachineSpec{SshEndpoint: "host:99999"}, nil)},
-	{"URL for an endpoint", invalid, "INVALID_FIELD", "machine.spec.bmc_endpoint", register(&pb.MachineSpec{BmcEndpoint: "https://10.0.0.1"}, nil)},
+	{"malformed MAC", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[1]",
+		register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:02", "52:54"}}, nil)},
+	{"EUI-64", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[0]",
+		register(&pb.MachineSpec{MacAddresses: []string{"02:00:5e:10:00:00:00:01"}}, nil)},
+	{"MAC twice", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[1]",
+		register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:02", "52-54-00-00-00-02"}}, nil)},
+	{"bad endpoint", invalid, "INVALID_FIELD", "machine.spec.ssh_endpoint",
+		register(&pb.MachineSpec{SshEndpoint: "host:99999"}, nil)},
+	{"URL for an endpoint", invalid, "INVALID_FIELD", "machine.spec.bmc_endpoint",
+		register(&pb.MachineSpec{BmcEndpoint: "https://10.0.0.1"}, nil)},
 	{"control character", invalid, "INVALID_FIELD", "machine.spec.rack", register(&pb.MachineSpec{Rack: "a\x00b"}, nil)},
 	{"bad label key", invalid, "INVALID_FIELD", "machine.labels[-x]", register(nil, map[string]string{"-x": "y"})},
 	{"bad label value", invalid, "INVALID_FIELD", "machine.labels[x]", register(nil, map[string]string{"x": "a b"})},
-	{"MAC of another", exists, "MAC_ADDRESS_IN_USE", "machine.spec.mac_addresses", register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}}, nil)},
-	{"external id of another", exists, "EXTERNAL_ID_IN_USE", "machine.spec.external_id", register(&pb.MachineSpec{ExternalId: "ext-1"}, nil)},
+	{"MAC of another", exists, "MAC_ADDRESS_IN_USE", "machine.spec.mac_addresses",
+		register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}}, nil)},
+	{"external id of another", exists, "EXTERNAL_ID_IN_USE", "machine.spec.external_id",
+		register(&pb.MachineSpec{ExternalId: "ext-1"}, nil)},
 	{"update of none", invalid, "INVALID_FIELD", "machine.machine_id", func(ctx context.Context, r *rig) error {
 		return only(r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{}}))
 	}},
@@ -121,7 +129,8 @@ var badMachines = []badCall{
 		return only(r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-no"}}))
 	}},
 	{"lost update", precondition, "VERSION_CONFLICT", "machine.version", func(ctx context.Context, r *rig) error {
-		return only(r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Version: 999}}))
+		return only(r.machines.UpdateMachine(ctx,
+			&pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Version: 999}}))
 	}},
 	{"get none", invalid, "INVALID_FIELD", "machine_id", func(ctx context.Context, r *rig) error {
 		return only(r.machines.GetMachine(ctx, &pb.GetMachineRequest{}))
@@ -160,7 +169,8 @@ var badMachines = []badCall{
 		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1", PageToken: "x"}))
 	}},
 	{"timeline at no time", invalid, "INVALID_FIELD", "at", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1", At: &timestamppb.Timestamp{Seconds: -1}}))
+		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1",
+			At: &timestamppb.Timestamp{Seconds: -1}}))
 	}},
 	{"verify unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
 		return only(r.machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{MachineId: "m-no"}))
@@ -178,16 +188,23 @@ var badLists = []badCall{
 	{"key twice", invalid, "INVALID_FILTER", "filter", list(&pb.ListMachinesRequest{Filter: "site=a,site=b"})},
 	{"no equals", invalid, "INVALID_FILTER", "filter", list(&pb.ListMachinesRequest{Filter: "READY"})},
 	{"trailing comma", invalid, "INVALID_FILTER", "filter", list(&pb.ListMachinesRequest{Filter: "site=a,"})},
-	{"unknown condition", invalid, "INVALID_FILTER", "filter", list(&pb.ListMachinesRequest{Filter: "conditions.Happy=true"})},
-	{"condition neither", invalid, "INVALID_FILTER", "filter", list(&pb.ListMachinesRequest{Filter: "conditions.RMA=yes"})},
+	{"unknown condition", invalid, "INVALID_FILTER", "filter",
+		list(&pb.ListMachinesRequest{Filter: "conditions.Happy=true"})},
+	{"condition neither", invalid, "INVALID_FILTER", "filter",
+		list(&pb.ListMachinesRequest{Filter: "conditions.RMA=yes"})},
 	{"negative page", invalid, "INVALID_FIELD", "page_size", list(&pb.ListMachinesRequest{PageSize: -1})},
 	{"bad token", invalid, "INVALID_PAGE_TOKEN", "page_token", list(&pb.ListMachinesRequest{PageToken: "nonsense"})},
 	{"bad cursor", invalid, "INVALID_CURSOR", "cursor", list(&pb.ListMachinesRequest{Cursor: "nonsense"})},
-	{"cursor and since", invalid, "INVALID_FIELD", "updated_since", list(&pb.ListMachinesRequest{Cursor: "x", UpdatedSince: timestamppb.Now()})},
-	{"bad since", invalid, "INVALID_FIELD", "updated_since", list(&pb.ListMachinesRequest{UpdatedSince: &timestamppb.Timestamp{Nanos: -5}})},
-	{"filter with cursor", invalid, "FILTER_NOT_ALLOWED_WITH_CURSOR", "filter", list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), Filter: "phase=READY"})},
-	{"site with cursor", invalid, "FILTER_NOT_ALLOWED_WITH_CURSOR", "filter", list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), Filter: "site=a"})},
-	{"token with cursor", invalid, "INVALID_PAGE_TOKEN", "page_token", list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), PageToken: "x"})},
+	{"cursor and since", invalid, "INVALID_FIELD", "updated_since",
+		list(&pb.ListMachinesRequest{Cursor: "x", UpdatedSince: timestamppb.Now()})},
+	{"bad since", invalid, "INVALID_FIELD", "updated_since",
+		list(&pb.ListMachinesRequest{UpdatedSince: &timestamppb.Timestamp{Nanos: -5}})},
+	{"filter with cursor", invalid, "FILTER_NOT_ALLOWED_WITH_CURSOR", "filter",
+		list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), Filter: "phase=READY"})},
+	{"site with cursor", invalid, "FILTER_NOT_ALLOWED_WITH_CURSOR", "filter",
+		list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), Filter: "site=a"})},
+	{"token with cursor", invalid, "INVALID_PAGE_TOKEN", "page_token",
+		list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), PageToken: "x"})},
 	{"operations by type", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
 		return only(r.operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "type=REPAVE"}))
 	}},
@@ -215,15 +232,23 @@ var badLists = []badCall{
 // badStarts: m-1 is idle in phase FACTORY_READY, m-busy has operation "first", m-busy/"done" is finished.
 var badStarts = []badCall{
 	{"no request_id", invalid, "REQUEST_ID_REQUIRED", "request_id", reboot(&pb.RebootMachineRequest{MachineId: "m-1"})},
-	{"no request_id, run", invalid, "REQUEST_ID_REQUIRED", "request_id", run(&pb.StartRunRequest{MachineId: "m-1", Type: "WHAT"})},
-	{"long request_id", invalid, "INVALID_FIELD", "request_id", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: strings.Repeat("x", 129)})},
-	{"request_id not ASCII", invalid, "INVALID_FIELD", "request_id", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "é"})},
+	{"no request_id, run", invalid, "REQUEST_ID_REQUIRED", "request_id",
+		run(&pb.StartRunRequest{MachineId: "m-1", Type: "WHAT"})},
+	{"long request_id", invalid, "INVALID_FIELD", "request_id",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: strings.Repeat("x", 129)})},
+	{"request_id not ASCII", invalid, "INVALID_FIELD", "request_id",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "é"})},
 	{"no machine", invalid, "INVALID_FIELD", "machine_id", reboot(&pb.RebootMachineRequest{RequestId: "q"})},
-	{"unknown machine", notFound, "MACHINE_NOT_FOUND", "machine_id", reboot(&pb.RebootMachineRequest{MachineId: "m-no", RequestId: "q"})},
-	{"unknown plan", notFound, "PLAN_NOT_FOUND", "plan_id", reboot(&pb.RebootMachineRequest{MachineId: "m-ready", RequestId: "q", PlanId: "no-plan"})},
-	{"bad mode", invalid, "INVALID_FIELD", "mode", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", Mode: "hard"})},
-	{"negative timeout", invalid, "INVALID_FIELD", "timeout_seconds", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", TimeoutSeconds: -1})},
-	{"endless timeout", invalid, "INVALID_FIELD", "timeout_seconds", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", TimeoutSeconds: 86401})},
+	{"unknown machine", notFound, "MACHINE_NOT_FOUND", "machine_id",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-no", RequestId: "q"})},
+	{"unknown plan", notFound, "PLAN_NOT_FOUND", "plan_id",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-ready", RequestId: "q", PlanId: "no-plan"})},
+	{"bad mode", invalid, "INVALID_FIELD", "mode",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", Mode: "hard"})},
+	{"negative timeout", invalid, "INVALID_FIELD", "timeout_seconds",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", TimeoutSeconds: -1})},
+	{"endless timeout", invalid, "INVALID_FIELD", "timeout_seconds",
+		reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", TimeoutSeconds: 86401})},
 	{"wrong phase", precondition, "WRONG_PHASE", "", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q"})},
 	{"busy", precondition, "MACHINE_BUSY", "", func(ctx context.Context, r *rig) error {
 		return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-busy", RequestId: "second"}))
@@ -235,16 +260,19 @@ var badStarts = []badCall{
 		return only(r.machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-busy"}))
 	}},
 	{"bad netboot", invalid, "INVALID_FIELD", "mode", func(ctx context.Context, r *rig) error {
-		return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1", RequestId: "q", Mode: "FLOPPY"}))
+		return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1", RequestId: "q",
+			Mode: "FLOPPY"}))
 	}},
 	{"bad image", invalid, "INVALID_FIELD", "image_ref", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", RequestId: "q", ImageRef: "a b"}))
+		return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", RequestId: "q",
+			ImageRef: "a b"}))
 	}},
 	{"no image anywhere", precondition, "MACHINE_HAS_NO_IMAGE", "image_ref", func(ctx context.Context, r *rig) error {
 		return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-maint", RequestId: "q"}))
 	}},
 	{"NUL in a comment", invalid, "INVALID_FIELD", "comment", func(ctx context.Context, r *rig) error {
-		return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1", RequestId: "q", Comment: "\x00"}))
+		return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1", RequestId: "q",
+			Comment: "\x00"}))
 	}},
 	{"nothing to configure", invalid, "INVALID_FIELD", "config", reconfigure(nil)},
 	{"empty configuration", invalid, "INVALID_FIELD", "config", reconfigure(&pb.NetReconfig{})},
@@ -253,23 +281,42 @@ var badStarts = []badCall{
 	})},
 	{"bad host name", invalid, "INVALID_FIELD", "config.hostname", reconfigure(&pb.NetReconfig{Hostname: "-web"})},
 	{"bad CIDR", invalid, "INVALID_FIELD", "config.firewall.allow[1].source_cidr", reconfigure(rules(
-		&pb.FirewallRule{Protocol: "tcp", PortFrom: 22}, &pb.FirewallRule{Protocol: "tcp", PortFrom: 22, SourceCidr: "10.0.0.0/40"}))},
-	{"bad protocol", invalid, "INVALID_FIELD", "config.firewall.allow[0].protocol", reconfigure(rules(&pb.FirewallRule{Protocol: "sctp"}))},
-	{"ports backwards", invalid, "INVALID_FIELD", "config.firewall.allow[0].port_to", reconfigure(rules(&pb.FirewallRule{Protocol: "udp", PortFrom: 9, PortTo: 8}))},
-	{"bad default", invalid, "INVALID_FIELD", "config.firewall.default_input", reconfigure(&pb.NetReconfig{Firewall: &pb.FirewallPolicy{DefaultInput: "reject"}})},
-	{"unknown run type", invalid, "UNKNOWN_RUN_TYPE", "type", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "DANCE"})},
+		&pb.FirewallRule{Protocol: "tcp", PortFrom: 22},
+		&pb.FirewallRule{Protocol: "tcp", PortFrom: 22, SourceCidr: "10.0.0.0/40"}))},
+	{"bad protocol", invalid, "INVALID_FIELD", "config.firewall.allow[0].protocol",
+		reconfigure(rules(&pb.FirewallRule{Protocol: "sctp"}))},
+	{"ports backwards", invalid, "INVALID_FIELD", "config.firewall.allow[0].port_to",
+		reconfigure(rules(&pb.FirewallRule{Protocol: "udp", PortFrom: 9, PortTo: 8}))},
+	{"bad default", invalid, "INVALID_FIELD", "config.firewall.default_input",
+		reconfigure(&pb.NetReconfig{Firewall: &pb.FirewallPolicy{DefaultInput: "reject"}})},
+	{"unknown run type", invalid, "UNKNOWN_RUN_TYPE", "type",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "DANCE"})},
 	{"no run type", invalid, "UNKNOWN_RUN_TYPE", "type", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q"})},
-	{"zero run type", invalid, "UNKNOWN_RUN_TYPE", "type", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "OPERATION_TYPE_UNSPECIFIED"})},
-	{"RUN_PLAN without one", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "RUN_PLAN"})},
-	{"unknown param", invalid, "INVALID_FIELD", "params[colour]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "REBOOT", Params: map[string]string{"colour": "red"}})},
-	{"bad param", invalid, "INVALID_FIELD", "params[timeout_seconds]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "REBOOT", Params: map[string]string{"timeout_seconds": "soon"}})},
-	{"bad config param", invalid, "INVALID_FIELD", "params[config]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NET_RECONFIG", Params: map[string]string{"config": "{"}})},
-	{"reboot and plan", invalid, "INVALID_FIELD", "params[reboot]", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NETBOOT", PlanId: "netboot", Params: map[string]string{"reboot": "true"}})},
-	{"a workflow as a run", invalid, "INVALID_FIELD", "type", run(&pb.StartRunRequest{MachineId: "m-no", RequestId: "q", Type: "DECOMMISSION"})},
+	{"zero run type", invalid, "UNKNOWN_RUN_TYPE", "type",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "OPERATION_TYPE_UNSPECIFIED"})},
+	{"RUN_PLAN without one", invalid, "INVALID_FIELD", "plan_id",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "RUN_PLAN"})},
+	{"unknown param", invalid, "INVALID_FIELD", "params[colour]",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "REBOOT",
+			Params: map[string]string{"colour": "red"}})},
+	{"bad param", invalid, "INVALID_FIELD", "params[timeout_seconds]",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "REBOOT",
+			Params: map[string]string{"timeout_seconds": "soon"}})},
+	{"bad config param", invalid, "INVALID_FIELD", "params[config]",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NET_RECONFIG",
+			Params: map[string]string{"config": "{"}})},
+	{"reboot and plan", invalid, "INVALID_FIELD", "params[reboot]",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "NETBOOT", PlanId: "netboot",
+			Params: map[string]string{"reboot": "true"}})},
+	{"a workflow as a run", invalid, "INVALID_FIELD", "type",
+		run(&pb.StartRunRequest{MachineId: "m-no", RequestId: "q", Type: "DECOMMISSION"})},
 	{"validated first", invalid, "INVALID_FIELD", "machine_id", run(&pb.StartRunRequest{RequestId: "q", Type: "RMA"})},
-	{"no cluster named", precondition, "CLUSTER_NOT_CONFIGURED", "target_cluster_ref", run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "upgrade"})},
-	{"plan that changes the phase", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", PlanId: "enter-maintenance"})},
-	{"work in maintenance's clothes", invalid, "INVALID_FIELD", "plan_id", run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "ENTER_MAINTENANCE", PlanId: "repave"})},
+	{"no cluster named", precondition, "CLUSTER_NOT_CONFIGURED", "target_cluster_ref",
+		run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "upgrade"})},
+	{"plan that changes the phase", invalid, "INVALID_FIELD", "plan_id",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", PlanId: "enter-maintenance"})},
+	{"work in maintenance's clothes", invalid, "INVALID_FIELD", "plan_id",
+		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "ENTER_MAINTENANCE", PlanId: "repave"})},
 	{"cancel unknown", notFound, "OPERATION_NOT_FOUND", "operation_id", func(ctx context.Context, r *rig) error {
 		return only(r.machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: "op-no"}))
 	}},
@@ -281,7 +328,8 @@ var badStarts = []badCall{
 		if err != nil {
 			return err
 		}
-		return only(r.machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: all.GetOperations()[0].GetOperationId()}))
+		return only(r.machines.CancelOperation(ctx,
+			&pb.CancelOperationRequest{OperationId: all.GetOperations()[0].GetOperationId()}))
 	}},
 }
 
@@ -298,17 +346,22 @@ var badOthers = []badCall{
 	{"no plan", invalid, "INVALID_FIELD", "plan", createPlan(nil)},
 	{"plan id", invalid, "INVALID_FIELD", "plan.plan_id", createPlan(&pb.Plan{PlanId: "A!"})},
 	{"no steps", invalid, "INVALID_FIELD", "plan.steps", createPlan(&pb.Plan{PlanId: "p"})},
-	{"unknown step kind", invalid, "UNKNOWN_STEP_KIND", "plan.steps[0].kind", createPlan(&pb.Plan{Steps: []*pb.Step{{Name: "a"}}})},
-	{"step twice", invalid, "DUPLICATE_STEP_NAME", "plan.steps[1].name", createPlan(&pb.Plan{Steps: []*pb.Step{step("a"), step("a")}})},
+	{"unknown step kind", invalid, "UNKNOWN_STEP_KIND", "plan.steps[0].kind",
+		createPlan(&pb.Plan{Steps: []*pb.Step{{Name: "a"}}})},
+	{"step twice", invalid, "DUPLICATE_STEP_NAME", "plan.steps[1].name",
+		createPlan(&pb.Plan{Steps: []*pb.Step{step("a"), step("a")}})},
 	{"step's host name", invalid, "INVALID_FIELD", "plan.steps[0].net.hostname", createPlan(&pb.Plan{Steps: []*pb.Step{
 		{Name: "a", Kind: &pb.Step_Net{Net: &pb.NetReconfig{Hostname: "_"}}}}})},
-	{"built-in plan", exists, "PLAN_IMMUTABLE", "plan.plan_id", createPlan(&pb.Plan{PlanId: "reboot", Steps: []*pb.Step{step("a")}})},
+	{"built-in plan", exists, "PLAN_IMMUTABLE", "plan.plan_id",
+		createPlan(&pb.Plan{PlanId: "reboot", Steps: []*pb.Step{step("a")}})},
 	{"watch filter", invalid, "INVALID_FILTER", "filter", watchOps(&pb.WatchOperationsRequest{Filter: "run_id=x"})},
 	{"watch cursor", invalid, "INVALID_CURSOR", "cursor", watchOps(&pb.WatchOperationsRequest{Cursor: "!"})},
-	{"watch unknown", notFound, "OPERATION_NOT_FOUND", "", watchOps(&pb.WatchOperationsRequest{Filter: "operation_id=op-no"})},
+	{"watch unknown", notFound, "OPERATION_NOT_FOUND", "",
+		watchOps(&pb.WatchOperationsRequest{Filter: "operation_id=op-no"})},
 	{"logs of unknown", notFound, "OPERATION_NOT_FOUND", "", logs(&pb.StreamOperationLogsRequest{OperationId: "op-no"})},
 	{"logs of none", invalid, "INVALID_FIELD", "operation_id", logs(&pb.StreamOperationLogsRequest{})},
-	{"logs before the start", invalid, "INVALID_FIELD", "after_seq", logs(&pb.StreamOperationLogsRequest{OperationId: "op-no", AfterSeq: -1})},
+	{"logs before the start", invalid, "INVALID_FIELD", "after_seq",
+		logs(&pb.StreamOperationLogsRequest{OperationId: "op-no", AfterSeq: -1})},
 	{"node", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.GetNode(ctx, &pb.GetNodeRequest{NodeId: "m-no"}))
 	}},
@@ -318,17 +371,25 @@ var badOthers = []badCall{
 	{"node transition", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{State: pb.NodeState_NODE_STATE_REPROVISION}))
 	}},
-	{"workflow without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
-		return only(r.workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))
-	}},
+	{"workflow without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id",
+		func(ctx context.Context, r *rig) error {
+			return only(r.workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))
+		}},
 	{"workflow of no kind", invalid, "INVALID_FIELD", "kind", startWorkflow(&pb.StartWorkflowRequest{})},
-	{"onboarding with a mode", invalid, "INVALID_FIELD", "mode", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Mode: pb.Workflow_REIMAGE})},
-	{"decommission without a mode", invalid, "INVALID_FIELD", "mode", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION})},
-	{"workflow with a plan", invalid, "INVALID_FIELD", "plan_id", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, PlanId: "repave"})},
-	{"workflow with an unknown parameter", invalid, "INVALID_FIELD", "params", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"x": "y"}})},
-	{"onboarding by no path", invalid, "INVALID_FIELD", "params[path]", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"path": "air"}})},
-	{"workflow outside maintenance", precondition, "WRONG_PHASE", "", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"path": "adopt"}})},
-	{"soft reset of a new machine", precondition, "NODE_TRANSITION_ILLEGAL", "", startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET})},
+	{"onboarding with a mode", invalid, "INVALID_FIELD", "mode",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Mode: pb.Workflow_REIMAGE})},
+	{"decommission without a mode", invalid, "INVALID_FIELD", "mode",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION})},
+	{"workflow with a plan", invalid, "INVALID_FIELD", "plan_id",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, PlanId: "repave"})},
+	{"workflow with an unknown parameter", invalid, "INVALID_FIELD", "params",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"x": "y"}})},
+	{"onboarding by no path", invalid, "INVALID_FIELD", "params[path]",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"path": "air"}})},
+	{"workflow outside maintenance", precondition, "WRONG_PHASE", "",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"path": "adopt"}})},
+	{"soft reset of a new machine", precondition, "NODE_TRANSITION_ILLEGAL", "",
+		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET})},
 	{"unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id", func(ctx context.Context, r *rig) error {
 		return only(r.workflows.GetWorkflow(ctx, &pb.GetWorkflowRequest{WorkflowId: "wf-no"}))
 	}},
@@ -338,15 +399,22 @@ var badOthers = []badCall{
 	{"no action", invalid, "INVALID_FIELD", "action", func(ctx context.Context, r *rig) error {
 		return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x"}))
 	}},
-	{"action on an unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id", func(ctx context.Context, r *rig) error {
-		return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x", Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME}))
-	}},
+	{"action on an unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id",
+		func(ctx context.Context, r *rig) error {
+			return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x",
+				Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME}))
+		}},
 	{"token for no machine", invalid, "INVALID_FIELD", "machine_id", token(&pb.IssueBootstrapTokenRequest{})},
-	{"token for an unknown machine", notFound, "MACHINE_NOT_FOUND", "", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-no"})},
-	{"token for no site", invalid, "INVALID_FIELD", "site", token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_SITE})},
-	{"token of a year", invalid, "INVALID_FIELD", "lifetime", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-1", Lifetime: durationpb.New(365 * 24 * time.Hour)})},
-	{"token bound to a bad MAC", invalid, "INVALID_FIELD", "mac_address", token(&pb.IssueBootstrapTokenRequest{MachineId: "m-1", MacAddress: "x"})},
-	{"installer token", invalid, "INVALID_FIELD", "role", token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_INSTALLER})},
+	{"token for an unknown machine", notFound, "MACHINE_NOT_FOUND", "",
+		token(&pb.IssueBootstrapTokenRequest{MachineId: "m-no"})},
+	{"token for no site", invalid, "INVALID_FIELD", "site",
+		token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_SITE})},
+	{"token of a year", invalid, "INVALID_FIELD", "lifetime",
+		token(&pb.IssueBootstrapTokenRequest{MachineId: "m-1", Lifetime: durationpb.New(365 * 24 * time.Hour)})},
+	{"token bound to a bad MAC", invalid, "INVALID_FIELD", "mac_address",
+		token(&pb.IssueBootstrapTokenRequest{MachineId: "m-1", MacAddress: "x"})},
+	{"installer token", invalid, "INVALID_FIELD", "role",
+		token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_INSTALLER})},
 	{"revoke unknown token", notFound, "TOKEN_NOT_FOUND", "token_id", func(ctx context.Context, r *rig) error {
 		return only(r.admin.RevokeBootstrapToken(ctx, &pb.RevokeBootstrapTokenRequest{TokenId: "t-no"}))
 	}},
@@ -363,7 +431,8 @@ var badOthers = []badCall{
 		return only(r.admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c", Verdict: "maybe"}))
 	}},
 	{"nothing to settle", precondition, "NOTHING_TO_SETTLE", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c", Verdict: "happened"}))
+		return only(r.admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c",
+			Verdict: "happened"}))
 	}},
 	{"flag", invalid, "INVALID_FIELD", "flag", func(ctx context.Context, r *rig) error {
 		return only(r.admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{MachineId: "m-1", Flag: "Degraded"}))
@@ -392,7 +461,8 @@ func startWorkflow(q *pb.StartWorkflowRequest) func(context.Context, *rig) error
 // TestBadInput: every refusal has its code, its reason and the field at fault, and none changes anything.
 func TestBadInput(t *testing.T) {
 	r := newRig(t)
-	r.register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}, ExternalId: "ext-1"}})
+	r.register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"},
+		ExternalId: "ext-1"}})
 	r.register(&pb.Machine{MachineId: "m-busy"})
 	r.enter("m-busy", "first")
 	r.register(&pb.Machine{MachineId: "m-maint"})
@@ -400,7 +470,8 @@ func TestBadInput(t *testing.T) {
 	r.register(&pb.Machine{MachineId: "m-ready"})
 	r.maintenance("m-ready")
 	before := r.everything()
-	for name, cases := range map[string][]badCall{"machines": badMachines, "lists": badLists, "starts": badStarts, "others": badOthers} {
+	for name, cases := range map[string][]badCall{"machines": badMachines, "lists": badLists, "starts": badStarts,
+		"others": badOthers} {
 		for _, c := range cases {
 			t.Run(name+"/"+c.name, func(t *testing.T) { wants(t, c.call(t.Context(), r), c.kind, c.reason, c.field) })
 		}

@@ -42,7 +42,9 @@ func (n *normals) get(ctx context.Context, store Explainer, now time.Time) (expl
 }
 
 // ExplainMachine implements MachineService.
-func (s *Server) ExplainMachine(ctx context.Context, r *baremetalv1.ExplainMachineRequest) (*baremetalv1.ExplainMachineResponse, error) {
+func (s *Server) ExplainMachine(
+	ctx context.Context, r *baremetalv1.ExplainMachineRequest,
+) (*baremetalv1.ExplainMachineResponse, error) {
 	if r.GetMachineId() != "" || r.GetOperationId() == "" {
 		if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 			return nil, err
@@ -68,15 +70,18 @@ func (s *Server) ExplainMachine(ctx context.Context, r *baremetalv1.ExplainMachi
 func explained(machineID string, e explain.Explanation) *baremetalv1.ExplainMachineResponse {
 	out := &baremetalv1.ExplainMachineResponse{
 		MachineId: machineID, Summary: e.Summary, OperationId: e.OperationID, Step: e.Step, StepKind: e.StepKind,
-		StepStartedAt: stampIfSet(e.StepStarted), WaitsOn: string(e.WaitsOn), WaitsFor: e.WaitsFor, Since: stampIfSet(e.Since),
+		StepStartedAt: stampIfSet(e.StepStarted), WaitsOn: string(e.WaitsOn), WaitsFor: e.WaitsFor,
+		Since:  stampIfSet(e.Since),
 		Reason: e.Cause.Reason, Cause: e.Cause.Text, Facts: e.Cause.Facts,
-		LastEvidence: e.LastEvidence, LastEvidenceAt: stampIfSet(e.LastEvidenceAt), NextAction: e.Next, NextActionAt: stampIfSet(e.NextAt),
+		LastEvidence: e.LastEvidence, LastEvidenceAt: stampIfSet(e.LastEvidenceAt), NextAction: e.Next,
+		NextActionAt:   stampIfSet(e.NextAt),
 		StepP50Seconds: e.Normal.P50.Seconds(), StepP95Seconds: e.Normal.P95.Seconds(), StepSamples: int32(e.Normal.Samples),
 		StepPopulation: e.Normal.Population, Stuck: e.Stuck, Rule: e.Rule,
 	}
 	for _, a := range e.Actions {
 		out.OperatorActions = append(out.OperatorActions, a.Command)
-		out.Actions = append(out.Actions, &baremetalv1.OperatorAction{Command: a.Command, Consequence: a.Consequence, Destructive: a.Destructive})
+		out.Actions = append(out.Actions, &baremetalv1.OperatorAction{Command: a.Command, Consequence: a.Consequence,
+			Destructive: a.Destructive})
 	}
 	return out
 }

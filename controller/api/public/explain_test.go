@@ -26,7 +26,8 @@ func TestExplainMachine(t *testing.T) {
 	r := newRig(t)
 	r.register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Provider: "agent"}})
 	e := r.explain(&pb.ExplainMachineRequest{MachineId: "m-1"})
-	if e.GetMachineId() != "m-1" || e.GetSummary() == "" || e.GetWaitsOn() != "operator" || e.GetReason() != "AGENT_UNAVAILABLE" || e.GetRule() != "never-enrolled" {
+	if e.GetMachineId() != "m-1" || e.GetSummary() == "" || e.GetWaitsOn() != "operator" ||
+		e.GetReason() != "AGENT_UNAVAILABLE" || e.GetRule() != "never-enrolled" {
 		t.Errorf("a new machine: %v", e)
 	}
 	r.maintenance("m-1")
@@ -36,17 +37,23 @@ func TestExplainMachine(t *testing.T) {
 	}
 	r.look(op.GetOperationId())
 	e = r.explain(&pb.ExplainMachineRequest{MachineId: "m-1"})
-	if e.GetOperationId() != op.GetOperationId() || e.GetStep() != "reboot" || e.GetStepKind() != "reboot" || e.GetCause() == "" ||
-		e.GetNextAction() == "" || e.GetNextActionAt() == nil || e.GetSince() == nil || e.GetStepStartedAt() == nil || e.GetStuck() {
+	if e.GetOperationId() != op.GetOperationId() || e.GetStep() != "reboot" || e.GetStepKind() != "reboot" ||
+		e.GetCause() == "" ||
+		e.GetNextAction() == "" || e.GetNextActionAt() == nil || e.GetSince() == nil || e.GetStepStartedAt() == nil ||
+		e.GetStuck() {
 		t.Errorf("a reboot without an agent: %v", e)
 	}
-	if !slices.Contains(e.GetOperatorActions(), "ingot cancel "+op.GetOperationId()) || len(e.GetActions()) != len(e.GetOperatorActions()) {
+	if !slices.Contains(e.GetOperatorActions(), "ingot cancel "+op.GetOperationId()) ||
+		len(e.GetActions()) != len(e.GetOperatorActions()) {
 		t.Errorf("actions %v", e.GetActions())
 	}
-	if _, err := r.machines.CancelOperation(t.Context(), &pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
+	if _, err := r.machines.CancelOperation(t.Context(),
+		&pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.explain(&pb.ExplainMachineRequest{OperationId: op.GetOperationId()}); e.GetReason() != "CANCELED_BY_REQUEST" || e.GetMachineId() != "m-1" {
+	if e := r.explain(
+		&pb.ExplainMachineRequest{OperationId: op.GetOperationId()}); e.GetReason() != "CANCELED_BY_REQUEST" ||
+		e.GetMachineId() != "m-1" {
 		t.Errorf("the cancelled operation: %v", e)
 	}
 }

@@ -115,7 +115,9 @@ func (e *engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 	return a.Operation, nil
 }
 
-func (e *engine) Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*pb.Machine, error) {
+func (e *engine) Settle(
+	ctx context.Context, machineID, commandID, verdict, actor, comment string,
+) (*pb.Machine, error) {
 	return e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, time.Now())
 }
 
@@ -164,7 +166,8 @@ func newRig(t *testing.T, change ...func(*public.Config)) *rig {
 		t.Fatal(err)
 	}
 	cfg := public.Config{
-		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}), Secrets: box,
+		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}),
+		Secrets: box,
 		Scripts: script.New(script.Config{Blobs: blobs, Store: st, Clock: clock.Real(), Logger: testkit.Logger(t)}),
 		Info:    public.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
 		Bundle:  func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
@@ -174,7 +177,8 @@ func newRig(t *testing.T, change ...func(*public.Config)) *rig {
 	}
 	r := &rig{t: t, store: st, engine: e, blobs: blobs}
 	conn := serve(t, public.New(cfg))
-	r.machines, r.operations, r.plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn), pb.NewPlanServiceClient(conn)
+	r.machines, r.operations, r.plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn),
+		pb.NewPlanServiceClient(conn)
 	r.runs, r.nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.workflows, r.admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
 	r.scripts, r.budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
@@ -186,7 +190,8 @@ func serve(t *testing.T, s *public.Server) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	f := failure.Interceptor{Logger: testkit.Logger(t)}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller), grpc.ChainStreamInterceptor(f.Stream(), asStreamCaller))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller),
+		grpc.ChainStreamInterceptor(f.Stream(), asStreamCaller))
 	public.Register(server, s)
 	done := make(chan struct{})
 	task.Background("serve", func() { defer close(done); _ = server.Serve(listener) })
@@ -238,7 +243,8 @@ func (r *rig) register(m *pb.Machine) *pb.Machine {
 // enter opens a maintenance operation and leaves it PENDING.
 func (r *rig) enter(machineID, requestID string) *pb.Operation {
 	r.t.Helper()
-	op, err := r.machines.EnterMaintenance(r.t.Context(), &pb.EnterMaintenanceRequest{MachineId: machineID, RequestId: requestID})
+	op, err := r.machines.EnterMaintenance(r.t.Context(),
+		&pb.EnterMaintenanceRequest{MachineId: machineID, RequestId: requestID})
 	if err != nil {
 		r.t.Fatalf("enter maintenance: %v", err)
 	}

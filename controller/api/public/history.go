@@ -23,7 +23,9 @@ type History interface {
 }
 
 // GetMachineTimeline implements MachineService.
-func (s *Server) GetMachineTimeline(ctx context.Context, r *baremetalv1.GetMachineTimelineRequest) (*baremetalv1.GetMachineTimelineResponse, error) {
+func (s *Server) GetMachineTimeline(
+	ctx context.Context, r *baremetalv1.GetMachineTimelineRequest,
+) (*baremetalv1.GetMachineTimelineResponse, error) {
 	since, sinceErr := timeOf("since", r.GetSince())
 	at, atErr := timeOf("at", r.GetAt())
 	if err := firstError(validate.Key("machine_id", r.GetMachineId()), sinceErr, atErr); err != nil {
@@ -32,7 +34,8 @@ func (s *Server) GetMachineTimeline(ctx context.Context, r *baremetalv1.GetMachi
 	f := timelinestore.TimelineQuery{MachineID: r.GetMachineId(), Since: since, Until: at, OldestFirst: r.GetOldestFirst()}
 	out := &baremetalv1.GetMachineTimelineResponse{}
 	p, err := page(ctx, s, list[*baremetalv1.TimelineEntry]{
-		name: "timeline", filter: fmt.Sprint(f.MachineID, " ", f.Since.UnixNano(), " ", f.Until.UnixNano(), " ", f.OldestFirst), uncounted: true,
+		name: "timeline", filter: fmt.Sprint(f.MachineID, " ", f.Since.UnixNano(), " ", f.Until.UnixNano(), " ",
+			f.OldestFirst), uncounted: true,
 		read: func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.TimelineEntry, err error) {
 			f.Limit = limit
 			if f.From.Seq, f.From.Change, err = after.HistoryPosition(); err != nil {
@@ -83,7 +86,9 @@ const (
 )
 
 // VerifyTimeline implements MachineService.
-func (s *Server) VerifyTimeline(ctx context.Context, r *baremetalv1.VerifyTimelineRequest) (*baremetalv1.VerifyTimelineResponse, error) {
+func (s *Server) VerifyTimeline(
+	ctx context.Context, r *baremetalv1.VerifyTimelineRequest,
+) (*baremetalv1.VerifyTimelineResponse, error) {
 	if r.GetMachineId() != "" {
 		return s.verifyOne(ctx, r.GetMachineId())
 	}

@@ -40,26 +40,32 @@ func TestHistoryByPages(t *testing.T) {
 	for i, e := range up[1:] {
 		before := up[i]
 		first := e.GetSeq() == before.GetSeq()+1 && e.GetChange() == 0 && bytes.Equal(e.GetPrevHash(), before.GetHash())
-		next := e.GetSeq() == before.GetSeq() && e.GetChange() == before.GetChange()+1 && bytes.Equal(e.GetHash(), before.GetHash())
+		next := e.GetSeq() == before.GetSeq() && e.GetChange() == before.GetChange()+1 &&
+			bytes.Equal(e.GetHash(), before.GetHash())
 		if first == next || e.GetSummary() == "" || e.GetActor() == "" {
 			t.Errorf("after %v: %v", before, e)
 		}
 	}
 	down, _ := r.entries(&pb.GetMachineTimelineRequest{MachineId: "m-1"})
 	slices.Reverse(down)
-	if len(down) != len(up) || down[0].GetSeq() != 1 || down[0].GetChange() != 0 || !bytes.Equal(down[0].GetHash(), up[0].GetHash()) {
+	if len(down) != len(up) || down[0].GetSeq() != 1 || down[0].GetChange() != 0 ||
+		!bytes.Equal(down[0].GetHash(), up[0].GetHash()) {
 		t.Errorf("newest first gives %d entries, oldest first %d", len(down), len(up))
 	}
 	first := up[0].GetTs()
 	then, err := r.machines.GetMachineTimeline(t.Context(), &pb.GetMachineTimelineRequest{MachineId: "m-1", At: first})
-	if err != nil || then.GetState().GetStatus().GetPhase() != pb.MachineStatus_FACTORY_READY || then.GetEntries()[0].GetTs().AsTime() != first.AsTime() {
+	if err != nil || then.GetState().GetStatus().GetPhase() != pb.MachineStatus_FACTORY_READY ||
+		then.GetEntries()[0].GetTs().AsTime() != first.AsTime() {
 		t.Errorf("%v, %v", then, err)
 	}
-	last, err := r.machines.GetMachineTimeline(t.Context(), &pb.GetMachineTimelineRequest{MachineId: "m-1", Since: up[len(up)-1].GetTs()})
-	if err != nil || last.GetState().GetStatus().GetPhase() != pb.MachineStatus_MAINTENANCE || len(last.GetEntries()) >= len(up) {
+	last, err := r.machines.GetMachineTimeline(t.Context(),
+		&pb.GetMachineTimelineRequest{MachineId: "m-1", Since: up[len(up)-1].GetTs()})
+	if err != nil || last.GetState().GetStatus().GetPhase() != pb.MachineStatus_MAINTENANCE ||
+		len(last.GetEntries()) >= len(up) {
 		t.Errorf("%v, %v", last, err)
 	}
-	before, err := r.machines.GetMachineTimeline(t.Context(), &pb.GetMachineTimelineRequest{MachineId: "m-1", At: &timestamppb.Timestamp{Seconds: 1}})
+	before, err := r.machines.GetMachineTimeline(t.Context(),
+		&pb.GetMachineTimelineRequest{MachineId: "m-1", At: &timestamppb.Timestamp{Seconds: 1}})
 	if err != nil || before.GetState() != nil || len(before.GetEntries()) != 0 {
 		t.Errorf("%v, %v", before, err)
 	}

@@ -23,12 +23,14 @@ func timelineState(s *timeline.State) *baremetalv1.TimelineState {
 			Phase:             baremetalv1.MachineStatus_Phase(phase),
 			ActiveRunId:       s.Machine["current_operation_id"],
 			ActiveOperationId: s.Machine["current_operation_id"],
-			EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(effective)]),
-			AttentionReason:   attention.Reason, AttentionMessage: attention.Message,
+			EffectiveState: baremetalv1.MachineStatus_EffectiveState(
+				baremetalv1.MachineStatus_EffectiveState_value[string(effective)]),
+			AttentionReason: attention.Reason, AttentionMessage: attention.Message,
 			UnresolvedCommandId: s.Machine["unresolved_command_id"],
-			NodeState:           baremetalv1.NodeState(baremetalv1.NodeState_value["NODE_STATE_"+strings.ToUpper(s.Machine["node_state"])]),
-			Schedulable:         effective.Schedulable(),
-			BootId:              s.Machine["boot_id"], AgentId: s.Machine["agent_id"], OsImageDigest: s.Machine["os_image_digest"],
+			NodeState: baremetalv1.NodeState(baremetalv1.NodeState_value["NODE_STATE_"+
+				strings.ToUpper(s.Machine["node_state"])]),
+			Schedulable: effective.Schedulable(),
+			BootId:      s.Machine["boot_id"], AgentId: s.Machine["agent_id"], OsImageDigest: s.Machine["os_image_digest"],
 			PowerState: s.Machine["power_state"], BootAssignment: s.Machine["boot_mode"],
 		},
 	}
@@ -44,7 +46,8 @@ func timelineState(s *timeline.State) *baremetalv1.TimelineState {
 
 func factsThen(s *timeline.State) fleet.Facts {
 	f := fleet.Facts{
-		Phase: fleet.Phase(s.Machine["phase"]), NodeState: fleet.NodeState(s.Machine["node_state"]), Conditions: map[fleet.ConditionType]bool{},
+		Phase: fleet.Phase(s.Machine["phase"]), NodeState: fleet.NodeState(s.Machine["node_state"]),
+		Conditions:      map[fleet.ConditionType]bool{},
 		ActiveOperation: s.Machine["current_operation_id"] != "", UnresolvedCommand: s.Machine["unresolved_command_id"],
 		Deleted: s.Machine["deleted"] != "",
 	}

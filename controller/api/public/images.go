@@ -133,7 +133,9 @@ func same(words []string) map[string]string {
 }
 
 // ListImages implements AdminService.
-func (s *Server) ListImages(ctx context.Context, r *baremetalv1.ListImagesRequest) (*baremetalv1.ListImagesResponse, error) {
+func (s *Server) ListImages(
+	ctx context.Context, r *baremetalv1.ListImagesRequest,
+) (*baremetalv1.ListImagesResponse, error) {
 	terms, err := validate.Filter(r.GetFilter(), imageKeys)
 	if err != nil {
 		return nil, err

@@ -49,17 +49,21 @@ func TestUploadAndRemoveAnImage(t *testing.T) {
 	r := newRig(t)
 	file := bytes.Repeat([]byte("kernel"), 5000)
 	copy(file[0x38:], "ARM\x64")
-	im, err := r.upload(&pb.Image{ImageRef: "k", Kind: "installer-kernel", Arch: "arm64", Sha256File: digestOf(file)}, file)
+	im, err := r.upload(&pb.Image{ImageRef: "k", Kind: "installer-kernel", Arch: "arm64", Sha256File: digestOf(file)},
+		file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if im.GetSha256File() != digestOf(file) || im.GetFileSizeBytes() != 30000 || im.GetFormat() != "raw" || im.GetUrl() != "" || im.GetCreatedAt() == nil {
+	if im.GetSha256File() != digestOf(file) || im.GetFileSizeBytes() != 30000 || im.GetFormat() != "raw" ||
+		im.GetUrl() != "" || im.GetCreatedAt() == nil {
 		t.Errorf("%v", im)
 	}
-	if again, err := r.upload(&pb.Image{ImageRef: "k", Kind: "installer-kernel", Arch: "arm64"}, file); err != nil || again.GetCreatedAt().AsTime() != im.GetCreatedAt().AsTime() {
+	if again, err := r.upload(&pb.Image{ImageRef: "k", Kind: "installer-kernel", Arch: "arm64"}, file); err != nil ||
+		again.GetCreatedAt().AsTime() != im.GetCreatedAt().AsTime() {
 		t.Errorf("%v, %v", again, err)
 	}
-	if got, err := r.admin.GetImage(t.Context(), &pb.GetImageRequest{ImageRef: "k"}); err != nil || got.GetKind() != "installer-kernel" {
+	if got, err := r.admin.GetImage(t.Context(), &pb.GetImageRequest{ImageRef: "k"}); err != nil ||
+		got.GetKind() != "installer-kernel" {
 		t.Errorf("%v, %v", got, err)
 	}
 	entries, err := r.admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "k"})
@@ -94,7 +98,8 @@ func TestAddAnImageFromAURL(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Images = image.New(image.Config{
-			Blobs: blobs, Store: c.Store.(*store.Store), Logger: testkit.Logger(t), Addresses: webhook.Policy{AllowLoopback: true},
+			Blobs: blobs, Store: c.Store.(*store.Store), Logger: testkit.Logger(t),
+			Addresses: webhook.Policy{AllowLoopback: true},
 		})
 	})
 	add := func(url, sum string) (*pb.Image, error) {

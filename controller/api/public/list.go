@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// maxAnswer bounds the rows of one answer, in bytes: 4 MiB, which is what gRPC clients take by default, less room for tokens.
+	// maxAnswer bounds the rows of one answer, in bytes: 4 MiB, which is what gRPC clients take by default, less room for
+	// tokens.
 	maxAnswer = 4<<20 - 16<<10
 	// rowsAtOnce is how many rows of a list are read by one statement.
 	rowsAtOnce = 512
@@ -116,7 +117,9 @@ func rowsThatFit[M proto.Message](all []M) int {
 }
 
 // total counts a list; 0 where that takes too long.
-func total[M any](ctx context.Context, s *Server, read func(context.Context, validate.Page, int32) ([]M, error)) (int32, error) {
+func total[M any](ctx context.Context, s *Server, read func(context.Context, validate.Page, int32) ([]M, error)) (int32,
+	error,
+) {
 	n, known, err := s.store.Count(ctx, func(ctx context.Context) error {
 		_, err := read(ctx, validate.Page{}, pgtx.AllRows)
 		return err

@@ -47,7 +47,8 @@ func TestAPageEndsWhereAnAnswerDoes(t *testing.T) {
 	if pages != 2 || len(seen) != machines || seen[0] != "m-0000" || seen[machines-1] != "m-0619" {
 		t.Errorf("%d pages with %d machines", pages, len(seen))
 	}
-	changes, err := r.machines.ListMachines(ctx, &pb.ListMachinesRequest{UpdatedSince: timestamppb.New(time.Now().Add(-time.Hour))})
+	changes, err := r.machines.ListMachines(ctx,
+		&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(time.Now().Add(-time.Hour))})
 	if err != nil || proto.Size(changes) > 4<<20 || !changes.GetMore() {
 		t.Errorf("a reconcile has %d bytes, more %t, %v", proto.Size(changes), changes.GetMore(), err)
 	}
@@ -61,7 +62,8 @@ func TestListsWithoutAPageSizeAreWhole(t *testing.T) {
 		r.register(&pb.Machine{MachineId: fmt.Sprintf("m-%03d", i), Labels: map[string]string{"odd": fmt.Sprint(i % 2)}})
 		r.maintenance(fmt.Sprintf("m-%03d", i))
 		step := []*pb.Step{{Name: "a", Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}}}
-		if _, err := r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: fmt.Sprintf("p-%03d", i), Steps: step}}); err != nil {
+		if _, err := r.plans.CreatePlan(ctx,
+			&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: fmt.Sprintf("p-%03d", i), Steps: step}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -66,7 +66,8 @@ func TestLogsReplayAndFollow(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	var rest []int64
-	err = readLog(t.Context(), r, &pb.StreamOperationLogsRequest{OperationId: op, AfterSeq: 6}, func(c *pb.LogChunk) { rest = append(rest, c.GetSeq()) })
+	err = readLog(t.Context(), r, &pb.StreamOperationLogsRequest{OperationId: op, AfterSeq: 6},
+		func(c *pb.LogChunk) { rest = append(rest, c.GetSeq()) })
 	if err != nil || len(rest) != 3 || rest[0] != 7 {
 		t.Errorf("after 6: %v, %v", rest, err)
 	}
@@ -80,7 +81,8 @@ func TestLogsWithoutFollowing(t *testing.T) {
 		r.appendLog(op, "x")
 	}
 	n := 0
-	if err := readLog(t.Context(), r, &pb.StreamOperationLogsRequest{OperationId: op, NoFollow: true}, func(*pb.LogChunk) { n++ }); err != nil || n != 4 {
+	if err := readLog(t.Context(), r, &pb.StreamOperationLogsRequest{OperationId: op, NoFollow: true},
+		func(*pb.LogChunk) { n++ }); err != nil || n != 4 {
 		t.Errorf("%d chunks, %v", n, err)
 	}
 	s, err := r.runs.StreamRunLogs(t.Context(), &pb.StreamRunLogsRequest{RunId: op, NoFollow: true, AfterSeq: 3})
@@ -105,7 +107,8 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	for range chunks {
 		r.appendLog(op, big)
 	}
-	s, err := r.operations.StreamOperationLogs(t.Context(), &pb.StreamOperationLogsRequest{OperationId: op, NoFollow: true})
+	s, err := r.operations.StreamOperationLogs(t.Context(),
+		&pb.StreamOperationLogsRequest{OperationId: op, NoFollow: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +129,12 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		last = c.GetSeq()
 	}
 	n := last
-	err = readLog(t.Context(), r, &pb.StreamOperationLogsRequest{OperationId: op, NoFollow: true, AfterSeq: last}, func(c *pb.LogChunk) {
-		if n++; c.GetSeq() != n {
-			t.Errorf("chunk %d in place of %d", c.GetSeq(), n)
-		}
-	})
+	err = readLog(t.Context(), r, &pb.StreamOperationLogsRequest{OperationId: op, NoFollow: true, AfterSeq: last},
+		func(c *pb.LogChunk) {
+			if n++; c.GetSeq() != n {
+				t.Errorf("chunk %d in place of %d", c.GetSeq(), n)
+			}
+		})
 	if err != nil || n != chunks || last == 0 || last == chunks {
 		t.Errorf("%d chunks, then up to %d, %v", last, n, err)
 	}

@@ -14,13 +14,17 @@ import (
 
 // MAASRegions are the MAAS installations that drive machines.
 type MAASRegions interface {
-	SetMAASRegion(ctx context.Context, m credentialstore.MAASRegion, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
+	SetMAASRegion(ctx context.Context, m credentialstore.MAASRegion, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
 	ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]credentialstore.MAASRegion, error)
-	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
+	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
 }
 
 // SetMAASRegion implements MAASService.
-func (s *Server) SetMAASRegion(ctx context.Context, r *baremetalv1.SetMAASRegionRequest) (*baremetalv1.MAASRegion, error) {
+func (s *Server) SetMAASRegion(
+	ctx context.Context, r *baremetalv1.SetMAASRegionRequest,
+) (*baremetalv1.MAASRegion, error) {
 	if err := validate.MAASRegion(r); err != nil {
 		return nil, err
 	}
@@ -30,7 +34,8 @@ func (s *Server) SetMAASRegion(ctx context.Context, r *baremetalv1.SetMAASRegion
 	}
 	stored, err := s.store.SetMAASRegion(ctx, credentialstore.MAASRegion{
 		Ref: r.GetRegionRef(), Endpoint: strings.TrimSuffix(r.GetEndpoint(), "/"),
-		Sealed: s.cfg.Secrets.SealMAAS(r.GetRegionRef(), secret.MAAS(r.GetApiKey())), CA: r.GetCaPem(), UserData: r.GetUserData(),
+		Sealed: s.cfg.Secrets.SealMAAS(r.GetRegionRef(), secret.MAAS(r.GetApiKey())), CA: r.GetCaPem(),
+		UserData:       r.GetUserData(),
 		RetainMachines: r.GetRetainMachines(),
 	}, actor(ctx), s.clock.Now(), opts...)
 	if err != nil {
@@ -40,7 +45,9 @@ func (s *Server) SetMAASRegion(ctx context.Context, r *baremetalv1.SetMAASRegion
 }
 
 // ListMAASRegions implements MAASService.
-func (s *Server) ListMAASRegions(ctx context.Context, r *baremetalv1.ListMAASRegionsRequest) (*baremetalv1.ListMAASRegionsResponse, error) {
+func (s *Server) ListMAASRegions(
+	ctx context.Context, r *baremetalv1.ListMAASRegionsRequest,
+) (*baremetalv1.ListMAASRegionsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.MAASRegion]{
 		name: "maas-regions", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.MAASRegion, error) {
@@ -56,7 +63,9 @@ func (s *Server) ListMAASRegions(ctx context.Context, r *baremetalv1.ListMAASReg
 }
 
 // DeleteMAASRegion implements MAASService.
-func (s *Server) DeleteMAASRegion(ctx context.Context, r *baremetalv1.DeleteMAASRegionRequest) (*baremetalv1.MAASRegion, error) {
+func (s *Server) DeleteMAASRegion(
+	ctx context.Context, r *baremetalv1.DeleteMAASRegionRequest,
+) (*baremetalv1.MAASRegion, error) {
 	if err := validate.Key("region_ref", r.GetRegionRef()); err != nil {
 		return nil, err
 	}
@@ -74,7 +83,8 @@ func (s *Server) DeleteMAASRegion(ctx context.Context, r *baremetalv1.DeleteMAAS
 // maasRegion shows all but the secret parts of the key. Where our own key is lost none of it can be shown.
 func (s *Server) maasRegion(m credentialstore.MAASRegion) *baremetalv1.MAASRegion {
 	out := &baremetalv1.MAASRegion{
-		RegionRef: m.Ref, Endpoint: m.Endpoint, Version: m.Version, UpdatedAt: stamp(m.UpdatedAt), CaPem: m.CA, UserData: m.UserData,
+		RegionRef: m.Ref, Endpoint: m.Endpoint, Version: m.Version, UpdatedAt: stamp(m.UpdatedAt), CaPem: m.CA,
+		UserData:       m.UserData,
 		RetainMachines: m.RetainMachines,
 	}
 	if key, err := s.cfg.Secrets.OpenMAAS(m.Ref, m.Sealed); err == nil {

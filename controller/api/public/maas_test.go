@@ -15,7 +15,8 @@ const maasURL, maasKey = "http://maas.example:5240/MAAS", "consumer1:token1:secr
 
 func (r *rig) region(ref, key string) *pb.MAASRegion {
 	r.t.Helper()
-	m, err := r.maas.SetMAASRegion(r.t.Context(), &pb.SetMAASRegionRequest{RegionRef: ref, Endpoint: maasURL + "/", ApiKey: key})
+	m, err := r.maas.SetMAASRegion(r.t.Context(), &pb.SetMAASRegionRequest{RegionRef: ref, Endpoint: maasURL + "/",
+		ApiKey: key})
 	if err != nil {
 		r.t.Fatalf("set region: %v", err)
 	}
@@ -28,7 +29,8 @@ func TestMAASKeysStayInside(t *testing.T) {
 	var shown []string
 	for version := range 2 {
 		m := r.region("berlin", maasKey)
-		if m.GetVersion() != int64(version+1) || m.GetEndpoint() != maasURL || m.GetConsumerKey() != "consumer1" || m.GetUpdatedAt() == nil {
+		if m.GetVersion() != int64(version+1) || m.GetEndpoint() != maasURL || m.GetConsumerKey() != "consumer1" ||
+			m.GetUpdatedAt() == nil {
 			t.Errorf("stored %v", m)
 		}
 		shown = append(shown, m.String())
@@ -72,7 +74,8 @@ func TestMAASRegionsInUse(t *testing.T) {
 	}
 	late := pb.NewMAASServiceClient(serve(t, public.New(public.Config{Engine: r.engine, Store: r.store, Secrets: other})))
 	got, err := late.ListMAASRegions(t.Context(), &pb.ListMAASRegionsRequest{})
-	if err != nil || len(got.GetRegions()) != 2 || got.GetRegions()[0].GetConsumerKey() != "" || got.GetRegions()[0].GetEndpoint() != maasURL {
+	if err != nil || len(got.GetRegions()) != 2 || got.GetRegions()[0].GetConsumerKey() != "" ||
+		got.GetRegions()[0].GetEndpoint() != maasURL {
 		t.Errorf("%v %v", got, err)
 	}
 	r.region("old", maasKey)

@@ -15,7 +15,9 @@ import (
 )
 
 // RegisterMachine implements MachineService.
-func (s *Server) RegisterMachine(ctx context.Context, r *baremetalv1.RegisterMachineRequest) (*baremetalv1.Machine, error) {
+func (s *Server) RegisterMachine(
+	ctx context.Context, r *baremetalv1.RegisterMachineRequest,
+) (*baremetalv1.Machine, error) {
 	m, err := validate.NewMachine("machine", r.GetMachine())
 	if err != nil {
 		return nil, err
@@ -40,7 +42,8 @@ func (s *Server) RegisterMachine(ctx context.Context, r *baremetalv1.RegisterMac
 func (s *Server) UpdateMachine(ctx context.Context, r *baremetalv1.UpdateMachineRequest) (*baremetalv1.Machine, error) {
 	m, err := validate.Machine("machine", r.GetMachine())
 	if err == nil {
-		err = firstError(validate.Key("machine.machine_id", m.GetMachineId()), validate.MachineMask("update_mask", r.GetUpdateMask().GetPaths()))
+		err = firstError(validate.Key("machine.machine_id", m.GetMachineId()),
+			validate.MachineMask("update_mask", r.GetUpdateMask().GetPaths()))
 	}
 	if err != nil {
 		return nil, err
@@ -70,7 +73,8 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 // mayPurge refuses to leave out a decommission to callers who are no admins.
 func mayPurge(ctx context.Context, purge bool) error {
 	if c, ok := auth.CallerFrom(ctx); purge && ok && c.Scope < auth.ScopeAdmin {
-		return failure.Denied(auth.ReasonScopeTooSmall, "purge needs a token of scope admin; decommission the machine instead").
+		return failure.Denied(auth.ReasonScopeTooSmall,
+			"purge needs a token of scope admin; decommission the machine instead").
 			WithField("purge", "of an admin alone")
 	}
 	return nil
@@ -99,7 +103,9 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 }
 
 // ListMachines implements MachineService: a walk, or a reconcile when a cursor or a time is given.
-func (s *Server) ListMachines(ctx context.Context, r *baremetalv1.ListMachinesRequest) (*baremetalv1.ListMachinesResponse, error) {
+func (s *Server) ListMachines(
+	ctx context.Context, r *baremetalv1.ListMachinesRequest,
+) (*baremetalv1.ListMachinesResponse, error) {
 	terms, err := validate.Filter(r.GetFilter(), machineKeys)
 	if err != nil {
 		return nil, err
@@ -121,20 +127,23 @@ func (s *Server) ListMachines(ctx context.Context, r *baremetalv1.ListMachinesRe
 		return nil, err
 	}
 	return &baremetalv1.ListMachinesResponse{
-		Machines: p.rows, NextPageToken: p.next, TotalSize: p.total, NextCursor: at.Cursor, SafeUpdatedSince: timestamppb.New(at.Safe),
+		Machines: p.rows, NextPageToken: p.next, TotalSize: p.total, NextCursor: at.Cursor,
+		SafeUpdatedSince: timestamppb.New(at.Safe),
 	}, nil
 }
 
-// walkStart is the cursor of before the first page of a walk. It is carried through the others, so that what changes during the walk
-// comes after it.
+// walkStart is the cursor of before the first page of a walk. It is carried through the others, so that what changes
+// during the walk comes after it.
 type walkStart struct {
 	cursor string
 	safe   time.Time
 }
 
-// walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do not overlap. Sealed
-// machines are for answers that nobody reads on this side: see store.MachineFilter.
-func (s *Server) walk(name, filter string, terms []validate.Term, start walkStart, sealed bool) list[*baremetalv1.Machine] {
+// walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do
+// not overlap. Sealed machines are for answers that nobody reads on this side: see store.MachineFilter.
+func (s *Server) walk(
+	name, filter string, terms []validate.Term, start walkStart, sealed bool,
+) list[*baremetalv1.Machine] {
 	walks := machineQuery(terms)
 	partOf := map[*baremetalv1.Machine]int{}
 	read := func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.Machine, err error) {
@@ -161,7 +170,9 @@ func (s *Server) walk(name, filter string, terms []validate.Term, start walkStar
 // reconcileRows is the largest page of a reconcile.
 const reconcileRows = 1000
 
-func (s *Server) reconcile(ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []validate.Term) (*baremetalv1.ListMachinesResponse, error) {
+func (s *Server) reconcile(
+	ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []validate.Term,
+) (*baremetalv1.ListMachinesResponse, error) {
 	size, err := validate.PageSize(r.GetPageSize())
 	if err != nil {
 		return nil, err

@@ -17,14 +17,16 @@ func TestRegisterNormalizesAndIgnoresStatus(t *testing.T) {
 	m := r.register(&pb.Machine{
 		Labels: map[string]string{"rack": "r1", "example.com/tier": ""},
 		Spec: &pb.MachineSpec{
-			MacAddresses: []string{"52-54-00-AA-00-01", "5254.00aa.0002", "525400AA0003"}, SshEndpoint: "[2001:db8::1]:22", BmcEndpoint: "10.0.0.9",
+			MacAddresses: []string{"52-54-00-AA-00-01", "5254.00aa.0002", "525400AA0003"}, SshEndpoint: "[2001:db8::1]:22",
+			BmcEndpoint: "10.0.0.9",
 		},
 		Status: &pb.MachineStatus{Phase: pb.MachineStatus_READY},
 	})
 	if !strings.HasPrefix(m.GetMachineId(), "m-") {
 		t.Errorf("made id %q", m.GetMachineId())
 	}
-	if got := m.GetSpec().GetMacAddresses(); !slices.Equal(got, []string{"52:54:00:aa:00:01", "52:54:00:aa:00:02", "52:54:00:aa:00:03"}) {
+	if got := m.GetSpec().GetMacAddresses(); !slices.Equal(got,
+		[]string{"52:54:00:aa:00:01", "52:54:00:aa:00:02", "52:54:00:aa:00:03"}) {
 		t.Errorf("MACs %v", got)
 	}
 	if m.GetStatus().GetPhase() != pb.MachineStatus_FACTORY_READY {
@@ -41,7 +43,8 @@ func (r *rig) ids(filter string, size int32) []string {
 	r.t.Helper()
 	var out []string
 	for token := ""; ; {
-		p, err := r.machines.ListMachines(r.t.Context(), &pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
+		p, err := r.machines.ListMachines(r.t.Context(),
+			&pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
 		if err != nil {
 			r.t.Fatalf("list %q: %v", filter, err)
 		}
@@ -62,15 +65,17 @@ func TestFilters(t *testing.T) {
 	ctx := t.Context()
 	flag := func(id, name string) {
 		t.Helper()
-		if _, err := r.admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{MachineId: id, Flag: name, Value: true}); err != nil {
+		if _, err := r.admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{MachineId: id, Flag: name,
+			Value: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"m-new", "m-maint", "m-busy", "m-rma", "m-retired", "m-both"} {
 		r.register(&pb.Machine{MachineId: id})
 	}
-	r.register(&pb.Machine{MachineId: "m-spec", Labels: map[string]string{"env": "prod", "example.com/x": "y"}, Spec: &pb.MachineSpec{
-		Provider: "fake", Site: "s2", Region: "eu", Rack: "r42", Group: "g1"}})
+	r.register(&pb.Machine{MachineId: "m-spec", Labels: map[string]string{"env": "prod", "example.com/x": "y"},
+		Spec: &pb.MachineSpec{
+			Provider: "fake", Site: "s2", Region: "eu", Rack: "r42", Group: "g1"}})
 	r.maintenance("m-maint")
 	r.enter("m-busy", "q")
 	flag("m-rma", "RMA")
@@ -122,9 +127,11 @@ func TestPageTokensBelongToTheirFilter(t *testing.T) {
 	if err != nil || first.GetNextPageToken() == "" {
 		t.Fatalf("first page: %v %v", first, err)
 	}
-	_, err = r.machines.ListMachines(t.Context(), &pb.ListMachinesRequest{PageSize: 2, PageToken: first.GetNextPageToken()})
+	_, err = r.machines.ListMachines(t.Context(),
+		&pb.ListMachinesRequest{PageSize: 2, PageToken: first.GetNextPageToken()})
 	wants(t, err, failure.KindInvalid, "INVALID_PAGE_TOKEN", "page_token")
-	_, err = r.nodes.ListNodes(t.Context(), &pb.ListNodesRequest{Filter: "phase=FACTORY_READY", PageToken: first.GetNextPageToken()})
+	_, err = r.nodes.ListNodes(t.Context(), &pb.ListNodesRequest{Filter: "phase=FACTORY_READY",
+		PageToken: first.GetNextPageToken()})
 	wants(t, err, failure.KindInvalid, "INVALID_PAGE_TOKEN", "page_token")
 }
 
@@ -141,7 +148,8 @@ func TestWalkThenReconcile(t *testing.T) {
 	if _, err := r.machines.DeleteMachine(t.Context(), &pb.DeleteMachineRequest{MachineId: "m-000"}); err != nil {
 		t.Fatal(err)
 	}
-	second, err := r.machines.ListMachines(t.Context(), &pb.ListMachinesRequest{PageSize: 2, PageToken: first.GetNextPageToken()})
+	second, err := r.machines.ListMachines(t.Context(),
+		&pb.ListMachinesRequest{PageSize: 2, PageToken: first.GetNextPageToken()})
 	if err != nil || second.GetNextCursor() != first.GetNextCursor() {
 		t.Fatalf("the cursor changed on the way: %v %v", second, err)
 	}
@@ -187,7 +195,8 @@ func TestOperationLists(t *testing.T) {
 	slices.Reverse(want)
 	var ops, runs []string
 	for token := ""; len(ops) == 0 || token != ""; {
-		p, err := r.operations.ListOperations(t.Context(), &pb.ListOperationsRequest{PageSize: 2, PageToken: token, Filter: "type=ENTER_MAINTENANCE,phase=PENDING"})
+		p, err := r.operations.ListOperations(t.Context(),
+			&pb.ListOperationsRequest{PageSize: 2, PageToken: token, Filter: "type=ENTER_MAINTENANCE,phase=PENDING"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +219,8 @@ func TestOperationLists(t *testing.T) {
 		t.Errorf("operations %v\nruns %v\nwanted %v", ops, runs, want)
 	}
 	p, err := r.operations.ListOperations(t.Context(), &pb.ListOperationsRequest{
-		Filter: fmt.Sprintf("machine_id=m-003,request_id=q,created_before=%s", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))})
+		Filter: fmt.Sprintf("machine_id=m-003,request_id=q,created_before=%s",
+			time.Now().Add(time.Hour).UTC().Format(time.RFC3339))})
 	if err != nil || len(p.GetOperations()) != 1 || p.GetOperations()[0].GetMachineId() != "m-003" {
 		t.Errorf("filtered %v %v", p, err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// moveID wants a request id where work begins, which must not begin twice. A move that stands for none leaves the node where
-// a repeat finds it.
+// moveID wants a request id where work begins, which must not begin twice. A move that stands for none leaves the node
+// where a repeat finds it.
 func moveID(r *baremetalv1.TransitionNodeRequest) error {
 	if r.GetRequestId() == "" && (r.GetDryRun() || !node.InProgress(r.GetState())) {
 		return nil

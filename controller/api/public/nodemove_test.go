@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// TestMovesWithoutARequestID: the body that REST's users know, a state with a comment and force, is safe to repeat; what
-// starts work needs a request id.
+// TestMovesWithoutARequestID: the body that REST's users know, a state with a comment and force, is safe to repeat;
+// what starts work needs a request id.
 func TestMovesWithoutARequestID(t *testing.T) {
 	r := newRig(t)
 	r.register(&pb.Machine{MachineId: "m-1"})
@@ -43,7 +43,8 @@ func TestMovesWithoutARequestID(t *testing.T) {
 		_, err := r.nodes.TransitionNode(t.Context(), &pb.TransitionNodeRequest{NodeId: "m-1", State: to})
 		wants(t, err, invalid, "REQUEST_ID_REQUIRED", "request_id")
 	}
-	if h, err := r.nodes.GetNodeHistory(t.Context(), &pb.GetNodeHistoryRequest{NodeId: "m-1"}); err != nil || h.GetTotal() != 3 {
+	if h, err := r.nodes.GetNodeHistory(t.Context(), &pb.GetNodeHistoryRequest{NodeId: "m-1"}); err != nil ||
+		h.GetTotal() != 3 {
 		t.Errorf("%v %v", h, err)
 	}
 }

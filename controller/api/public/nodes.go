@@ -25,14 +25,19 @@ const (
 type Nodes interface {
 	GetNode(ctx context.Context, id string) (*baremetalv1.Node, error)
 	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
-	UpdateNode(ctx context.Context, id string, u nodestore.NodeUpdate, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Node, error)
-	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error)
-	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error)
+	UpdateNode(ctx context.Context, id string, u nodestore.NodeUpdate, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Node, error)
+	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node,
+		error)
+	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error)
 	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
 }
 
 // ListNodes implements NodeService. Its filter is that of ListMachines.
-func (s *Server) ListNodes(ctx context.Context, r *baremetalv1.ListNodesRequest) (*baremetalv1.ListNodesResponse, error) {
+func (s *Server) ListNodes(
+	ctx context.Context, r *baremetalv1.ListNodesRequest,
+) (*baremetalv1.ListNodesResponse, error) {
 	terms, err := validate.Filter(r.GetFilter(), machineKeys)
 	if err != nil {
 		return nil, err
@@ -68,7 +73,9 @@ func (s *Server) GetNode(ctx context.Context, r *baremetalv1.GetNodeRequest) (*b
 }
 
 // GetNodeHistory implements NodeService.
-func (s *Server) GetNodeHistory(ctx context.Context, r *baremetalv1.GetNodeHistoryRequest) (*baremetalv1.GetNodeHistoryResponse, error) {
+func (s *Server) GetNodeHistory(
+	ctx context.Context, r *baremetalv1.GetNodeHistoryRequest,
+) (*baremetalv1.GetNodeHistoryResponse, error) {
 	if err := validate.Key("node_id", r.GetNodeId()); err != nil {
 		return nil, err
 	}
@@ -81,7 +88,8 @@ func (s *Server) GetNodeHistory(ctx context.Context, r *baremetalv1.GetNodeHisto
 	if _, err := s.store.KnownMachine(ctx, r.GetNodeId()); err != nil {
 		return nil, err
 	}
-	data, total, err := s.store.NodeHistory(ctx, r.GetNodeId(), min(cmp.Or(r.GetLimit(), defaultHistory), maxHistory), r.GetOffset())
+	data, total, err := s.store.NodeHistory(ctx, r.GetNodeId(), min(cmp.Or(r.GetLimit(), defaultHistory), maxHistory),
+		r.GetOffset())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +99,8 @@ func (s *Server) GetNodeHistory(ctx context.Context, r *baremetalv1.GetNodeHisto
 // UpdateNode implements NodeService.
 func (s *Server) UpdateNode(ctx context.Context, r *baremetalv1.UpdateNodeRequest) (*baremetalv1.Node, error) {
 	err := firstError(
-		validate.Key("node_id", r.GetNodeId()), validate.OptionalKey("plan_id", r.GetPlanId()), validate.OptionalKey("group", r.GetGroup()),
+		validate.Key("node_id", r.GetNodeId()), validate.OptionalKey("plan_id", r.GetPlanId()),
+		validate.OptionalKey("group", r.GetGroup()),
 		installPlanOnly(r.GetPlanId()),
 	)
 	if err != nil {
@@ -140,13 +149,16 @@ func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (nodestore.NodeUpdate, error) 
 	}
 	u.AdoptProviderState = r.GetAdoptProviderState()
 	if len(paths) == 0 && !u.AdoptProviderState {
-		return u, validate.Fault("update_mask", "nothing is to be set: send plan_id or group, or name in the mask which to clear")
+		return u,
+			validate.Fault("update_mask", "nothing is to be set: send plan_id or group, or name in the mask which to clear")
 	}
 	return u, nil
 }
 
 // TransitionNode implements NodeService.
-func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNodeRequest) (*baremetalv1.Operation, error) {
+func (s *Server) TransitionNode(
+	ctx context.Context, r *baremetalv1.TransitionNodeRequest,
+) (*baremetalv1.Operation, error) {
 	err := firstError(
 		moveID(r), validate.Key("node_id", r.GetNodeId()), validate.Comment("comment", r.GetComment()),
 		validate.OptionalKey("image_ref", r.GetImageRef()), mayPurge(ctx, r.GetPurge()),
@@ -164,8 +176,9 @@ func (s *Server) TransitionNode(ctx context.Context, r *baremetalv1.TransitionNo
 		return nil, validate.Fault("image_ref", "only with the state reprovision, which writes an image")
 	}
 	return s.move(ctx, nodestore.TransitionRequest{
-		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), Purge: r.GetPurge(), ImageRef: r.GetImageRef(),
-		Actor: actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
+		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), Purge: r.GetPurge(),
+		ImageRef: r.GetImageRef(),
+		Actor:    actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
 	})
 }
 
@@ -180,7 +193,9 @@ func (s *Server) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeReques
 }
 
 // ApproveDiscovered implements NodeService.
-func (s *Server) ApproveDiscovered(ctx context.Context, r *baremetalv1.ApproveDiscoveredRequest) (*baremetalv1.Operation, error) {
+func (s *Server) ApproveDiscovered(
+	ctx context.Context, r *baremetalv1.ApproveDiscoveredRequest,
+) (*baremetalv1.Operation, error) {
 	mac, ok := validate.MAC(r.GetMacAddress())
 	if !ok {
 		return nil, validate.Fault("mac_address", "a MAC address, such as 52:54:00:12:34:56")
@@ -193,13 +208,15 @@ func (s *Server) ApproveDiscovered(ctx context.Context, r *baremetalv1.ApproveDi
 		spec.Group = r.GetGroup()
 	}
 	err := firstError(
-		validate.RequestID(r.GetRequestId()), validate.OptionalKey("site", r.GetSite()), validate.OptionalKey("plan_id", r.GetPlanId()),
+		validate.RequestID(r.GetRequestId()), validate.OptionalKey("site", r.GetSite()),
+		validate.OptionalKey("plan_id", r.GetPlanId()),
 		validate.Comment("comment", r.GetComment()), installPlanOnly(r.GetPlanId()),
 	)
 	if err != nil {
 		return nil, err
 	}
-	m, err := validate.NewMachine("machine", &baremetalv1.Machine{MachineId: r.GetMachineId(), Labels: r.GetLabels(), Spec: spec})
+	m, err := validate.NewMachine("machine", &baremetalv1.Machine{MachineId: r.GetMachineId(), Labels: r.GetLabels(),
+		Spec: spec})
 	if err != nil {
 		return nil, err
 	}
@@ -215,8 +232,9 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 		return nil, err
 	}
 	if r.GetAutoPromote() && r.GetExplicitPromotion() {
-		return nil, failure.Invalid("INVALID_FIELD", "a group promotes its nodes by itself or waits for an explicit word, not both").
-			WithField("explicit_promotion", "leave it out, or leave auto_promote out")
+		return nil,
+			failure.Invalid("INVALID_FIELD", "a group promotes its nodes by itself or waits for an explicit word, not both").
+				WithField("explicit_promotion", "leave it out, or leave auto_promote out")
 	}
 	if err := healthChecks(r.GetHealthChecks()); err != nil {
 		return nil, err
@@ -235,14 +253,17 @@ func healthChecks(named []string) error {
 	}
 	for i, c := range named {
 		if !slices.Contains(node.Checks(), c) {
-			return validate.Fault("health_checks["+strconv.Itoa(i)+"]", "one of %s; or none alone", strings.Join(node.Checks(), ", "))
+			return validate.Fault("health_checks["+strconv.Itoa(i)+"]", "one of %s; or none alone",
+				strings.Join(node.Checks(), ", "))
 		}
 	}
 	return nil
 }
 
 // ListNodeGroups implements NodeService.
-func (s *Server) ListNodeGroups(ctx context.Context, r *baremetalv1.ListNodeGroupsRequest) (*baremetalv1.ListNodeGroupsResponse, error) {
+func (s *Server) ListNodeGroups(
+	ctx context.Context, r *baremetalv1.ListNodeGroupsRequest,
+) (*baremetalv1.ListNodeGroupsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.NodeGroup]{
 		name: "node-groups", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.NodeGroup, error) {

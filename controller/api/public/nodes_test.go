@@ -34,18 +34,24 @@ const nodeMAC = "52:54:00:00:00:01"
 
 var badNodes = []badCall{
 	{"update nothing", invalid, "INVALID_FIELD", "update_mask", updating(&pb.UpdateNodeRequest{NodeId: "m-1"})},
-	{"update of a field that there is not", invalid, "INVALID_FIELD", "update_mask.paths[0]", updating(&pb.UpdateNodeRequest{NodeId: "m-1", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"state"}}})},
+	{"update of a field that there is not", invalid, "INVALID_FIELD", "update_mask.paths[0]",
+		updating(&pb.UpdateNodeRequest{NodeId: "m-1", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"state"}}})},
 	{"unknown plan", notFound, "PLAN_NOT_FOUND", "", updating(&pb.UpdateNodeRequest{NodeId: "m-1", PlanId: "none"})},
-	{"plan that installs nothing", invalid, "INVALID_FIELD", "plan_id", updating(&pb.UpdateNodeRequest{NodeId: "m-1", PlanId: "enter-maintenance"})},
+	{"plan that installs nothing", invalid, "INVALID_FIELD", "plan_id",
+		updating(&pb.UpdateNodeRequest{NodeId: "m-1", PlanId: "enter-maintenance"})},
 	{"update of nobody", notFound, "MACHINE_NOT_FOUND", "", updating(&pb.UpdateNodeRequest{NodeId: "m-no", Group: "g"})},
-	{"update of a deleted node", precondition, "NODE_IDENTITY_DELETED", "", updating(&pb.UpdateNodeRequest{NodeId: "m-gone", Group: "g"})},
+	{"update of a deleted node", precondition, "NODE_IDENTITY_DELETED", "",
+		updating(&pb.UpdateNodeRequest{NodeId: "m-gone", Group: "g"})},
 
 	{"no request id for work", invalid, "REQUEST_ID_REQUIRED", "request_id", moving(move("m-1", "", node.Reprovision))},
-	{"no request id, and not in the table", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-1", "", node.Active))},
-	{"no request id, and where it was before", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-pending", "", node.Discovered))},
+	{"no request id, and not in the table", precondition, "NODE_TRANSITION_ILLEGAL", "",
+		moving(move("m-1", "", node.Active))},
+	{"no request id, and where it was before", precondition, "NODE_TRANSITION_ILLEGAL", "",
+		moving(move("m-pending", "", node.Discovered))},
 	{"no state", invalid, "INVALID_FIELD", "state", moving(move("m-1", "a", 0))},
 	{"a state that there is not", invalid, "INVALID_FIELD", "state", moving(move("m-1", "a", 99))},
-	{"an image for a move that writes none", invalid, "INVALID_FIELD", "image_ref", moving(&pb.TransitionNodeRequest{NodeId: "m-1", RequestId: "a", State: node.Pending, ImageRef: "img"})},
+	{"an image for a move that writes none", invalid, "INVALID_FIELD", "image_ref",
+		moving(&pb.TransitionNodeRequest{NodeId: "m-1", RequestId: "a", State: node.Pending, ImageRef: "img"})},
 	{"nobody moves", notFound, "MACHINE_NOT_FOUND", "", moving(move("m-no", "a", node.Pending))},
 	{"not in the table", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-1", "a", node.Active))},
 	{"not an admin's move", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-pending", "a", node.Installing))},
@@ -53,7 +59,8 @@ var badNodes = []badCall{
 	{"deleted is final", precondition, "NODE_IDENTITY_DELETED", "", moving(move("m-gone", "a", node.Offline))},
 	{"nothing to drain", precondition, "NODE_TRANSITION_ILLEGAL", "", moving(move("m-1", "a", node.Draining))},
 	{"busy, and no guard speaks of it", precondition, "MACHINE_BUSY", "", moving(move("m-busy", "a", node.Pending))},
-	{"a request id of other work", exists, "REQUEST_ID_REUSED", "node_state", moving(move("m-pending", "approve", node.Retired))},
+	{"a request id of other work", exists, "REQUEST_ID_REUSED", "node_state",
+		moving(move("m-pending", "approve", node.Retired))},
 	{"history of nobody", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-no"}))
 	}},
@@ -62,17 +69,27 @@ var badNodes = []badCall{
 	}},
 
 	{"report without an address", invalid, "INVALID_FIELD", "mac_address", reporting(&pb.ReportNodeRequest{})},
-	{"report of nobody", notFound, "MACHINE_NOT_FOUND", "mac_address", reporting(&pb.ReportNodeRequest{MacAddress: "52:54:00:00:00:77"})},
-	{"report of an unknown status", invalid, "INVALID_FIELD", "installation_status", reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, InstallationStatus: "paused"})},
-	{"report of too much", invalid, "INVALID_FIELD", "installation_progress", reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, InstallationProgress: 101})},
-	{"report from nowhere", invalid, "INVALID_FIELD", "ip_address", reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, IpAddress: "here"})},
-	{"report that does not fit", precondition, "REPORT_REFUSED", "", reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, InstallationStatus: "complete"})},
+	{"report of nobody", notFound, "MACHINE_NOT_FOUND", "mac_address",
+		reporting(&pb.ReportNodeRequest{MacAddress: "52:54:00:00:00:77"})},
+	{"report of an unknown status", invalid, "INVALID_FIELD", "installation_status",
+		reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, InstallationStatus: "paused"})},
+	{"report of too much", invalid, "INVALID_FIELD", "installation_progress",
+		reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, InstallationProgress: 101})},
+	{"report from nowhere", invalid, "INVALID_FIELD", "ip_address",
+		reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, IpAddress: "here"})},
+	{"report that does not fit", precondition, "REPORT_REFUSED", "",
+		reporting(&pb.ReportNodeRequest{MacAddress: nodeMAC, InstallationStatus: "complete"})},
 
-	{"approve without an address", invalid, "INVALID_FIELD", "mac_address", approving(&pb.ApproveDiscoveredRequest{RequestId: "a"})},
-	{"approve without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id", approving(&pb.ApproveDiscoveredRequest{MacAddress: "52:54:00:00:00:66"})},
-	{"approve what nobody has seen", notFound, "DISCOVERY_NOT_FOUND", "mac_address", approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: "52:54:00:00:00:66"})},
-	{"approve what is registered", exists, "MAC_ADDRESS_IN_USE", "mac_address", approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: nodeMAC})},
-	{"approve under a bad id", invalid, "INVALID_FIELD", "machine.machine_id", approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: nodeMAC, MachineId: "No!"})},
+	{"approve without an address", invalid, "INVALID_FIELD", "mac_address",
+		approving(&pb.ApproveDiscoveredRequest{RequestId: "a"})},
+	{"approve without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id",
+		approving(&pb.ApproveDiscoveredRequest{MacAddress: "52:54:00:00:00:66"})},
+	{"approve what nobody has seen", notFound, "DISCOVERY_NOT_FOUND", "mac_address",
+		approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: "52:54:00:00:00:66"})},
+	{"approve what is registered", exists, "MAC_ADDRESS_IN_USE", "mac_address",
+		approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: nodeMAC})},
+	{"approve under a bad id", invalid, "INVALID_FIELD", "machine.machine_id",
+		approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: nodeMAC, MachineId: "No!"})},
 	{"group without a name", invalid, "INVALID_FIELD", "group", func(ctx context.Context, r *rig) error {
 		return only(r.nodes.SetNodeGroup(ctx, &pb.SetNodeGroupRequest{}))
 	}},
@@ -123,12 +140,14 @@ func TestNodeLifeOverTheAPI(t *testing.T) {
 	if err != nil || n.GetPlanId() != "repave" || n.GetGroup() != "g" || len(n.GetNextStates()) == 0 {
 		t.Errorf("%v %v", n, err)
 	}
-	n, err = r.nodes.UpdateNode(t.Context(), &pb.UpdateNodeRequest{NodeId: "m-1", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"plan_id"}}})
+	n, err = r.nodes.UpdateNode(t.Context(),
+		&pb.UpdateNodeRequest{NodeId: "m-1", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"plan_id"}}})
 	if err != nil || n.GetPlanId() != "" || n.GetGroup() != "g" {
 		t.Errorf("cleared: %v %v", n, err)
 	}
 	h, err := r.nodes.GetNodeHistory(t.Context(), &pb.GetNodeHistoryRequest{NodeId: "m-1", Limit: 2})
-	if err != nil || h.GetTotal() != 3 || len(h.GetData()) != 2 || h.GetData()[0].GetToState() != node.Offline || h.GetData()[0].GetComment() != "as planned" {
+	if err != nil || h.GetTotal() != 3 || len(h.GetData()) != 2 || h.GetData()[0].GetToState() != node.Offline ||
+		h.GetData()[0].GetComment() != "as planned" {
 		t.Errorf("%v %v", h, err)
 	}
 }

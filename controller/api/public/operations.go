@@ -31,9 +31,12 @@ func (s *Server) GetOperation(ctx context.Context, r *baremetalv1.GetOperationRe
 }
 
 // ListOperations implements OperationService.
-func (s *Server) ListOperations(ctx context.Context, r *baremetalv1.ListOperationsRequest) (*baremetalv1.ListOperationsResponse, error) {
+func (s *Server) ListOperations(
+	ctx context.Context, r *baremetalv1.ListOperationsRequest,
+) (*baremetalv1.ListOperationsResponse, error) {
 	l, err := workList("operations", r, operationKeys, s.store.ListOperations,
-		byTime((*baremetalv1.Operation).GetOperationId, func(op *baremetalv1.Operation) time.Time { return op.GetCreatedAt().AsTime() }))
+		byTime((*baremetalv1.Operation).GetOperationId,
+			func(op *baremetalv1.Operation) time.Time { return op.GetCreatedAt().AsTime() }))
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +54,9 @@ type workRequest interface {
 }
 
 // workList is the list of operations or of runs, newest first.
-func workList[M proto.Message](name string, r workRequest, keys validate.Keys, read func(context.Context, operationstore.OperationFilter) ([]M, error), place func(M) validate.Page) (list[M], error) {
+func workList[M proto.Message](name string, r workRequest, keys validate.Keys,
+	read func(context.Context, operationstore.OperationFilter) ([]M, error), place func(M) validate.Page,
+) (list[M], error) {
 	l := list[M]{name: name, filter: r.GetFilter(), place: place}
 	terms, err := validate.Filter(r.GetFilter(), keys)
 	if err != nil {
@@ -66,7 +71,9 @@ func workList[M proto.Message](name string, r workRequest, keys validate.Keys, r
 }
 
 // WatchOperations implements OperationService.
-func (s *Server) WatchOperations(r *baremetalv1.WatchOperationsRequest, stream baremetalv1.OperationService_WatchOperationsServer) error {
+func (s *Server) WatchOperations(
+	r *baremetalv1.WatchOperationsRequest, stream baremetalv1.OperationService_WatchOperationsServer,
+) error {
 	return watch(stream.Context(), s, r, operationWatchKeys, stream.Send, operationEvent)
 }
 
@@ -77,7 +84,9 @@ func operationEvent(e operationlog.Event, cursor string) (*baremetalv1.Operation
 }
 
 // StreamOperationLogs implements OperationService.
-func (s *Server) StreamOperationLogs(r *baremetalv1.StreamOperationLogsRequest, stream baremetalv1.OperationService_StreamOperationLogsServer) error {
+func (s *Server) StreamOperationLogs(
+	r *baremetalv1.StreamOperationLogsRequest, stream baremetalv1.OperationService_StreamOperationLogsServer,
+) error {
 	if err := validate.Key("operation_id", r.GetOperationId()); err != nil {
 		return err
 	}

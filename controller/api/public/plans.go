@@ -20,7 +20,9 @@ func (s *Server) GetPlan(ctx context.Context, r *baremetalv1.GetPlanRequest) (*b
 }
 
 // ListPlans implements PlanService.
-func (s *Server) ListPlans(ctx context.Context, r *baremetalv1.ListPlansRequest) (*baremetalv1.ListPlansResponse, error) {
+func (s *Server) ListPlans(
+	ctx context.Context, r *baremetalv1.ListPlansRequest,
+) (*baremetalv1.ListPlansResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Plan]{
 		name: "plans", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Plan, error) {

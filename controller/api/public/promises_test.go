@@ -16,35 +16,45 @@ import (
 // claims is what a client might like to write and may not.
 func claims() *pb.MachineStatus {
 	return &pb.MachineStatus{
-		Phase: pb.MachineStatus_READY, EffectiveState: pb.MachineStatus_IDLE, ActiveOperationId: "op-mine", ActiveRunId: "op-mine",
-		NodeState: node.Active, Schedulable: true, InstallAttempts: 7, PowerState: "on",
+		Phase: pb.MachineStatus_READY, EffectiveState: pb.MachineStatus_IDLE, ActiveOperationId: "op-mine",
+		ActiveRunId: "op-mine",
+		NodeState:   node.Active, Schedulable: true, InstallAttempts: 7, PowerState: "on",
 		Conditions: []*pb.Condition{{Type: "Provisioned", Status: true}, {Type: "RMA", Status: true}},
 	}
 }
 
-// TestClientsWriteSpecAndLabelsOnly: by registering, by registering again and by updating; whatever they say of the status.
+// TestClientsWriteSpecAndLabelsOnly: by registering, by registering again and by updating; whatever they say of the
+// status.
 func TestClientsWriteSpecAndLabelsOnly(t *testing.T) {
 	r := newRig(t)
 	spec := &pb.MachineSpec{
-		SshEndpoint: "10.20.30.40:22", BmcEndpoint: "10.20.30.41", TargetClusterRef: "cluster-a", MacAddresses: []string{"aa:bb:cc:dd:ee:ff"},
-		Provider: "fake", Serial: "SN1", Rack: "r42", Location: "hall 2", Region: "eu", CustomerId: "c-1", Site: "lab", Group: "g",
+		SshEndpoint: "10.20.30.40:22", BmcEndpoint: "10.20.30.41", TargetClusterRef: "cluster-a",
+		MacAddresses: []string{"aa:bb:cc:dd:ee:ff"},
+		Provider:     "fake", Serial: "SN1", Rack: "r42", Location: "hall 2", Region: "eu", CustomerId: "c-1", Site: "lab",
+		Group: "g",
 	}
-	first := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}, Spec: spec, Status: claims()})
+	first := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}, Spec: spec,
+		Status: claims()})
 	if !proto.Equal(first.GetSpec(), spec) || first.GetLabels()["env"] != "prod" {
 		t.Errorf("stored %v of %v", first.GetSpec(), spec)
 	}
 	before := first.GetStatus()
-	if before.GetPhase() != pb.MachineStatus_FACTORY_READY || len(before.GetConditions()) != 0 || before.GetActiveOperationId() != "" {
+	if before.GetPhase() != pb.MachineStatus_FACTORY_READY || len(before.GetConditions()) != 0 ||
+		before.GetActiveOperationId() != "" {
 		t.Errorf("a client wrote the status %v", before)
 	}
-	again := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"}, Spec: &pb.MachineSpec{Rack: "r43"}, Status: claims()})
-	if again.GetLabels()["env"] != "test" || again.GetSpec().GetRack() != "r43" || again.GetSpec().GetSshEndpoint() != spec.GetSshEndpoint() {
+	again := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"},
+		Spec: &pb.MachineSpec{Rack: "r43"}, Status: claims()})
+	if again.GetLabels()["env"] != "test" || again.GetSpec().GetRack() != "r43" ||
+		again.GetSpec().GetSshEndpoint() != spec.GetSshEndpoint() {
 		t.Errorf("registered again as %v", again)
 	}
 	updated, err := r.machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{
-		Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"role": "worker"}, Spec: &pb.MachineSpec{Rack: "r44"}, Status: claims()},
+		Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"role": "worker"},
+			Spec: &pb.MachineSpec{Rack: "r44"}, Status: claims()},
 	})
-	if err != nil || len(updated.GetLabels()) != 1 || updated.GetLabels()["role"] != "worker" || updated.GetSpec().GetRack() != "r44" {
+	if err != nil || len(updated.GetLabels()) != 1 || updated.GetLabels()["role"] != "worker" ||
+		updated.GetSpec().GetRack() != "r44" {
 		t.Errorf("updated to %v, %v", updated, err)
 	}
 	for _, m := range []*pb.Machine{again, updated} {
@@ -60,7 +70,8 @@ func TestExternalIDIsSetOnce(t *testing.T) {
 	ctx := t.Context()
 	r.register(&pb.Machine{MachineId: "m-1"})
 	update := func(id string) (*pb.Machine, error) {
-		return r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{ExternalId: id}}})
+		return r.machines.UpdateMachine(ctx,
+			&pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{ExternalId: id}}})
 	}
 	if _, err := update("workspace-7"); err != nil {
 		t.Fatal(err)
@@ -70,7 +81,8 @@ func TestExternalIDIsSetOnce(t *testing.T) {
 	}
 	_, err := update("workspace-8")
 	wants(t, err, failure.KindPrecondition, "EXTERNAL_ID_IMMUTABLE", "machine.spec.external_id")
-	if m, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: "workspace-7"}); err != nil || m.GetMachineId() != "m-1" {
+	if m, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: "workspace-7"}); err != nil ||
+		m.GetMachineId() != "m-1" {
 		t.Errorf("found %v, %v", m, err)
 	}
 }
@@ -90,7 +102,8 @@ func TestRequestIDIsRequiredOfEveryStart(t *testing.T) {
 			return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1"}))
 		},
 		"reconfigure": func(ctx context.Context) error {
-			return only(r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1", Config: &pb.NetReconfig{Hostname: "a"}}))
+			return only(r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1",
+				Config: &pb.NetReconfig{Hostname: "a"}}))
 		},
 		"enter maintenance": func(ctx context.Context) error {
 			return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1"}))
@@ -109,11 +122,13 @@ func TestRequestIDIsRequiredOfEveryStart(t *testing.T) {
 	}
 }
 
-// TestRunTypesOfTheRequirements: the words of runs are those of operations, and a plan of one's own replaces the type's.
+// TestRunTypesOfTheRequirements: the words of runs are those of operations, and a plan of one's own replaces the
+// type's.
 func TestRunTypesOfTheRequirements(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	own, err := r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "own", Steps: []*pb.Step{step("one")}}})
+	own, err := r.plans.CreatePlan(ctx,
+		&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "own", Steps: []*pb.Step{step("one")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +139,8 @@ func TestRunTypesOfTheRequirements(t *testing.T) {
 	}{
 		{&pb.StartRunRequest{Type: "REPAVE", Params: map[string]string{"image_ref": "img"}}, "repave", pb.Operation_REIMAGE},
 		{&pb.StartRunRequest{Type: "REBOOT"}, "reboot", pb.Operation_REBOOT},
-		{&pb.StartRunRequest{Type: "NET_RECONFIG", Params: map[string]string{"config": `{"hostname":"web-1"}`}}, "net-reconfig", pb.Operation_RECONFIGURE},
+		{&pb.StartRunRequest{Type: "NET_RECONFIG", Params: map[string]string{"config": `{"hostname":"web-1"}`}},
+			"net-reconfig", pb.Operation_RECONFIGURE},
 		{&pb.StartRunRequest{Type: "RMA"}, "rma", pb.Operation_RMA},
 		{&pb.StartRunRequest{Type: "REBOOT", PlanId: own.GetPlanId()}, "own", pb.Operation_REBOOT},
 	} {
@@ -204,10 +220,12 @@ func TestNodeHistoryByLimitAndOffset(t *testing.T) {
 	}
 	all := slices.Concat(first, rest)
 	for i, row := range all {
-		if row.GetId() == "" || row.GetFromState() == 0 || row.GetToState() == 0 || row.GetTriggeredBy() != "admin" || row.GetUserId() != "tester" || row.GetCreatedAt() == nil {
+		if row.GetId() == "" || row.GetFromState() == 0 || row.GetToState() == 0 || row.GetTriggeredBy() != "admin" ||
+			row.GetUserId() != "tester" || row.GetCreatedAt() == nil {
 			t.Errorf("row %v", row)
 		}
-		if i > 0 && (row.GetToState() != all[i-1].GetFromState() || row.GetCreatedAt().AsTime().After(all[i-1].GetCreatedAt().AsTime())) {
+		if i > 0 && (row.GetToState() != all[i-1].GetFromState() ||
+			row.GetCreatedAt().AsTime().After(all[i-1].GetCreatedAt().AsTime())) {
 			t.Errorf("row %d does not come before row %d: %v, %v", i, i-1, row, all[i-1])
 		}
 	}

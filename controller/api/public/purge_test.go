@@ -9,7 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// Leaving out a decommission is an admin's word, in each call that can: the machine stays where it is for everybody else.
+// Leaving out a decommission is an admin's word, in each call that can: the machine stays where it is for everybody
+// else.
 func TestPurgeIsAnAdminsWord(t *testing.T) {
 	calls := map[string]func(context.Context, *rig, bool) error{
 		"delete": func(ctx context.Context, r *rig, purge bool) error {

@@ -28,9 +28,11 @@ func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
 		Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack", Rack: "r1",
 		SshEndpoint: "10.0.1.7:22", SshCredentialsRef: "rack", SshHostKeys: []string{"SHA256:" + strings.Repeat("A", 43)},
 	}
-	_, err := r.machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
+	_, err := r.machines.RegisterMachine(operate,
+		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
 	wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec.bmc_endpoint")
-	m, err := r.machines.RegisterMachine(t.Context(), &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
+	m, err := r.machines.RegisterMachine(t.Context(),
+		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,8 @@ func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
 	}
 	same := proto.CloneOf(m)
 	same.Spec.Rack = "r2"
-	if got, err := r.machines.UpdateMachine(operate, &pb.UpdateMachineRequest{Machine: same}); err != nil || got.GetSpec().GetRack() != "r2" {
+	if got, err := r.machines.UpdateMachine(operate, &pb.UpdateMachineRequest{Machine: same}); err != nil ||
+		got.GetSpec().GetRack() != "r2" {
 		t.Errorf("the unchanged values sent back: %v, %v", got, err)
 	}
 	moved := proto.CloneOf(m)
@@ -94,7 +97,8 @@ func TestAPageOfTheAuditLogIsBounded(t *testing.T) {
 	}
 	rows, token := 0, ""
 	for {
-		got, err := r.admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "token-file", PageSize: 1000, PageToken: token},
+		got, err := r.admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "token-file", PageSize: 1000,
+			PageToken: token},
 			grpc.MaxCallRecvMsgSize(4<<20))
 		if err != nil {
 			t.Fatal(err)
@@ -120,14 +124,16 @@ func TestTokensOfTheDatabase(t *testing.T) {
 	_, err = r.admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "x", Scope: "root"})
 	wants(t, err, invalid, "INVALID_FIELD", "scope")
 	list, err := r.admin.ListAPITokens(t.Context(), &pb.ListAPITokensRequest{})
-	if err != nil || len(list.GetTokens()) != 1 || list.GetTokens()[0].GetName() != "ci" || list.GetTokens()[0].GetSource() != "database" {
+	if err != nil || len(list.GetTokens()) != 1 || list.GetTokens()[0].GetName() != "ci" ||
+		list.GetTokens()[0].GetSource() != "database" {
 		t.Errorf("%v, %v", list, err)
 	}
 	if strings.Contains(list.String(), made.GetSecret()) {
 		t.Error("the list shows the secret")
 	}
 	id := made.GetToken().GetTokenId()
-	if gone, err := r.admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: id}); err != nil || gone.GetRevokedAt() == nil {
+	if gone, err := r.admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: id}); err != nil ||
+		gone.GetRevokedAt() == nil {
 		t.Errorf("%v, %v", gone, err)
 	}
 	_, err = r.admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: "tk-none"})

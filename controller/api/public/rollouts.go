@@ -17,7 +17,8 @@ import (
 
 var (
 	rolloutKeys        = validate.Keys{"state": validate.Among(enumNames(baremetalv1.Rollout_State_value, ""))}
-	rolloutMachineKeys = validate.Keys{"state": validate.Among(enumNames(baremetalv1.RolloutMachine_State_value, "")), "wave": waveNumber}
+	rolloutMachineKeys = validate.Keys{"state": validate.Among(enumNames(baremetalv1.RolloutMachine_State_value, "")),
+		"wave": waveNumber}
 )
 
 func waveNumber(value string) (string, bool) {
@@ -26,7 +27,9 @@ func waveNumber(value string) (string, bool) {
 }
 
 // rolloutRequest checks everything that can be checked without looking at machines.
-func (s *Server) rolloutRequest(ctx context.Context, spec *baremetalv1.RolloutSpec) (rolloutstore.RolloutRequest, error) {
+func (s *Server) rolloutRequest(
+	ctx context.Context, spec *baremetalv1.RolloutSpec,
+) (rolloutstore.RolloutRequest, error) {
 	var r rolloutstore.RolloutRequest
 	var err error
 	if r.Spec, err = validate.Rollout(spec); err != nil {
@@ -48,7 +51,8 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 		return operationstore.StartRequest{}, err
 	}
 	if t == fleet.Onboard || t == fleet.Decommission {
-		return operationstore.StartRequest{}, validate.Fault("spec.type", "%s is the type of a workflow's attempts; rollouts run plans", t)
+		return operationstore.StartRequest{},
+			validate.Fault("spec.type", "%s is the type of a workflow's attempts; rollouts run plans", t)
 	}
 	if !fleet.Wired(t) {
 		return operationstore.StartRequest{}, notWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(t))
@@ -62,7 +66,9 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 }
 
 // PreviewRollout implements RolloutService.
-func (s *Server) PreviewRollout(ctx context.Context, r *baremetalv1.PreviewRolloutRequest) (*baremetalv1.RolloutPreview, error) {
+func (s *Server) PreviewRollout(
+	ctx context.Context, r *baremetalv1.PreviewRolloutRequest,
+) (*baremetalv1.RolloutPreview, error) {
 	req, err := s.rolloutRequest(ctx, r.GetSpec())
 	if err != nil {
 		return nil, err
@@ -72,7 +78,8 @@ func (s *Server) PreviewRollout(ctx context.Context, r *baremetalv1.PreviewRollo
 
 // CreateRollout implements RolloutService.
 func (s *Server) CreateRollout(ctx context.Context, r *baremetalv1.CreateRolloutRequest) (*baremetalv1.Rollout, error) {
-	err := firstError(validate.RequestID(r.GetRequestId()), validate.Comment("comment", r.GetComment()), digestOf(r.GetDigest()))
+	err := firstError(validate.RequestID(r.GetRequestId()), validate.Comment("comment", r.GetComment()),
+		digestOf(r.GetDigest()))
 	if err != nil {
 		return nil, err
 	}
@@ -92,27 +99,33 @@ func digestOf(digest string) error {
 }
 
 // ApproveRollout implements RolloutService.
-func (s *Server) ApproveRollout(ctx context.Context, r *baremetalv1.ApproveRolloutRequest) (*baremetalv1.Rollout, error) {
+func (s *Server) ApproveRollout(
+	ctx context.Context, r *baremetalv1.ApproveRolloutRequest,
+) (*baremetalv1.Rollout, error) {
 	if err := digestOf(r.GetDigest()); err != nil {
 		return nil, err
 	}
-	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Approve, Digest: r.GetDigest(), Comment: r.GetComment()})
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Approve,
+		Digest: r.GetDigest(), Comment: r.GetComment()})
 }
 
 // PauseRollout implements RolloutService.
 func (s *Server) PauseRollout(ctx context.Context, r *baremetalv1.PauseRolloutRequest) (*baremetalv1.Rollout, error) {
-	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Pause, Comment: r.GetComment()})
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Pause,
+		Comment: r.GetComment()})
 }
 
 // ResumeRollout implements RolloutService.
 func (s *Server) ResumeRollout(ctx context.Context, r *baremetalv1.ResumeRolloutRequest) (*baremetalv1.Rollout, error) {
-	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Resume, Comment: r.GetComment()})
+	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Resume,
+		Comment: r.GetComment()})
 }
 
 // CancelRollout implements RolloutService.
 func (s *Server) CancelRollout(ctx context.Context, r *baremetalv1.CancelRolloutRequest) (*baremetalv1.Rollout, error) {
 	return s.actOnRollout(ctx, rolloutstore.RolloutAct{
-		RolloutID: r.GetRolloutId(), Action: rollout.Cancel, CancelOperations: r.GetCancelOperations(), Comment: r.GetComment(),
+		RolloutID: r.GetRolloutId(), Action: rollout.Cancel, CancelOperations: r.GetCancelOperations(),
+		Comment: r.GetComment(),
 	})
 }
 
@@ -133,7 +146,9 @@ func (s *Server) GetRollout(ctx context.Context, r *baremetalv1.GetRolloutReques
 }
 
 // ListRollouts implements RolloutService.
-func (s *Server) ListRollouts(ctx context.Context, r *baremetalv1.ListRolloutsRequest) (*baremetalv1.ListRolloutsResponse, error) {
+func (s *Server) ListRollouts(
+	ctx context.Context, r *baremetalv1.ListRolloutsRequest,
+) (*baremetalv1.ListRolloutsResponse, error) {
 	terms, err := validate.Filter(r.GetFilter(), rolloutKeys)
 	if err != nil {
 		return nil, err
@@ -148,7 +163,8 @@ func (s *Server) ListRollouts(ctx context.Context, r *baremetalv1.ListRolloutsRe
 			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
 			return s.store.ListRollouts(ctx, f)
 		},
-		place: byTime((*baremetalv1.Rollout).GetRolloutId, func(r *baremetalv1.Rollout) time.Time { return r.GetCreatedAt().AsTime() }),
+		place: byTime((*baremetalv1.Rollout).GetRolloutId,
+			func(r *baremetalv1.Rollout) time.Time { return r.GetCreatedAt().AsTime() }),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -157,7 +173,9 @@ func (s *Server) ListRollouts(ctx context.Context, r *baremetalv1.ListRolloutsRe
 }
 
 // ListRolloutMachines implements RolloutService.
-func (s *Server) ListRolloutMachines(ctx context.Context, r *baremetalv1.ListRolloutMachinesRequest) (*baremetalv1.ListRolloutMachinesResponse, error) {
+func (s *Server) ListRolloutMachines(
+	ctx context.Context, r *baremetalv1.ListRolloutMachinesRequest,
+) (*baremetalv1.ListRolloutMachinesResponse, error) {
 	if err := validate.Key("rollout_id", r.GetRolloutId()); err != nil {
 		return nil, err
 	}
@@ -218,7 +236,9 @@ func rolloutPosition(after validate.Page) (int32, error) {
 }
 
 // WatchRollout implements RolloutService.
-func (s *Server) WatchRollout(r *baremetalv1.WatchRolloutRequest, stream grpc.ServerStreamingServer[baremetalv1.Rollout]) error {
+func (s *Server) WatchRollout(
+	r *baremetalv1.WatchRolloutRequest, stream grpc.ServerStreamingServer[baremetalv1.Rollout],
+) error {
 	if err := validate.Key("rollout_id", r.GetRolloutId()); err != nil {
 		return err
 	}

@@ -40,7 +40,8 @@ func (r *rig) preview(spec *pb.RolloutSpec) *pb.RolloutPreview {
 
 func (r *rig) create(id string, spec *pb.RolloutSpec) *pb.Rollout {
 	r.t.Helper()
-	ro, err := r.rollouts.CreateRollout(r.t.Context(), &pb.CreateRolloutRequest{RequestId: id, Spec: spec, Digest: r.preview(spec).GetDigest()})
+	ro, err := r.rollouts.CreateRollout(r.t.Context(),
+		&pb.CreateRolloutRequest{RequestId: id, Spec: spec, Digest: r.preview(spec).GetDigest()})
 	if err != nil {
 		r.t.Fatalf("create: %v", err)
 	}
@@ -74,10 +75,12 @@ func TestPreviewOfARollout(t *testing.T) {
 	}
 	r.maintenance("m-000")
 	r.maintenance("m-001")
-	if _, err := r.budgets.SetBudget(t.Context(), &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "all", Domain: "fleet", AtOnce: 1}}); err != nil {
+	if _, err := r.budgets.SetBudget(t.Context(),
+		&pb.SetBudgetRequest{Budget: &pb.Budget{Name: "all", Domain: "fleet", AtOnce: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	p := r.preview(&pb.RolloutSpec{Filter: "site=default", Type: "REPAVE", Params: map[string]string{"image_ref": "ubuntu-2204"}, Canary: 1, Domain: "label:rack", MaxPerDomain: 2})
+	p := r.preview(&pb.RolloutSpec{Filter: "site=default", Type: "REPAVE",
+		Params: map[string]string{"image_ref": "ubuntu-2204"}, Canary: 1, Domain: "label:rack", MaxPerDomain: 2})
 	if !p.GetDestructive() || len(p.GetDigest()) != 64 || len(p.GetWaves()) != 2 {
 		t.Fatalf("%v", p)
 	}
@@ -89,7 +92,8 @@ func TestPreviewOfARollout(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", said, want)
 	}
 	steps := p.GetStepLists()[0]
-	if len(p.GetStepLists()) != 1 || steps.GetMachines() != 2 || strings.Join(steps.GetDestructiveSteps(), " ") != "repave-os" {
+	if len(p.GetStepLists()) != 1 || steps.GetMachines() != 2 ||
+		strings.Join(steps.GetDestructiveSteps(), " ") != "repave-os" {
 		t.Errorf("%v", p.GetStepLists())
 	}
 	for _, step := range steps.GetSteps() {
@@ -100,7 +104,8 @@ func TestPreviewOfARollout(t *testing.T) {
 	if s := p.GetSpec(); s.GetOnGate() != "pause" || s.GetTotalGate().GetFailures() != 1 {
 		t.Errorf("defaults: %v", s)
 	}
-	all := r.preview(&pb.RolloutSpec{Filter: "phase=MAINTENANCE", Type: "REPAVE", Params: map[string]string{"image_ref": "ubuntu-2204"}})
+	all := r.preview(&pb.RolloutSpec{Filter: "phase=MAINTENANCE", Type: "REPAVE",
+		Params: map[string]string{"image_ref": "ubuntu-2204"}})
 	if b := all.GetBudgets(); len(b) != 1 || b[0].GetName() != "all" || b[0].GetLimit() != 1 || b[0].GetWanted() != 2 {
 		t.Errorf("budgets: %v", b)
 	}
@@ -121,32 +126,42 @@ func TestRolloutRequestsThatAreRefused(t *testing.T) {
 		"a filter that means nothing": {func(s *pb.RolloutSpec) { s.Filter = "colour=red" }, "INVALID_FILTER", ""},
 		"no work":                     {func(s *pb.RolloutSpec) { s.Type = "" }, "UNKNOWN_RUN_TYPE", "type"},
 		"a workflow":                  {func(s *pb.RolloutSpec) { s.Type = "ONBOARD" }, "INVALID_FIELD", "spec.type"},
-		"a parameter of other work":   {func(s *pb.RolloutSpec) { s.Params = map[string]string{"image_ref": "x"} }, "INVALID_FIELD", "spec.params[image_ref]"},
-		"a negative canary":           {func(s *pb.RolloutSpec) { s.Canary = -1 }, "INVALID_FIELD", "spec.canary"},
-		"waves that shrink":           {func(s *pb.RolloutSpec) { s.Percents = []int32{50, 10} }, "INVALID_FIELD", "spec.percents"},
-		"more than all":               {func(s *pb.RolloutSpec) { s.Percents = []int32{101} }, "INVALID_FIELD", "spec.percents"},
-		"negative in flight":          {func(s *pb.RolloutSpec) { s.MaxInFlight = -1 }, "INVALID_FIELD", "spec.max_in_flight"},
-		"an unknown domain":           {func(s *pb.RolloutSpec) { s.Domain = "planet" }, "INVALID_FIELD", "spec.domain"},
-		"a label without a key":       {func(s *pb.RolloutSpec) { s.Domain = "label:" }, "INVALID_FIELD", "spec.domain"},
-		"a number without a domain":   {func(s *pb.RolloutSpec) { s.MaxPerDomain = 1 }, "INVALID_FIELD", "spec.max_per_domain"},
-		"a gate above all":            {func(s *pb.RolloutSpec) { s.WaveGate = &pb.RolloutGate{Percent: 101} }, "INVALID_FIELD", "spec.wave_gate.percent"},
-		"a negative gate":             {func(s *pb.RolloutSpec) { s.TotalGate = &pb.RolloutGate{Failures: -1} }, "INVALID_FIELD", "spec.total_gate.failures"},
-		"a rest of weeks":             {func(s *pb.RolloutSpec) { s.SoakSeconds = 1 << 30 }, "INVALID_FIELD", "spec.soak_seconds"},
-		"a gate that does nothing":    {func(s *pb.RolloutSpec) { s.OnGate = "ignore" }, "INVALID_FIELD", "spec.on_gate"},
-		"a long title":                {func(s *pb.RolloutSpec) { s.Title = strings.Repeat("x", 300) }, "INVALID_FIELD", "spec.title"},
+		"a parameter of other work": {func(s *pb.RolloutSpec) { s.Params = map[string]string{"image_ref": "x"} },
+			"INVALID_FIELD", "spec.params[image_ref]"},
+		"a negative canary": {func(s *pb.RolloutSpec) { s.Canary = -1 }, "INVALID_FIELD", "spec.canary"},
+		"waves that shrink": {func(s *pb.RolloutSpec) { s.Percents = []int32{50, 10} }, "INVALID_FIELD",
+			"spec.percents"},
+		"more than all": {func(s *pb.RolloutSpec) { s.Percents = []int32{101} }, "INVALID_FIELD",
+			"spec.percents"},
+		"negative in flight":        {func(s *pb.RolloutSpec) { s.MaxInFlight = -1 }, "INVALID_FIELD", "spec.max_in_flight"},
+		"an unknown domain":         {func(s *pb.RolloutSpec) { s.Domain = "planet" }, "INVALID_FIELD", "spec.domain"},
+		"a label without a key":     {func(s *pb.RolloutSpec) { s.Domain = "label:" }, "INVALID_FIELD", "spec.domain"},
+		"a number without a domain": {func(s *pb.RolloutSpec) { s.MaxPerDomain = 1 }, "INVALID_FIELD", "spec.max_per_domain"},
+		"a gate above all": {func(s *pb.RolloutSpec) { s.WaveGate = &pb.RolloutGate{Percent: 101} }, "INVALID_FIELD",
+			"spec.wave_gate.percent"},
+		"a negative gate": {func(s *pb.RolloutSpec) { s.TotalGate = &pb.RolloutGate{Failures: -1} }, "INVALID_FIELD",
+			"spec.total_gate.failures"},
+		"a rest of weeks": {func(s *pb.RolloutSpec) { s.SoakSeconds = 1 << 30 }, "INVALID_FIELD",
+			"spec.soak_seconds"},
+		"a gate that does nothing": {func(s *pb.RolloutSpec) { s.OnGate = "ignore" }, "INVALID_FIELD", "spec.on_gate"},
+		"a long title": {func(s *pb.RolloutSpec) { s.Title = strings.Repeat("x", 300) }, "INVALID_FIELD",
+			"spec.title"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.rollouts.PreviewRollout(t.Context(), &pb.PreviewRolloutRequest{Spec: entering(c.change)})
 			wants(t, err, failure.KindInvalid, c.reason, c.field)
 		})
 	}
-	_, err := r.rollouts.PreviewRollout(t.Context(), &pb.PreviewRolloutRequest{Spec: entering(func(s *pb.RolloutSpec) { s.Type, s.PlanId = "", "none" })})
+	_, err := r.rollouts.PreviewRollout(t.Context(),
+		&pb.PreviewRolloutRequest{Spec: entering(func(s *pb.RolloutSpec) { s.Type, s.PlanId = "", "none" })})
 	wants(t, err, failure.KindNotFound, "PLAN_NOT_FOUND", "")
 	_, err = r.rollouts.CreateRollout(t.Context(), &pb.CreateRolloutRequest{RequestId: "r", Spec: entering(nil)})
 	wants(t, err, failure.KindInvalid, "INVALID_FIELD", "digest")
-	_, err = r.rollouts.CreateRollout(t.Context(), &pb.CreateRolloutRequest{Spec: entering(nil), Digest: strings.Repeat("0", 64)})
+	_, err = r.rollouts.CreateRollout(t.Context(), &pb.CreateRolloutRequest{Spec: entering(nil),
+		Digest: strings.Repeat("0", 64)})
 	wants(t, err, failure.KindInvalid, "REQUEST_ID_REQUIRED", "request_id")
-	_, err = r.rollouts.CreateRollout(t.Context(), &pb.CreateRolloutRequest{RequestId: "r", Spec: entering(nil), Digest: strings.Repeat("0", 64)})
+	_, err = r.rollouts.CreateRollout(t.Context(), &pb.CreateRolloutRequest{RequestId: "r", Spec: entering(nil),
+		Digest: strings.Repeat("0", 64)})
 	wants(t, err, failure.KindPrecondition, "ROLLOUT_CHANGED", "digest")
 	if now := failure.From(err).Metadata["digest"]; now != r.preview(entering(nil)).GetDigest() {
 		t.Errorf("the refusal names digest %s", now)
@@ -164,7 +179,8 @@ func TestARolloutFromBeginningToEnd(t *testing.T) {
 		r.register(newMachine(i))
 	}
 	ro := r.create("first", entering(func(s *pb.RolloutSpec) { s.Canary, s.Title = 1, "all of it" }))
-	if ro.GetState() != pb.Rollout_RUNNING || ro.GetCreatedBy() != "tester" || ro.GetTally().GetPending() != 3 || len(ro.GetWaves()) != 2 {
+	if ro.GetState() != pb.Rollout_RUNNING || ro.GetCreatedBy() != "tester" || ro.GetTally().GetPending() != 3 ||
+		len(ro.GetWaves()) != 2 {
 		t.Fatalf("%v", ro)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -234,7 +250,8 @@ func (r *rig) lists(first string) {
 	names := ""
 	token = ""
 	for {
-		page, err := r.rollouts.ListRolloutMachines(t.Context(), &pb.ListRolloutMachinesRequest{RolloutId: first, PageSize: 1, PageToken: token})
+		page, err := r.rollouts.ListRolloutMachines(t.Context(),
+			&pb.ListRolloutMachinesRequest{RolloutId: first, PageSize: 1, PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,11 +268,13 @@ func (r *rig) lists(first string) {
 	if names != "m-000 m-001 m-002 " {
 		t.Errorf("machines: %s", names)
 	}
-	wave, err := r.rollouts.ListRolloutMachines(t.Context(), &pb.ListRolloutMachinesRequest{RolloutId: first, Filter: "wave=2,state=SUCCEEDED"})
+	wave, err := r.rollouts.ListRolloutMachines(t.Context(),
+		&pb.ListRolloutMachinesRequest{RolloutId: first, Filter: "wave=2,state=SUCCEEDED"})
 	if err != nil || len(wave.GetMachines()) != 2 {
 		t.Errorf("%v, %v", wave, err)
 	}
-	_, err = r.rollouts.ListRolloutMachines(t.Context(), &pb.ListRolloutMachinesRequest{RolloutId: first, Filter: "wave=x"})
+	_, err = r.rollouts.ListRolloutMachines(t.Context(),
+		&pb.ListRolloutMachinesRequest{RolloutId: first, Filter: "wave=x"})
 	wants(t, err, failure.KindInvalid, "INVALID_FILTER", "filter")
 	_, err = r.rollouts.ListRolloutMachines(t.Context(), &pb.ListRolloutMachinesRequest{RolloutId: "ro-none"})
 	wants(t, err, failure.KindNotFound, "ROLLOUT_NOT_FOUND", "rollout_id")
@@ -267,7 +286,8 @@ func TestSteeringARollout(t *testing.T) {
 	ro := r.create("it", entering(func(s *pb.RolloutSpec) { s.RequireApproval = true }))
 	id := ro.GetRolloutId()
 	approve := func(who string) error {
-		_, err := r.rollouts.ApproveRollout(as(t.Context(), who), &pb.ApproveRolloutRequest{RolloutId: id, Digest: ro.GetDigest()})
+		_, err := r.rollouts.ApproveRollout(as(t.Context(), who),
+			&pb.ApproveRolloutRequest{RolloutId: id, Digest: ro.GetDigest()})
 		return err
 	}
 	wants(t, approve("tester"), failure.KindDenied, "ROLLOUT_SELF_APPROVAL", "")
@@ -280,7 +300,8 @@ func TestSteeringARollout(t *testing.T) {
 	if err != nil || paused.GetState() != pb.Rollout_PAUSED || paused.GetApprovedBy() != "second" {
 		t.Fatalf("%v, %v", paused, err)
 	}
-	if resumed, err := r.rollouts.ResumeRollout(t.Context(), &pb.ResumeRolloutRequest{RolloutId: id}); err != nil || resumed.GetState() != pb.Rollout_RUNNING {
+	if resumed, err := r.rollouts.ResumeRollout(t.Context(), &pb.ResumeRolloutRequest{RolloutId: id}); err != nil ||
+		resumed.GetState() != pb.Rollout_RUNNING {
 		t.Fatalf("%v, %v", resumed, err)
 	}
 	for range 2 {
@@ -309,7 +330,8 @@ func TestSteeringARollout(t *testing.T) {
 	for _, e := range log.GetEntries() {
 		verbs = e.GetVerb() + "/" + e.GetActor() + " " + verbs
 	}
-	for _, want := range []string{"CREATE_ROLLOUT/tester", "APPROVE_ROLLOUT/second", "PAUSE_ROLLOUT/tester", "RESUME_ROLLOUT/tester", "CANCEL_ROLLOUT/tester", "ROLLOUT_CANCELED/system"} {
+	for _, want := range []string{"CREATE_ROLLOUT/tester", "APPROVE_ROLLOUT/second", "PAUSE_ROLLOUT/tester",
+		"RESUME_ROLLOUT/tester", "CANCEL_ROLLOUT/tester", "ROLLOUT_CANCELED/system"} {
 		if strings.Count(verbs, want) != 1 {
 			t.Errorf("%s is not once in %s", want, verbs)
 		}

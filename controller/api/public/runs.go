@@ -84,31 +84,35 @@ func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (
 
 // WatchRuns implements RunService. A snapshot has the run and its steps as they were after the event.
 func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.RunService_WatchRunsServer) error {
-	return watch(stream.Context(), s, r, runWatchKeys, stream.Send, func(e operationlog.Event, cursor string) (*baremetalv1.RunEvent, error) {
-		run, err := s.store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
-		if err != nil {
-			return nil, err
-		}
-		if e.Seq > 0 { // else it is the run as it is now
-			before, err := s.store.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
+	return watch(stream.Context(), s, r, runWatchKeys, stream.Send,
+		func(e operationlog.Event, cursor string) (*baremetalv1.RunEvent, error) {
+			run, err := s.store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
 			if err != nil {
 				return nil, err
 			}
-			run.Steps = stepsAt(run.GetSteps(), before)
-		}
-		return runEvent(e, run, cursor), nil
-	})
+			if e.Seq > 0 { // else it is the run as it is now
+				before, err := s.store.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
+				if err != nil {
+					return nil, err
+				}
+				run.Steps = stepsAt(run.GetSteps(), before)
+			}
+			return runEvent(e, run, cursor), nil
+		})
 }
 
 func runEvent(e operationlog.Event, run *baremetalv1.Run, cursor string) *baremetalv1.RunEvent {
 	op := e.Snapshot
 	run.Phase, run.Error, run.WaitReason = baremetalv1.Run_Phase(op.GetPhase()), op.GetError(), op.GetWaitReason()
 	run.CurrentStep, run.StartedAt, run.FinishedAt = op.GetCurrentStage(), op.GetStartedAt(), op.GetFinishedAt()
-	return &baremetalv1.RunEvent{Ts: stamp(e.TS), Snapshot: run, Message: e.Message, Cursor: cursor, Seq: e.Seq, Kind: e.Kind}
+	return &baremetalv1.RunEvent{Ts: stamp(e.TS), Snapshot: run, Message: e.Message, Cursor: cursor, Seq: e.Seq,
+		Kind: e.Kind}
 }
 
 // StreamRunLogs implements RunService.
-func (s *Server) StreamRunLogs(r *baremetalv1.StreamRunLogsRequest, stream baremetalv1.RunService_StreamRunLogsServer) error {
+func (s *Server) StreamRunLogs(
+	r *baremetalv1.StreamRunLogsRequest, stream baremetalv1.RunService_StreamRunLogsServer,
+) error {
 	if err := validate.Key("run_id", r.GetRunId()); err != nil {
 		return err
 	}

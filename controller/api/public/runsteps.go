@@ -5,8 +5,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 )
 
-// stepsAt returns the steps of a run as they were right after the last of its events that are given, oldest first. now are the steps as
-// they are: a step that was in another state then has only what the events tell of it.
+// stepsAt returns the steps of a run as they were right after the last of its events that are given, oldest first. now
+// are the steps as they are: a step that was in another state then has only what the events tell of it.
 func stepsAt(now []*baremetalv1.StepStatus, events []operationlog.Event) []*baremetalv1.StepStatus {
 	then := make([]*baremetalv1.StepStatus, 0, len(now))
 	byName := map[string]*baremetalv1.StepStatus{}

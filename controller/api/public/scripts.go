@@ -36,7 +36,9 @@ func (s *Server) GetScript(ctx context.Context, r *baremetalv1.GetScriptRequest)
 }
 
 // ListScripts implements ScriptService.
-func (s *Server) ListScripts(ctx context.Context, r *baremetalv1.ListScriptsRequest) (*baremetalv1.ListScriptsResponse, error) {
+func (s *Server) ListScripts(
+	ctx context.Context, r *baremetalv1.ListScriptsRequest,
+) (*baremetalv1.ListScriptsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Script]{
 		name: "scripts", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Script, error) {
@@ -59,7 +61,9 @@ func (s *Server) RemoveScript(ctx context.Context, r *baremetalv1.RemoveScriptRe
 }
 
 // SetSSHCredentials implements ScriptService.
-func (s *Server) SetSSHCredentials(ctx context.Context, r *baremetalv1.SetSSHCredentialsRequest) (*baremetalv1.SSHCredentials, error) {
+func (s *Server) SetSSHCredentials(
+	ctx context.Context, r *baremetalv1.SetSSHCredentialsRequest,
+) (*baremetalv1.SSHCredentials, error) {
 	if err := validate.SSHCredentials(r); err != nil {
 		return nil, err
 	}
@@ -77,7 +81,9 @@ func (s *Server) SetSSHCredentials(ctx context.Context, r *baremetalv1.SetSSHCre
 }
 
 // ListSSHCredentials implements ScriptService.
-func (s *Server) ListSSHCredentials(ctx context.Context, r *baremetalv1.ListSSHCredentialsRequest) (*baremetalv1.ListSSHCredentialsResponse, error) {
+func (s *Server) ListSSHCredentials(
+	ctx context.Context, r *baremetalv1.ListSSHCredentialsRequest,
+) (*baremetalv1.ListSSHCredentialsResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.SSHCredentials]{
 		name: "ssh-credentials", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SSHCredentials, error) {
@@ -107,7 +113,9 @@ func (s *Server) sshCredentials(c credentialstore.SealedCredentials) *baremetalv
 }
 
 // DeleteSSHCredentials implements ScriptService.
-func (s *Server) DeleteSSHCredentials(ctx context.Context, r *baremetalv1.DeleteSSHCredentialsRequest) (*baremetalv1.SSHCredentials, error) {
+func (s *Server) DeleteSSHCredentials(
+	ctx context.Context, r *baremetalv1.DeleteSSHCredentialsRequest,
+) (*baremetalv1.SSHCredentials, error) {
 	if err := validate.Key("credentials_ref", r.GetCredentialsRef()); err != nil {
 		return nil, err
 	}

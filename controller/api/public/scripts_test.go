@@ -27,14 +27,21 @@ var badScripts = []badCall{
 	{"no name", invalid, "INVALID_FIELD", "script.script_ref", adding(&pb.Script{}, "x")},
 	{"a path for a name", invalid, "INVALID_FIELD", "script.script_ref", adding(&pb.Script{ScriptRef: "../fix"}, "x")},
 	{"no bytes", invalid, "INVALID_FIELD", "content", adding(&pb.Script{ScriptRef: "new"}, "")},
-	{"more than a MiB", invalid, "INVALID_FIELD", "content", adding(&pb.Script{ScriptRef: "new"}, strings.Repeat("x", 1<<20+1))},
-	{"an interpreter by its name", invalid, "INVALID_FIELD", "script.interpreter", adding(&pb.Script{ScriptRef: "new", Interpreter: "bash"}, "x")},
-	{"an interpreter with arguments of a path", invalid, "INVALID_FIELD", "script.interpreter", adding(&pb.Script{ScriptRef: "new", Interpreter: "/bin/../bin/sh"}, "x")},
+	{"more than a MiB", invalid, "INVALID_FIELD", "content",
+		adding(&pb.Script{ScriptRef: "new"}, strings.Repeat("x", 1<<20+1))},
+	{"an interpreter by its name", invalid, "INVALID_FIELD", "script.interpreter",
+		adding(&pb.Script{ScriptRef: "new", Interpreter: "bash"}, "x")},
+	{"an interpreter with arguments of a path", invalid, "INVALID_FIELD", "script.interpreter",
+		adding(&pb.Script{ScriptRef: "new", Interpreter: "/bin/../bin/sh"}, "x")},
 	{"no digest", invalid, "INVALID_FIELD", "script.sha256", adding(&pb.Script{ScriptRef: "new", Sha256: "F00D"}, "x")},
-	{"another digest", invalid, "SCRIPT_DIGEST_MISMATCH", "script.sha256", adding(&pb.Script{ScriptRef: "new", Sha256: strings.Repeat("0", 64)}, "x")},
-	{"other bytes under its name", exists, "SCRIPT_EXISTS", "script.script_ref", adding(&pb.Script{ScriptRef: "there"}, "other")},
-	{"another interpreter under its name", exists, "SCRIPT_EXISTS", "script.script_ref", adding(&pb.Script{ScriptRef: "there", Interpreter: "/bin/bash"}, "echo\n")},
-	{"destructive under its name", exists, "SCRIPT_EXISTS", "script.script_ref", adding(&pb.Script{ScriptRef: "there", Destructive: true}, "echo\n")},
+	{"another digest", invalid, "SCRIPT_DIGEST_MISMATCH", "script.sha256",
+		adding(&pb.Script{ScriptRef: "new", Sha256: strings.Repeat("0", 64)}, "x")},
+	{"other bytes under its name", exists, "SCRIPT_EXISTS", "script.script_ref",
+		adding(&pb.Script{ScriptRef: "there"}, "other")},
+	{"another interpreter under its name", exists, "SCRIPT_EXISTS", "script.script_ref",
+		adding(&pb.Script{ScriptRef: "there", Interpreter: "/bin/bash"}, "echo\n")},
+	{"destructive under its name", exists, "SCRIPT_EXISTS", "script.script_ref",
+		adding(&pb.Script{ScriptRef: "there", Destructive: true}, "echo\n")},
 	{"get none", invalid, "INVALID_FIELD", "script_ref", func(ctx context.Context, r *rig) error {
 		return only(r.scripts.GetScript(ctx, &pb.GetScriptRequest{}))
 	}},
@@ -53,17 +60,23 @@ var badScripts = []badCall{
 	{"scripts by a bad size", invalid, "INVALID_FIELD", "page_size", func(ctx context.Context, r *rig) error {
 		return only(r.scripts.ListScripts(ctx, &pb.ListScriptsRequest{PageSize: -1}))
 	}},
-	{"credentials without a name", invalid, "INVALID_FIELD", "credentials_ref", setting(&pb.SetSSHCredentialsRequest{Username: "root", PrivateKey: []byte("x")})},
-	{"credentials without a user", invalid, "INVALID_FIELD", "username", setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack"})},
-	{"credentials of two users", invalid, "INVALID_FIELD", "username", setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root\nadmin"})},
-	{"credentials without a key", invalid, "INVALID_FIELD", "private_key", setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root"})},
-	{"no key", invalid, "INVALID_FIELD", "private_key", setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root", PrivateKey: []byte("password")})},
+	{"credentials without a name", invalid, "INVALID_FIELD", "credentials_ref",
+		setting(&pb.SetSSHCredentialsRequest{Username: "root", PrivateKey: []byte("x")})},
+	{"credentials without a user", invalid, "INVALID_FIELD", "username",
+		setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack"})},
+	{"credentials of two users", invalid, "INVALID_FIELD", "username",
+		setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root\nadmin"})},
+	{"credentials without a key", invalid, "INVALID_FIELD", "private_key",
+		setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root"})},
+	{"no key", invalid, "INVALID_FIELD", "private_key",
+		setting(&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root", PrivateKey: []byte("password")})},
 	{"delete no credentials", invalid, "INVALID_FIELD", "credentials_ref", func(ctx context.Context, r *rig) error {
 		return only(r.scripts.DeleteSSHCredentials(ctx, &pb.DeleteSSHCredentialsRequest{}))
 	}},
-	{"delete unknown credentials", notFound, "CREDENTIALS_NOT_FOUND", "credentials_ref", func(ctx context.Context, r *rig) error {
-		return only(r.scripts.DeleteSSHCredentials(ctx, &pb.DeleteSSHCredentialsRequest{CredentialsRef: "no"}))
-	}},
+	{"delete unknown credentials", notFound, "CREDENTIALS_NOT_FOUND", "credentials_ref",
+		func(ctx context.Context, r *rig) error {
+			return only(r.scripts.DeleteSSHCredentials(ctx, &pb.DeleteSSHCredentialsRequest{CredentialsRef: "no"}))
+		}},
 	{"credentials by a bad token", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
 		return only(r.scripts.ListSSHCredentials(ctx, &pb.ListSSHCredentialsRequest{PageToken: "x"}))
 	}},
@@ -94,7 +107,8 @@ func TestBadScriptCalls(t *testing.T) {
 
 func (r *rig) script(ref, content string) *pb.Script {
 	r.t.Helper()
-	s, err := r.scripts.AddScript(r.t.Context(), &pb.AddScriptRequest{Script: &pb.Script{ScriptRef: ref}, Content: []byte(content)})
+	s, err := r.scripts.AddScript(r.t.Context(), &pb.AddScriptRequest{Script: &pb.Script{ScriptRef: ref},
+		Content: []byte(content)})
 	if err != nil {
 		r.t.Fatalf("add script: %v", err)
 	}
@@ -107,13 +121,15 @@ func TestScripts(t *testing.T) {
 	const content = "echo fixed\n"
 	sum := sha256.Sum256([]byte(content))
 	made := r.script("fix-1", content)
-	if made.GetSha256() != hex.EncodeToString(sum[:]) || made.GetSizeBytes() != int64(len(content)) || made.GetInterpreter() != "/bin/sh" || made.GetCreatedAt() == nil {
+	if made.GetSha256() != hex.EncodeToString(sum[:]) || made.GetSizeBytes() != int64(len(content)) ||
+		made.GetInterpreter() != "/bin/sh" || made.GetCreatedAt() == nil {
 		t.Errorf("added %v", made)
 	}
 	if again := r.script("fix-1", content); !proto.Equal(again, made) {
 		t.Errorf("a repeat is another: %v, was %v", again, made)
 	}
-	if got, err := r.scripts.GetScript(t.Context(), &pb.GetScriptRequest{ScriptRef: "fix-1"}); err != nil || !proto.Equal(got, made) {
+	if got, err := r.scripts.GetScript(t.Context(), &pb.GetScriptRequest{ScriptRef: "fix-1"}); err != nil ||
+		!proto.Equal(got, made) {
 		t.Errorf("%v %v", got, err)
 	}
 	for _, ref := range []string{"a", "b", "c", "d"} {
@@ -140,7 +156,8 @@ func TestScripts(t *testing.T) {
 		if !r.blobs.Has(made.GetSha256()) {
 			t.Errorf("the bytes are gone while %s has them", ref)
 		}
-		if gone, err := r.scripts.RemoveScript(t.Context(), &pb.RemoveScriptRequest{ScriptRef: ref}); err != nil || gone.GetScriptRef() != ref {
+		if gone, err := r.scripts.RemoveScript(t.Context(), &pb.RemoveScriptRequest{ScriptRef: ref}); err != nil ||
+			gone.GetScriptRef() != ref {
 			t.Fatalf("%v %v", gone, err)
 		}
 	}
@@ -155,7 +172,8 @@ func (r *rig) running(ref string) string {
 	r.t.Helper()
 	r.key("rack", "root", newKey(r.t))
 	r.register(&pb.Machine{MachineId: "m-ssh", Spec: &pb.MachineSpec{
-		SshEndpoint: "10.0.0.1:22", SshHostKeys: []string{"SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}, SshCredentialsRef: "rack",
+		SshEndpoint: "10.0.0.1:22", SshHostKeys: []string{"SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"},
+		SshCredentialsRef: "rack",
 	}})
 	r.maintenance("m-ssh")
 	_, err := r.plans.CreatePlan(r.t.Context(), &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "p", Steps: []*pb.Step{{
@@ -164,7 +182,8 @@ func (r *rig) running(ref string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	run, err := r.runs.StartRun(r.t.Context(), &pb.StartRunRequest{MachineId: "m-ssh", RequestId: "run", Type: "RUN_PLAN", PlanId: "p"})
+	run, err := r.runs.StartRun(r.t.Context(), &pb.StartRunRequest{MachineId: "m-ssh", RequestId: "run", Type: "RUN_PLAN",
+		PlanId: "p"})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 // GetServerInfo implements AdminService.
-func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfoRequest) (*baremetalv1.ServerInfo, error) {
+func (s *Server) GetServerInfo(
+	ctx context.Context, _ *baremetalv1.GetServerInfoRequest,
+) (*baremetalv1.ServerInfo, error) {
 	schema, err := s.store.SchemaVersion(ctx)
 	if err != nil {
 		return nil, err
@@ -39,7 +41,9 @@ func (s *Server) GetServerInfo(ctx context.Context, _ *baremetalv1.GetServerInfo
 }
 
 // ListControllers implements AdminService.
-func (s *Server) ListControllers(ctx context.Context, r *baremetalv1.ListControllersRequest) (*baremetalv1.ListControllersResponse, error) {
+func (s *Server) ListControllers(
+	ctx context.Context, r *baremetalv1.ListControllersRequest,
+) (*baremetalv1.ListControllersResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Controller]{
 		name: "controllers", filter: fmt.Sprint(r.GetAll()),
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Controller, error) {
@@ -66,9 +70,11 @@ func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest)
 
 // built are reasons that earlier versions gave; operations that end with one stand here too.
 var built = []baremetalv1.Reason{
-	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED, baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
+	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED,
+	baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
 	baremetalv1.Reason_EXPLAIN_NOT_WIRED, baremetalv1.Reason_TIMELINE_NOT_WIRED,
-	baremetalv1.Reason_WEBHOOKS_NOT_WIRED, baremetalv1.Reason_NODE_LIFECYCLE_NOT_WIRED, baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
+	baremetalv1.Reason_WEBHOOKS_NOT_WIRED, baremetalv1.Reason_NODE_LIFECYCLE_NOT_WIRED,
+	baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
 }
 
 // unbuilt lists the reasons for what is published and not built.

@@ -43,7 +43,9 @@ func (s *Server) GetSite(ctx context.Context, r *baremetalv1.GetSiteRequest) (*b
 }
 
 // ListSites implements AdminService.
-func (s *Server) ListSites(ctx context.Context, r *baremetalv1.ListSitesRequest) (*baremetalv1.ListSitesResponse, error) {
+func (s *Server) ListSites(
+	ctx context.Context, r *baremetalv1.ListSitesRequest,
+) (*baremetalv1.ListSitesResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Site]{
 		name: "sites", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Site, error) {
@@ -58,7 +60,9 @@ func (s *Server) ListSites(ctx context.Context, r *baremetalv1.ListSitesRequest)
 }
 
 // ListSiteLeases implements AdminService.
-func (s *Server) ListSiteLeases(ctx context.Context, r *baremetalv1.ListSiteLeasesRequest) (*baremetalv1.ListSiteLeasesResponse, error) {
+func (s *Server) ListSiteLeases(
+	ctx context.Context, r *baremetalv1.ListSiteLeasesRequest,
+) (*baremetalv1.ListSiteLeasesResponse, error) {
 	if err := validate.Key("site", r.GetSite()); err != nil {
 		return nil, err
 	}
@@ -69,7 +73,8 @@ func (s *Server) ListSiteLeases(ctx context.Context, r *baremetalv1.ListSiteLeas
 			if err != nil {
 				return nil, err
 			}
-			return s.store.ListSiteLeases(ctx, sitestore.LeaseFilter{Site: r.GetSite(), AfterSegment: segment, AfterMAC: mac, Limit: limit})
+			return s.store.ListSiteLeases(ctx, sitestore.LeaseFilter{Site: r.GetSite(), AfterSegment: segment, AfterMAC: mac,
+				Limit: limit})
 		},
 		place: byID(func(l *baremetalv1.SiteLease) string { return l.GetSegment() + " " + l.GetMacAddress() }),
 	}, r)
@@ -93,7 +98,9 @@ func macPosition(id string) (within, mac string, err error) {
 }
 
 // ListDiscovered implements AdminService.
-func (s *Server) ListDiscovered(ctx context.Context, r *baremetalv1.ListDiscoveredRequest) (*baremetalv1.ListDiscoveredResponse, error) {
+func (s *Server) ListDiscovered(
+	ctx context.Context, r *baremetalv1.ListDiscoveredRequest,
+) (*baremetalv1.ListDiscoveredResponse, error) {
 	if err := validate.OptionalKey("site", r.GetSite()); err != nil {
 		return nil, err
 	}
@@ -104,7 +111,8 @@ func (s *Server) ListDiscovered(ctx context.Context, r *baremetalv1.ListDiscover
 			if err != nil {
 				return nil, err
 			}
-			return s.store.ListDiscovered(ctx, sitestore.DiscoveredFilter{Site: r.GetSite(), AfterSite: site, AfterMAC: mac, Limit: limit})
+			return s.store.ListDiscovered(ctx, sitestore.DiscoveredFilter{Site: r.GetSite(), AfterSite: site, AfterMAC: mac,
+				Limit: limit})
 		},
 		place: byID(func(m *baremetalv1.DiscoveredMachine) string { return m.GetSite() + " " + m.GetMacAddress() }),
 	}, r)

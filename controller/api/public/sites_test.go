@@ -58,16 +58,19 @@ func TestLeasesArePaged(t *testing.T) {
 	var leases []*fleetv1.SiteLease
 	for i := range 5 {
 		leases = append(leases, &fleetv1.SiteLease{
-			Segment: "a", MacAddress: fmt.Sprintf("52:54:00:00:00:%02d", i), Address: fmt.Sprintf("10.0.0.%d", i+1), ExpiresAt: timestamppb.Now(),
+			Segment: "a", MacAddress: fmt.Sprintf("52:54:00:00:00:%02d", i), Address: fmt.Sprintf("10.0.0.%d", i+1),
+			ExpiresAt: timestamppb.Now(),
 		})
 	}
-	if _, err := r.store.RecordSite(t.Context(), sitestore.SiteReport{Site: "default", Leases: leases}, time.Now()); err != nil {
+	if _, err := r.store.RecordSite(t.Context(), sitestore.SiteReport{Site: "default", Leases: leases},
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	token := ""
 	for {
-		p, err := r.admin.ListSiteLeases(t.Context(), &pb.ListSiteLeasesRequest{Site: "default", PageSize: 2, PageToken: token})
+		p, err := r.admin.ListSiteLeases(t.Context(), &pb.ListSiteLeasesRequest{Site: "default", PageSize: 2,
+			PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,8 @@ func pemOf(t *testing.T, key any, passphrase string) []byte {
 
 func (r *rig) key(ref, username string, key any) *pb.SSHCredentials {
 	r.t.Helper()
-	c, err := r.scripts.SetSSHCredentials(r.t.Context(), &pb.SetSSHCredentialsRequest{CredentialsRef: ref, Username: username, PrivateKey: pemOf(r.t, key, "")})
+	c, err := r.scripts.SetSSHCredentials(r.t.Context(),
+		&pb.SetSSHCredentialsRequest{CredentialsRef: ref, Username: username, PrivateKey: pemOf(r.t, key, "")})
 	if err != nil {
 		r.t.Fatalf("set credentials: %v", err)
 	}
@@ -72,9 +73,11 @@ func TestKindsOfKeys(t *testing.T) {
 		}
 	}
 	for what, key := range map[string][]byte{
-		"weak": pemOf(t, weak, ""), "locked": pemOf(t, newKey(t), "secret"), "two lines": []byte("-----BEGIN\nx"), "long": bytes.Repeat([]byte("x"), 65<<10),
+		"weak": pemOf(t, weak, ""), "locked": pemOf(t, newKey(t), "secret"), "two lines": []byte("-----BEGIN\nx"),
+		"long": bytes.Repeat([]byte("x"), 65<<10),
 	} {
-		_, err := r.scripts.SetSSHCredentials(t.Context(), &pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root", PrivateKey: key})
+		_, err := r.scripts.SetSSHCredentials(t.Context(),
+			&pb.SetSSHCredentialsRequest{CredentialsRef: "rack", Username: "root", PrivateKey: key})
 		wants(t, err, invalid, "INVALID_FIELD", "private_key")
 		if strings.Contains(err.Error(), string(key)) {
 			t.Errorf("%s: the refusal holds the key", what)
@@ -133,9 +136,11 @@ func TestCredentialsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := pb.NewScriptServiceClient(serve(t, public.New(public.Config{Engine: r.engine, Store: r.store, Secrets: other})))
+	late := pb.NewScriptServiceClient(
+		serve(t, public.New(public.Config{Engine: r.engine, Store: r.store, Secrets: other})))
 	got, err := late.ListSSHCredentials(t.Context(), &pb.ListSSHCredentialsRequest{})
-	if err != nil || len(got.GetCredentials()) != 1 || got.GetCredentials()[0].GetUsername() != "" || got.GetCredentials()[0].GetPublicKey() != "" {
+	if err != nil || len(got.GetCredentials()) != 1 || got.GetCredentials()[0].GetUsername() != "" ||
+		got.GetCredentials()[0].GetPublicKey() != "" {
 		t.Errorf("%v %v", got, err)
 	}
 	if _, err := r.machines.DeleteMachine(t.Context(), &pb.DeleteMachineRequest{MachineId: "m-1"}); err != nil {

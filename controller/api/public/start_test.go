@@ -14,17 +14,20 @@ import (
 func TestParamsAreStored(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	config := &pb.NetReconfig{Hostname: "web-1", Firewall: &pb.FirewallPolicy{DefaultInput: "drop", Allow: []*pb.FirewallRule{
-		{Protocol: "tcp", PortFrom: 22, SourceCidr: "10.0.0.0/8"}, {Protocol: "icmp"}}}}
+	config := &pb.NetReconfig{Hostname: "web-1", Firewall: &pb.FirewallPolicy{DefaultInput: "drop",
+		Allow: []*pb.FirewallRule{
+			{Protocol: "tcp", PortFrom: 22, SourceCidr: "10.0.0.0/8"}, {Protocol: "icmp"}}}}
 	cases := []struct {
 		machine string
 		plan    string
 		params  map[string]string
 		start   func(machineID string) (*pb.Operation, error)
 	}{
-		{"m-reboot", "reboot", map[string]string{"mode": "force", "timeout_seconds": "7"}, func(id string) (*pb.Operation, error) {
-			return r.machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: id, RequestId: "q", Mode: "force", TimeoutSeconds: 7})
-		}},
+		{"m-reboot", "reboot", map[string]string{"mode": "force", "timeout_seconds": "7"},
+			func(id string) (*pb.Operation, error) {
+				return r.machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: id, RequestId: "q", Mode: "force",
+					TimeoutSeconds: 7})
+			}},
 		{"m-netboot", "netboot", map[string]string{"mode": "HTTP"}, func(id string) (*pb.Operation, error) {
 			return r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: id, RequestId: "q", Mode: "HTTP"})
 		}},
@@ -32,13 +35,20 @@ func TestParamsAreStored(t *testing.T) {
 			return r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: id, RequestId: "q", Reboot: true})
 		}},
 		{"m-reimage", "repave", map[string]string{"image_ref": "ubuntu-2204"}, func(id string) (*pb.Operation, error) {
-			return r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: id, RequestId: "q", ImageRef: "ubuntu-2204"})
+			return r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: id, RequestId: "q",
+				ImageRef: "ubuntu-2204"})
 		}},
-		{"m-reconfig", "net-reconfig", map[string]string{
-			"config": `{"hostname":"web-1","firewall":{"default_input":"drop","allow":[{"protocol":"tcp","port_from":22,"source_cidr":"10.0.0.0/8"},{"protocol":"icmp"}]}}`,
-		}, func(id string) (*pb.Operation, error) {
-			return r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: id, RequestId: "q", Config: config})
-		}},
+		{
+			"m-reconfig",
+			"net-reconfig",
+			map[string]string{
+				"config": `{"hostname":"web-1","firewall":{"default_input":"drop","allow":[{"protocol":"tcp","port_from":22,"source_cidr":"10.0.0.0/8"},{"protocol":"icmp"}]}}`,
+			},
+			func(id string) (*pb.Operation, error) {
+				return r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: id, RequestId: "q",
+					Config: config})
+			},
+		},
 		{"m-exit", "exit-maintenance", nil, func(id string) (*pb.Operation, error) {
 			return r.machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: id, RequestId: "q", Comment: "done"})
 		}},
@@ -68,7 +78,8 @@ func TestRunsAndCallsAreTheSameWork(t *testing.T) {
 	ctx := t.Context()
 	r.register(&pb.Machine{MachineId: "m-1"})
 	r.maintenance("m-1")
-	run, err := r.runs.StartRun(ctx, &pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "REPAVE", Params: map[string]string{"image_ref": "a"}})
+	run, err := r.runs.StartRun(ctx, &pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "REPAVE",
+		Params: map[string]string{"image_ref": "a"}})
 	if err != nil || run.GetType() != "REPAVE" || len(run.GetSteps()) != 3 || run.GetPhase() != pb.Run_PENDING {
 		t.Fatalf("run %v %v", run, err)
 	}

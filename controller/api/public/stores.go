@@ -47,9 +47,12 @@ var _ Store = (*store.Store)(nil)
 
 // Machines is the inventory.
 type Machines interface {
-	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
-	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
-	Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
+	Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
+	Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
+	Delete(ctx context.Context, id, actor string, purge bool, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
 	KnownMachine(ctx context.Context, id string) (*baremetalv1.Machine, error)
 	WalkMachines(ctx context.Context, f machinestore.MachineFilter) ([]*baremetalv1.Machine, error)
@@ -80,7 +83,8 @@ type Operations interface {
 
 // Plans are the recipes.
 type Plans interface {
-	CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Plan, error)
+	CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Plan, error)
 	DeletePlan(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Plan, error)
 	GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, error)
 	ListPlans(ctx context.Context, after catalogstore.PlanPosition, limit int32) ([]*baremetalv1.Plan, error)
@@ -89,18 +93,23 @@ type Plans interface {
 // Admin is tokens, agents, flags and the audit log.
 type Admin interface {
 	IssueToken(ctx context.Context, t agentstore.NewToken, now time.Time) (*baremetalv1.BootstrapToken, error)
-	ListTokens(ctx context.Context, beforeTime time.Time, beforeID string, limit int32) ([]*baremetalv1.BootstrapToken, error)
+	ListTokens(ctx context.Context, beforeTime time.Time, beforeID string, limit int32) ([]*baremetalv1.BootstrapToken,
+		error)
 	RevokeToken(ctx context.Context, tokenID, actor string, now time.Time) (*baremetalv1.BootstrapToken, error)
 	ListAgents(ctx context.Context, f agentstore.AgentFilter) ([]*baremetalv1.Agent, error)
-	ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error)
+	ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller,
+		error)
 	GetAgent(ctx context.Context, id string) (*baremetalv1.Agent, error)
-	RequireIdentity(ctx context.Context, site, group string, level identity.Level, actor, comment string, now time.Time) error
+	RequireIdentity(ctx context.Context, site, group string, level identity.Level, actor, comment string,
+		now time.Time) error
 	ForgetTPM(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
 	ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error)
-	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
+	SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Machine, error)
 	CreateAPIToken(ctx context.Context, t credentialstore.NewAPIToken, now time.Time) (*baremetalv1.APIToken, error)
 	RevokeAPIToken(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.APIToken, error)
-	ListAPITokens(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.APIToken, error)
+	ListAPITokens(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.APIToken,
+		error)
 	ListAudit(ctx context.Context, f history.AuditFilter) ([]*baremetalv1.AuditEntry, error)
 	ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error)
 	SchemaVersion(ctx context.Context) (int, error)
@@ -117,41 +126,51 @@ type Catalogue interface {
 
 // Sites are what site agents serve, what they have seen, and what they log in to BMCs with.
 type Sites interface {
-	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Site, error)
+	SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Site, error)
 	GetSite(ctx context.Context, site string) (*baremetalv1.Site, error)
 	ListSites(ctx context.Context, after string, limit int32) ([]*baremetalv1.Site, error)
 	ListSiteLeases(ctx context.Context, f sitestore.LeaseFilter) ([]*baremetalv1.SiteLease, error)
 	ListDiscovered(ctx context.Context, f sitestore.DiscoveredFilter) ([]*baremetalv1.DiscoveredMachine, error)
-	SetCredentials(ctx context.Context, c credentialstore.CredentialsChange, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
+	SetCredentials(ctx context.Context, c credentialstore.CredentialsChange, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
 	ListBMCCertificates(ctx context.Context, f credentialstore.BMCCertificateFilter) ([]*baremetalv1.BMCCertificate, error)
-	TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string, now time.Time) (*baremetalv1.BMCCertificate, error)
+	TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string,
+		now time.Time) (*baremetalv1.BMCCertificate, error)
 	UnparkBMC(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.UnparkBMCResponse, error)
 	ListCredentials(ctx context.Context, afterRef string, limit int32) ([]credentialstore.SealedCredentials, error)
-	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
+	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
 }
 
 // Clusters are what machines join.
 type Clusters interface {
-	SetCluster(ctx context.Context, c credentialstore.SealedCluster, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.SealedCluster, error)
+	SetCluster(ctx context.Context, c credentialstore.SealedCluster, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.SealedCluster, error)
 	GetCluster(ctx context.Context, ref string) (credentialstore.SealedCluster, error)
 	ListClusters(ctx context.Context, afterRef string, limit int32) ([]credentialstore.SealedCluster, error)
-	DeleteCluster(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.SealedCluster, error)
+	DeleteCluster(ctx context.Context, ref, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.SealedCluster, error)
 }
 
 // ScriptEntries are the catalogue of scripts, and what machines are logged in to with.
 type ScriptEntries interface {
 	GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error)
 	ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error)
-	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
+	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
 	ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]credentialstore.SealedCredentials, error)
-	DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
+	DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
 }
 
 // Budgets bound how many machines may be lost at a time, and stop the fleet.
 type Budgets interface {
-	SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Budget, error)
+	SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Budget, error)
 	ListBudgets(ctx context.Context, after string, limit int32) ([]*baremetalv1.Budget, error)
-	DeleteBudget(ctx context.Context, name, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Budget, error)
+	DeleteBudget(ctx context.Context, name, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Budget,
+		error)
 	HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error)
 	ReleaseSlot(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.BudgetSlot, error)
 	Freeze(ctx context.Context, actor, comment string, now time.Time) error
@@ -162,5 +181,6 @@ type Rollouts interface {
 	PreviewRollout(ctx context.Context, r rolloutstore.RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error)
 	GetRollout(ctx context.Context, id string) (*baremetalv1.Rollout, error)
 	ListRollouts(ctx context.Context, f rolloutstore.RolloutFilter) ([]*baremetalv1.Rollout, error)
-	ListRolloutMachines(ctx context.Context, f rolloutstore.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32, error)
+	ListRolloutMachines(ctx context.Context, f rolloutstore.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32,
+		error)
 }

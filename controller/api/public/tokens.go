@@ -21,7 +21,9 @@ const (
 )
 
 // IssueBootstrapToken implements AdminService.
-func (s *Server) IssueBootstrapToken(ctx context.Context, r *baremetalv1.IssueBootstrapTokenRequest) (*baremetalv1.IssueBootstrapTokenResponse, error) {
+func (s *Server) IssueBootstrapToken(
+	ctx context.Context, r *baremetalv1.IssueBootstrapTokenRequest,
+) (*baremetalv1.IssueBootstrapTokenResponse, error) {
 	t, life, err := newToken(r)
 	if err != nil {
 		return nil, err
@@ -51,7 +53,8 @@ func (s *Server) IssueBootstrapToken(ctx context.Context, r *baremetalv1.IssueBo
 
 func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (agentstore.NewToken, time.Duration, error) {
 	t := agentstore.NewToken{
-		MachineID: r.GetMachineId(), Site: r.GetSite(), Region: r.GetRegion(), Provider: r.GetProvider(), Serial: r.GetSerial(),
+		MachineID: r.GetMachineId(), Site: r.GetSite(), Region: r.GetRegion(), Provider: r.GetProvider(),
+		Serial: r.GetSerial(),
 	}
 	err := firstError(
 		validate.OptionalKey("region", t.Region), validate.OptionalKey("serial", t.Serial),
@@ -63,7 +66,8 @@ func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (agentstore.NewToken, t
 	}
 	life, err := tokenLife(r.GetLifetime())
 	t.RequestID, t.Body = r.GetRequestId(), map[string]string{
-		"role": t.Role, "lifetime": life.String(), "region": t.Region, "provider": t.Provider, "mac_address": t.MAC, "serial": t.Serial,
+		"role": t.Role, "lifetime": life.String(), "region": t.Region, "provider": t.Provider, "mac_address": t.MAC,
+		"serial": t.Serial,
 	}
 	return t, life, err
 }
@@ -110,13 +114,16 @@ func tokenLife(d *durationpb.Duration) (time.Duration, error) {
 }
 
 // ListBootstrapTokens implements AdminService.
-func (s *Server) ListBootstrapTokens(ctx context.Context, r *baremetalv1.ListBootstrapTokensRequest) (*baremetalv1.ListBootstrapTokensResponse, error) {
+func (s *Server) ListBootstrapTokens(
+	ctx context.Context, r *baremetalv1.ListBootstrapTokensRequest,
+) (*baremetalv1.ListBootstrapTokensResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.BootstrapToken]{
 		name: "tokens", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BootstrapToken, error) {
 			return s.store.ListTokens(ctx, after.Time, after.ID, limit)
 		},
-		place: byTime((*baremetalv1.BootstrapToken).GetTokenId, func(t *baremetalv1.BootstrapToken) time.Time { return t.GetCreatedAt().AsTime() }),
+		place: byTime((*baremetalv1.BootstrapToken).GetTokenId,
+			func(t *baremetalv1.BootstrapToken) time.Time { return t.GetCreatedAt().AsTime() }),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -125,7 +132,9 @@ func (s *Server) ListBootstrapTokens(ctx context.Context, r *baremetalv1.ListBoo
 }
 
 // RevokeBootstrapToken implements AdminService.
-func (s *Server) RevokeBootstrapToken(ctx context.Context, r *baremetalv1.RevokeBootstrapTokenRequest) (*baremetalv1.BootstrapToken, error) {
+func (s *Server) RevokeBootstrapToken(
+	ctx context.Context, r *baremetalv1.RevokeBootstrapTokenRequest,
+) (*baremetalv1.BootstrapToken, error) {
 	if err := validate.Key("token_id", r.GetTokenId()); err != nil {
 		return nil, err
 	}

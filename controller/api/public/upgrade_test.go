@@ -19,11 +19,13 @@ func TestAnUpgradeIsARun(t *testing.T) {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	_, err := r.store.SetCluster(ctx, credentialstore.SealedCluster{Ref: "cluster-a", Server: "https://api:6443", CAPEM: ca, Sealed: []byte("sealed")}, "tester", time.Now())
+	_, err := r.store.SetCluster(ctx, credentialstore.SealedCluster{Ref: "cluster-a", Server: "https://api:6443",
+		CAPEM: ca, Sealed: []byte("sealed")}, "tester", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	upgrade := &pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "UPGRADE", Params: map[string]string{"image_ref": "img"}}
+	upgrade := &pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "UPGRADE",
+		Params: map[string]string{"image_ref": "img"}}
 	r.register(&pb.Machine{MachineId: "m-1"})
 	_, err = r.runs.StartRun(ctx, upgrade)
 	wants(t, err, failure.KindPrecondition, "WRONG_PHASE", "")

@@ -32,7 +32,9 @@ type watcher struct {
 }
 
 // watch serves one watch of operations or runs: message builds what its clients get for an event.
-func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.Keys, send func(M) error, message func(operationlog.Event, string) (M, error)) error {
+func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.Keys, send func(M) error,
+	message func(operationlog.Event, string) (M, error),
+) error {
 	terms, err := validate.Filter(r.GetFilter(), keys)
 	if err != nil {
 		return err

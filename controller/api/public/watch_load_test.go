@@ -27,7 +27,8 @@ func (r *rig) churn(ctx context.Context, writer, n int) error {
 		if i%2 == 1 {
 			kind = fleet.ExitMaintenance
 		}
-		op, err := r.engine.Start(ctx, operationstore.StartRequest{MachineID: id, RequestID: fmt.Sprint(i), Type: kind, Actor: "test"})
+		op, err := r.engine.Start(ctx, operationstore.StartRequest{MachineID: id, RequestID: fmt.Sprint(i), Type: kind,
+			Actor: "test"})
 		if err != nil {
 			return err
 		}
@@ -221,7 +222,8 @@ func (r *rig) markOff(ctx context.Context, machineID string) error {
 	if _, err := r.store.Register(ctx, &pb.Machine{MachineId: machineID}, "test", time.Now()); err != nil {
 		return err
 	}
-	op, err := r.engine.Start(ctx, operationstore.StartRequest{MachineID: machineID, RequestID: "q", Type: fleet.EnterMaintenance})
+	op, err := r.engine.Start(ctx, operationstore.StartRequest{MachineID: machineID, RequestID: "q",
+		Type: fleet.EnterMaintenance})
 	for i := 0; err == nil && i < 2; i++ {
 		err = r.engine.look(ctx, op.GetOperationId())
 	}

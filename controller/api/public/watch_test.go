@@ -37,8 +37,8 @@ func read(ctx context.Context, r *rig, q *pb.WatchOperationsRequest, each func(*
 	}
 }
 
-// TestWatchDoesNotTellOldNews: an open transaction holds the feed's head back, so that the event which made an operation
-// what it is comes after its state has been sent. It must not be sent again.
+// TestWatchDoesNotTellOldNews: an open transaction holds the feed's head back, so that the event which made an
+// operation what it is comes after its state has been sent. It must not be sent again.
 func TestWatchDoesNotTellOldNews(t *testing.T) {
 	r := newRig(t, smallPages)
 	ctx := t.Context()
@@ -63,7 +63,8 @@ func TestWatchDoesNotTellOldNews(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, errStop) || kinds[0] != "current" || slices.Contains(kinds, "created") || !slices.Contains(kinds, "started") {
+	if !errors.Is(err, errStop) || kinds[0] != "current" || slices.Contains(kinds, "created") ||
+		!slices.Contains(kinds, "started") {
 		t.Errorf("got %v, %v", kinds, err)
 	}
 }
@@ -132,12 +133,14 @@ func TestWatchOneOperation(t *testing.T) {
 	}
 	for i, c := range cursors {
 		n := 0
-		err := read(t.Context(), r, &pb.WatchOperationsRequest{Filter: filter, Cursor: c}, func(*pb.OperationEvent) error { n++; return nil })
+		err := read(t.Context(), r, &pb.WatchOperationsRequest{Filter: filter, Cursor: c},
+			func(*pb.OperationEvent) error { n++; return nil })
 		if !errors.Is(err, io.EOF) || n != len(kinds)-i-1 {
 			t.Errorf("after event %d: %d more, %v", i+1, n, err)
 		}
 	}
-	err = read(t.Context(), r, &pb.WatchOperationsRequest{Cursor: cursors[0]}, func(*pb.OperationEvent) error { return errStop })
+	err = read(t.Context(), r, &pb.WatchOperationsRequest{Cursor: cursors[0]},
+		func(*pb.OperationEvent) error { return errStop })
 	wants(t, err, failure.KindInvalid, "INVALID_CURSOR", "cursor")
 }
 
@@ -162,10 +165,11 @@ func TestWatchFeedCursorOnOneOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seqs []int64
-	err := read(t.Context(), r, &pb.WatchOperationsRequest{Filter: "operation_id=" + op, Cursor: first}, func(ev *pb.OperationEvent) error {
-		seqs = append(seqs, ev.GetSeq())
-		return nil
-	})
+	err := read(t.Context(), r, &pb.WatchOperationsRequest{Filter: "operation_id=" + op, Cursor: first},
+		func(ev *pb.OperationEvent) error {
+			seqs = append(seqs, ev.GetSeq())
+			return nil
+		})
 	if !errors.Is(err, io.EOF) || int64(len(seqs)) != total-1 || seqs[0] != 2 {
 		t.Errorf("got %v of %d, %v", seqs, total, err)
 	}
@@ -177,15 +181,16 @@ func TestWatchFilters(t *testing.T) {
 		r.register(&pb.Machine{MachineId: id})
 		r.maintenance(id)
 	}
-	err := read(t.Context(), r, &pb.WatchOperationsRequest{FromBeginning: true, Filter: "machine_id=m-2,phase=SUCCEEDED"}, func(ev *pb.OperationEvent) error {
-		if ev.GetSnapshot().GetMachineId() != "m-2" || ev.GetSnapshot().GetPhase() != pb.Operation_SUCCEEDED {
-			t.Errorf("the filter let through %v", ev)
-		}
-		if ev.GetKind() == "succeeded" {
-			return errStop
-		}
-		return nil
-	})
+	err := read(t.Context(), r, &pb.WatchOperationsRequest{FromBeginning: true, Filter: "machine_id=m-2,phase=SUCCEEDED"},
+		func(ev *pb.OperationEvent) error {
+			if ev.GetSnapshot().GetMachineId() != "m-2" || ev.GetSnapshot().GetPhase() != pb.Operation_SUCCEEDED {
+				t.Errorf("the filter let through %v", ev)
+			}
+			if ev.GetKind() == "succeeded" {
+				return errStop
+			}
+			return nil
+		})
 	if !errors.Is(err, errStop) {
 		t.Fatal(err)
 	}
@@ -259,7 +264,8 @@ func TestCursorOfAnotherIncarnation(t *testing.T) {
 	r.register(&pb.Machine{MachineId: "m-1"})
 	r.enter("m-1", "q")
 	q := &pb.WatchOperationsRequest{}
-	if err := read(t.Context(), r, q, func(ev *pb.OperationEvent) error { q.Cursor = ev.GetCursor(); return errStop }); !errors.Is(err, errStop) {
+	if err := read(t.Context(), r, q,
+		func(ev *pb.OperationEvent) error { q.Cursor = ev.GetCursor(); return errStop }); !errors.Is(err, errStop) {
 		t.Fatal(err)
 	}
 	name = "two"

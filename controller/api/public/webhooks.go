@@ -20,11 +20,14 @@ import (
 
 // Webhooks are who is told of events, and what became of it.
 type Webhooks interface {
-	CreateWebhook(ctx context.Context, w webhookstore.WebhookSpec, sec webhookstore.SealedSecret, actor string, now time.Time) (out *baremetalv1.Webhook, created bool, err error)
+	CreateWebhook(ctx context.Context, w webhookstore.WebhookSpec, sec webhookstore.SealedSecret, actor string,
+		now time.Time) (out *baremetalv1.Webhook, created bool, err error)
 	GetWebhook(ctx context.Context, id string, now time.Time) (*baremetalv1.Webhook, error)
 	ListWebhooks(ctx context.Context, afterID string, limit int32, now time.Time) ([]*baremetalv1.Webhook, error)
-	UpdateWebhook(ctx context.Context, id string, c webhookstore.WebhookChange, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
-	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
+	UpdateWebhook(ctx context.Context, id string, c webhookstore.WebhookChange, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
+	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook,
+		error)
 	PingWebhook(ctx context.Context, webhookID, source, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
 	ListDeliveries(ctx context.Context, f webhookstore.DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error)
 	Redeliver(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
@@ -42,7 +45,8 @@ const (
 // CreateWebhook implements AdminService.
 func (s *Server) CreateWebhook(ctx context.Context, r *baremetalv1.CreateWebhookRequest) (*baremetalv1.Webhook, error) {
 	w := r.GetWebhook()
-	spec := webhookstore.WebhookSpec{ID: w.GetWebhookId(), URL: w.GetUrl(), EventTypes: w.GetEventTypes(), MaxConcurrency: cmp.Or(w.GetMaxConcurrency(), defaultConcurrency)}
+	spec := webhookstore.WebhookSpec{ID: w.GetWebhookId(), URL: w.GetUrl(), EventTypes: w.GetEventTypes(),
+		MaxConcurrency: cmp.Or(w.GetMaxConcurrency(), defaultConcurrency)}
 	filter, filterErr := webhookFilter(w.GetFilter())
 	err := firstError(validate.NewID("webhook.webhook_id", spec.ID), s.webhookURL(spec.URL), eventTypes(spec.EventTypes),
 		filterErr, concurrency(spec.MaxConcurrency))
@@ -117,7 +121,9 @@ func (s *Server) GetWebhook(ctx context.Context, r *baremetalv1.GetWebhookReques
 }
 
 // ListWebhooks implements AdminService.
-func (s *Server) ListWebhooks(ctx context.Context, r *baremetalv1.ListWebhooksRequest) (*baremetalv1.ListWebhooksResponse, error) {
+func (s *Server) ListWebhooks(
+	ctx context.Context, r *baremetalv1.ListWebhooksRequest,
+) (*baremetalv1.ListWebhooksResponse, error) {
 	p, err := page(ctx, s, list[*baremetalv1.Webhook]{
 		name: "webhooks", filter: "",
 		read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Webhook, error) {
@@ -164,7 +170,9 @@ func (s *Server) UpdateWebhook(ctx context.Context, r *baremetalv1.UpdateWebhook
 	return out, nil
 }
 
-func (s *Server) webhookChange(w *baremetalv1.Webhook, mask *fieldmaskpb.FieldMask) (webhookstore.WebhookChange, error) {
+func (s *Server) webhookChange(
+	w *baremetalv1.Webhook, mask *fieldmaskpb.FieldMask,
+) (webhookstore.WebhookChange, error) {
 	var c webhookstore.WebhookChange
 	for _, path := range mask.GetPaths() {
 		var err error
@@ -217,7 +225,9 @@ func (s *Server) DeleteWebhook(ctx context.Context, r *baremetalv1.DeleteWebhook
 }
 
 // TestWebhook implements AdminService.
-func (s *Server) TestWebhook(ctx context.Context, r *baremetalv1.TestWebhookRequest) (*baremetalv1.WebhookDelivery, error) {
+func (s *Server) TestWebhook(
+	ctx context.Context, r *baremetalv1.TestWebhookRequest,
+) (*baremetalv1.WebhookDelivery, error) {
 	if err := validate.Key("webhook_id", r.GetWebhookId()); err != nil {
 		return nil, err
 	}
@@ -225,8 +235,11 @@ func (s *Server) TestWebhook(ctx context.Context, r *baremetalv1.TestWebhookRequ
 }
 
 // ListWebhookDeliveries implements AdminService.
-func (s *Server) ListWebhookDeliveries(ctx context.Context, r *baremetalv1.ListWebhookDeliveriesRequest) (*baremetalv1.ListWebhookDeliveriesResponse, error) {
-	err := firstError(validate.OptionalKey("webhook_id", r.GetWebhookId()), validate.OptionalKey("delivery_id", r.GetDeliveryId()),
+func (s *Server) ListWebhookDeliveries(
+	ctx context.Context, r *baremetalv1.ListWebhookDeliveriesRequest,
+) (*baremetalv1.ListWebhookDeliveriesResponse, error) {
+	err := firstError(validate.OptionalKey("webhook_id", r.GetWebhookId()),
+		validate.OptionalKey("delivery_id", r.GetDeliveryId()),
 		validate.OneOf("state", r.GetState(), "", webhook.Pending, webhook.Delivered, webhook.Dead))
 	if err != nil {
 		return nil, err
@@ -240,7 +253,8 @@ func (s *Server) ListWebhookDeliveries(ctx context.Context, r *baremetalv1.ListW
 				BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
 			})
 		},
-		place: byTime((*baremetalv1.WebhookDelivery).GetDeliveryId, func(d *baremetalv1.WebhookDelivery) time.Time { return d.GetCreatedAt().AsTime() }),
+		place: byTime((*baremetalv1.WebhookDelivery).GetDeliveryId,
+			func(d *baremetalv1.WebhookDelivery) time.Time { return d.GetCreatedAt().AsTime() }),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -249,7 +263,9 @@ func (s *Server) ListWebhookDeliveries(ctx context.Context, r *baremetalv1.ListW
 }
 
 // RedeliverWebhook implements AdminService.
-func (s *Server) RedeliverWebhook(ctx context.Context, r *baremetalv1.RedeliverWebhookRequest) (*baremetalv1.WebhookDelivery, error) {
+func (s *Server) RedeliverWebhook(
+	ctx context.Context, r *baremetalv1.RedeliverWebhookRequest,
+) (*baremetalv1.WebhookDelivery, error) {
 	if err := validate.Key("delivery_id", r.GetDeliveryId()); err != nil {
 		return nil, err
 	}

@@ -30,12 +30,14 @@ func (r *rig) hook(w *pb.Webhook) *pb.Webhook {
 // TestWebhookLife: the secret is shown when it is made and never again; everything else can be read back.
 func TestWebhookLife(t *testing.T) {
 	r := newRig(t)
-	w := &pb.Webhook{WebhookId: "failures", Url: hookURL, EventTypes: []string{"operation.failed", "machine.*"}, Filter: "effective_state=MAINTENANCE,site=berlin"}
+	w := &pb.Webhook{WebhookId: "failures", Url: hookURL, EventTypes: []string{"operation.failed", "machine.*"},
+		Filter: "effective_state=MAINTENANCE,site=berlin"}
 	made := r.hook(w)
 	if _, err := standardwebhooks.NewWebhook(made.GetSecret()); err != nil {
 		t.Errorf("the secret %q: %v", made.GetSecret(), err)
 	}
-	if !made.GetEnabled() || made.GetState() != webhook.Active || made.GetMaxConcurrency() != 2 || made.GetFilter() != "effective_state=MAINTENANCE_IDLE,site=berlin" ||
+	if !made.GetEnabled() || made.GetState() != webhook.Active || made.GetMaxConcurrency() != 2 ||
+		made.GetFilter() != "effective_state=MAINTENANCE_IDLE,site=berlin" ||
 		!slices.Equal(made.GetEventTypes(), w.GetEventTypes()) || len(made.GetSecrets()) != 1 || made.GetCreatedAt() == nil {
 		t.Errorf("made: %v", made)
 	}
@@ -50,7 +52,8 @@ func TestWebhookLife(t *testing.T) {
 	change := func(w *pb.Webhook, paths ...string) *pb.Webhook {
 		t.Helper()
 		w.WebhookId = "failures"
-		out, err := r.admin.UpdateWebhook(t.Context(), &pb.UpdateWebhookRequest{Webhook: w, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+		out, err := r.admin.UpdateWebhook(t.Context(),
+			&pb.UpdateWebhookRequest{Webhook: w, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,14 +61,17 @@ func TestWebhookLife(t *testing.T) {
 	}
 	// What the mask does not name stays, whatever the message says.
 	got := change(&pb.Webhook{Url: hookURL + "/new", Filter: "site=nowhere", MaxConcurrency: 4}, "url", "max_concurrency")
-	if got.GetUrl() != hookURL+"/new" || got.GetMaxConcurrency() != 4 || got.GetFilter() != made.GetFilter() || !got.GetEnabled() || got.GetSecret() != "" {
+	if got.GetUrl() != hookURL+"/new" || got.GetMaxConcurrency() != 4 || got.GetFilter() != made.GetFilter() ||
+		!got.GetEnabled() || got.GetSecret() != "" {
 		t.Errorf("changed: %v", got)
 	}
-	if got := change(&pb.Webhook{}, "filter", "event_types", "max_concurrency"); got.GetFilter() != "" || len(got.GetEventTypes()) != 0 || got.GetMaxConcurrency() != 2 {
+	if got := change(&pb.Webhook{}, "filter", "event_types", "max_concurrency"); got.GetFilter() != "" ||
+		len(got.GetEventTypes()) != 0 || got.GetMaxConcurrency() != 2 {
 		t.Errorf("emptied: %v", got)
 	}
 	for range 2 {
-		if got := change(&pb.Webhook{}, "enabled"); got.GetEnabled() || got.GetState() != webhook.Paused || got.GetStateReason() != webhook.ReasonOperator {
+		if got := change(&pb.Webhook{}, "enabled"); got.GetEnabled() || got.GetState() != webhook.Paused ||
+			got.GetStateReason() != webhook.ReasonOperator {
 			t.Errorf("paused: %v", got)
 		}
 	}
@@ -80,7 +86,8 @@ func TestWebhookLife(t *testing.T) {
 	}
 	_, err = r.admin.GetWebhook(t.Context(), &pb.GetWebhookRequest{WebhookId: "failures"})
 	wants(t, err, notFound, "WEBHOOK_NOT_FOUND", "webhook_id")
-	r.verbs("failures", "CREATE_WEBHOOK", "UPDATE_WEBHOOK", "UPDATE_WEBHOOK", "PAUSE_WEBHOOK", "RESUME_WEBHOOK", "DELETE_WEBHOOK")
+	r.verbs("failures", "CREATE_WEBHOOK", "UPDATE_WEBHOOK", "UPDATE_WEBHOOK", "PAUSE_WEBHOOK", "RESUME_WEBHOOK",
+		"DELETE_WEBHOOK")
 }
 
 // verbs wants these verbs in the audit log of a target, oldest first, by the tester, and no secret among them.
@@ -103,17 +110,20 @@ func (r *rig) verbs(target string, want ...string) {
 	}
 }
 
-// TestRotation: each gives another secret, and says until when the others sign. None signs longer than it was said before.
+// TestRotation: each gives another secret, and says until when the others sign. None signs longer than it was said
+// before.
 func TestRotation(t *testing.T) {
 	r := newRig(t)
 	secrets := []string{r.hook(&pb.Webhook{WebhookId: "x", Url: hookURL}).GetSecret()}
 	rotate := func(overlap *durationpb.Duration, left int, ends time.Duration) {
 		t.Helper()
-		w, err := r.admin.UpdateWebhook(t.Context(), &pb.UpdateWebhookRequest{Webhook: &pb.Webhook{WebhookId: "x"}, RotateSecret: true, SecretOverlap: overlap})
+		w, err := r.admin.UpdateWebhook(t.Context(), &pb.UpdateWebhookRequest{Webhook: &pb.Webhook{WebhookId: "x"},
+			RotateSecret: true, SecretOverlap: overlap})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.GetSecret() == "" || slices.Contains(secrets, w.GetSecret()) || len(w.GetSecrets()) != left || w.GetSecrets()[0].GetExpiresAt() != nil {
+		if w.GetSecret() == "" || slices.Contains(secrets, w.GetSecret()) || len(w.GetSecrets()) != left ||
+			w.GetSecrets()[0].GetExpiresAt() != nil {
 			t.Errorf("rotated: %v", w)
 		}
 		secrets = append(secrets, w.GetSecret())
@@ -154,7 +164,8 @@ func TestPagesOfWebhooks(t *testing.T) {
 		t.Errorf("webhooks %q", seen)
 	}
 	for want, q := range map[string]*pb.ListWebhookDeliveriesRequest{
-		"c c b b a a": {}, "b b": {WebhookId: "b"}, "b": {State: webhook.Dead}, "c c b a a": {State: webhook.Pending}, "": {WebhookId: "a", State: webhook.Dead},
+		"c c b b a a": {}, "b b": {WebhookId: "b"}, "b": {State: webhook.Dead}, "c c b a a": {State: webhook.Pending},
+		"": {WebhookId: "a", State: webhook.Dead},
 	} {
 		var hooks []string
 		ids := map[string]bool{}
@@ -175,7 +186,8 @@ func TestPagesOfWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.admin.ListWebhookDeliveries(t.Context(), &pb.ListWebhookDeliveriesRequest{WebhookId: "a", PageToken: first.GetNextPageToken()})
+	_, err = r.admin.ListWebhookDeliveries(t.Context(),
+		&pb.ListWebhookDeliveriesRequest{WebhookId: "a", PageToken: first.GetNextPageToken()})
 	wants(t, err, invalid, "INVALID_PAGE_TOKEN", "page_token")
 }
 
@@ -205,7 +217,8 @@ func (r *rig) bury(id string) {
 	}
 	die := func() {
 		r.t.Helper()
-		_, err := r.store.RecordAttempt(r.t.Context(), d, webhook.Judge(500, "", time.Now()), webhook.Verdict{State: webhook.Dead}, webhook.Schedule{}.Filled(), time.Now())
+		_, err := r.store.RecordAttempt(r.t.Context(), d, webhook.Judge(500, "", time.Now()),
+			webhook.Verdict{State: webhook.Dead}, webhook.Schedule{}.Filled(), time.Now())
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -224,7 +237,8 @@ func (r *rig) bury(id string) {
 // TestFiltersOfWebhooksAreThoseOfLists: what a filter lets through is what ListMachines shows with it.
 func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 	r := newRig(t)
-	for i, spec := range []*pb.MachineSpec{{Site: "berlin", Rack: "r1"}, {Site: "berlin", Rack: "r2", Group: "g"}, {Provider: "fake", Region: "eu"}, {Rack: "r1"}} {
+	for i, spec := range []*pb.MachineSpec{{Site: "berlin", Rack: "r1"}, {Site: "berlin", Rack: "r2", Group: "g"},
+		{Provider: "fake", Region: "eu"}, {Rack: "r1"}} {
 		m := newMachine(i)
 		m.Spec, m.Labels = spec, map[string]string{"env": []string{"prod", "dev"}[i%2]}
 		r.register(m)
@@ -232,14 +246,16 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 	r.maintenance("m-001")
 	r.enter("m-002", "busy")
 	r.maintenance("m-003")
-	if _, err := r.admin.SetMachineFlag(t.Context(), &pb.SetMachineFlagRequest{MachineId: "m-003", Flag: "RMA", Value: true}); err != nil {
+	if _, err := r.admin.SetMachineFlag(t.Context(), &pb.SetMachineFlagRequest{MachineId: "m-003", Flag: "RMA",
+		Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := r.machines.ListMachines(t.Context(), &pb.ListMachinesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	filters := []string{"site=berlin", "rack=r1", "site=berlin,rack=r1", "group=g", "provider=fake", "region=eu", "machine_id=m-001", "labels.env=prod", "labels.none=x", "labels.env=dev,rack=r2"}
+	filters := []string{"site=berlin", "rack=r1", "site=berlin,rack=r1", "group=g", "provider=fake", "region=eu",
+		"machine_id=m-001", "labels.env=prod", "labels.none=x", "labels.env=dev,rack=r2"}
 	for _, phase := range slices.Sorted(maps.Keys(pb.MachineStatus_Phase_value)) {
 		filters = append(filters, "phase="+phase)
 	}
@@ -255,7 +271,8 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 	matched := 0
 	for _, filter := range filters {
 		listed, err := r.machines.ListMachines(t.Context(), &pb.ListMachinesRequest{Filter: filter})
-		w, werr := r.admin.CreateWebhook(t.Context(), &pb.CreateWebhookRequest{Webhook: &pb.Webhook{Url: hookURL, Filter: filter}})
+		w, werr := r.admin.CreateWebhook(t.Context(),
+			&pb.CreateWebhookRequest{Webhook: &pb.Webhook{Url: hookURL, Filter: filter}})
 		if (err == nil) != (werr == nil) {
 			t.Errorf("%s: the list says %v, the webhook %v", filter, err, werr)
 		}
@@ -264,7 +281,8 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 		}
 		f := webhook.ParseFilter(w.GetFilter())
 		for _, m := range all.GetMachines() {
-			shown := slices.ContainsFunc(listed.GetMachines(), func(l *pb.Machine) bool { return l.GetMachineId() == m.GetMachineId() })
+			shown := slices.ContainsFunc(listed.GetMachines(),
+				func(l *pb.Machine) bool { return l.GetMachineId() == m.GetMachineId() })
 			if f.Matches(m) != shown {
 				t.Errorf("%s of %s: the webhook %v, the list %v", filter, m.GetMachineId(), f.Matches(m), shown)
 			}
@@ -281,11 +299,13 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 // TestAddressesAsConfigured: what the configuration allows can be subscribed.
 func TestAddressesAsConfigured(t *testing.T) {
 	for url, allowed := range map[string]webhook.Policy{
-		"http://127.0.0.1:9/x": {AllowLoopback: true}, "https://169.254.1.1/": {AllowLinkLocal: true}, "https://10.0.0.1/": {},
+		"http://127.0.0.1:9/x": {AllowLoopback: true}, "https://169.254.1.1/": {AllowLinkLocal: true},
+		"https://10.0.0.1/": {},
 	} {
 		r := newRig(t, func(c *public.Config) { c.WebhookPolicy = allowed })
 		r.hook(&pb.Webhook{Url: url})
 	}
 	r := newRig(t, func(c *public.Config) { c.WebhookPolicy = webhook.Policy{DenyPrivate: true} })
-	wants(t, creating(&pb.Webhook{Url: "https://10.0.0.1/"})(t.Context(), r), invalid, "WEBHOOK_URL_REFUSED", "webhook.url")
+	wants(t, creating(&pb.Webhook{Url: "https://10.0.0.1/"})(t.Context(), r), invalid, "WEBHOOK_URL_REFUSED",
+		"webhook.url")
 }

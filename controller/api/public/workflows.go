@@ -28,7 +28,9 @@ var workflowKeys = validate.Keys{
 }
 
 // StartWorkflow implements WorkflowService.
-func (s *Server) StartWorkflow(ctx context.Context, r *baremetalv1.StartWorkflowRequest) (*baremetalv1.Operation, error) {
+func (s *Server) StartWorkflow(
+	ctx context.Context, r *baremetalv1.StartWorkflowRequest,
+) (*baremetalv1.Operation, error) {
 	w, err := workflowStart(r)
 	if err != nil {
 		return nil, err
@@ -39,10 +41,12 @@ func (s *Server) StartWorkflow(ctx context.Context, r *baremetalv1.StartWorkflow
 
 func workflowStart(r *baremetalv1.StartWorkflowRequest) (workflowstore.WorkflowStart, error) {
 	w := workflowstore.WorkflowStart{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: workflow.Kind(r.GetKind().String()), Mode: modeOf(r.GetMode()),
+		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: workflow.Kind(r.GetKind().String()),
+		Mode:             modeOf(r.GetMode()),
 		EnterMaintenance: r.GetEnterMaintenance(), Params: r.GetParams(), DryRun: r.GetDryRun(),
 	}
-	err := firstError(validate.RequestID(r.GetRequestId()), validate.Key("machine_id", r.GetMachineId()), checkWorkflow(r, w))
+	err := firstError(validate.RequestID(r.GetRequestId()), validate.Key("machine_id", r.GetMachineId()),
+		checkWorkflow(r, w))
 	if err != nil {
 		return w, err
 	}
@@ -84,7 +88,9 @@ func workflowInputs(k workflow.Kind) func(map[string]string) (plan.Inputs, error
 					return plan.Inputs{}, err
 				}
 			default:
-				return plan.Inputs{}, validate.Fault("params", "%.64q is no parameter of it; image_ref, timeout_seconds, and path of an onboarding are", key)
+				return plan.Inputs{},
+					validate.Fault("params", "%.64q is no parameter of it; image_ref, timeout_seconds, and path of an onboarding are",
+						key)
 			}
 		}
 		return validate.Params(fleet.Onboard, of, func(p string) string { return "params[" + p + "]" })
@@ -100,7 +106,9 @@ func (s *Server) GetWorkflow(ctx context.Context, r *baremetalv1.GetWorkflowRequ
 }
 
 // ListWorkflows implements WorkflowService.
-func (s *Server) ListWorkflows(ctx context.Context, r *baremetalv1.ListWorkflowsRequest) (*baremetalv1.ListWorkflowsResponse, error) {
+func (s *Server) ListWorkflows(
+	ctx context.Context, r *baremetalv1.ListWorkflowsRequest,
+) (*baremetalv1.ListWorkflowsResponse, error) {
 	terms, err := validate.Filter(r.GetFilter(), workflowKeys)
 	if err != nil {
 		return nil, err
@@ -112,7 +120,8 @@ func (s *Server) ListWorkflows(ctx context.Context, r *baremetalv1.ListWorkflows
 			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
 			return s.store.ListWorkflows(ctx, f)
 		},
-		place: byTime((*baremetalv1.Workflow).GetWorkflowId, func(w *baremetalv1.Workflow) time.Time { return w.GetCreatedAt().AsTime() }),
+		place: byTime((*baremetalv1.Workflow).GetWorkflowId,
+			func(w *baremetalv1.Workflow) time.Time { return w.GetCreatedAt().AsTime() }),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -142,8 +151,11 @@ func workflowFilter(terms []validate.Term) workflowstore.WorkflowFilter {
 }
 
 // ActOnWorkflow implements WorkflowService.
-func (s *Server) ActOnWorkflow(ctx context.Context, r *baremetalv1.ActOnWorkflowRequest) (*baremetalv1.Operation, error) {
-	err := firstError(validate.RequestID(r.GetRequestId()), validate.Key("workflow_id", r.GetWorkflowId()), validate.Comment("comment", r.GetComment()))
+func (s *Server) ActOnWorkflow(
+	ctx context.Context, r *baremetalv1.ActOnWorkflowRequest,
+) (*baremetalv1.Operation, error) {
+	err := firstError(validate.RequestID(r.GetRequestId()), validate.Key("workflow_id", r.GetWorkflowId()),
+		validate.Comment("comment", r.GetComment()))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +164,8 @@ func (s *Server) ActOnWorkflow(ctx context.Context, r *baremetalv1.ActOnWorkflow
 		return nil, validate.Fault("action", "required: one of the workflow's legal_actions")
 	}
 	return s.engine.ActOnWorkflow(ctx, workflowstore.WorkflowAct{
-		WorkflowID: r.GetWorkflowId(), RequestID: r.GetRequestId(), Action: workflow.Action(strings.TrimPrefix(name, actionPrefix)),
+		WorkflowID: r.GetWorkflowId(), RequestID: r.GetRequestId(),
+		Action:  workflow.Action(strings.TrimPrefix(name, actionPrefix)),
 		Comment: r.GetComment(), Actor: actor(ctx), DryRun: r.GetDryRun(), Inputs: workflowInputs(workflow.Onboarding),
 	})
 }

@@ -8,7 +8,8 @@ import (
 // versioned is a request to write a thing that has a version.
 type versioned interface{ GetExpectedVersion() int64 }
 
-// writeOptions are the conditions that a request puts on its write: expected_version and, where it has one, create_only.
+// writeOptions are the conditions that a request puts on its write: expected_version and, where it has one,
+// create_only.
 func writeOptions(r versioned) ([]pgtx.WriteOption, error) {
 	if r.GetExpectedVersion() < 0 {
 		return nil, validate.Fault("expected_version", "not negative; 0 does not check")

@@ -34,16 +34,21 @@ func refused(t *testing.T, what string, err error, reason string) {
 func TestUpdateWithLabelsAloneKeepsTheSpec(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	spec := &pb.MachineSpec{SshEndpoint: "10.0.0.1:22", Rack: "r1", MacAddresses: []string{"52:54:00:00:00:01"}, ExternalId: "up-1"}
+	spec := &pb.MachineSpec{SshEndpoint: "10.0.0.1:22", Rack: "r1", MacAddresses: []string{"52:54:00:00:00:01"},
+		ExternalId: "up-1"}
 	r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod", "tier": "a"}, Spec: spec})
-	got, err := r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"}}})
-	if err != nil || got.GetSpec().GetSshEndpoint() != "10.0.0.1:22" || len(got.GetSpec().GetMacAddresses()) != 1 || len(got.GetLabels()) != 1 {
+	got, err := r.machines.UpdateMachine(ctx,
+		&pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"}}})
+	if err != nil || got.GetSpec().GetSshEndpoint() != "10.0.0.1:22" || len(got.GetSpec().GetMacAddresses()) != 1 ||
+		len(got.GetLabels()) != 1 {
 		t.Fatalf("labels alone made it %v, %v", got, err)
 	}
 	got, err = r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{
-		Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"row": "7"}}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels.row", "spec.rack"}},
+		Machine:    &pb.Machine{MachineId: "m-1", Labels: map[string]string{"row": "7"}},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels.row", "spec.rack"}},
 	})
-	if err != nil || got.GetSpec().GetRack() != "" || got.GetLabels()["row"] != "7" || got.GetLabels()["env"] != "test" || got.GetSpec().GetSshEndpoint() == "" {
+	if err != nil || got.GetSpec().GetRack() != "" || got.GetLabels()["row"] != "7" || got.GetLabels()["env"] != "test" ||
+		got.GetSpec().GetSshEndpoint() == "" {
 		t.Errorf("a mask made it %v, %v", got, err)
 	}
 	_, err = r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{
@@ -57,9 +62,11 @@ func TestUpdateWithLabelsAloneKeepsTheSpec(t *testing.T) {
 	})
 	refused(t, "clearing the external id", err, "EXTERNAL_ID_IMMUTABLE")
 	got, err = r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{
-		Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r2"}}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}},
+		Machine:    &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r2"}},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}},
 	})
-	if err != nil || len(got.GetLabels()) != 0 || got.GetSpec().GetSshEndpoint() != "" || got.GetSpec().GetRack() != "r2" || got.GetSpec().GetExternalId() != "up-1" {
+	if err != nil || len(got.GetLabels()) != 0 || got.GetSpec().GetSshEndpoint() != "" ||
+		got.GetSpec().GetRack() != "r2" || got.GetSpec().GetExternalId() != "up-1" {
 		t.Errorf("a mask of everything made it %v, %v", got, err)
 	}
 }
@@ -67,21 +74,27 @@ func TestUpdateWithLabelsAloneKeepsTheSpec(t *testing.T) {
 func TestRegisteringAKnownMachineClearsNothing(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	first := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}, Spec: &pb.MachineSpec{Rack: "r1", MacAddresses: []string{"52:54:00:00:00:01"}}})
+	first := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"},
+		Spec: &pb.MachineSpec{Rack: "r1", MacAddresses: []string{"52:54:00:00:00:01"}}})
 	again := r.register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Serial: "SN1"}})
-	if again.GetSpec().GetRack() != "r1" || again.GetSpec().GetSerial() != "SN1" || len(again.GetSpec().GetMacAddresses()) != 1 || again.GetLabels()["env"] != "prod" {
+	if again.GetSpec().GetRack() != "r1" || again.GetSpec().GetSerial() != "SN1" ||
+		len(again.GetSpec().GetMacAddresses()) != 1 || again.GetLabels()["env"] != "prod" {
 		t.Errorf("registered again it is %v", again)
 	}
-	_, err := r.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Version: first.GetVersion()}})
+	_, err := r.machines.RegisterMachine(ctx,
+		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Version: first.GetVersion()}})
 	refused(t, "registering with an old version", err, "VERSION_CONFLICT")
-	_, err = r.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}}}})
+	_, err = r.machines.RegisterMachine(ctx,
+		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-2",
+			Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}}}})
 	refused(t, "the MAC of another machine", err, "MAC_ADDRESS_IN_USE")
 }
 
 func TestCreateOnlyTakesNobodysMachine(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	req := &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r1"}}, CreateOnly: true, RequestId: "apply-1"}
+	req := &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r1"}},
+		CreateOnly: true, RequestId: "apply-1"}
 	first, err := r.machines.RegisterMachine(ctx, req)
 	if err != nil {
 		t.Fatal(err)
@@ -93,14 +106,16 @@ func TestCreateOnlyTakesNobodysMachine(t *testing.T) {
 	req.RequestId, req.Machine.Spec.Rack = "apply-2", "r2"
 	_, err = r.machines.RegisterMachine(ctx, req)
 	refused(t, "another create", err, "MACHINE_EXISTS")
-	if m, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-1"}); err != nil || m.GetSpec().GetRack() != "r1" {
+	if m, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-1"}); err != nil ||
+		m.GetSpec().GetRack() != "r1" {
 		t.Errorf("afterwards it is %v, %v", m, err)
 	}
 	for _, bad := range []*pb.RegisterMachineRequest{
 		{Machine: &pb.Machine{MachineId: "m-3"}, CreateOnly: true, ExpectedVersion: 1},
 		{Machine: &pb.Machine{}, CreateOnly: true, RequestId: "apply-3"},
 		{Machine: &pb.Machine{MachineId: "m-3"}, ExpectedVersion: -1},
-		{Machine: &pb.Machine{MachineId: "-x"}}, {Machine: &pb.Machine{MachineId: "."}}, {Machine: &pb.Machine{MachineId: ".."}},
+		{Machine: &pb.Machine{MachineId: "-x"}}, {Machine: &pb.Machine{MachineId: "."}},
+		{Machine: &pb.Machine{MachineId: ".."}},
 		{Machine: &pb.Machine{MachineId: "m-3"}, RequestId: "   "},
 	} {
 		if _, err := r.machines.RegisterMachine(ctx, bad); status.Code(err) != codes.InvalidArgument {
@@ -119,23 +134,28 @@ func TestLostUpdatesAreRefusedOfEverythingVersioned(t *testing.T) {
 	for name, write := range map[string]func(expected int64) (int64, error){
 		"machine": func(v int64) (int64, error) {
 			n++
-			m, err := r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"n": fmt.Sprint(n)}}, ExpectedVersion: v})
+			m, err := r.machines.UpdateMachine(ctx,
+				&pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"n": fmt.Sprint(n)}},
+					ExpectedVersion: v})
 			return m.GetVersion(), err
 		},
 		"node": func(v int64) (int64, error) {
 			n++
-			m, err := r.nodes.UpdateNode(ctx, &pb.UpdateNodeRequest{NodeId: "m-1", Group: fmt.Sprint("g", n), ExpectedVersion: v})
+			m, err := r.nodes.UpdateNode(ctx, &pb.UpdateNodeRequest{NodeId: "m-1", Group: fmt.Sprint("g", n),
+				ExpectedVersion: v})
 			return m.GetMachine().GetVersion(), err
 		},
 		"budget": func(v int64) (int64, error) {
 			n++
-			b, err := r.budgets.SetBudget(ctx, &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "b", Domain: "fleet", AtOnce: n}, ExpectedVersion: v})
+			b, err := r.budgets.SetBudget(ctx, &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "b", Domain: "fleet", AtOnce: n},
+				ExpectedVersion: v})
 			return b.GetVersion(), err
 		},
 		"site": func(v int64) (int64, error) {
 			n++
 			s, err := r.admin.SetSite(ctx, &pb.SetSiteRequest{Site: "berlin", ExpectedVersion: v, Segments: []*pb.Segment{{
-				Name: fmt.Sprint("s", n), Interface: "eth0", Address: "10.20.0.1/24", PoolStart: "10.20.0.10", PoolEnd: "10.20.0.20",
+				Name: fmt.Sprint("s", n), Interface: "eth0", Address: "10.20.0.1/24", PoolStart: "10.20.0.10",
+				PoolEnd: "10.20.0.20",
 			}}})
 			return s.GetVersion(), err
 		},
@@ -145,11 +165,14 @@ func TestLostUpdatesAreRefusedOfEverythingVersioned(t *testing.T) {
 		},
 		"plan": func(v int64) (int64, error) {
 			n++
-			p, err := r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "plan/mine", DisplayName: fmt.Sprint(n), Steps: step}, ExpectedVersion: v})
+			p, err := r.plans.CreatePlan(ctx,
+				&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "plan/mine", DisplayName: fmt.Sprint(n), Steps: step},
+					ExpectedVersion: v})
 			return p.GetVersion(), err
 		},
 		"credentials": func(v int64) (int64, error) {
-			c, err := r.admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "rack", Username: "u", Password: "p", AllowedEndpoints: []string{"10.20.30.41"}, ExpectedVersion: v})
+			c, err := r.admin.SetBMCCredentials(ctx, &pb.SetBMCCredentialsRequest{CredentialsRef: "rack", Username: "u",
+				Password: "p", AllowedEndpoints: []string{"10.20.30.41"}, ExpectedVersion: v})
 			return c.GetVersion(), err
 		},
 	} {
@@ -168,9 +191,11 @@ func TestLostUpdatesAreRefusedOfEverythingVersioned(t *testing.T) {
 			t.Errorf("%s: after a refused write, from version %d to %d, %v", name, second, third, err)
 		}
 	}
-	_, err := r.budgets.SetBudget(ctx, &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "b", Domain: "fleet", AtOnce: 1}, CreateOnly: true})
+	_, err := r.budgets.SetBudget(ctx, &pb.SetBudgetRequest{Budget: &pb.Budget{Name: "b", Domain: "fleet", AtOnce: 1},
+		CreateOnly: true})
 	refused(t, "create_only of a budget", err, "RESOURCE_EXISTS")
-	_, err = r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "plan/mine", Steps: step}, CreateOnly: true})
+	_, err = r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "plan/mine", Steps: step},
+		CreateOnly: true})
 	refused(t, "create_only of a plan", err, "PLAN_EXISTS")
 	_, err = r.budgets.DeleteBudget(ctx, &pb.DeleteBudgetRequest{Name: "b", ExpectedVersion: 1})
 	refused(t, "deleting an old version", err, "VERSION_CONFLICT")
@@ -189,7 +214,8 @@ func TestUnusedPlansAreDeletedAndUsedOnesStay(t *testing.T) {
 	}
 	r.register(&pb.Machine{MachineId: "m-1"})
 	r.maintenance("m-1")
-	if _, err := r.runs.StartRun(ctx, &pb.StartRunRequest{MachineId: "m-1", RequestId: "r-1", PlanId: "plan/used"}); err != nil {
+	if _, err := r.runs.StartRun(ctx, &pb.StartRunRequest{MachineId: "m-1", RequestId: "r-1",
+		PlanId: "plan/used"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.nodes.UpdateNode(ctx, &pb.UpdateNodeRequest{NodeId: "m-1", PlanId: "plan/named"}); err != nil {
@@ -205,7 +231,8 @@ func TestUnusedPlansAreDeletedAndUsedOnesStay(t *testing.T) {
 		refused(t, id, err, "PLAN_IN_USE")
 	}
 	log, err := r.admin.ListAuditLog(ctx, &pb.ListAuditLogRequest{TargetId: "plan/unused"})
-	if err != nil || len(log.GetEntries()) != 2 || log.GetEntries()[0].GetVerb() != "DELETE_PLAN" || log.GetEntries()[1].GetVerb() != "CREATE_PLAN" {
+	if err != nil || len(log.GetEntries()) != 2 || log.GetEntries()[0].GetVerb() != "DELETE_PLAN" ||
+		log.GetEntries()[1].GetVerb() != "CREATE_PLAN" {
 		t.Errorf("the audit log has %v, %v", log.GetEntries(), err)
 	}
 }
@@ -220,16 +247,19 @@ func TestATokenRequestCanBeRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := r.admin.IssueBootstrapToken(ctx, req)
-	if err != nil || again.GetBundle() != first.GetBundle() || again.GetToken().GetTokenId() != first.GetToken().GetTokenId() {
+	if err != nil || again.GetBundle() != first.GetBundle() ||
+		again.GetToken().GetTokenId() != first.GetToken().GetTokenId() {
 		t.Errorf("the same request again gave %v, %v", again, err)
 	}
 	other, err := r.admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{MachineId: "m-1", RequestId: "enrol-2"})
 	if err != nil || other.GetBundle() == first.GetBundle() {
 		t.Errorf("another request gave %v, %v", other, err)
 	}
-	_, err = r.admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{MachineId: "m-1", RequestId: "enrol-1", Lifetime: durationpb.New(time.Hour)})
+	_, err = r.admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{MachineId: "m-1", RequestId: "enrol-1",
+		Lifetime: durationpb.New(time.Hour)})
 	refused(t, "another body", err, "REQUEST_ID_REUSED")
-	if _, err := r.admin.RevokeBootstrapToken(ctx, &pb.RevokeBootstrapTokenRequest{TokenId: first.GetToken().GetTokenId()}); err != nil {
+	if _, err := r.admin.RevokeBootstrapToken(ctx,
+		&pb.RevokeBootstrapTokenRequest{TokenId: first.GetToken().GetTokenId()}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = r.admin.IssueBootstrapToken(ctx, req)
@@ -244,12 +274,14 @@ func TestADeletedMachineIsNotFound(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	r.register(&pb.Machine{MachineId: "m-1"})
-	if gone, err := r.machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-1"}); err != nil || gone.GetDeletedAt() == nil {
+	if gone, err := r.machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-1"}); err != nil ||
+		gone.GetDeletedAt() == nil {
 		t.Fatalf("%v, %v", gone, err)
 	}
 	_, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-1"})
 	refused(t, "reading a tombstone", err, "MACHINE_NOT_FOUND")
-	if h, err := r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1"}); err != nil || len(h.GetEntries()) == 0 {
+	if h, err := r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1"}); err != nil ||
+		len(h.GetEntries()) == 0 {
 		t.Errorf("its history is %v, %v", h, err)
 	}
 }
@@ -277,7 +309,8 @@ func TestAnExplicitDefaultIsNoOtherRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := r.machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: "m-1", RequestId: "r-1", Mode: "graceful", PlanId: "reboot"})
+	again, err := r.machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: "m-1", RequestId: "r-1",
+		Mode: "graceful", PlanId: "reboot"})
 	if err != nil || again.GetOperationId() != first.GetOperationId() {
 		t.Errorf("with its defaults spelled out it is %v, %v", again, err)
 	}
@@ -298,12 +331,14 @@ func TestARepeatedCancelSaysWhatBecameOfTheFirst(t *testing.T) {
 	if err != nil {
 		t.Fatalf("reboot out of band: %v", err)
 	}
-	if got, err := r.machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil || got.GetPhase() != pb.Operation_CANCELED {
+	if got, err := r.machines.CancelOperation(ctx,
+		&pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil || got.GetPhase() != pb.Operation_CANCELED {
 		t.Fatalf("%v, %v", got, err)
 	}
 	_, err = r.machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: op.GetOperationId()})
 	e := info(err)
-	if e.GetReason() != "OPERATION_FINISHED" || e.GetMetadata()["operation_id"] != op.GetOperationId() || e.GetMetadata()["phase"] != "CANCELED" {
+	if e.GetReason() != "OPERATION_FINISHED" || e.GetMetadata()["operation_id"] != op.GetOperationId() ||
+		e.GetMetadata()["phase"] != "CANCELED" {
 		t.Errorf("the repeat is %v", err)
 	}
 }

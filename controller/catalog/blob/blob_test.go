@@ -100,7 +100,8 @@ func TestNamesThatAreNoDigests(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, secret), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"", ".", "..", "../" + secret, secret[:63], strings.ToUpper(secret), secret + "\n", "/etc/passwd", incoming} {
+	for _, name := range []string{"", ".", "..", "../" + secret, secret[:63], strings.ToUpper(secret), secret + "\n",
+		"/etc/passwd", incoming} {
 		if _, _, err := d.Open(name); !failure.HasReason(err, "BLOB_NOT_FOUND") {
 			t.Errorf("open %q: %v", name, err)
 		}

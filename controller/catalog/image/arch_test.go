@@ -28,7 +28,8 @@ func typed(t *testing.T, types ...string) []byte {
 	return b
 }
 
-// TestAnImageSaysWhichArchitectureItIsFor: by the types of its partitions, in every format; what is announced must not differ.
+// TestAnImageSaysWhichArchitectureItIsFor: by the types of its partitions, in every format; what is announced must not
+// differ.
 func TestAnImageSaysWhichArchitectureItIsFor(t *testing.T) {
 	const (
 		rootX86, rootARM = "e3bc684fcde8b14d96e7fbcaf984b709", "45b021b9f01dc341af444c6f280d3fae"
@@ -40,7 +41,8 @@ func TestAnImageSaysWhichArchitectureItIsFor(t *testing.T) {
 		said      string
 		want, not string
 	}{
-		{nil, "", "amd64", ""}, {nil, "arm64", "arm64", ""}, {[]string{rootX86}, "", "amd64", ""}, {[]string{rootARM}, "", "arm64", ""},
+		{nil, "", "amd64", ""}, {nil, "arm64", "arm64", ""}, {[]string{rootX86}, "", "amd64", ""},
+		{[]string{rootARM}, "", "arm64", ""},
 		{[]string{rootARM, usrARM}, "arm64", "arm64", ""}, {[]string{rootARM, rootX86}, "", "amd64", ""},
 		{[]string{rootARM}, "amd64", "", "IMAGE_UNSUPPORTED"}, {[]string{rootX86}, "arm64", "", "IMAGE_UNSUPPORTED"},
 	} {
@@ -54,7 +56,8 @@ func TestAnImageSaysWhichArchitectureItIsFor(t *testing.T) {
 			if c.not != "" {
 				continue
 			}
-			again, err := r.Upload(t.Context(), &pb.Image{ImageRef: ref, Kind: "os", Sha256Source: im.GetSha256Source(), Sha256Raw: im.GetSha256Raw()},
+			again, err := r.Upload(t.Context(), &pb.Image{ImageRef: ref, Kind: "os", Sha256Source: im.GetSha256Source(),
+				Sha256Raw: im.GetSha256Raw()},
 				bytes.NewReader(file), "tester")
 			if err != nil || again.GetArch() != c.want {
 				t.Errorf("%s once more: %q, %v", format, again.GetArch(), err)

@@ -28,13 +28,15 @@ func checkBootFile(kind string, got io.ReaderAt) error {
 	default:
 		return nil
 	}
-	return failure.Precondition("IMAGE_UNSUPPORTED", "the file is not %s", want).WithField("image.kind", "the file is of another kind")
+	return failure.Precondition("IMAGE_UNSUPPORTED", "the file is not %s", want).WithField("image.kind",
+		"the file is of another kind")
 }
 
 // isKernel knows the x86 boot protocol (Documentation/arch/x86/boot.rst), EFI programs, and the header of arm64
 // (Documentation/arch/arm64/booting.rst).
 func isKernel(head []byte) bool {
-	return at(head, 0x1fe, []byte{0x55, 0xaa}) && at(head, 0x202, []byte("HdrS")) || at(head, 0x38, []byte("ARM\x64")) || isPE(head)
+	return at(head, 0x1fe, []byte{0x55, 0xaa}) && at(head, 0x202, []byte("HdrS")) || at(head, 0x38, []byte("ARM\x64")) ||
+		isPE(head)
 }
 
 // isPE knows an EFI program by the signature that its DOS header points to.
@@ -46,7 +48,8 @@ func isPE(head []byte) bool {
 }
 
 var initrdMagics = [][]byte{
-	[]byte("070701"), []byte("070702"), magicZstd, {0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z', 0}, {0x02, 0x21, 0x4c, 0x18}, {0x04, 0x22, 0x4d, 0x18},
+	[]byte("070701"), []byte("070702"), magicZstd, {0x1f, 0x8b}, {0xfd, '7', 'z', 'X', 'Z', 0}, {0x02, 0x21, 0x4c, 0x18},
+	{0x04, 0x22, 0x4d, 0x18},
 }
 
 func isInitrd(head []byte) bool {

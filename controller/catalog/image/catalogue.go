@@ -25,7 +25,8 @@ var beforeEntry = failpoint.Register("image.before-entry")
 // Store is where the entries are; *store.Store is one.
 type Store interface {
 	GetImage(ctx context.Context, ref string) (*baremetalv1.Image, error)
-	AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string, now time.Time) (*baremetalv1.Image, error)
+	AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string,
+		now time.Time) (*baremetalv1.Image, error)
 	RemoveImage(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Image, error)
 	DropBlob(ctx context.Context, sha256 string, drop func() error) error
 	UnnamedBlobs(ctx context.Context, sums []string) ([]string, error)
@@ -105,7 +106,9 @@ func (c *Catalogue) Add(ctx context.Context, im *baremetalv1.Image, actor string
 }
 
 // Upload adds an image whose bytes the caller has. It reads none of them where Add would fetch nothing.
-func (c *Catalogue) Upload(ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string) (*baremetalv1.Image, error) {
+func (c *Catalogue) Upload(
+	ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string,
+) (*baremetalv1.Image, error) {
 	known, err := c.known(ctx, im)
 	if known != nil || err != nil {
 		return known, err
@@ -149,8 +152,10 @@ func (c *Catalogue) known(ctx context.Context, im *baremetalv1.Image) (*baremeta
 	want := proto.CloneOf(have)
 	adopt(want, im)
 	if !proto.Equal(want, have) {
-		return nil, failure.AlreadyExists("IMAGE_EXISTS", "there is another image %q: the bytes are the same, the description differs", im.GetImageRef()).
-			WithField("image.image_ref", "taken by another image")
+		return nil,
+			failure.AlreadyExists("IMAGE_EXISTS", "there is another image %q: the bytes are the same, the description differs",
+				im.GetImageRef()).
+				WithField("image.image_ref", "taken by another image")
 	}
 	return have, nil
 }
@@ -163,7 +168,8 @@ func sameDigests(have, given *baremetalv1.Image) (same, said bool) {
 	}
 	same = true
 	for _, d := range [][2]string{
-		{given.GetSha256File(), have.GetSha256File()}, {given.GetSha256Raw(), have.GetSha256Raw()}, {given.GetSha256Source(), source},
+		{given.GetSha256File(), have.GetSha256File()}, {given.GetSha256Raw(), have.GetSha256Raw()},
+		{given.GetSha256Source(), source},
 	} {
 		said = said || d[0] != ""
 		same = same && (d[0] == "" || d[0] == d[1])
@@ -183,7 +189,9 @@ func adopt(entry, said *baremetalv1.Image) {
 }
 
 // take brings the bytes in, looks at them, and adds the entry.
-func (c *Catalogue) take(ctx context.Context, im *baremetalv1.Image, src source, actor string) (*baremetalv1.Image, error) {
+func (c *Catalogue) take(
+	ctx context.Context, im *baremetalv1.Image, src source, actor string,
+) (*baremetalv1.Image, error) {
 	began := c.cfg.Clock.Now()
 	got, err := c.receive(ctx, src)
 	if err != nil {
@@ -208,13 +216,15 @@ func (c *Catalogue) take(ctx context.Context, im *baremetalv1.Image, src source,
 		c.drop(context.WithoutCancel(ctx), entry.GetSha256File())
 		return nil, err
 	}
-	c.cfg.Logger.InfoContext(ctx, "image added", "image_ref", added.GetImageRef(), "kind", added.GetKind(), "format", added.GetFormat(),
+	c.cfg.Logger.InfoContext(ctx, "image added", "image_ref", added.GetImageRef(), "kind", added.GetKind(), "format",
+		added.GetFormat(),
 		"sha256_file", added.GetSha256File(), "file_size_bytes", added.GetFileSizeBytes(), "size_bytes", added.GetSizeBytes(),
 		"took", c.cfg.Clock.Now().Sub(began).Round(time.Millisecond).String())
 	return added, nil
 }
 
-// letGo closes a file whose fate is decided; that it could not be removed concerns nobody but the sweep at the next start.
+// letGo closes a file whose fate is decided; that it could not be removed concerns nobody but the sweep at the next
+// start.
 func (c *Catalogue) letGo(w *blob.Writer) {
 	if err := w.Close(); err != nil {
 		c.cfg.Logger.Warn("incoming file not removed; the next start will", "error", err.Error())
@@ -244,8 +254,8 @@ func (c *Catalogue) drop(ctx context.Context, sha256 string) {
 	}
 }
 
-// Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start. Where none of the
-// blobs is named, the directory may belong to another database than this one, and is left alone.
+// Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start. Where none of
+// the blobs is named, the directory may belong to another database than this one, and is left alone.
 func (c *Catalogue) Sweep(ctx context.Context) error {
 	all, err := c.cfg.Blobs.List()
 	if err != nil {
@@ -257,7 +267,8 @@ func (c *Catalogue) Sweep(ctx context.Context) error {
 	}
 	if len(unnamed) == len(all) {
 		if len(all) > 0 {
-			c.cfg.Logger.WarnContext(ctx, "the catalogue knows none of the files in the image directory; leaving them", "count", len(all))
+			c.cfg.Logger.WarnContext(ctx, "the catalogue knows none of the files in the image directory; leaving them", "count",
+				len(all))
 		}
 		return nil
 	}

@@ -62,7 +62,8 @@ func TestManyAddAnotherUnderOneName(t *testing.T) {
 	r.wantTidy()
 }
 
-// TestAddAndRemoveAtOnce: few names and fewer files, so that every entry that comes meets one of the same file that goes.
+// TestAddAndRemoveAtOnce: few names and fewer files, so that every entry that comes meets one of the same file that
+// goes.
 func TestAddAndRemoveAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.AtOnce = 8 })

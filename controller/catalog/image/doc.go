@@ -3,15 +3,15 @@
 //
 // # What is authoritative
 //
-// The catalogue in the database; a blob that no entry names is rubbish and goes. A file gets its name in the transaction
-// that adds the entry, so there is never an entry without its file, whatever is killed when.
+// The catalogue in the database; a blob that no entry names is rubbish and goes. A file gets its name in the
+// transaction that adds the entry, so there is never an entry without its file, whatever is killed when.
 //
 // # What an operating system's image must be
 //
 // A whole disk of 512-byte sectors with a GUID partition table at its start: what an installer writes must be able to
 // boot, and its partition table is the last that is written. It is stored as it was given, raw or raw.zst; a qcow2 is
-// converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB: installers have little
-// memory.
+// converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB: installers have
+// little memory.
 //
 // # Failure handling
 //

@@ -18,8 +18,8 @@ import (
 // copyBytes is how much is moved at once.
 const copyBytes = 256 << 10
 
-// newClient fetches without a limit on the whole, which depends on the image, but with one on each part. It asks no proxy
-// and stays at the host that the URL names: what was allowed is what is fetched.
+// newClient fetches without a limit on the whole, which depends on the image, but with one on each part. It asks no
+// proxy and stays at the host that the URL names: what was allowed is what is fetched.
 func newClient(addresses webhook.Policy) *http.Client {
 	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
 		DialContext:         addresses.Dialer(15*time.Second, nil).DialContext,
@@ -69,7 +69,9 @@ type source struct {
 }
 
 // fetch asks for a URL. The body ends with an error when nothing comes for a while, or when less comes than announced.
-func (c *Catalogue) fetch(ctx context.Context, cancel context.CancelCauseFunc, from string) (io.ReadCloser, int64, error) {
+func (c *Catalogue) fetch(
+	ctx context.Context, cancel context.CancelCauseFunc, from string,
+) (io.ReadCloser, int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
 	if err != nil {
 		return nil, 0, unavailable("the URL cannot be asked for").Wrap(plainURLError(err))
@@ -90,7 +92,8 @@ func (c *Catalogue) fetch(ctx context.Context, cancel context.CancelCauseFunc, f
 	}
 	if resp.StatusCode != http.StatusOK {
 		status := resp.Status
-		return nil, 0, errors.Join(unavailable("the image cannot be fetched: its server answers %s", status), resp.Body.Close())
+		return nil, 0, errors.Join(unavailable("the image cannot be fetched: its server answers %s", status),
+			resp.Body.Close())
 	}
 	body := &watched{ReadCloser: resp.Body, cancel: cancel, clock: c.cfg.Clock, stall: c.cfg.Stall}
 	return body, max(0, resp.ContentLength), nil
@@ -172,7 +175,8 @@ func pour(ctx context.Context, w *blob.Writer, src source, most int64) error {
 }
 
 func overLimit(most int64) *failure.Error {
-	return failure.Precondition("IMAGE_OVER_LIMIT", "the file is larger than %d bytes; an admin raises images.max_bytes", most)
+	return failure.Precondition("IMAGE_OVER_LIMIT", "the file is larger than %d bytes; an admin raises images.max_bytes",
+		most)
 }
 
 func sourceError(ctx context.Context, err error, got int64) error {

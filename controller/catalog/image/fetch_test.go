@@ -52,8 +52,9 @@ func TestFetch(t *testing.T) {
 	defer srv.Close()
 	r := newRig(t, fetchesFrom(srv))
 	for path, reason := range map[string]string{
-		"/missing": "IMAGE_UNAVAILABLE", "/loop": "IMAGE_URL_REFUSED", "/other": "IMAGE_URL_REFUSED", "/short": "IMAGE_UNAVAILABLE",
-		"/cut": "IMAGE_UNAVAILABLE", "/empty": "IMAGE_UNAVAILABLE", "/page": "IMAGE_UNSUPPORTED",
+		"/missing": "IMAGE_UNAVAILABLE", "/loop": "IMAGE_URL_REFUSED", "/other": "IMAGE_URL_REFUSED",
+		"/short": "IMAGE_UNAVAILABLE",
+		"/cut":   "IMAGE_UNAVAILABLE", "/empty": "IMAGE_UNAVAILABLE", "/page": "IMAGE_UNSUPPORTED",
 	} {
 		_, err := r.add("x", srv.URL+path+"?token=hidden")
 		wantReason(t, err, reason)
@@ -65,7 +66,8 @@ func TestFetch(t *testing.T) {
 	wantReason(t, err, "IMAGE_UNAVAILABLE")
 	r.wantTidy()
 	for _, path := range []string{"/good", "/moved"} {
-		if im, err := r.add(path[1:], srv.URL+path+"?token=hidden"); err != nil || im.GetSha256Raw() != digestOf(raw) || im.GetUrl() != srv.URL+path {
+		if im, err := r.add(path[1:], srv.URL+path+"?token=hidden"); err != nil || im.GetSha256Raw() != digestOf(raw) ||
+			im.GetUrl() != srv.URL+path {
 			t.Errorf("%s: %v, %v", path, im, err)
 		}
 	}
@@ -120,13 +122,15 @@ func TestImagesComeOnlyFromWhereTheyMay(t *testing.T) {
 	defer inside.Close()
 	digest := strings.Repeat("ab", 32)
 	add := func(r *rig, url, sum string) error {
-		_, err := r.Add(t.Context(), &pb.Image{ImageRef: "x", Kind: "installer-initrd", Arch: "amd64", Url: url, Sha256File: sum}, "tester")
+		_, err := r.Add(t.Context(), &pb.Image{ImageRef: "x", Kind: "installer-initrd", Arch: "amd64", Url: url,
+			Sha256File: sum}, "tester")
 		return err
 	}
 	r := newRig(t)
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
 	for _, url := range []string{
-		inside.URL, "http://localhost:" + port, "http://[::1]:" + port, "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/",
+		inside.URL, "http://localhost:" + port, "http://[::1]:" + port, "http://169.254.169.254/latest/meta-data",
+		"http://10.0.0.1/",
 		"http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port,
 	} {
 		wantReason(t, add(r, url, digest), "IMAGE_URL_REFUSED")
@@ -155,8 +159,10 @@ func TestAKernelLooksLikeAKernel(t *testing.T) {
 	efi[0x3c] = 0x80
 	copy(efi[0x80:], "PE\x00\x00")
 	files := map[string][]byte{
-		"bzImage": bzImage, "arm": arm, "efi": efi, "cpio": []byte("070701 and the rest"), "gzip": {0x1f, 0x8b, 8}, "xz": []byte("\xfd7zXZ\x00"),
-		"lz4": {0x02, 0x21, 0x4c, 0x18}, "zstd": {0x28, 0xb5, 0x2f, 0xfd}, "script": []byte("#!/bin/sh\nrm -rf /\n"), "dos": []byte("MZ"),
+		"bzImage": bzImage, "arm": arm, "efi": efi, "cpio": []byte("070701 and the rest"), "gzip": {0x1f, 0x8b, 8},
+		"xz":  []byte("\xfd7zXZ\x00"),
+		"lz4": {0x02, 0x21, 0x4c, 0x18}, "zstd": {0x28, 0xb5, 0x2f, 0xfd}, "script": []byte("#!/bin/sh\nrm -rf /\n"),
+		"dos":  []byte("MZ"),
 		"page": []byte("<html>sign in</html>"),
 	}
 	good := map[string]string{
@@ -176,7 +182,8 @@ func TestAKernelLooksLikeAKernel(t *testing.T) {
 		}
 	}
 	small := newRig(t, func(c *Config) { c.MaxBytes = 1000 })
-	_, err := small.put(&pb.Image{ImageRef: "big", Kind: "installer-initrd", Arch: "amd64"}, append([]byte("070701"), make([]byte, 1000)...))
+	_, err := small.put(&pb.Image{ImageRef: "big", Kind: "installer-initrd", Arch: "amd64"},
+		append([]byte("070701"), make([]byte, 1000)...))
 	wantReason(t, err, "IMAGE_OVER_LIMIT")
 	small.wantTidy()
 }

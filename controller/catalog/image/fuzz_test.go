@@ -29,7 +29,8 @@ func FuzzTable(f *testing.F) {
 func FuzzQcow2(f *testing.F) {
 	raw := disk(1, 64<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(raw[40<<10 : 48<<10]) // never fails
-	for _, args := range [][]string{nil, {"-c"}, {"-c", "-o", "compression_type=zstd"}, {"-o", "cluster_size=512"}, {"-c", "-o", "cluster_size=512"}} {
+	for _, args := range [][]string{nil, {"-c"}, {"-c", "-o", "compression_type=zstd"}, {"-o", "cluster_size=512"},
+		{"-c", "-o", "cluster_size=512"}} {
 		f.Add(qemuImg(f, raw, args...))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -15,8 +15,8 @@ const (
 	tableBytes = 64 << 10
 )
 
-// checkDisk refuses what is not a whole disk with a GUID partition table at its start (UEFI specification 2.10, 5.3). It
-// returns the architecture that the types of the partitions name, and "" where they name none, or several.
+// checkDisk refuses what is not a whole disk with a GUID partition table at its start (UEFI specification 2.10, 5.3).
+// It returns the architecture that the types of the partitions name, and "" where they name none, or several.
 func checkDisk(r io.ReaderAt, size int64) (arch string, err error) {
 	if size%sector != 0 {
 		return "", unsupported("the image has %d bytes, which is no whole number of %d-byte sectors", size, sector)
@@ -30,7 +30,8 @@ func checkDisk(r io.ReaderAt, size int64) (arch string, err error) {
 		return "", fmt.Errorf("read the image's end: %w", err)
 	}
 	if name := otherFormat(head, tail); name != "" {
-		return "", unsupported("the file is %s, which is not written to disks; make a raw or qcow2 image of it: qemu-img convert", name)
+		return "",
+			unsupported("the file is %s, which is not written to disks; make a raw or qcow2 image of it: qemu-img convert", name)
 	}
 	if why := tableFault(head, size); why != "" {
 		return "", unsupported("the image has no sound GUID partition table at its start: %s", why)
@@ -41,7 +42,8 @@ func checkDisk(r io.ReaderAt, size int64) (arch string, err error) {
 	return archOf(head), nil
 }
 
-// typeArchs are the partition types that are of one architecture: root, and /usr (Discoverable Partitions Specification).
+// typeArchs are the partition types that are of one architecture: root, and /usr (Discoverable Partitions
+// Specification).
 var typeArchs = map[string]string{
 	"4f68bce3-e8cd-4db1-96e7-fbcaf984b709": "amd64", "8484680c-9521-48c6-9c11-b0720656f69e": "amd64",
 	"b921b045-1df0-41c3-af44-4c6f280d3fae": "arm64", "b0e01050-ee5f-4390-949a-9117dafbd150": "arm64",
@@ -53,7 +55,8 @@ func archOf(head []byte) string {
 	start, count, each := tableAt(head[sector:])
 	for at := start * sector; at < start*sector+count*each; at += each {
 		t := head[at : at+16] // the first three fields are little endian
-		arch := typeArchs[fmt.Sprintf("%08x-%04x-%04x-%x-%x", binary.LittleEndian.Uint32(t), binary.LittleEndian.Uint16(t[4:]),
+		arch := typeArchs[fmt.Sprintf("%08x-%04x-%04x-%x-%x", binary.LittleEndian.Uint32(t),
+			binary.LittleEndian.Uint16(t[4:]),
 			binary.LittleEndian.Uint16(t[6:]), t[8:10], t[10:])]
 		if arch != "" && found != "" && arch != found {
 			return ""
@@ -65,7 +68,8 @@ func archOf(head []byte) string {
 
 // tableAt gives the first sector of the table of partitions, the number of its entries, and the bytes of each.
 func tableAt(header []byte) (start, count, each uint64) {
-	return binary.LittleEndian.Uint64(header[72:]), uint64(binary.LittleEndian.Uint32(header[80:])), uint64(binary.LittleEndian.Uint32(header[84:]))
+	return binary.LittleEndian.Uint64(header[72:]), uint64(binary.LittleEndian.Uint32(header[80:])),
+		uint64(binary.LittleEndian.Uint32(header[84:]))
 }
 
 // tableFault says what is wrong with the primary table in the first bytes of a disk of this size.
@@ -145,7 +149,8 @@ func installerFault(head []byte, size int64) string {
 			return fmt.Sprintf("partition %d is from sector %d to %d of %d", p.number, p.first, p.last, size/sector)
 		}
 		if nameOf(e) == stateName {
-			return fmt.Sprintf("partition %d is called %s: it was read from a machine that was installed; delete that partition", p.number, stateName)
+			return fmt.Sprintf("partition %d is called %s: it was read from a machine that was installed; delete that partition",
+				p.number, stateName)
 		}
 		for _, o := range used {
 			if p.first <= o.last && o.first <= p.last {
@@ -169,9 +174,9 @@ func nameOf(entry []byte) string {
 	return string(name)
 }
 
-// otherFormat names a file that is neither raw nor one of the formats that are read: by its first bytes, by the footer of a
-// fixed VHD (Virtual Hard Disk Image Format Specification 1.0, cookie "conectix"), or by the descriptor of an ISO 9660
-// file system (ECMA-119, 8.1: sector 16 of 2048 bytes, "CD001").
+// otherFormat names a file that is neither raw nor one of the formats that are read: by its first bytes, by the footer
+// of a fixed VHD (Virtual Hard Disk Image Format Specification 1.0, cookie "conectix"), or by the descriptor of an ISO
+// 9660 file system (ECMA-119, 8.1: sector 16 of 2048 bytes, "CD001").
 func otherFormat(head, tail []byte) string {
 	const descriptor = 16 * 2048
 	switch {
@@ -187,7 +192,8 @@ func otherFormat(head, tail []byte) string {
 		return "a VDI"
 	}
 	for magic, name := range map[string]string{
-		"\x1f\x8b": "compressed by gzip", "\xfd7zXZ\x00": "compressed by xz", "BZh": "compressed by bzip2", "\x04\x22\x4d\x18": "compressed by lz4",
+		"\x1f\x8b": "compressed by gzip", "\xfd7zXZ\x00": "compressed by xz", "BZh": "compressed by bzip2",
+		"\x04\x22\x4d\x18": "compressed by lz4",
 	} {
 		if bytes.HasPrefix(head, []byte(magic)) {
 			return name

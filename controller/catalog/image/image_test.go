@@ -28,9 +28,10 @@ func TestEveryFormatComesToTheSameDisk(t *testing.T) {
 		file   []byte
 		format string
 	}{
-		"raw":       {raw, "raw"},
-		"zst":       {packed(t, raw), "raw.zst"},
-		"two":       {append(packed(t, raw[:1<<20]), packed(t, raw[1<<20:])...), "raw.zst"}, // several frames, as pzstd makes them
+		"raw": {raw, "raw"},
+		"zst": {packed(t, raw), "raw.zst"},
+		// several frames, as pzstd makes them
+		"two":       {append(packed(t, raw[:1<<20]), packed(t, raw[1<<20:])...), "raw.zst"},
 		"skippable": {pzstd(packed(t, raw[:1<<20]), packed(t, raw[1<<20:])), "raw.zst"},
 		"qcow2":     {qemuImg(t, raw), "qcow2"},
 		"deflate":   {qemuImg(t, raw, "-c"), "qcow2"},
@@ -41,7 +42,8 @@ func TestEveryFormatComesToTheSameDisk(t *testing.T) {
 		"refcounts": {qemuImg(t, raw, "-o", "lazy_refcounts=on"), "qcow2"},
 	} {
 		im := r.mustPut(name, c.file)
-		if im.GetSha256Raw() != digestOf(raw) || im.GetSizeBytes() != diskSize || im.GetMinimumDiskBytes() != diskSize+64<<20 {
+		if im.GetSha256Raw() != digestOf(raw) || im.GetSizeBytes() != diskSize || im.GetMinimumDiskBytes() != diskSize+
+			64<<20 {
 			t.Errorf("%s: %v", name, im)
 		}
 		stored := r.stored(im.GetSha256File())
@@ -50,7 +52,8 @@ func TestEveryFormatComesToTheSameDisk(t *testing.T) {
 		}
 		switch c.format {
 		case "qcow2":
-			if im.GetFormat() != "raw.zst" || im.GetSha256Source() != digestOf(c.file) || !bytes.Equal(unpackedBytes(t, stored), raw) {
+			if im.GetFormat() != "raw.zst" || im.GetSha256Source() != digestOf(c.file) ||
+				!bytes.Equal(unpackedBytes(t, stored), raw) {
 				t.Errorf("%s: %v", name, im)
 			}
 		default:
@@ -94,7 +97,8 @@ func TestAnnouncementsAreHeld(t *testing.T) {
 	}
 	r.wantTidy()
 	all := &pb.Image{
-		ImageRef: "q", Sha256Source: digestOf(qcow), Sha256Raw: digestOf(raw), SizeBytes: diskSize, FileSizeBytes: int64(len(qcow)),
+		ImageRef: "q", Sha256Source: digestOf(qcow), Sha256Raw: digestOf(raw), SizeBytes: diskSize,
+		FileSizeBytes:    int64(len(qcow)),
 		MinimumDiskBytes: 1 << 30, Firmware: []string{"uefi"}, Format: "qcow2",
 	}
 	im, err := r.put(all, qcow)
@@ -135,8 +139,10 @@ func TestFilesThatAreNoImages(t *testing.T) {
 		"header's checksum": {changed(raw, sector+40, 35), "IMAGE_UNSUPPORTED"},
 		"table's checksum":  {changed(raw, 2*sector+300, 1), "IMAGE_UNSUPPORTED"},
 		"backup header":     {resealed(func(b []byte) { b[sector+24] = 9 }), "IMAGE_UNSUPPORTED"},
-		"table elsewhere":   {resealed(func(b []byte) { binary.LittleEndian.PutUint64(b[sector+72:], 1<<40) }), "IMAGE_UNSUPPORTED"},
-		"huge table":        {resealed(func(b []byte) { binary.LittleEndian.PutUint32(b[sector+80:], 1<<31) }), "IMAGE_UNSUPPORTED"},
+		"table elsewhere": {resealed(func(b []byte) { binary.LittleEndian.PutUint64(b[sector+72:], 1<<40) }),
+			"IMAGE_UNSUPPORTED"},
+		"huge table": {resealed(func(b []byte) { binary.LittleEndian.PutUint32(b[sector+80:], 1<<31) }),
+			"IMAGE_UNSUPPORTED"},
 		"no partition":      {resealed(func(b []byte) { clear(b[2*sector : 2*sector+128]) }), "IMAGE_UNSUPPORTED"},
 		"4096-byte sectors": {big, "IMAGE_UNSUPPORTED"},
 		"short zstd":        {file[:len(file)-100], "IMAGE_UNAVAILABLE"},
@@ -180,7 +186,8 @@ func TestATruncatedQcow2IsTheClientsError(t *testing.T) {
 	} {
 		for _, percent := range []int{1, 10, 30, 50, 70, 90} {
 			_, err := r.put(&pb.Image{ImageRef: "x"}, file[:len(file)*percent/100])
-			if code := failure.From(err).Kind; err == nil || code == failure.KindInternal || !failure.HasReason(err, "IMAGE_UNSUPPORTED") {
+			if code := failure.From(err).Kind; err == nil || code == failure.KindInternal ||
+				!failure.HasReason(err, "IMAGE_UNSUPPORTED") {
 				t.Errorf("%s at %d %%: %v", name, percent, err)
 			}
 		}
@@ -192,7 +199,8 @@ func TestATruncatedQcow2IsTheClientsError(t *testing.T) {
 	r.wantTidy()
 }
 
-// TestWhatTheInstallerWouldRefuseIsRefusedAtOnce: tables that sgdisk and our own installer make, and files of other tools.
+// TestWhatTheInstallerWouldRefuseIsRefusedAtOnce: tables that sgdisk and our own installer make, and files of other
+// tools.
 func TestWhatTheInstallerWouldRefuseIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -221,11 +229,13 @@ func TestWhatTheInstallerWouldRefuseIsRefusedAtOnce(t *testing.T) {
 				put(e(i), uint64(2048+8*i), uint64(2048+8*i+7), "p")
 			}
 		}), "all 128 entries"},
-		"overlapping": {table(func(e func(int) []byte) { put(e(0), 2048, 4095, "a"); put(e(1), 4095, 5000, "b") }), "partitions 1 and 2 overlap"},
-		"beyond":      {table(func(e func(int) []byte) { put(e(0), 2048, diskSize/512, "a") }), "partition 1 is from"},
-		"golden":      {table(func(e func(int) []byte) { put(e(0), 2048, 4095, "a"); put(e(1), 4096, 5000, "INGOT-STATE") }), "partition 2 is called INGOT-STATE"},
-		"fixed VHD":   {vhd(t, disk(1, diskSize)), "a VHD"},
-		"ISO":         {iso, "an ISO 9660 image"},
+		"overlapping": {table(func(e func(int) []byte) { put(e(0), 2048, 4095, "a"); put(e(1), 4095, 5000, "b") }),
+			"partitions 1 and 2 overlap"},
+		"beyond": {table(func(e func(int) []byte) { put(e(0), 2048, diskSize/512, "a") }), "partition 1 is from"},
+		"golden": {table(func(e func(int) []byte) { put(e(0), 2048, 4095, "a"); put(e(1), 4096, 5000, "INGOT-STATE") }),
+			"partition 2 is called INGOT-STATE"},
+		"fixed VHD": {vhd(t, disk(1, diskSize)), "a VHD"},
+		"ISO":       {iso, "an ISO 9660 image"},
 	} {
 		for format, file := range map[string][]byte{"plain": c.file, "zst": packed(t, c.file)} {
 			_, err := r.put(&pb.Image{ImageRef: "x"}, file)
@@ -270,7 +280,8 @@ func TestQcow2OpensNoOtherFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.put(&pb.Image{ImageRef: "x"}, file); err == nil || !strings.Contains(err.Error(), "IMAGE_UNSUPPORTED") {
+		if _, err := r.put(&pb.Image{ImageRef: "x"}, file); err == nil ||
+			!strings.Contains(err.Error(), "IMAGE_UNSUPPORTED") {
 			t.Errorf("%s: %v", filepath.Base(path), err)
 		}
 	}
@@ -305,7 +316,8 @@ func TestFilesOfAnInstallerAreKeptAsTheyAre(t *testing.T) {
 	r := newRig(t)
 	file := packed(t, []byte("a compressed initramfs stays compressed"))
 	im, err := r.put(&pb.Image{ImageRef: "i", Kind: "installer-initrd", Arch: "arm64"}, file)
-	if err != nil || im.GetFormat() != "raw" || im.GetSha256Raw() != digestOf(file) || im.GetSha256File() != digestOf(file) ||
+	if err != nil || im.GetFormat() != "raw" || im.GetSha256Raw() != digestOf(file) ||
+		im.GetSha256File() != digestOf(file) ||
 		im.GetSizeBytes() != int64(len(file)) || im.GetMinimumDiskBytes() != 0 {
 		t.Errorf("%v, %v", im, err)
 	}
@@ -374,7 +386,8 @@ func TestABlobStaysWhileAnEntryNamesIt(t *testing.T) {
 	}
 }
 
-// TestSweepLeavesAnotherDatabasesFiles: a controller that is pointed at the wrong database must not empty the directory.
+// TestSweepLeavesAnotherDatabasesFiles: a controller that is pointed at the wrong database must not empty the
+// directory.
 func TestSweepLeavesAnotherDatabasesFiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -37,7 +37,9 @@ func unsupported(format string, args ...any) *failure.Error {
 
 // inspect finds out what the bytes are, and makes the whole entry for them. The file to keep is the one that came or,
 // for a qcow2, a new one.
-func (c *Catalogue) inspect(ctx context.Context, said *baremetalv1.Image, got *blob.Writer) (*baremetalv1.Image, *blob.Writer, error) {
+func (c *Catalogue) inspect(
+	ctx context.Context, said *baremetalv1.Image, got *blob.Writer,
+) (*baremetalv1.Image, *blob.Writer, error) {
 	if e := matches("sha256_source", said.GetSha256Source(), got.SHA256()); e != nil {
 		return nil, nil, e
 	}
@@ -129,10 +131,12 @@ func complete(entry, said *baremetalv1.Image, got, file *blob.Writer, facts raw)
 		return e
 	}
 	if n := said.GetSizeBytes(); n != 0 && n != facts.size {
-		return unavailable("the image has %d raw bytes, not the %d announced", facts.size, n).WithField("image.size_bytes", "differs")
+		return unavailable("the image has %d raw bytes, not the %d announced", facts.size, n).WithField("image.size_bytes",
+			"differs")
 	}
 	if n := said.GetFileSizeBytes(); n != 0 && n != file.Size() && n != got.Size() {
-		return unavailable("the file has %d bytes, not the %d announced", got.Size(), n).WithField("image.file_size_bytes", "differs")
+		return unavailable("the file has %d bytes, not the %d announced", got.Size(), n).WithField("image.file_size_bytes",
+			"differs")
 	}
 	return minimumDisk(entry, said)
 }
@@ -203,7 +207,8 @@ func streamError(ctx context.Context, err error) error {
 	case errors.Is(err, zstd.ErrCRCMismatch):
 		return failure.Precondition("IMAGE_DIGEST_MISMATCH", "the zstd stream is damaged: its checksum is wrong")
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return unsupported("the zstd stream needs a window of more than %d MiB, which installers don't have; compress without --ultra and --long", MaxWindow>>20)
+		return unsupported("the zstd stream needs a window of more than %d MiB, which installers don't have; compress "+
+			"without --ultra and --long", MaxWindow>>20)
 	}
 	return unsupported("the file is no sound zstd stream: %v", err)
 }

@@ -66,7 +66,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	raw := disk(3, diskSize)
 	qcow := qemuImg(t, raw)
 	for _, point := range []string{
-		"blob.at-write=kill@1", "blob.at-write=kill@7", "blob.at-write=kill@30", "image.before-entry=kill", "blob.before-place=kill", "blob.after-place=kill",
+		"blob.at-write=kill@1", "blob.at-write=kill@7", "blob.at-write=kill@30", "image.before-entry=kill",
+		"blob.before-place=kill", "blob.after-place=kill",
 	} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +77,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), childDir+"="+r.dir, childURL+"="+r.store.Pool().Config().ConnString(), failpoint.EnvVar+"="+point)
+			cmd.Env = append(os.Environ(), childDir+"="+r.dir, childURL+"="+r.store.Pool().Config().ConnString(),
+				failpoint.EnvVar+"="+point)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {

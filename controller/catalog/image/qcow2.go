@@ -71,8 +71,8 @@ func checkQcow2(r io.ReaderAt) error {
 	return nil
 }
 
-// The library keeps its decompressors in a package variable: zstd is none of its defaults, and newer images have it. Its
-// warnings would go past our log; what matters comes as an error.
+// The library keeps its decompressors in a package variable: zstd is none of its defaults, and newer images have it.
+// Its warnings would go past our log; what matters comes as an error.
 func init() {
 	qcow2log.SetWarnFunc(nil)
 	qcow2.SetDecompressor(qcow2.CompressionTypeZstd, func(r io.Reader) (io.ReadCloser, error) {

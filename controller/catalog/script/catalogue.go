@@ -15,7 +15,8 @@ import (
 
 // Store is where the entries are; *store.Store is one.
 type Store interface {
-	AddScript(ctx context.Context, s *baremetalv1.Script, place func() error, actor string, now time.Time) (*baremetalv1.Script, error)
+	AddScript(ctx context.Context, s *baremetalv1.Script, place func() error, actor string,
+		now time.Time) (*baremetalv1.Script, error)
 	RemoveScript(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Script, error)
 	DropBlob(ctx context.Context, sha256 string, drop func() error) error
 }
@@ -35,7 +36,9 @@ type Catalogue struct{ cfg Config }
 func New(c Config) *Catalogue { return &Catalogue{cfg: c} }
 
 // Add adds a script with these bytes. The description must be valid; a digest in it must be that of the bytes.
-func (c *Catalogue) Add(ctx context.Context, s *baremetalv1.Script, content []byte, actor string) (*baremetalv1.Script, error) {
+func (c *Catalogue) Add(
+	ctx context.Context, s *baremetalv1.Script, content []byte, actor string,
+) (*baremetalv1.Script, error) {
 	w, err := c.cfg.Blobs.Create()
 	if err != nil {
 		return nil, err
@@ -58,7 +61,8 @@ func (c *Catalogue) Add(ctx context.Context, s *baremetalv1.Script, content []by
 		c.drop(context.WithoutCancel(ctx), entry.GetSha256())
 		return nil, err
 	}
-	c.cfg.Logger.InfoContext(ctx, "script added", "script_ref", added.GetScriptRef(), "sha256", added.GetSha256(), "size_bytes", added.GetSizeBytes())
+	c.cfg.Logger.InfoContext(ctx, "script added", "script_ref", added.GetScriptRef(), "sha256", added.GetSha256(),
+		"size_bytes", added.GetSizeBytes())
 	return added, nil
 }
 

@@ -2,8 +2,8 @@
 // loses a few machines and not the fleet.
 //
 // A rule limits one failure domain: the fleet, each site, or each value of a label such as a rack. A destructive
-// operation takes a slot before it starts and holds it until its machine is healthy again or an administrator has looked
-// at it. Rates count slots by when they were taken, whether they are held or not.
+// operation takes a slot before it starts and holds it until its machine is healthy again or an administrator has
+// looked at it. Rates count slots by when they were taken, whether they are held or not.
 //
 // It is pure: rules, slots and requests in, verdicts out.
 package budget

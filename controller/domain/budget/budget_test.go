@@ -115,7 +115,8 @@ func TestAdmit(t *testing.T) {
 
 func TestUntilIsWhenARateHasRoom(t *testing.T) {
 	rules := []budget.Rule{{Name: "f", Domain: budget.Fleet, PerHour: 2}}
-	slots := []budget.Slot{{Taken: now.Add(-50 * time.Minute)}, {Taken: now.Add(-40 * time.Minute)}, {Taken: now.Add(-5 * time.Minute)}}
+	slots := []budget.Slot{{Taken: now.Add(-50 * time.Minute)}, {Taken: now.Add(-40 * time.Minute)},
+		{Taken: now.Add(-5 * time.Minute)}}
 	// The limit was lowered: three are counted where two may be, so that two have to leave.
 	got := budget.Admit(rules, nil, slots, queue("a"), now)[0]
 	if want := now.Add(20 * time.Minute); got.Admitted || !got.Until.Equal(want) {

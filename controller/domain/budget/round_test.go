@@ -41,14 +41,15 @@ func TestAFullFleetRefusesWhoeverAsksNext(t *testing.T) {
 		asked []string
 		want  bool
 	}{
-		"no rules":                 {nil, []string{"a"}, false},
-		"a full rack":              {[]budget.Rule{rack}, []string{"a"}, false},
-		"a full site":              {[]budget.Rule{site}, []string{"a"}, false},
-		"full without a label":     {[]budget.Rule{rack}, []string{""}, false},
-		"a fleet with room":        {[]budget.Rule{rack, fleet}, []string{"a"}, false},
-		"a refusal takes no room":  {[]budget.Rule{rack, fleet}, []string{"a", "a"}, false},
-		"a full fleet":             {[]budget.Rule{rack, fleet}, []string{"a", "b"}, true},
-		"the second rule is full":  {[]budget.Rule{{Name: "w", Domain: budget.Fleet, AtOnce: 9}, fleet}, []string{"a", "b"}, true},
+		"no rules":                {nil, []string{"a"}, false},
+		"a full rack":             {[]budget.Rule{rack}, []string{"a"}, false},
+		"a full site":             {[]budget.Rule{site}, []string{"a"}, false},
+		"full without a label":    {[]budget.Rule{rack}, []string{""}, false},
+		"a fleet with room":       {[]budget.Rule{rack, fleet}, []string{"a"}, false},
+		"a refusal takes no room": {[]budget.Rule{rack, fleet}, []string{"a", "a"}, false},
+		"a full fleet":            {[]budget.Rule{rack, fleet}, []string{"a", "b"}, true},
+		"the second rule is full": {[]budget.Rule{{Name: "w", Domain: budget.Fleet, AtOnce: 9}, fleet}, []string{"a", "b"},
+			true},
 		"the fleet before its own": {[]budget.Rule{fleet, rack}, []string{"a", "b"}, true},
 	} {
 		round := budget.NewRound(c.rules, nil, nil, now)
@@ -58,7 +59,9 @@ func TestAFullFleetRefusesWhoeverAsksNext(t *testing.T) {
 		if got := round.Full(); got != c.want {
 			t.Errorf("%s: full %t", name, got)
 		}
-		if next := round.Ask(budget.Request{Place: budget.Place{Site: "far", Labels: map[string]string{"rack": "new"}}}); next.Admitted == c.want {
+		if next := round.Ask(
+			budget.Request{Place: budget.Place{Site: "far",
+				Labels: map[string]string{"rack": "new"}}}); next.Admitted == c.want {
 			t.Errorf("%s: the next one is admitted: %t", name, next.Admitted)
 		}
 	}

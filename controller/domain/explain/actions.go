@@ -16,58 +16,72 @@ func (s *scene) thaw() Action {
 }
 
 func doctor() Action {
-	return Action{Command: "ingot-agent doctor   (on the agent's machine)", Consequence: "checks clock, certificate, controller, disk and privileges"}
+	return Action{Command: "ingot-agent doctor   (on the agent's machine)",
+		Consequence: "checks clock, certificate, controller, disk and privileges"}
 }
 
 func unlock() Action {
-	return Action{Command: "ingot-agent unlock   (on the agent's machine)", Consequence: "the agent takes commands again; ask first who locked it, and why"}
+	return Action{Command: "ingot-agent unlock   (on the agent's machine)",
+		Consequence: "the agent takes commands again; ask first who locked it, and why"}
 }
 
 func unflag(id, flag string) Action {
-	return Action{Command: "ingot flag " + id + " " + flag + " --off", Consequence: "work may be started on the machine again", Destructive: true}
+	return Action{Command: "ingot flag " + id + " " + flag + " --off",
+		Consequence: "work may be started on the machine again", Destructive: true}
 }
 
 func (s *scene) giveBMC() Action {
-	return Action{Command: "ingot machine update " + s.id() + " --bmc-endpoint HOST --bmc-credentials NAME", Consequence: "the site's agent can switch the machine from outside"}
+	return Action{Command: "ingot machine update " + s.id() + " --bmc-endpoint HOST --bmc-credentials NAME",
+		Consequence: "the site's agent can switch the machine from outside"}
 }
 
 func (s *scene) setCredentials() Action {
-	return Action{Command: "ingot bmc credentials set " + cmp.Or(s.spec.GetBmcCredentialsRef(), "NAME") + " --username USER",
+	return Action{Command: "ingot bmc credentials set " + cmp.Or(s.spec.GetBmcCredentialsRef(), "NAME") +
+		" --username USER",
 		Consequence: "the BMC is asked again with the new password, once"}
 }
 
 func (s *scene) unpark() Action {
 	return Action{Command: "ingot bmc unpark " + s.Machine.GetMachineId(),
-		Consequence: "the BMC is asked once more with the password that it has refused, for one that was wrong itself; each try can lock its account"}
+		Consequence: "the BMC is asked once more with the password that it has refused, for one that was wrong itself; " +
+			"each try can lock its account"}
 }
 
 func (s *scene) console() Action {
 	if s.Op != nil {
-		return Action{Command: "ingot logs " + s.Op.ID, Consequence: "shows the operation's log, and for admins the machine's serial console"}
+		return Action{Command: "ingot logs " + s.Op.ID,
+			Consequence: "shows the operation's log, and for admins the machine's serial console"}
 	}
 	return Action{Command: "look at the machine's console", Consequence: "shows whether it boots, and where it stays"}
 }
 
 func (s *scene) siteGet() Action {
-	return Action{Command: "ingot site get " + s.siteName(), Consequence: "shows each segment: whether it is served, its pool, other DHCP servers"}
+	return Action{Command: "ingot site get " + s.siteName(),
+		Consequence: "shows each segment: whether it is served, its pool, other DHCP servers"}
 }
 
 func (s *scene) rebootBMC() Action {
 	return Action{
-		Command: "ingot reboot " + s.id() + " --mode bmc", Consequence: "switches the machine off and on through its BMC; what runs on it is interrupted", Destructive: true,
+		Command:     "ingot reboot " + s.id() + " --mode bmc",
+		Consequence: "switches the machine off and on through its BMC; what runs on it is interrupted", Destructive: true,
 	}.starting(StartPowerCycle)
 }
 
 func (s *scene) clear() Action {
-	return Action{Command: "ingot clear " + s.id(), Consequence: "takes NeedsIntervention away; it repairs nothing", refused: !s.Offers.Clears}
+	return Action{Command: "ingot clear " + s.id(), Consequence: "takes NeedsIntervention away; it repairs nothing",
+		refused: !s.Offers.Clears}
 }
 
 // settle are the two words that an operator may give on an outcome that nobody knows.
 func (s *scene) settle() []Action {
 	base := "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict "
 	return []Action{
-		{Command: base + "happened", Consequence: "records that the command has acted, and lifts the fence; be sure that it cannot act any more", Destructive: true},
-		{Command: base + "did-not-happen", Consequence: "records that it has not acted, and lifts the fence; be sure that it cannot act any more", Destructive: true},
+		{Command: base + "happened",
+			Consequence: "records that the command has acted, and lifts the fence; be sure that it cannot act any more",
+			Destructive: true},
+		{Command: base + "did-not-happen",
+			Consequence: "records that it has not acted, and lifts the fence; be sure that it cannot act any more",
+			Destructive: true},
 	}
 }
 
@@ -79,11 +93,14 @@ func (s *scene) activeActions() []Action {
 	case !s.Op.CancelRequested.IsZero():
 		return out
 	case s.granted() && (s.cmd.Kind == operation.KindRepave || s.cmd.Kind == operation.KindErase):
-		return append(out, Action{Command: "ingot cancel " + id, Destructive: true, Consequence: "asks the installer to stop at its next safe point; " +
-			"the disk may hold half an image and not boot; without an answer within 30 s the outcome is UNKNOWN and the machine is fenced"})
+		return append(out, Action{Command: "ingot cancel " + id, Destructive: true,
+			Consequence: "asks the installer to stop at its next safe point; " +
+				"the disk may hold half an image and not boot; without an answer within 30 s the outcome is UNKNOWN and the " +
+				"machine is fenced"})
 	case s.granted():
-		return append(out, Action{Command: "ingot cancel " + id, Destructive: true, Consequence: "asks the executor to stop; " +
-			"without an answer within 30 s the outcome is UNKNOWN and the machine is fenced"})
+		return append(out, Action{Command: "ingot cancel " + id, Destructive: true,
+			Consequence: "asks the executor to stop; " +
+				"without an answer within 30 s the outcome is UNKNOWN and the machine is fenced"})
 	}
 	return append(out, Action{Command: "ingot cancel " + id, Consequence: "ends it as CANCELED; " + s.whatCancelLeaves()})
 }
@@ -103,7 +120,8 @@ var startCommands = []struct {
 	destructive bool
 }{
 	{StartExit, "ingot exit-maintenance ", "puts the machine back into service", false},
-	{StartEnter, "ingot enter-maintenance ", "takes the machine out of service, so that it can be imaged; nothing is drained", false},
+	{StartEnter, "ingot enter-maintenance ",
+		"takes the machine out of service, so that it can be imaged; nothing is drained", false},
 	{StartReimage, "ingot reimage ", "writes an OS image; all data on the target disk is lost", true},
 	{StartReboot, "ingot reboot ", "reboots the machine; what runs on it is interrupted", true},
 }
@@ -112,7 +130,8 @@ var startCommands = []struct {
 const noImageToWrite = "IMAGE_NOT_FOUND"
 
 func addImage() Action {
-	return Action{Command: "ingot image add NAME FILE", Consequence: "stores a system that machines can be installed with; there is none"}
+	return Action{Command: "ingot image add NAME FILE",
+		Consequence: "stores a system that machines can be installed with; there is none"}
 }
 
 // restActions are what may be started while nothing is active, as the calls themselves decide.

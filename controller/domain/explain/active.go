@@ -19,7 +19,8 @@ var activeRules = []rule{
 	{"cancelling", func(s *scene) bool { return !s.Op.CancelRequested.IsZero() }, (*scene).cancelling},
 	{"nobody-looks", (*scene).nobodyLooks, (*scene).sayNobodyLooks},
 	{"frozen", func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() }, (*scene).frozen},
-	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() }, (*scene).quarantined},
+	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() },
+		(*scene).quarantined},
 	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
 	{"budget", waits(operation.WaitBudget), (*scene).waitBudget},
 	{"retry", waits(operation.WaitRetry), (*scene).retry},
@@ -28,15 +29,20 @@ var activeRules = []rule{
 	{"site", waits(operation.WaitSite), (*scene).waitSite},
 	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
 	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
-	{"granted-and-silent", func(s *scene) bool { return s.granted() && s.exec != nil && !s.exec.Live && !s.leavesOnPurpose() }, (*scene).grantedSilent},
+	{"granted-and-silent", func(s *scene) bool {
+		return s.granted() && s.exec != nil && !s.exec.Live &&
+			!s.leavesOnPurpose()
+	}, (*scene).grantedSilent},
 	{"executing", (*scene).granted, (*scene).executing},
 	{"nobody", waits(operation.WaitNobody), (*scene).waitNobody},
 	{"agent", waits(operation.WaitAgent), (*scene).waitAgent},
 	{"executor-gone", func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
 	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
-	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent }, (*scene).notAcknowledged},
+	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent },
+		(*scene).notAcknowledged},
 	{"grant", (*scene).open, (*scene).waitGrant},
-	{"not-started", func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue }, (*scene).notStarted},
+	{"not-started", func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue },
+		(*scene).notStarted},
 	{"pending", func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
 	{"between-steps", func(*scene) bool { return true }, (*scene).pending},
 }
@@ -47,14 +53,16 @@ func waits(reason string) func(*scene) bool {
 
 // needsGrant says that the operation cannot go on without a new grant.
 func (s *scene) needsGrant() bool {
-	return s.step != nil && s.step.Kind != operation.KindSetPhase && s.step.Kind != operation.KindWaitForAgent && !s.granted()
+	return s.step != nil && s.step.Kind != operation.KindSetPhase && s.step.Kind != operation.KindWaitForAgent &&
+		!s.granted()
 }
 
 func (s *scene) blocked() bool { return s.holds(fleet.RMA) || s.holds(fleet.RetiredFlag) }
 
 func (s *scene) cancelling(e *Explanation) {
 	e.WaitsOn, e.Since = OnAgent, s.Op.CancelRequested
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) + s.cancelledBy()}
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) +
+		s.cancelledBy()}
 	if s.cmd != nil {
 		s.waitsForExecutor(e)
 		e.Cause.Text += ", and the executor has not answered yet"
@@ -69,14 +77,17 @@ func (s *scene) waitBudget(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
 	e.Cause = Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
 	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
-	e.Actions = []Action{{Command: "ingot budget slots", Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
+	e.Actions = []Action{{Command: "ingot budget slots",
+		Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
 	for _, id := range s.LeftBehind {
 		e.Actions = append(e.Actions, Action{
-			Command: "ingot budget release " + id, Consequence: "gives back the slot of a machine that was left behind, once you have looked at it", Destructive: true,
+			Command:     "ingot budget release " + id,
+			Consequence: "gives back the slot of a machine that was left behind, once you have looked at it", Destructive: true,
 		})
 	}
 	if s.BudgetName != "" {
-		e.Actions = append(e.Actions, Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise, Consequence: "lets one more machine in, for everybody", Destructive: true})
+		e.Actions = append(e.Actions, Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise,
+			Consequence: "lets one more machine in, for everybody", Destructive: true})
 	}
 }
 
@@ -86,18 +97,21 @@ func (s *scene) nobodyLooks() bool {
 
 func (s *scene) sayNobodyLooks(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller", s.Op.WakeAt
-	e.Cause = Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) + ", and none has: the controllers' workers are stopped or overloaded"}
+	e.Cause = Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+		", and none has: the controllers' workers are stopped or overloaded"}
 	if s.Controllers == 0 {
 		e.Cause = Cause{Reason: "CONTROLLER_LEASE_LOST", Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
 			", and none has: no controller holds its lease in the database"}
 	}
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
-	e.Actions = []Action{{Command: "ingot server info", Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
+	e.Actions = []Action{{Command: "ingot server info",
+		Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
 }
 
 func (s *scene) frozen(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin who lifts the freeze", s.Freeze.Since
-	e.Cause = Cause{Reason: s.Freeze.Reason(), Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " + s.Freeze.Cause() +
+	e.Cause = Cause{Reason: s.Freeze.Reason(), Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " +
+		s.Freeze.Cause() +
 		"; the controller gives no leave to start anything", Facts: s.commandFacts()}
 	e.Actions = []Action{s.thaw()}
 	if s.active {
@@ -112,8 +126,12 @@ func (s *scene) sayBlocked(e *Explanation) {
 	}
 	c := s.condition(flag)
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin", when(c.GetLastTransition())
-	e.Cause = Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) + ": nothing is started on it"}
-	if w, ok := s.word("SET_FLAG", func(w Override) bool { return w.Data["flag"] == string(flag) && w.Data["value"] == "true" }); ok {
+	e.Cause = Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) +
+		": nothing is started on it"}
+	if w, ok := s.word("SET_FLAG", func(w Override) bool {
+		return w.Data["flag"] == string(flag) &&
+			w.Data["value"] == "true"
+	}); ok {
 		e.Cause.Text = "the machine is flagged " + string(flag) + w.by() + "; nothing is started on it"
 	}
 	if c.GetMessage() != "" {
@@ -129,7 +147,8 @@ func (s *scene) sayBlocked(e *Explanation) {
 		e.Actions = []Action{unflag(s.id(), string(flag))}
 	}
 	if flag == fleet.RMA {
-		e.Actions = append(e.Actions, Action{Command: "ingot rma " + s.id() + " --return", Consequence: "takes the flag off as the end of the return"}.starting(StartReturn))
+		e.Actions = append(e.Actions, Action{Command: "ingot rma " + s.id() + " --return",
+			Consequence: "takes the flag off as the end of the return"}.starting(StartReturn))
 	}
 	if s.active {
 		s.refusedNext(e)
@@ -173,7 +192,8 @@ func (s *scene) silentInstaller() bool {
 // waitEvidence: the executor says that it is done, and the world has not confirmed it.
 func (s *scene) waitEvidence(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnAgent, "another boot of the machine", s.Op.StartedAt
-	e.Cause = Cause{Reason: "EVIDENCE_MISSING", Text: "the reboot was done as its executor says, and the machine's agent has not come back with another boot id"}
+	e.Cause = Cause{Reason: "EVIDENCE_MISSING",
+		Text: "the reboot was done as its executor says, and the machine's agent has not come back with another boot id"}
 	if s.cmd != nil {
 		e.Since = s.cmd.ClaimedAt
 	}
@@ -183,13 +203,16 @@ func (s *scene) waitEvidence(e *Explanation) {
 		e.Cause.Reason = "BMC_NO_EFFECT"
 		e.Cause.Text = "the BMC has accepted the power cycle, and still says that the machine is off"
 	case s.host != nil && s.host.Live && s.cmd != nil && s.host.BootID == s.cmd.BootIDBefore:
-		e.Cause.Text = "the machine's agent is connected, and still shows the boot of before: the machine has not rebooted yet, or at all"
+		e.Cause.Text = "the machine's agent is connected, and still shows the boot of before: the machine has not rebooted " +
+			"yet, or at all"
 	case s.host != nil && !s.host.Live:
 		e.Cause.Text += ": it " + s.seen(s.host)
-		e.Cause.Facts = append(e.Cause.Facts, "a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
+		e.Cause.Facts = append(e.Cause.Facts,
+			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Actions = []Action{{Command: "look at the machine's console", Consequence: "shows whether it boots, and where it stays"}}
+	e.Actions = []Action{{Command: "look at the machine's console",
+		Consequence: "shows whether it boots, and where it stays"}}
 }
 
 // leavesOnPurpose says that the executor's silence is what the command brings about.
@@ -255,7 +278,8 @@ func (s *scene) verb() string {
 
 func (s *scene) locked(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
-	e.Cause = Cause{Reason: "AGENT_LOCKED", Text: roleName(s.exec) + " " + s.exec.AgentID + " was locked by somebody at the machine, and refuses commands", Facts: s.commandFacts()}
+	e.Cause = Cause{Reason: "AGENT_LOCKED", Text: roleName(s.exec) + " " + s.exec.AgentID +
+		" was locked by somebody at the machine, and refuses commands", Facts: s.commandFacts()}
 	e.Actions = []Action{unlock()}
 }
 
@@ -263,12 +287,14 @@ func (s *scene) notAcknowledged(e *Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.SentAt
 	e.Cause = Cause{
-		Text:  "command " + s.cmd.ID + " was sent " + s.ago(s.cmd.SentAt) + ", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
+		Text: "command " + s.cmd.ID + " was sent " + s.ago(s.cmd.SentAt) +
+			", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
 		Facts: s.commandFacts(),
 	}
 	if s.Now.Sub(s.cmd.SentAt) > operation.LookAgain {
 		e.Cause.Reason = "AGENT_UNAVAILABLE"
-		e.Cause.Facts = append(e.Cause.Facts, "an agent that stays connected and acknowledges nothing hangs, or its disk is full")
+		e.Cause.Facts = append(e.Cause.Facts,
+			"an agent that stays connected and acknowledges nothing hangs, or its disk is full")
 		e.Actions = []Action{doctor()}
 	}
 }
@@ -277,7 +303,8 @@ func (s *scene) waitGrant(e *Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = latest(s.cmd.AckedAt, s.cmd.SentAt)
 	e.Cause = Cause{
-		Text:  "the agent holds command " + s.cmd.ID + " and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
+		Text: "the agent holds command " + s.cmd.ID +
+			" and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
 		Facts: s.commandFacts(),
 	}
 	if s.Now.Sub(e.Since) > operation.LookAgain {
@@ -296,7 +323,8 @@ func (s *scene) notStarted(e *Explanation) {
 	s.sayNobodyLooks(e)
 	e.Since = s.Op.CreatedAt
 	if s.Controllers > 0 {
-		e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and no controller has begun with it: the controllers' workers fail or are overloaded"
+		e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) +
+			", and no controller has begun with it: the controllers' workers fail or are overloaded"
 	}
 }
 
@@ -344,8 +372,10 @@ var verbs = map[operation.Kind]string{
 	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
 	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
 	operation.KindPreflight: "the installer proves that it can write, and changes nothing",
-	operation.KindReconfig:  "the configuration is being applied", operation.KindPower: "the BMC is switching the machine off and on",
-	operation.KindJoin:  "kubeadm is joining the machine to its cluster",
-	operation.KindKexec: "the installer's kernel is being started", kindSSH: "a script runs on the machine", operation.KindPowerOff: "the BMC is switching the machine off",
-	operation.KindPowerOn: "the BMC is switching the machine on",
+	operation.KindReconfig:  "the configuration is being applied",
+	operation.KindPower:     "the BMC is switching the machine off and on",
+	operation.KindJoin:      "kubeadm is joining the machine to its cluster",
+	operation.KindKexec:     "the installer's kernel is being started", kindSSH: "a script runs on the machine",
+	operation.KindPowerOff: "the BMC is switching the machine off",
+	operation.KindPowerOn:  "the BMC is switching the machine on",
 }

@@ -56,7 +56,8 @@ func (s *scene) missing() *Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH || s.step.Kind == operation.KindPowerOff ||
+	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH ||
+		s.step.Kind == operation.KindPowerOff ||
 		s.step.Kind == kindProvider || s.clusterStep() || s.switches()
 }
 
@@ -70,14 +71,16 @@ func (s *scene) whoIsMissing() verdict {
 		return s.silence(s.exec)
 	case s.siteOnly():
 		return s.siteTrouble()
-	case s.host == nil && s.step.Kind != operation.KindWaitForAgent && (s.spec.GetBmcEndpoint() != "" || s.provider() != fleet.AgentProvider):
+	case s.host == nil && s.step.Kind != operation.KindWaitForAgent &&
+		(s.spec.GetBmcEndpoint() != "" || s.provider() != fleet.AgentProvider):
 		v := s.siteTrouble()
 		v.Facts = append(v.Facts, "no agent has ever been enrolled on the machine itself, so only its site's agent can act")
 		return v
 	case s.host == nil:
 		return s.neverEnrolled()
 	case s.host.Live && s.host.Locked:
-		return verdict{Cause{"AGENT_LOCKED", "the machine's agent " + s.host.AgentID + " was locked by somebody at the machine", nil}, OnOperator,
+		return verdict{Cause{"AGENT_LOCKED", "the machine's agent " + s.host.AgentID +
+			" was locked by somebody at the machine", nil}, OnOperator,
 			"whoever locked agent " + s.host.AgentID, []Action{unlock()}}
 	case s.host.Live:
 		return s.siteTrouble()
@@ -110,38 +113,48 @@ func (s *scene) stageWaits() verdict {
 }
 
 func (s *scene) neverEnrolled() verdict {
-	return verdict{Cause{"AGENT_UNAVAILABLE", "no agent has ever been enrolled on the machine", nil}, OnOperator, "an agent on the machine",
-		[]Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which an agent on the machine enrols; a reimage through a BMC brings an agent of its own"}}}
+	return verdict{Cause{"AGENT_UNAVAILABLE", "no agent has ever been enrolled on the machine", nil}, OnOperator,
+		"an agent on the machine",
+		[]Action{{Command: "ingot token issue " + s.id(),
+			Consequence: "gives a token with which an agent on the machine enrols; a reimage through a BMC brings an agent of " +
+				"its own"}}}
 }
 
 // silence says why an agent is not there, as far as it can be told from outside.
 func (s *scene) silence(a *Agent) verdict {
 	who := roleName(a) + " " + a.AgentID
 	v := verdict{Cause{"AGENT_UNAVAILABLE", who + " " + s.seen(a), nil}, OnAgent, "agent " + a.AgentID, []Action{
-		{Command: "ingot-agent status   (on the machine)", Consequence: "says whether the agent runs and reaches the controller"}, doctor(),
+		{Command: "ingot-agent status   (on the machine)",
+			Consequence: "says whether the agent runs and reaches the controller"}, doctor(),
 	}}
 	switch {
 	case !a.CertRevoked.IsZero():
 		v.Reason, v.on = "CERTIFICATE_REVOKED", OnOperator
 		v.Text = who + " may not connect: its certificate was revoked " + s.ago(a.CertRevoked)
-		v.actions = []Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which the machine enrols anew, if it was revoked by mistake"}}
+		v.actions = []Action{{Command: "ingot token issue " + s.id(),
+			Consequence: "gives a token with which the machine enrols anew, if it was revoked by mistake"}}
 	case !a.CertExpires.IsZero() && s.Now.After(a.CertExpires):
 		v.Text = who + " cannot connect: its certificate ran out " + s.ago(a.CertExpires)
-		v.actions = []Action{{Command: "ingot token issue " + s.id(), Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by itself"}}
+		v.actions = []Action{{Command: "ingot token issue " + s.id(),
+			Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by " +
+				"itself"}}
 	case a.Role != "site" && s.status.GetPowerState() == "off":
 		v.Text += ": the machine is switched off, as its BMC says since " + s.at(when(s.status.GetPowerStateAt()))
-		v.actions = []Action{Action{Command: "ingot power on " + s.id(), Consequence: "switches it on through its BMC"}.starting(StartPowerOn), s.rebootBMC()}
+		v.actions = []Action{Action{Command: "ingot power on " + s.id(),
+			Consequence: "switches it on through its BMC"}.starting(StartPowerOn), s.rebootBMC()}
 	case a.Role != "site" && s.Boot.Mode == operation.BootRescue:
 		v.Text += ": the machine was told to boot from the network, and may run the RAM system"
 	}
 	if s.allSilent(a) {
-		v.Facts = append(v.Facts, "every agent that could act on this machine is silent: look at the controller's network first")
+		v.Facts = append(v.Facts,
+			"every agent that could act on this machine is silent: look at the controller's network first")
 	}
 	return v
 }
 
 func (s *scene) allSilent(but *Agent) bool {
-	others := slices.DeleteFunc(slices.Clone(s.Agents), func(a Agent) bool { return a.AgentID == but.AgentID || a.Role == "installer" })
+	others := slices.DeleteFunc(slices.Clone(s.Agents),
+		func(a Agent) bool { return a.AgentID == but.AgentID || a.Role == "installer" })
 	return len(others) > 0 && !slices.ContainsFunc(others, func(a Agent) bool { return a.Live })
 }
 
@@ -152,7 +165,9 @@ func (s *scene) siteSilence(a *Agent) verdict {
 		v.Text = "the agent of site " + s.siteName() + ", " + a.AgentID + ", " + s.seen(a)
 	}
 	v.who = "the agent of site " + s.siteName()
-	v.actions = append([]Action{{Command: "ingot agent list", Consequence: "shows which agents are connected, and since when the others are not"}}, v.actions...)
+	v.actions = append(
+		[]Action{{Command: "ingot agent list",
+			Consequence: "shows which agents are connected, and since when the others are not"}}, v.actions...)
 	return v
 }
 
@@ -167,17 +182,20 @@ func (s *scene) siteTrouble() verdict {
 		r := remedies["SSH_NOT_CONFIGURED"]
 		return verdict{Cause{Reason: "SSH_NOT_CONFIGURED", Text: r.text}, r.on, "an SSH endpoint", r.helps(s)}
 	case !direct && s.provider() == fleet.AgentProvider && s.spec.GetBmcEndpoint() == "":
-		return verdict{Cause{"NO_BOOT_PATH", "the machine has no BMC, so nobody can act on it from outside", nil}, OnOperator, "a BMC", []Action{s.giveBMC()}}
+		return verdict{Cause{"NO_BOOT_PATH", "the machine has no BMC, so nobody can act on it from outside", nil}, OnOperator,
+			"a BMC", []Action{s.giveBMC()}}
 	case len(all) == 0:
 		return verdict{Cause{"SITE_AGENT_SILENT", "site " + s.siteName() + " has no agent", nil}, OnOperator, who,
-			[]Action{{Command: "ingot token issue --role site --site " + s.siteName(), Consequence: "gives a token with which the site's agent enrols"}}}
+			[]Action{{Command: "ingot token issue --role site --site " + s.siteName(),
+				Consequence: "gives a token with which the site's agent enrols"}}}
 	case !all[0].Live:
 		return s.siteSilence(all[0])
 	case s.clusterStep() && !siteCan(all, "cluster"):
 		return verdict{Cause{"CAPABILITY_MISSING", who + " is connected and does not speak to clusters", nil}, OnAgent, who,
 			[]Action{{Command: "ingot agent list -o wide", Consequence: "shows what each site's agent can do"}}}
 	case !direct && !siteCan(all, "provider:"+s.provider()):
-		return verdict{Cause{"CAPABILITY_MISSING", who + " is connected and has no adapter for provider " + s.provider(), nil}, OnProvider, "provider " + s.provider(),
+		return verdict{Cause{"CAPABILITY_MISSING", who + " is connected and has no adapter for provider " + s.provider(),
+			nil}, OnProvider, "provider " + s.provider(),
 			[]Action{{Command: "ingot agent list -o wide", Consequence: "shows which providers each site's agent can drive"}}}
 	}
 	return verdict{on: OnAgent, who: who}
@@ -189,9 +207,11 @@ func (s *scene) waitSite(e *Explanation) {
 	e.Since = latest(s.Boot.UpdatedAt, s.step.StartedAt)
 	if v.Reason == "" || v.Reason == "NO_BOOT_PATH" {
 		v = verdict{Cause{Reason: "SITE_AGENT_SILENT", Text: "the agent of site " + s.siteName() +
-			" is connected and does not take over the site's newest document"}, OnAgent, "the agent of site " + s.siteName(), []Action{
-			{Command: "ingot site get " + s.siteName(), Consequence: "shows what the site's agent serves, and what keeps it from serving"}, doctor(),
-		}}
+			" is connected and does not take over the site's newest document"}, OnAgent, "the agent of site " + s.siteName(),
+			[]Action{
+				{Command: "ingot site get " + s.siteName(),
+					Consequence: "shows what the site's agent serves, and what keeps it from serving"}, doctor(),
+			}}
 		if all := s.siteAgents(); len(all) == 0 || !all[0].Live {
 			v = s.siteWithoutBMC(all)
 		} else if s.Site != nil && s.Now.Sub(e.Since) < operation.LookAgain {
@@ -214,6 +234,8 @@ func (s *scene) siteWithoutBMC(all []*Agent) verdict {
 	if len(all) > 0 {
 		return s.siteSilence(all[0])
 	}
-	return verdict{Cause{"SITE_AGENT_SILENT", "site " + s.siteName() + " has no agent", nil}, OnOperator, "the agent of site " + s.siteName(),
-		[]Action{{Command: "ingot token issue --role site --site " + s.siteName(), Consequence: "gives a token with which the site's agent enrols"}}}
+	return verdict{Cause{"SITE_AGENT_SILENT", "site " + s.siteName() + " has no agent", nil}, OnOperator,
+		"the agent of site " + s.siteName(),
+		[]Action{{Command: "ingot token issue --role site --site " + s.siteName(),
+			Consequence: "gives a token with which the site's agent enrols"}}}
 }

@@ -68,7 +68,8 @@ func populations(group, model string) []string {
 	return append(out, "fleet")
 }
 
-// For gives the normal duration of a kind of step on a machine: that of its group, else of its model, else of the fleet.
+// For gives the normal duration of a kind of step on a machine: that of its group, else of its model, else of the
+// fleet.
 func (n Baselines) For(kind operation.Kind, group, model string, simulated bool) Baseline {
 	for _, p := range populations(group, model) {
 		if got, ok := n.by[class{kind, p, simulated}]; ok {

@@ -12,7 +12,8 @@ import (
 
 // How a machine was sent into the installer.
 var ways = map[operation.Kind]string{
-	operation.KindPower: "switched off and on through its BMC", operation.KindReboot: "rebooted into the network", operation.KindKexec: "sent there by kexec",
+	operation.KindPower: "switched off and on through its BMC", operation.KindReboot: "rebooted into the network",
+	operation.KindKexec: "sent there by kexec",
 }
 
 // waitInstaller: the machine was sent into the installer, which has not reported.
@@ -21,7 +22,8 @@ func (s *scene) waitInstaller(e *Explanation) {
 	v.into(e)
 	e.Since = s.sentIn()
 	if s.cmd != nil {
-		e.Summary = fmt.Sprintf("%s, step %s, waits for the installer: %s %s; %s", s.Op.Type, s.Op.CurrentStage, cmp.Or(ways[s.cmd.Kind], "sent in"), s.ago(e.Since), v.Text)
+		e.Summary = fmt.Sprintf("%s, step %s, waits for the installer: %s %s; %s", s.Op.Type, s.Op.CurrentStage,
+			cmp.Or(ways[s.cmd.Kind], "sent in"), s.ago(e.Since), v.Text)
 	}
 }
 
@@ -66,18 +68,25 @@ func (s *scene) bootTrouble() verdict {
 }
 
 func (s *scene) contested(time.Time) verdict {
-	return verdict{Cause{"ENROLMENT_CONTESTED", "a second system claims to be this machine's installer, since " + s.at(s.Boot.ContenderAt) +
+	return verdict{Cause{"ENROLMENT_CONTESTED", "a second system claims to be this machine's installer, since " +
+		s.at(s.Boot.ContenderAt) +
 		": it waits until the first is silent, or is refused", nil}, OnOperator, "one installer", []Action{
-		{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address must be switched off"},
+		{Command: "ingot site leases " + s.siteName(),
+			Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address " +
+				"must be switched off"},
 	}}
 }
 
 // impostor: a system asked to be the installer and was refused. It may be the machine itself, with another mainboard.
 func (s *scene) impostor(time.Time) verdict {
 	i := s.Boot.Impostor
-	return verdict{Cause{i.Reason, i.Message + " (refused at " + s.at(i.At) + ")", nil}, OnOperator, "a system that proves to be the machine", []Action{
-		{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address must be switched off"},
-		{Command: "ingot machine show " + s.id(), Consequence: "shows the identity level and the TPM that the machine is known by"}}}
+	return verdict{Cause{i.Reason, i.Message + " (refused at " + s.at(i.At) + ")", nil}, OnOperator,
+		"a system that proves to be the machine", []Action{
+			{Command: "ingot site leases " + s.siteName(),
+				Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address " +
+					"must be switched off"},
+			{Command: "ingot machine show " + s.id(),
+				Consequence: "shows the identity level and the TPM that the machine is known by"}}}
 }
 
 func (s *scene) certified(time.Time) verdict {
@@ -86,23 +95,31 @@ func (s *scene) certified(time.Time) verdict {
 	if a := s.agent(id); a != nil && !a.LastSeen.IsZero() {
 		text = "the installer has reported as agent " + id + " and " + s.seen(a)
 	}
-	return verdict{Cause{"INSTALLER_SILENT", text, []string{"the installer reaches the controller through its site's boot server"}}, OnAgent,
+	return verdict{Cause{"INSTALLER_SILENT", text,
+		[]string{"the installer reaches the controller through its site's boot server"}}, OnAgent,
 		"the installer, agent " + id, []Action{s.console()}}
 }
 
 func (s *scene) stillOff(at time.Time) bool {
-	return s.status.GetPowerState() == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower && !when(s.status.GetPowerStateAt()).Before(at)
+	return s.status.GetPowerState() == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower &&
+		!when(s.status.GetPowerStateAt()).Before(at)
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
-	return verdict{Cause{"BMC_NO_EFFECT", s.bmc() + " took the power-on, and says that the machine is off again or still", nil}, OnBMC, s.bmc(),
-		[]Action{{Command: "switch the machine on by hand", Consequence: "it boots the installer, which goes on with the step"}}}
+	return verdict{Cause{"BMC_NO_EFFECT", s.bmc() + " took the power-on, and says that the machine is off again or still",
+		nil}, OnBMC, s.bmc(),
+		[]Action{{Command: "switch the machine on by hand",
+			Consequence: "it boots the installer, which goes on with the step"}}}
 }
 
 func (s *scene) noMAC(time.Time) verdict {
-	return verdict{Cause{"INSTALLER_SILENT", "no MAC address is registered for the machine, so its site cannot tell it from a stranger", nil}, OnOperator, "the machine's MAC addresses",
-		[]Action{{Command: "ingot machine update " + s.id() + " --mac-addresses MAC", Consequence: "the site serves the machine at its next request"},
-			{Command: "ingot site discovered " + s.siteName(), Consequence: "shows which unknown MAC addresses have asked to boot"}}}
+	return verdict{Cause{"INSTALLER_SILENT",
+		"no MAC address is registered for the machine, so its site cannot tell it from a stranger", nil}, OnOperator,
+		"the machine's MAC addresses",
+		[]Action{{Command: "ingot machine update " + s.id() + " --mac-addresses MAC",
+			Consequence: "the site serves the machine at its next request"},
+			{Command: "ingot site discovered " + s.siteName(),
+				Consequence: "shows which unknown MAC addresses have asked to boot"}}}
 }
 
 func (s *scene) siteGone(time.Time) bool {
@@ -127,8 +144,12 @@ func (s *scene) leaseSince(at time.Time) *Lease {
 
 func (s *scene) hasAddress(at time.Time) verdict {
 	l := s.leaseSince(at)
-	return verdict{Cause{"INSTALLER_SILENT", fmt.Sprintf("it got the address %s by DHCP at %s, and the installer has not reported since: it hangs in boot files, kernel or drivers",
-		l.Address, s.at(l.Given)), []string{"a slow link, a missing network driver in the installer, or too little memory look like this"}}, OnAgent, "the installer", []Action{s.console()}}
+	return verdict{Cause{"INSTALLER_SILENT",
+		fmt.Sprintf("it got the address %s by DHCP at %s, and the installer has not reported since: it hangs in boot "+
+			"files, kernel or drivers",
+			l.Address, s.at(l.Given)),
+		[]string{"a slow link, a missing network driver in the installer, or too little memory look like this"}}, OnAgent,
+		"the installer", []Action{s.console()}}
 }
 
 func (s *scene) segment(fits func(*Segment) bool) *Segment {
@@ -155,21 +176,39 @@ func (s *scene) full() *Segment {
 
 func (s *scene) sayNotServed(time.Time) verdict {
 	g := s.notServed()
-	return verdict{Cause{"INSTALLER_SILENT", "segment " + g.Name + " of site " + s.siteName() + " is not served: " + g.State, nil}, OnDHCP, "segment " + g.Name, []Action{s.siteGet()}}
+	return verdict{Cause{"INSTALLER_SILENT", "segment " + g.Name + " of site " + s.siteName() + " is not served: " +
+		g.State, nil}, OnDHCP, "segment " + g.Name, []Action{s.siteGet()}}
 }
 
 func (s *scene) sayForeign(time.Time) verdict {
 	g := s.foreign()
-	return verdict{Cause{"INSTALLER_SILENT", fmt.Sprintf("another DHCP server, %s, answers on segment %s: the machine has probably taken its answer, which names no installer", g.ForeignDHCP, g.Name), nil},
-		OnDHCP, "segment " + g.Name, []Action{
-			{Command: "switch off the DHCP server " + g.ForeignDHCP, Consequence: "the machine gets its address and its boot files from the site's agent at its next boot"},
-			{Command: "ingot site set -f SITE.yaml   (with mode: proxy)", Consequence: "the other server goes on giving addresses, and the site's agent only adds how to boot"}}}
+	return verdict{
+		Cause{
+			"INSTALLER_SILENT",
+			fmt.Sprintf(
+				"another DHCP server, %s, answers on segment %s: the machine has probably taken its answer, "+
+					"which names no installer",
+				g.ForeignDHCP,
+				g.Name,
+			),
+			nil,
+		},
+		OnDHCP,
+		"segment " + g.Name,
+		[]Action{
+			{Command: "switch off the DHCP server " + g.ForeignDHCP,
+				Consequence: "the machine gets its address and its boot files from the site's agent at its next boot"},
+			{Command: "ingot site set -f SITE.yaml   (with mode: proxy)",
+				Consequence: "the other server goes on giving addresses, and the site's agent only adds how to boot"}},
+	}
 }
 
 func (s *scene) sayFull(time.Time) verdict {
 	g := s.full()
-	return verdict{Cause{"INSTALLER_SILENT", fmt.Sprintf("segment %s has no free address: %d of %d are in use", g.Name, g.PoolUsed, g.PoolSize), nil}, OnLimit, "an address on segment " + g.Name,
-		[]Action{{Command: "ingot site set -f SITE.yaml   (with a larger pool)", Consequence: "the machine gets an address at its next request"},
+	return verdict{Cause{"INSTALLER_SILENT", fmt.Sprintf("segment %s has no free address: %d of %d are in use", g.Name,
+		g.PoolUsed, g.PoolSize), nil}, OnLimit, "an address on segment " + g.Name,
+		[]Action{{Command: "ingot site set -f SITE.yaml   (with a larger pool)",
+			Consequence: "the machine gets an address at its next request"},
 			{Command: "ingot site leases " + s.siteName(), Consequence: "shows who has the addresses"}}}
 }
 
@@ -186,21 +225,29 @@ func (s *scene) strangerSince(at time.Time) *UnknownAgent {
 
 func (s *scene) sayStranger(at time.Time) verdict {
 	x := s.strangerSince(at)
-	return verdict{Cause{"INSTALLER_SILENT", fmt.Sprintf("no DHCP request from %s has been seen since, and the unknown MAC address %s asks to boot on segment %s: it may be this machine, registered with another address",
-		list(s.spec.GetMacAddresses()), x.MAC, x.Segment), nil}, OnDHCP, "a request from a registered MAC address", []Action{
-		{Command: "ingot machine update " + s.id() + " --mac-addresses " + x.MAC, Consequence: "the site serves that address as this machine; be sure that it is"},
-		{Command: "ingot site discovered " + s.siteName(), Consequence: "shows the unknown MAC addresses that have asked to boot"}}}
+	return verdict{Cause{"INSTALLER_SILENT",
+		fmt.Sprintf("no DHCP request from %s has been seen since, and the unknown MAC address %s asks to boot on segment "+
+			"%s: it may be this machine, registered with another address",
+			list(s.spec.GetMacAddresses()), x.MAC, x.Segment), nil}, OnDHCP, "a request from a registered MAC address", []Action{
+		{Command: "ingot machine update " + s.id() + " --mac-addresses " + x.MAC,
+			Consequence: "the site serves that address as this machine; be sure that it is"},
+		{Command: "ingot site discovered " + s.siteName(),
+			Consequence: "shows the unknown MAC addresses that have asked to boot"}}}
 }
 
 func (s *scene) noDHCP(time.Time) verdict {
 	macs := list(s.spec.GetMacAddresses())
-	v := verdict{Cause{"INSTALLER_SILENT", "no DHCP request from " + macs + " has been seen since: cabling, VLAN or boot order", nil}, OnDHCP, "a DHCP request from " + macs, []Action{s.console(),
-		{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses have been given on the segment"}}}
+	v := verdict{Cause{"INSTALLER_SILENT", "no DHCP request from " + macs +
+		" has been seen since: cabling, VLAN or boot order", nil}, OnDHCP, "a DHCP request from " + macs,
+		[]Action{s.console(),
+			{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses have been given on the segment"}}}
 	if s.segment(func(g *Segment) bool { return g.Mode == "proxy" }) != nil {
-		v.Text = "the installer has not been loaded; addresses are given by another server there, so whether the machine has asked for one cannot be seen: cabling, VLAN, boot order, or that server"
+		v.Text = "the installer has not been loaded; addresses are given by another server there, so whether the machine " +
+			"has asked for one cannot be seen: cabling, VLAN, boot order, or that server"
 	}
 	if s.cmd != nil && s.cmd.Kind == operation.KindKexec {
-		v.Text = "no DHCP request from " + macs + " has been seen since: the installer's kernel hangs, or has no driver for the network card"
+		v.Text = "no DHCP request from " + macs +
+			" has been seen since: the installer's kernel hangs, or has no driver for the network card"
 	}
 	return v
 }
@@ -209,7 +256,8 @@ func (s *scene) noDHCP(time.Time) verdict {
 func (s *scene) bootFacts(at time.Time) []string {
 	var out []string
 	if s.cmd != nil {
-		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.at(at)+" (command "+s.cmd.ID+")")
+		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.at(at)+" (command "+
+			s.cmd.ID+")")
 	}
 	if p := s.status.GetPowerState(); p != "" {
 		out = append(out, "the BMC says that the power is "+p+", since "+s.at(when(s.status.GetPowerStateAt())))

@@ -18,9 +18,12 @@ type MachineCause struct {
 
 // cureWords say what takes a cause away besides an admin's word.
 var cureWords = map[fleet.Cure]string{
-	fleet.CuredByImage: "a verified image", fleet.CuredByBoot: "a proven boot of the right system", fleet.CuredByJoin: "a join to its cluster",
-	fleet.CuredBySame: "the same work, done well", fleet.CuredByWork: "any work that its agent does well", fleet.CuredBySettlement: "the settlement of the command",
-	fleet.CuredByRelease: "the end of the quarantine", fleet.CuredByProvider: "its provider's report that it is well", fleet.CuredByWorkflow: "the good end of the workflow, or its cancel",
+	fleet.CuredByImage: "a verified image", fleet.CuredByBoot: "a proven boot of the right system",
+	fleet.CuredByJoin: "a join to its cluster",
+	fleet.CuredBySame: "the same work, done well", fleet.CuredByWork: "any work that its agent does well",
+	fleet.CuredBySettlement: "the settlement of the command",
+	fleet.CuredByRelease:    "the end of the quarantine", fleet.CuredByProvider: "its provider's report that it is well",
+	fleet.CuredByWorkflow: "the good end of the workflow, or its cancel",
 }
 
 // cures adds what takes each cause away that the machine has, and offers what does so.
@@ -43,12 +46,15 @@ func (s *scene) cureOf(c MachineCause) []Action {
 			return s.settle()
 		}
 	case fleet.CauseJoin:
-		return []Action{Action{Command: "ingot cluster join " + s.id(), Consequence: "joins the machine to its cluster again"}.starting(StartJoin)}
+		return []Action{Action{Command: "ingot cluster join " + s.id(),
+			Consequence: "joins the machine to its cluster again"}.starting(StartJoin)}
 	case fleet.CauseNetboot:
-		return []Action{Action{Command: "ingot netboot " + s.id(), Consequence: "sets the next boot again"}.starting(StartNetboot)}
+		return []Action{Action{Command: "ingot netboot " + s.id(),
+			Consequence: "sets the next boot again"}.starting(StartNetboot)}
 	case fleet.CausePlan:
 		return []Action{Action{
-			Command: "ingot run start " + s.id() + " --plan " + c.Subject, Consequence: "runs the plan again, from its first step", Destructive: true,
+			Command:     "ingot run start " + s.id() + " --plan " + c.Subject,
+			Consequence: "runs the plan again, from its first step", Destructive: true,
 		}.starting(Start{fleet.RunPlan, c.Subject})}
 	}
 	return nil
@@ -66,7 +72,8 @@ func (s *scene) sayUnusable(e *Explanation) {
 		e.Since = when(s.condition(fleet.Provisioned).GetLastTransition())
 	}
 	if s.wasCanceled() {
-		e.Cause.Facts = append(e.Cause.Facts, string(s.Op.Type)+" was cancelled at step "+s.Op.CurrentStage+", "+s.ago(s.Op.FinishedAt)+s.cancelledBy())
+		e.Cause.Facts = append(e.Cause.Facts, string(s.Op.Type)+" was cancelled at step "+s.Op.CurrentStage+", "+
+			s.ago(s.Op.FinishedAt)+s.cancelledBy())
 	}
 	e.Actions = s.transitions()
 	e.Summary = "in service and not to be used: " + e.Cause.Text

@@ -94,7 +94,8 @@ func (s *scene) commandFacts() []string {
 		return nil
 	}
 	c := s.cmd
-	out := []string{fmt.Sprintf("command %s (%s, attempt %d) is %s with %s", c.ID, c.Kind, c.Attempt, c.State, c.ExecutorID)}
+	out := []string{fmt.Sprintf("command %s (%s, attempt %d) is %s with %s", c.ID, c.Kind, c.Attempt, c.State,
+		c.ExecutorID)}
 	switch {
 	case !c.GrantedAt.IsZero():
 		out = append(out, "leave to start was given at "+s.at(c.GrantedAt))

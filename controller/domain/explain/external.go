@@ -17,8 +17,10 @@ const kindProvider = operation.KindProvider
 
 // clusterVerbs say what is done in the machine's cluster, by the kind of the command.
 var clusterVerbs = map[operation.Kind]string{
-	operation.KindJoinToken: "a token for the join is being made in the cluster", operation.KindVerify: "the cluster is asked for the machine's Node",
-	operation.KindDrain: "the machine's Node is being drained", operation.KindUncordon: "the machine's Node is being given back to the scheduler",
+	operation.KindJoinToken: "a token for the join is being made in the cluster",
+	operation.KindVerify:    "the cluster is asked for the machine's Node",
+	operation.KindDrain:     "the machine's Node is being drained",
+	operation.KindUncordon:  "the machine's Node is being given back to the scheduler",
 }
 
 // inCluster says that the current command speaks to the machine's cluster.
@@ -46,30 +48,36 @@ func (s *scene) cluster() string {
 }
 
 func clusterGet(s *scene) Action {
-	return Action{Command: "ingot cluster get " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME"), Consequence: "shows the API server's address, and whose access it is"}
+	return Action{Command: "ingot cluster get " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME"),
+		Consequence: "shows the API server's address, and whose access it is"}
 }
 
 func clusterSet(s *scene) Action {
 	return Action{Command: "ingot cluster set " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME") + " --kubeconfig FILE",
-		Consequence: "gives the cluster another address, CA or access; deploy/kubernetes/ingot-access.yaml is what the access must allow"}
+		Consequence: "gives the cluster another address, CA or access; deploy/kubernetes/ingot-access.yaml is what the " +
+			"access must allow"}
 }
 
 func kubeadmReset(*scene) Action {
 	return Action{
-		Command: "kubeadm reset   (on the machine, once it is drained there)", Consequence: "takes the machine out of the cluster that it is in", Destructive: true,
+		Command:     "kubeadm reset   (on the machine, once it is drained there)",
+		Consequence: "takes the machine out of the cluster that it is in", Destructive: true,
 	}
 }
 
 func nodeDescribe(s *scene) Action {
-	return Action{Command: "kubectl describe node " + s.id(), Consequence: "shows what the kubelet says of itself, and which machine it is"}
+	return Action{Command: "kubectl describe node " + s.id(),
+		Consequence: "shows what the kubelet says of itself, and which machine it is"}
 }
 
 func podsOf(s *scene) Action {
-	return Action{Command: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + s.id(), Consequence: "shows what still runs there"}
+	return Action{Command: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + s.id(),
+		Consequence: "shows what still runs there"}
 }
 
 func maasSet(s *scene) Action {
-	return Action{Command: "ingot maas set " + s.region() + " --endpoint URL --key-file FILE", Consequence: "gives the region an address, or a key that works"}
+	return Action{Command: "ingot maas set " + s.region() + " --endpoint URL --key-file FILE",
+		Consequence: "gives the region an address, or a key that works"}
 }
 
 func maasList(*scene) Action {
@@ -82,7 +90,8 @@ func maasPage(s *scene) Action {
 	if id := s.status.GetProvider().GetSystemId(); id != "" {
 		where = "the page of " + id
 	}
-	return Action{Command: "look at " + where + " in MAAS", Consequence: "shows its events, its scripts' results and who has it"}
+	return Action{Command: "look at " + where + " in MAAS",
+		Consequence: "shows its events, its scripts' results and who has it"}
 }
 
 func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "default") }
@@ -102,7 +111,8 @@ func (s *scene) sayProviderTrouble(e *Explanation) {
 	p := s.status.GetProvider()
 	s.failure(p.GetReason(), p.GetMessage()).into(e)
 	e.Since = when(p.GetChangedAt())
-	e.Summary = "nothing is under way; what " + s.provider() + " says of the machine is not known: " + e.Cause.Text + inBrackets(p.GetMessage(), e.Cause.Text)
+	e.Summary = "nothing is under way; what " + s.provider() + " says of the machine is not known: " + e.Cause.Text +
+		inBrackets(p.GetMessage(), e.Cause.Text)
 	e.Next = "it is asked again by the site's agent, all the time"
 }
 
@@ -114,7 +124,8 @@ func (s *scene) sayProviderDrift(e *Explanation) {
 	p, c := s.status.GetProvider(), s.condition(fleet.ProviderDrift)
 	reason := cmp.Or(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
 	s.failure(reason, c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who finds out who has worked on it there", when(c.GetLastTransition())
+	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who finds out who has worked on it there",
+		when(c.GetLastTransition())
 	if p.GetStatus() != "" {
 		e.Cause.Facts = append(e.Cause.Facts, s.provider()+" calls it "+p.GetStatus()+inBrackets(p.GetMessage(), ""))
 	}
@@ -133,7 +144,8 @@ func whichCredentials(s *scene, v *verdict, message string) {
 		v.actions = []Action{maasSet(s), maasList(s)}
 	case strings.Contains(message, "SSH"):
 		v.Text, v.who = "there are no SSH credentials of that name, or their key is lost", "the SSH credentials"
-		v.actions = []Action{{Command: "ingot ssh credentials set " + cmp.Or(s.spec.GetSshCredentialsRef(), "NAME") + " --username USER --key-file FILE",
+		v.actions = []Action{{Command: "ingot ssh credentials set " + cmp.Or(s.spec.GetSshCredentialsRef(), "NAME") +
+			" --username USER --key-file FILE",
 			Consequence: "the site's agent can log in"}}
 	}
 }
@@ -145,7 +157,9 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 		v.Text = "kubeadm is not on the machine: put it into the image, or install it by a script"
 	case strings.Contains(message, "Unauthorized") || strings.Contains(message, "401"):
 		v.Text = "the cluster refused the token of the join: it had run out, or somebody has removed it"
-		v.actions = append([]Action{Action{Command: "ingot cluster join " + s.id(), Consequence: "joins again, with another token"}.starting(StartJoin)}, v.actions...)
+		v.actions = append(
+			[]Action{Action{Command: "ingot cluster join " + s.id(),
+				Consequence: "joins again, with another token"}.starting(StartJoin)}, v.actions...)
 	}
 }
 

@@ -67,7 +67,8 @@ type Facts struct {
 // WithBaselines adds how long the current kind of step takes on machines like this one.
 func (f Facts) WithBaselines(n Baselines) Facts {
 	if f.Op != nil && f.Op.CurrentStep < len(f.Op.Steps) {
-		f.Normal = n.For(f.Op.Steps[f.Op.CurrentStep].Kind, f.Machine.GetSpec().GetGroup(), f.Model, f.Machine.GetStatus().GetSimulated())
+		f.Normal = n.For(f.Op.Steps[f.Op.CurrentStep].Kind, f.Machine.GetSpec().GetGroup(), f.Model,
+			f.Machine.GetStatus().GetSimulated())
 	}
 	return f
 }
@@ -258,12 +259,14 @@ func (s *scene) granted() bool { return s.cmd != nil && s.cmd.State == operation
 
 // entering says that the current command brings the machine into the installer.
 func (s *scene) entering() bool {
-	return s.cmd != nil && s.step != nil && (s.step.Kind == operation.KindRepave || s.step.Kind == operation.KindErase) && s.cmd.Kind != s.step.Kind
+	return s.cmd != nil && s.step != nil && (s.step.Kind == operation.KindRepave || s.step.Kind == operation.KindErase) &&
+		s.cmd.Kind != s.step.Kind
 }
 
 // throughBMC says that the current command is done through the machine's management controller.
 func (s *scene) throughBMC() bool {
-	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH && !s.inCluster()
+	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH &&
+		!s.inCluster()
 }
 
 // kindSSH is the kind of a step whose script the site's agent runs on the machine.

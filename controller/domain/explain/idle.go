@@ -18,7 +18,8 @@ const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
 // restRules are for machines on which nothing is under way.
 var restRules = []rule{
 	{"deleted", func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
-	{"quarantined", func(s *scene) bool { return s.inQuarantine() && (!s.heldByWorkflow() || s.quarantinedApart()) }, (*scene).quarantined},
+	{"quarantined", func(s *scene) bool { return s.inQuarantine() && (!s.heldByWorkflow() || s.quarantinedApart()) },
+		(*scene).quarantined},
 	{"fenced", (*scene).fenced, (*scene).sayFenced},
 	{"blocked", (*scene).blocked, (*scene).sayBlocked},
 	{"workflow", (*scene).heldByWorkflow, (*scene).sayWorkflow},
@@ -40,12 +41,13 @@ var restRules = []rule{
 	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
 	{"life", (*scene).lifeWaits, (*scene).sayLife},
 	{"new", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
-	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE }, (*scene).inMaintenance},
+	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE },
+		(*scene).inMaintenance},
 	{"idle", func(*scene) bool { return true }, (*scene).idle},
 }
 
-// heldByWorkflow reports whether a workflow that has not ended holds the machine. A cleanup that failed leaves the node in
-// quarantine, and the workflow says what failed and how to go on.
+// heldByWorkflow reports whether a workflow that has not ended holds the machine. A cleanup that failed leaves the node
+// in quarantine, and the workflow says what failed and how to go on.
 func (s *scene) heldByWorkflow() bool { return s.Workflow != nil && workflow.Holds(s.Workflow.State) }
 
 // endedRules are for an operation that has ended, and was asked for by its id.
@@ -63,15 +65,18 @@ func (s *scene) nodeState() string {
 
 func (s *scene) deleted(e *Explanation) {
 	e.Since = when(s.Machine.GetDeletedAt())
-	e.Cause = Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) + "; its identity does not come back"}
-	e.Actions = []Action{{Command: "ingot machine register NEW-ID …", Consequence: "registers the hardware as a new machine"}}
+	e.Cause = Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) +
+		"; its identity does not come back"}
+	e.Actions = []Action{{Command: "ingot machine register NEW-ID …",
+		Consequence: "registers the hardware as a new machine"}}
 }
 
 func (s *scene) quarantined(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator who finds out why", when(s.status.GetNodeStateChangedAt())
 	e.Cause = Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
 	if s.heldByWorkflow() {
-		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%s is %s at stage %s, too", s.workflowName(), s.Workflow.State, s.Workflow.Stage))
+		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%s is %s at stage %s, too", s.workflowName(), s.Workflow.State,
+			s.Workflow.Stage))
 	}
 	if c := s.condition(fleet.NeedsIntervention); c.GetStatus() && c.GetReason() != "" {
 		v := s.failure(c.GetReason(), c.GetMessage())
@@ -94,8 +99,8 @@ func (s *scene) quarantined(e *Explanation) {
 
 func (s *scene) inQuarantine() bool { return s.status.GetNodeState() == quarantinedState }
 
-// quarantinedApart reports whether a node is quarantined for something else than what its workflow has left: an admin's word, or
-// other hardware that uses its identity.
+// quarantinedApart reports whether a node is quarantined for something else than what its workflow has left: an admin's
+// word, or other hardware that uses its identity.
 func (s *scene) quarantinedApart() bool {
 	if _, ok := s.quarantineWord(); ok {
 		return true
@@ -111,7 +116,8 @@ func (s *scene) quarantineWord() (Override, bool) {
 	return s.word("NODE_STATE", func(w Override) bool { return w.Data["to"] == "quarantined" && !w.At.Before(since) })
 }
 
-// endQuarantine is how the node leaves quarantine: back to where it rested, or, where that stood for work, out of service.
+// endQuarantine is how the node leaves quarantine: back to where it rested, or, where that stood for work, out of
+// service.
 func (s *scene) endQuarantine() []Action {
 	if s.Offers.Clears {
 		a := s.clear()
@@ -123,7 +129,8 @@ func (s *scene) endQuarantine() []Action {
 		return []Action{a}
 	}
 	if slices.Contains(s.Offers.Moves, node.Retired) {
-		return []Action{{Command: "ingot node transition " + s.id() + " retired", Consequence: "takes it out of service; nothing is erased", Destructive: true}}
+		return []Action{{Command: "ingot node transition " + s.id() + " retired",
+			Consequence: "takes it out of service; nothing is erased", Destructive: true}}
 	}
 	return nil
 }
@@ -142,24 +149,30 @@ func (s *scene) sayFenced(e *Explanation) {
 	}
 	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.at(c.GrantedAt))
 	if c.GrantedAt.IsZero() {
-		what = fmt.Sprintf("command %s (%s) was never given leave that this database knows of, and its executor says that it acted", c.ID, c.Kind)
+		what = fmt.Sprintf(
+			"command %s (%s) was never given leave that this database knows of, and its executor says that it acted", c.ID,
+			c.Kind)
 	}
 	e.Cause.Text = what + ", and its outcome is UNKNOWN: " + s.whyUnknown(c, exec)
-	e.Cause.Facts = []string{"it may have acted, and may still act; other work on the machine is refused with COMMAND_UNRESOLVED"}
+	e.Cause.Facts = []string{
+		"it may have acted, and may still act; other work on the machine is refused with COMMAND_UNRESOLVED"}
 	if c.Message != "" {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
 	}
 	if s.Freeze.Active() {
-		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": the fleet is frozen since "+s.at(s.Freeze.Since)+", because "+s.Freeze.Cause())
+		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": the fleet is frozen since "+s.at(s.Freeze.Since)+
+			", because "+s.Freeze.Cause())
 	}
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
 	if s.spec.GetBmcEndpoint() != "" && c.ExecutorRole != "site" {
 		e.Actions = append(e.Actions, Action{
-			Command: "switch the machine off", Consequence: "once its BMC says so, nothing can act any more, and the fence lifts by itself", Destructive: true,
+			Command:     "switch the machine off",
+			Consequence: "once its BMC says so, nothing can act any more, and the fence lifts by itself", Destructive: true,
 		})
 	}
-	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(), Consequence: "shows how far each command got"})
+	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(),
+		Consequence: "shows how far each command got"})
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
@@ -194,8 +207,8 @@ func provenBy(c *operation.Command) string {
 	return text
 }
 
-// lastFailed reports whether the failure of the last operation, or the late result of its command, is why the machine needs a
-// person.
+// lastFailed reports whether the failure of the last operation, or the late result of its command, is why the machine
+// needs a person.
 func (s *scene) lastFailed() bool {
 	if s.Op == nil || s.Op.Phase != operation.Failed || s.Op.Error == nil || !s.holds(fleet.NeedsIntervention) {
 		return false
@@ -228,15 +241,16 @@ func (s *scene) sayFailed(e *Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+inBrackets(message, e.Cause.Text))
+	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+
+		inBrackets(message, e.Cause.Text))
 	if s.holds(fleet.NeedsIntervention) {
 		s.cures(e)
 		e.Actions = append(e.Actions, s.clear())
 	}
 }
 
-// sinceThen gives what is known by now of a failure: the result of a command whose outcome counted as unknown may have come
-// late. late says so.
+// sinceThen gives what is known by now of a failure: the result of a command whose outcome counted as unknown may have
+// come late. late says so.
 func (s *scene) sinceThen(code, message string) (newCode, newMessage, late string) {
 	if code != "OUTCOME_UNKNOWN" || s.fenced() || s.cmd == nil {
 		return code, message, ""
@@ -328,7 +342,8 @@ func (s *scene) wasCanceled() bool {
 
 func (s *scene) sayCanceled(e *Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type, s.Op.CurrentStage, s.ago(s.Op.FinishedAt)) + s.cancelledBy()}
+	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type,
+		s.Op.CurrentStage, s.ago(s.Op.FinishedAt)) + s.cancelledBy()}
 	if s.Op.Error != nil {
 		e.Cause.Facts = []string{s.Op.Error.Message}
 	}

@@ -47,13 +47,16 @@ func newLab(t *testing.T) *lab {
 		Machine: &baremetalv1.Machine{
 			MachineId: "m-1", CreatedAt: timestamppb.New(t0.Add(-time.Hour)), UpdatedAt: timestamppb.New(t0),
 			Spec: &baremetalv1.MachineSpec{
-				Provider: "agent", Site: "berlin", MacAddresses: []string{mac}, BmcEndpoint: bmcAddress, BmcCredentialsRef: "rack-42", InstallDisk: "serial=QM1",
+				Provider: "agent", Site: "berlin", MacAddresses: []string{mac}, BmcEndpoint: bmcAddress,
+				BmcCredentialsRef: "rack-42", InstallDisk: "serial=QM1",
 			},
-			Status: &baremetalv1.MachineStatus{Phase: baremetalv1.MachineStatus_MAINTENANCE, NodeState: baremetalv1.NodeState_NODE_STATE_ACTIVE},
+			Status: &baremetalv1.MachineStatus{Phase: baremetalv1.MachineStatus_MAINTENANCE,
+				NodeState: baremetalv1.NodeState_NODE_STATE_ACTIVE},
 		},
-		Site: &explain.Site{Name: "berlin", Revision: 7, Applied: 7, AppliedAt: t0.Add(-time.Hour), Segments: []explain.Segment{{
-			Name: "prov", Mode: "dhcp", State: "up", PoolSize: 100, PoolUsed: 3, LeaseTime: time.Hour,
-		}}},
+		Site: &explain.Site{Name: "berlin", Revision: 7, Applied: 7, AppliedAt: t0.Add(-time.Hour),
+			Segments: []explain.Segment{{
+				Name: "prov", Mode: "dhcp", State: "up", PoolSize: 100, PoolUsed: 3, LeaseTime: time.Hour,
+			}}},
 		Boot: explain.Boot{Mode: operation.BootDisk}, InstallerReady: true,
 	}
 	l.revised = 7
@@ -64,7 +67,8 @@ func newLab(t *testing.T) *lab {
 // agent connects an agent.
 func (l *lab) agent(id, role string, capabilities ...string) *explain.Agent {
 	a := explain.Agent{Candidate: fleet.Candidate{
-		AgentID: id, Role: role, StateID: "s-" + id, BootID: "boot-" + id, Live: true, LastSeen: l.now, Capabilities: capabilities,
+		AgentID: id, Role: role, StateID: "s-" + id, BootID: "boot-" + id, Live: true, LastSeen: l.now,
+		Capabilities: capabilities,
 	}, CertExpires: t0.Add(24 * time.Hour)}
 	if role == "host" {
 		l.target.boot, l.target.agent = a.BootID, id
@@ -109,7 +113,8 @@ func (l *lab) find(id string) *explain.Agent {
 func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
 	for i := range steps {
 		steps[i].State = operation.StepWaiting
-		steps[i].Name = map[operation.Kind]string{operation.KindNetboot: "set-netboot", operation.KindRepave: "repave-os"}[steps[i].Kind]
+		steps[i].Name = map[operation.Kind]string{operation.KindNetboot: "set-netboot",
+			operation.KindRepave: "repave-os"}[steps[i].Kind]
 		if steps[i].Name == "" {
 			steps[i].Name = string(steps[i].Kind)
 		}
@@ -118,7 +123,8 @@ func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
 		}
 	}
 	l.f.Op = &operation.Operation{
-		ID: "op-1", MachineID: "m-1", Type: kind, Phase: operation.Pending, WakeAt: l.now, Version: 1, CreatedAt: l.now, Steps: steps,
+		ID: "op-1", MachineID: "m-1", Type: kind, Phase: operation.Pending, WakeAt: l.now, Version: 1, CreatedAt: l.now,
+		Steps:        steps,
 		CurrentStage: steps[0].Name,
 	}
 	l.f.PlanID, l.f.Params = "repave", map[string]string{"image_ref": "debian-12"}
@@ -127,7 +133,8 @@ func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
 }
 
 func (l *lab) reimage() *lab {
-	return l.start(fleet.Reimage, operation.Step{Kind: operation.KindNetboot, MaxRetries: 2}, operation.Step{Kind: operation.KindRepave, MaxRetries: 2},
+	return l.start(fleet.Reimage, operation.Step{Kind: operation.KindNetboot, MaxRetries: 2},
+		operation.Step{Kind: operation.KindRepave, MaxRetries: 2},
 		operation.Step{Kind: operation.KindReboot, MaxRetries: 2})
 }
 
@@ -203,7 +210,8 @@ func (l *lab) machine(m operation.MachineChange) {
 }
 
 func (l *lab) condition(t fleet.ConditionType, status bool, reason, message string) *lab {
-	c := &baremetalv1.Condition{Type: string(t), Status: status, Reason: reason, Message: message, LastTransition: timestamppb.New(l.now)}
+	c := &baremetalv1.Condition{Type: string(t), Status: status, Reason: reason, Message: message,
+		LastTransition: timestamppb.New(l.now)}
 	for i, have := range l.f.Machine.Status.Conditions {
 		if have.GetType() == string(t) {
 			l.f.Machine.Status.Conditions[i] = c
@@ -216,7 +224,8 @@ func (l *lab) condition(t fleet.ConditionType, status bool, reason, message stri
 
 func (l *lab) snapshot() operation.Snapshot {
 	s := operation.Snapshot{Op: *l.f.Op, World: operation.World{
-		Machine:  fleet.Facts{Phase: l.phase, NodeState: fleet.Active, Conditions: map[fleet.ConditionType]bool{}, Freeze: l.f.Freeze},
+		Machine: fleet.Facts{Phase: l.phase, NodeState: fleet.Active, Conditions: map[fleet.ConditionType]bool{},
+			Freeze: l.f.Freeze},
 		Provider: l.f.Machine.Spec.Provider, TargetBootID: l.target.boot, TargetAgentID: l.target.agent,
 		NewCommandID: fmt.Sprintf("cmd-%d", len(l.f.Commands)+1), NewBootToken: "token",
 		Boot: operation.Boot{
@@ -291,7 +300,8 @@ func (l *lab) grants() bool {
 	}
 	l.asked[c.ExecutorID]++
 	return l.do(operation.GrantAsked{
-		CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: l.find(c.ExecutorID).BootID, Seq: l.asked[c.ExecutorID], Digest: c.Digest,
+		CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: l.find(c.ExecutorID).BootID,
+		Seq: l.asked[c.ExecutorID], Digest: c.Digest,
 	}).Grant
 }
 
@@ -305,7 +315,8 @@ func (l *lab) granted() *lab {
 
 func (l *lab) says(outcome operation.Outcome, reason, message string, retry bool) *lab {
 	c := l.latest()
-	e := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: outcome, Reason: reason, Message: message, Retryable: retry}
+	e := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: outcome,
+		Reason: reason, Message: message, Retryable: retry}
 	if outcome == operation.OutcomeSucceeded {
 		e.Evidence = map[string]string{evidence.ImageDigest: digest, evidence.ConfigDigest: "c"}
 	}
@@ -367,13 +378,16 @@ func (l *lab) offer() {
 	}
 	st := l.f.Machine.GetStatus()
 	f := fleet.Facts{
-		Phase: fleet.Phase(st.GetPhase().String()), NodeState: fleet.NodeState(node.Name(st.GetNodeState())), Conditions: map[fleet.ConditionType]bool{},
-		ActiveOperation: st.GetActiveOperationId() != "", UnresolvedCommand: st.GetUnresolvedCommandId(), Deleted: l.f.Machine.GetDeletedAt() != nil, Freeze: l.f.Freeze,
+		Phase: fleet.Phase(st.GetPhase().String()), NodeState: fleet.NodeState(node.Name(st.GetNodeState())),
+		Conditions:      map[fleet.ConditionType]bool{},
+		ActiveOperation: st.GetActiveOperationId() != "", UnresolvedCommand: st.GetUnresolvedCommandId(),
+		Deleted: l.f.Machine.GetDeletedAt() != nil, Freeze: l.f.Freeze,
 	}
 	for _, c := range st.GetConditions() {
 		f.Conditions[fleet.ConditionType(c.GetType())] = c.GetStatus()
 	}
-	l.f.Offers = explain.Offers{Starts: map[explain.Start]*fleet.Refusal{}, Restarts: st.GetNodeState() == node.InstallFailed, Clears: true}
+	l.f.Offers = explain.Offers{Starts: map[explain.Start]*fleet.Refusal{},
+		Restarts: st.GetNodeState() == node.InstallFailed, Clears: true}
 	starts := explain.Starts()
 	for _, c := range l.f.Causes {
 		starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})
@@ -409,7 +423,8 @@ func (l *lab) withoutSiteOnly() *lab {
 }
 
 func (l *lab) quarantine(reason, message string) *lab {
-	l.f.Machine.Status.NodeState, l.f.Machine.Status.NodeStateChangedAt = baremetalv1.NodeState_NODE_STATE_QUARANTINED, timestamppb.New(l.now)
+	l.f.Machine.Status.NodeState, l.f.Machine.Status.NodeStateChangedAt = baremetalv1.NodeState_NODE_STATE_QUARANTINED,
+		timestamppb.New(l.now)
 	return l.condition(fleet.NeedsIntervention, true, reason, message)
 }
 
@@ -421,8 +436,9 @@ func (l *lab) ssh() *lab {
 	l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.WakeAt, l.f.Op.StartedAt = operation.Running, operation.WaitResult, end, l.now
 	l.f.Op.Steps[0].State, l.f.Op.Steps[0].StartedAt = operation.StepRunning, l.now
 	l.f.Commands = []operation.Command{{
-		ID: "cmd-1", Attempt: 1, Kind: "ssh", State: operation.Granted, ExecutorID: siteID, ExecutorRole: "site", ExecutorStateID: "s-" + siteID,
-		Deadline: end, SentAt: l.now, AckedAt: l.now, GrantedAt: l.now,
+		ID: "cmd-1", Attempt: 1, Kind: "ssh", State: operation.Granted, ExecutorID: siteID, ExecutorRole: "site",
+		ExecutorStateID: "s-" + siteID,
+		Deadline:        end, SentAt: l.now, AckedAt: l.now, GrantedAt: l.now,
 	}}
 	return l
 }
@@ -430,7 +446,8 @@ func (l *lab) ssh() *lab {
 // stage is an operation of a workflow that checks one of its stages.
 func (l *lab) stage() *lab {
 	l.start(fleet.Onboard, operation.Step{Kind: operation.KindStage, Mode: "verify_boot"})
-	l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.WakeAt, l.f.Op.StartedAt = operation.Running, operation.WaitAgent, l.now.Add(5*time.Minute), l.now
+	l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.WakeAt, l.f.Op.StartedAt = operation.Running, operation.WaitAgent,
+		l.now.Add(5*time.Minute), l.now
 	l.f.Op.Steps[0].State, l.f.Op.Steps[0].StartedAt = operation.StepRunning, l.now
 	return l
 }

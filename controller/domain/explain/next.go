@@ -18,13 +18,15 @@ func (s *scene) next() (string, time.Time) {
 		return "ends as FAILED with OUTCOME_UNKNOWN if the executor does not answer, and the machine is fenced",
 			earliest(s.cmd.Deadline, s.Op.CancelRequested.Add(operation.CancelPatience))
 	case s.Op.WaitReason == operation.WaitRetry && s.step.RetryCount > s.step.MaxRetries:
-		return fmt.Sprintf("begins install attempt %d of %d", s.status.GetInstallAttempts()+1, node.MaxAttempts), s.step.RetryAt
+		return fmt.Sprintf("begins install attempt %d of %d", s.status.GetInstallAttempts()+1, node.MaxAttempts),
+			s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitRetry:
 		return fmt.Sprintf("tries again (retry %d of %d)", s.step.RetryCount, s.step.MaxRetries), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitInstaller:
 		return s.nextWay(), s.Op.WakeAt
 	case s.Op.WaitReason == operation.WaitEvidence && s.cmd != nil:
-		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it shows another boot", s.cmd.Deadline
+		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it " +
+			"shows another boot", s.cmd.Deadline
 	case s.granted():
 		return s.nextGranted()
 	}
@@ -34,20 +36,24 @@ func (s *scene) next() (string, time.Time) {
 // refusedNext: whoever asks for leave gets none.
 func (s *scene) refusedNext(e *Explanation) {
 	_, at := s.next()
-	e.Next, e.NextAt = "when its executor asks for leave it gets none, and the operation ends FAILED with GRANT_REFUSED; nothing will have been started by this step", at
+	e.Next, e.NextAt = "when its executor asks for leave it gets none, and the operation ends FAILED with "+
+		"GRANT_REFUSED; nothing will have been started by this step", at
 }
 
 // nextWay is what follows when the installer stays silent.
 func (s *scene) nextWay() string {
 	if s.step.RetryCount < s.step.MaxRetries {
-		return fmt.Sprintf("goes the next way into the installer, or tries again (retry %d of %d); after the last gives up with INSTALLER_SILENT", s.step.RetryCount+1, s.step.MaxRetries)
+		return fmt.Sprintf("goes the next way into the installer, or tries again (retry %d of %d); after the last gives up "+
+			"with INSTALLER_SILENT", s.step.RetryCount+1, s.step.MaxRetries)
 	}
 	return "goes the next way into the installer if there is one, else gives up with INSTALLER_SILENT"
 }
 
 func (s *scene) nextGranted() (string, time.Time) {
-	if s.exec != nil && !s.exec.Live && s.exec.Role == "installer" && s.spec.GetBmcEndpoint() != "" && s.step.RetryCount < s.step.MaxRetries {
-		return "switches the machine off and on through its BMC, and starts again from the installer", s.exec.LastSeen.Add(operation.InstallerLost)
+	if s.exec != nil && !s.exec.Live && s.exec.Role == "installer" && s.spec.GetBmcEndpoint() != "" &&
+		s.step.RetryCount < s.step.MaxRetries {
+		return "switches the machine off and on through its BMC, and starts again from the installer",
+			s.exec.LastSeen.Add(operation.InstallerLost)
 	}
 	return "if no result comes by then, gives up: FAILED with OUTCOME_UNKNOWN, and the machine is fenced", s.cmd.Deadline
 }
@@ -69,7 +75,8 @@ func (s *scene) nextUngranted() (string, time.Time) {
 			return "hands the step over to the agent of site " + s.siteName(), at
 		}
 	}
-	return "if nobody takes it by then, gives up: FAILED with " + code + "; nothing will have been started by this step", limit
+	return "if nobody takes it by then, gives up: FAILED with " + code + "; nothing will have been started by this step",
+		limit
 }
 
 // viaSite says that the site's agent could do the step instead of the machine's own.

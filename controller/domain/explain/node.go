@@ -16,10 +16,12 @@ type nodeWait struct {
 }
 
 var nodeWaits = map[node.State]nodeWait{
-	node.Discovered:      {OnOperator, "somebody who approves it", "the machine is known, and nobody has approved it yet"},
-	node.BootstrapIssued: {OnAgent, "an agent that enrols", "a token was issued for the machine, and no agent has enrolled with it yet"},
-	node.Pending:         {OnOperator, "its installation", "the machine is approved, and waits to be installed"},
-	node.Installed:       {OnOperator, "somebody who verifies it", "the machine is installed, and waits to be verified before it counts as active"},
+	node.Discovered: {OnOperator, "somebody who approves it", "the machine is known, and nobody has approved it yet"},
+	node.BootstrapIssued: {OnAgent, "an agent that enrols",
+		"a token was issued for the machine, and no agent has enrolled with it yet"},
+	node.Pending: {OnOperator, "its installation", "the machine is approved, and waits to be installed"},
+	node.Installed: {OnOperator, "somebody who verifies it",
+		"the machine is installed, and waits to be verified before it counts as active"},
 }
 
 // lifeWaits says that the node's place in its life is what it waits in.
@@ -31,7 +33,8 @@ func (s *scene) lifeWaits() bool {
 func (s *scene) sayLife(e *Explanation) {
 	w := nodeWaits[s.status.GetNodeState()]
 	if s.status.GetNodeState() == node.BootstrapIssued && s.host != nil {
-		w = nodeWait{OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID + " has enrolled, and has not opened a session yet"}
+		w = nodeWait{OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID +
+			" has enrolled, and has not opened a session yet"}
 	}
 	e.WaitsOn, e.WaitsFor, e.Since = w.on, w.who, when(s.status.GetNodeStateChangedAt())
 	e.Summary = "nothing is under way; " + w.text
@@ -49,8 +52,10 @@ const ownerGrace = time.Minute
 
 func (s *scene) sayUnowned(e *Explanation) {
 	to, _ := node.Ownerless(s.status.GetNodeState())
-	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller that takes it out of there", when(s.status.GetNodeStateChangedAt())
-	e.Cause.Text = "the machine is " + s.nodeState() + ", which stands for work, and no operation or workflow of ours works on it"
+	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller that takes it out of there",
+		when(s.status.GetNodeStateChangedAt())
+	e.Cause.Text = "the machine is " + s.nodeState() +
+		", which stands for work, and no operation or workflow of ours works on it"
 	e.Next = "a controller moves the node to " + node.Name(to)
 	if !e.Since.IsZero() {
 		e.NextAt = latest(e.Since.Add(ownerGrace), s.Now)
@@ -66,9 +71,11 @@ func (s *scene) sayReported(e *Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = OnAgent, "the next report of its installer", s.step.StartedAt
 	e.Cause.Text = "the machine is installing by an installer that reports by itself"
 	if n := s.status.GetInstallAttempts(); n > 0 {
-		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%d of %d install attempts have failed; the last one said: %s", n, node.MaxAttempts, s.status.GetLastInstallError()))
+		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%d of %d install attempts have failed; the last one said: %s", n,
+			node.MaxAttempts, s.status.GetLastInstallError()))
 	}
-	e.Next, e.NextAt = "if it says nothing by then, gives up: FAILED with INSTALLER_SILENT, and the attempt counts as failed", s.Op.WakeAt
+	e.Next, e.NextAt = "if it says nothing by then, gives up: FAILED with INSTALLER_SILENT, and the attempt counts as "+
+		"failed", s.Op.WakeAt
 }
 
 // replaced says that the machine's hardware is being replaced.
@@ -101,7 +108,8 @@ func (s *scene) transitions() []Action {
 			continue
 		}
 		out = append(out, Action{
-			Command: "ingot node transition " + s.id() + " " + node.Name(to), Consequence: "moves the node from " + from + " to " + node.Name(to),
+			Command: "ingot node transition " + s.id() + " " + node.Name(to), Consequence: "moves the node from " + from +
+				" to " + node.Name(to),
 			Destructive: destructiveMoves[to],
 		})
 	}

@@ -31,7 +31,8 @@ var (
 
 // Starts lists them.
 func Starts() []Start {
-	return []Start{StartEnter, StartExit, StartReimage, StartReboot, StartPowerCycle, StartPowerOn, StartReconfigure, StartJoin, StartNetboot, StartReturn}
+	return []Start{StartEnter, StartExit, StartReimage, StartReboot, StartPowerCycle, StartPowerOn, StartReconfigure,
+		StartJoin, StartNetboot, StartReturn}
 }
 
 // Offers are what the calls themselves would take now, as far as each was asked.

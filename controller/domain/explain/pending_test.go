@@ -18,8 +18,8 @@ var faultsOfControllers = []fault{
 	}, "", explain.OnLimit, []string{"workers fail"}, "as soon as one works", "ingot server info"},
 }
 
-// TestNotStarted: an operation that nobody begins with is not about to begin, even where its next look is put off again and
-// again.
+// TestNotStarted: an operation that nobody begins with is not about to begin, even where its next look is put off again
+// and again.
 func TestNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		after       time.Duration
@@ -57,14 +57,16 @@ func TestThirdFailedInstall(t *testing.T) {
 	l.f.Machine.Status.NodeState = baremetalv1.NodeState_NODE_STATE_INSTALL_FAILED
 	l.f.Machine.Status.LastInstallError = "DISK_WRITE_ERROR: write /dev/vda: input/output error"
 	e := l.explain()
-	if e.Cause.Reason != "INSTALL_ATTEMPTS_EXHAUSTED" || e.OperationID != "op-1" || !strings.Contains(everything(e), "the disk refuses writes") {
+	if e.Cause.Reason != "INSTALL_ATTEMPTS_EXHAUSTED" || e.OperationID != "op-1" ||
+		!strings.Contains(everything(e), "the disk refuses writes") {
 		t.Errorf("%s of %s: %s", e.Cause.Reason, e.OperationID, everything(e))
 	}
 	offered := ""
 	for _, a := range e.Actions {
 		offered += a.Command + "\n"
 	}
-	if !strings.Contains(offered, "ingot node transition m-1 pending --force") || !strings.Contains(offered, "ingot reimage m-1 --image debian-12") {
+	if !strings.Contains(offered, "ingot node transition m-1 pending --force") ||
+		!strings.Contains(offered, "ingot reimage m-1 --image debian-12") {
 		t.Errorf("offered:\n%s", offered)
 	}
 }

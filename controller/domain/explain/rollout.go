@@ -32,15 +32,19 @@ func (s *scene) sayRollout(e *Explanation) {
 	case r.State == "AWAITING_APPROVAL":
 		e.WaitsOn, e.Cause.Text, e.Next = OnOperator, r.name()+" waits for a second person's approval", ""
 		e.Actions = []Action{{
-			Command: "ingot rollout approve " + r.ID + " --digest " + r.Digest, Consequence: "lets the rollout begin on all of its machines; by another admin than " + r.CreatedBy, Destructive: true,
+			Command:     "ingot rollout approve " + r.ID + " --digest " + r.Digest,
+			Consequence: "lets the rollout begin on all of its machines; by another admin than " + r.CreatedBy,
+			Destructive: true,
 		}}
 	case r.State == "PAUSED":
 		e.WaitsOn, e.Cause.Text, e.Next = OnOperator, r.name()+" is paused ("+strings.ToLower(r.WaitReason)+")", ""
-		e.Actions = []Action{{Command: "ingot rollout resume " + r.ID, Consequence: "goes on with the other machines of the rollout", Destructive: true}}
+		e.Actions = []Action{{Command: "ingot rollout resume " + r.ID,
+			Consequence: "goes on with the other machines of the rollout", Destructive: true}}
 	case r.WaitReason != "":
 		e.Cause.Facts = []string{fmt.Sprintf("wave %d is under way, and waits: %s", r.At, r.WaitReason)}
 	}
-	e.Actions = append(e.Actions, Action{Command: "ingot rollout get " + r.ID, Consequence: "shows how far the rollout is"})
+	e.Actions = append(e.Actions, Action{Command: "ingot rollout get " + r.ID,
+		Consequence: "shows how far the rollout is"})
 }
 
 // partOfRollout is a fact about an operation.

@@ -16,13 +16,16 @@ var faultsOfRollouts = []fault{
 		l.host().reboot()
 		l.f.Op.Destructive = true
 		l.look()
-		l.f.Budget, l.f.Rollout = "budget racks: 2 of 2 slots of rack r42 are taken", &explain.Rollout{ID: "ro-1", State: "RUNNING", Wave: 2, Waves: 3}
-	}, "", explain.OnLimit, []string{"it is part of rollout ro-1, wave 2 of 3"}, "when there is room", "ingot budget slots"},
+		l.f.Budget, l.f.Rollout = "budget racks: 2 of 2 slots of rack r42 are taken",
+			&explain.Rollout{ID: "ro-1", State: "RUNNING", Wave: 2, Waves: 3}
+	}, "", explain.OnLimit, []string{"it is part of rollout ro-1, wave 2 of 3"}, "when there is room",
+		"ingot budget slots"},
 }
 
 func inRollout(state, waits string) func(*lab) {
 	return func(l *lab) {
 		l.host()
-		l.f.Rollout = &explain.Rollout{ID: "ro-1", Digest: "5f3c", CreatedBy: "ann", State: state, WaitReason: waits, Wave: 2, At: 1, Waves: 3, Waiting: true}
+		l.f.Rollout = &explain.Rollout{ID: "ro-1", Digest: "5f3c", CreatedBy: "ann", State: state, WaitReason: waits, Wave: 2,
+			At: 1, Waves: 3, Waiting: true}
 	}
 }

@@ -110,7 +110,8 @@ func scramble(r *rand.Rand, l *lab) {
 		func() { l.f.Boot.ContenderAt = l.now },
 		func() {
 			if l.f.Op != nil {
-				l.f.Op.WaitReason = []string{operation.WaitAgent, operation.WaitSite, operation.WaitInstaller, operation.WaitRetry, operation.WaitEvidence, ""}[r.IntN(6)]
+				l.f.Op.WaitReason = []string{operation.WaitAgent, operation.WaitSite, operation.WaitInstaller, operation.WaitRetry,
+					operation.WaitEvidence, ""}[r.IntN(6)]
 			}
 		},
 		func() {
@@ -153,7 +154,8 @@ func TestNormals(t *testing.T) {
 		all = append(all, explain.Sample{Kind: operation.KindReboot, Group: "db", Took: time.Second})
 	}
 	n := explain.Measure(all)
-	if got := n.For(operation.KindReboot, "web", "", false); got != (explain.Baseline{P50: 50 * time.Second, P95: 95 * time.Second, Samples: 100, Population: "group web"}) {
+	if got := n.For(operation.KindReboot, "web", "", false); got != (explain.Baseline{P50: 50 * time.Second,
+		P95: 95 * time.Second, Samples: 100, Population: "group web"}) {
 		t.Errorf("web: %+v", got)
 	}
 	if got := n.For(operation.KindReboot, "db", "", false); got.Population != "fleet" || got.Samples != 104 {
@@ -214,7 +216,8 @@ func TestStuckOperation(t *testing.T) {
 func TestLastEvidence(t *testing.T) {
 	l := newLab(t).poweredOn().after(30 * time.Second)
 	e := l.explain()
-	if !strings.Contains(e.LastEvidence, "result of command cmd-1: SUCCEEDED") || !e.LastEvidenceAt.Equal(t0.Add(8*time.Second)) {
+	if !strings.Contains(e.LastEvidence, "result of command cmd-1: SUCCEEDED") ||
+		!e.LastEvidenceAt.Equal(t0.Add(8*time.Second)) {
 		t.Errorf("%q at %s", e.LastEvidence, e.LastEvidenceAt)
 	}
 	l.f.Site.Leases = []explain.Lease{{MAC: mac, Address: "10.20.0.101", Given: l.now}}
@@ -238,7 +241,8 @@ func TestActionsAreCommandLines(t *testing.T) {
 			seen[line] = true
 			var out, bad strings.Builder
 			code := cli.Run(t.Context(), cli.Config{
-				Args: append(words[1:], "--help"), In: strings.NewReader(""), Out: &out, Err: &bad, Getenv: func(string) string { return "" }, Clock: clock.Real(),
+				Args: append(words[1:], "--help"), In: strings.NewReader(""), Out: &out, Err: &bad,
+				Getenv: func(string) string { return "" }, Clock: clock.Real(),
 			})
 			if code != 0 || !strings.Contains(out.String(), "Usage:\n  "+strings.Join(words[:2], " ")) {
 				t.Errorf("%s: exit code %d, %s", line, code, bad.String())

@@ -12,13 +12,15 @@ import (
 
 // workflowActions say what each action brings about.
 var workflowActions = map[workflow.Action]Action{
-	workflow.RetryStage:   {Consequence: "tries the stage that failed again"},
-	workflow.Resume:       {Consequence: "goes on from the last safe stage; what is under way is not started twice"},
-	workflow.Rerun:        {Consequence: "begins at the top, leaving out what is proven", Destructive: true},
-	workflow.RestartClean: {Consequence: "drops all evidence, puts the node back and begins again, erasing and installing included", Destructive: true},
-	workflow.Cancel:       {Consequence: "stops, and undoes what can be undone", Destructive: true},
-	workflow.Adopt:        {Consequence: "takes the failed stage as done, if it is observed to be", Destructive: true},
-	workflow.MarkManual:   {Consequence: "freezes it until somebody resolves it"},
+	workflow.RetryStage: {Consequence: "tries the stage that failed again"},
+	workflow.Resume:     {Consequence: "goes on from the last safe stage; what is under way is not started twice"},
+	workflow.Rerun:      {Consequence: "begins at the top, leaving out what is proven", Destructive: true},
+	workflow.RestartClean: {
+		Consequence: "drops all evidence, puts the node back and begins again, erasing and installing included",
+		Destructive: true},
+	workflow.Cancel:     {Consequence: "stops, and undoes what can be undone", Destructive: true},
+	workflow.Adopt:      {Consequence: "takes the failed stage as done, if it is observed to be", Destructive: true},
+	workflow.MarkManual: {Consequence: "freezes it until somebody resolves it"},
 }
 
 // sayWorkflow: between two attempts of a longer piece of work, or after one that has failed.
@@ -27,7 +29,8 @@ func (s *scene) sayWorkflow(e *Explanation) {
 	lost := workflow.Working(w.State)
 	offer := s.Offers.Workflow
 	best, advice := workflow.Recommend(w, offer)
-	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = OnOperator, "an action on workflow "+w.ID, s.WorkflowSince, w.OperationID
+	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = OnOperator, "an action on workflow "+w.ID, s.WorkflowSince,
+		w.OperationID
 	head := fmt.Sprintf("%s is %s at stage %s", s.workflowName(), w.State, w.Stage)
 	if w.Reason != "" {
 		reason, message, late := s.ofAttempt(w)
@@ -39,7 +42,8 @@ func (s *scene) sayWorkflow(e *Explanation) {
 			advice = "the outcome is known by now: " + strings.ToLower(string(workflow.Resume))
 		}
 	}
-	if m, ok := s.word("WORKFLOW_"+string(workflow.MarkManual), func(m Override) bool { return m.Data["workflow_id"] == w.ID }); ok && w.FailureClass == workflow.ClassMarked {
+	if m, ok := s.word("WORKFLOW_"+string(workflow.MarkManual),
+		func(m Override) bool { return m.Data["workflow_id"] == w.ID }); ok && w.FailureClass == workflow.ClassMarked {
 		e.Cause.Text = "it was frozen" + m.by()
 		head += ": " + e.Cause.Text
 	}

@@ -27,7 +27,8 @@ var cures = map[fleet.Cause]string{
 }
 
 var allCures = []fleet.Cure{
-	fleet.CuredByImage, fleet.CuredByBoot, fleet.CuredByJoin, fleet.CuredBySame, fleet.CuredByWork, fleet.CuredBySettlement,
+	fleet.CuredByImage, fleet.CuredByBoot, fleet.CuredByJoin, fleet.CuredBySame, fleet.CuredByWork,
+	fleet.CuredBySettlement,
 	fleet.CuredByRelease, fleet.CuredByProvider, fleet.CuredByWorkflow,
 }
 

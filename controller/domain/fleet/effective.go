@@ -91,13 +91,15 @@ func (s EffectiveState) Schedulable() bool { return s == StateIdle }
 func (f Facts) urgent() Attention {
 	switch {
 	case f.Conditions[NeedsIntervention]:
-		return f.Intervention.or(Attention{"INTERVENTION_REQUIRED", "an operator must look at the machine; `ingot why` says what is known"})
+		return f.Intervention.or(Attention{"INTERVENTION_REQUIRED",
+			"an operator must look at the machine; `ingot why` says what is known"})
 	case f.NodeState == Quarantined:
 		return Attention{AttentionQuarantined, "the node is quarantined; `ingot why` says for what, and how it leaves"}
 	case f.NodeState == InstallFailed:
 		return Attention{AttentionInstallFailed, "the installation has failed; reimage the machine again"}
 	case f.UnresolvedCommand != "":
-		return Attention{AttentionFence, "the outcome of command " + f.UnresolvedCommand + " is unknown; settle it with `ingot settle`"}
+		return Attention{AttentionFence, "the outcome of command " + f.UnresolvedCommand +
+			" is unknown; settle it with `ingot settle`"}
 	}
 	return Attention{}
 }
@@ -106,13 +108,16 @@ func (f Facts) urgent() Attention {
 func (f Facts) missing() Attention {
 	switch {
 	case !f.Conditions[Provisioned]:
-		return Attention{AttentionUnprovisioned, "no verified system is on the disk; enter maintenance and reimage the machine"}
+		return Attention{AttentionUnprovisioned,
+			"no verified system is on the disk; enter maintenance and reimage the machine"}
 	case f.NodeState == Offline:
 		return Attention{AttentionOffline, "the machine's agent has been silent; see to its power and its network"}
 	case f.NodeState == Installed:
-		return Attention{AttentionUnverified, "the installation waits to be verified; when it is, run `ingot node transition MACHINE active`"}
+		return Attention{AttentionUnverified,
+			"the installation waits to be verified; when it is, run `ingot node transition MACHINE active`"}
 	case f.NodeState != Active:
-		return Attention{AttentionInactive, "the node is " + string(f.NodeState) + ", not active; `ingot why` names the next step"}
+		return Attention{AttentionInactive, "the node is " + string(f.NodeState) +
+			", not active; `ingot why` names the next step"}
 	case !f.Conditions[Reachable]:
 		return Attention{AttentionUnreachable, "nothing reaches the machine; see to its power and its network"}
 	}

@@ -9,8 +9,10 @@ import (
 )
 
 var nodeStates = []fleet.NodeState{
-	fleet.Discovered, fleet.BootstrapIssued, fleet.Enrolling, fleet.Pending, fleet.Installing, fleet.InstallFailed, fleet.Installed,
-	fleet.Active, fleet.Offline, fleet.Quarantined, fleet.Reprovision, fleet.Deprovisioning, fleet.Migrating, fleet.Draining,
+	fleet.Discovered, fleet.BootstrapIssued, fleet.Enrolling, fleet.Pending, fleet.Installing, fleet.InstallFailed,
+	fleet.Installed,
+	fleet.Active, fleet.Offline, fleet.Quarantined, fleet.Reprovision, fleet.Deprovisioning, fleet.Migrating,
+	fleet.Draining,
 	fleet.Retired, fleet.Removing, fleet.Deleted,
 }
 
@@ -23,7 +25,8 @@ func everyMachine(fn func(fleet.Facts)) int {
 	for _, phase := range phases {
 		for _, state := range nodeStates {
 			for bits := range 1 << (len(flags) + 3) {
-				f := fleet.Facts{Phase: phase, NodeState: state, Deleted: state == fleet.Deleted, Conditions: map[fleet.ConditionType]bool{}}
+				f := fleet.Facts{Phase: phase, NodeState: state, Deleted: state == fleet.Deleted,
+					Conditions: map[fleet.ConditionType]bool{}}
 				for i, c := range flags {
 					f.Conditions[c] = bits>>i&1 == 1
 				}
@@ -55,7 +58,8 @@ func TestIdleMeansSchedulableAndNothingElseDoes(t *testing.T) {
 		if (state == fleet.StateIdle) != state.Schedulable() || state.Schedulable() != usable(f) {
 			t.Fatalf("%+v is %s, schedulable %t, usable %t", f, state, state.Schedulable(), usable(f))
 		}
-		if (state == fleet.StateAttention) != (attention.Reason != "") || (attention.Reason == "") != (attention.Message == "") {
+		if (state == fleet.StateAttention) != (attention.Reason != "") ||
+			(attention.Reason == "") != (attention.Message == "") {
 			t.Fatalf("%+v is %s with attention %+v", f, state, attention)
 		}
 		if attention.Reason != "" && baremetalv1.Reason_value[attention.Reason] == 0 {

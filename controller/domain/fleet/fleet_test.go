@@ -44,7 +44,8 @@ func circumstances() []circumstance {
 func (c circumstance) facts(p fleet.Phase) fleet.Facts {
 	f := fleet.Facts{
 		Phase: p, NodeState: fleet.Active, ActiveOperation: c.busy, Deleted: c.deleted, Freeze: freeze(c.frozen),
-		Conditions: map[fleet.ConditionType]bool{fleet.RMA: c.rma, fleet.RetiredFlag: c.retired, fleet.NeedsIntervention: c.attention},
+		Conditions: map[fleet.ConditionType]bool{fleet.RMA: c.rma, fleet.RetiredFlag: c.retired,
+			fleet.NeedsIntervention: c.attention},
 	}
 	if c.quarantined {
 		f.NodeState = fleet.Quarantined
@@ -132,7 +133,8 @@ func TestEveryTypeIsKnown(t *testing.T) {
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func host(id string, live bool, silent time.Duration) fleet.Candidate {
-	return fleet.Candidate{AgentID: id, Role: "host", Live: live, LastSeen: at.Add(-silent), Capabilities: []string{"reboot"}}
+	return fleet.Candidate{AgentID: id, Role: "host", Live: live, LastSeen: at.Add(-silent),
+		Capabilities: []string{"reboot"}}
 }
 
 func site(id string, live bool, capabilities ...string) fleet.Candidate {
@@ -146,24 +148,31 @@ func TestRoute(t *testing.T) {
 		outOfBand  bool
 		want       string
 	}{
-		"nobody":                            {nil, false, ""},
-		"the host":                          {[]fleet.Candidate{liveSite, host("host", true, 0)}, false, "host"},
-		"a live host with old heartbeats":   {[]fleet.Candidate{liveSite, host("host", true, time.Hour)}, false, "host"},
-		"a host that was here just now":     {[]fleet.Candidate{liveSite, host("host", false, 29*time.Second)}, false, ""},
-		"a host that is silent":             {[]fleet.Candidate{liveSite, host("host", false, 30*time.Second)}, false, "site"},
-		"a host that never came":            {[]fleet.Candidate{liveSite, {AgentID: "host", Role: "host"}}, false, "site"},
-		"silent, and no site agent":         {[]fleet.Candidate{host("host", false, time.Hour)}, false, ""},
-		"no host":                           {[]fleet.Candidate{liveSite}, false, "site"},
-		"a site agent that is away":         {[]fleet.Candidate{site("site", false, "provider:fake")}, false, ""},
-		"a site agent of another provider":  {[]fleet.Candidate{site("site", true, "provider:other")}, false, ""},
-		"the second site agent":             {[]fleet.Candidate{site("one", false, "provider:fake"), site("two", true, "provider:fake")}, false, "two"},
-		"out of band":                       {[]fleet.Candidate{host("host", true, 0), liveSite}, true, "site"},
-		"out of band without a site agent":  {[]fleet.Candidate{host("host", true, 0)}, true, ""},
-		"the newer of two hosts":            {[]fleet.Candidate{host("old", false, time.Hour), host("new", true, time.Second)}, false, "new"},
-		"the live one of two hosts":         {[]fleet.Candidate{host("gone", false, time.Second), host("here", true, 5*time.Second)}, false, "here"},
-		"an installer is not asked":         {[]fleet.Candidate{{AgentID: "i", Role: "installer", Live: true, LastSeen: at}}, false, ""},
-		"the host, whatever it is able to":  {[]fleet.Candidate{{AgentID: "host", Role: "host", Live: true, LastSeen: at}, liveSite}, false, "host"},
-		"silent host and site that is away": {[]fleet.Candidate{host("host", false, time.Hour), site("site", false, "provider:fake")}, false, ""},
+		"nobody":                          {nil, false, ""},
+		"the host":                        {[]fleet.Candidate{liveSite, host("host", true, 0)}, false, "host"},
+		"a live host with old heartbeats": {[]fleet.Candidate{liveSite, host("host", true, time.Hour)}, false, "host"},
+		"a host that was here just now":   {[]fleet.Candidate{liveSite, host("host", false, 29*time.Second)}, false, ""},
+		"a host that is silent": {[]fleet.Candidate{liveSite, host("host", false, 30*time.Second)}, false,
+			"site"},
+		"a host that never came":           {[]fleet.Candidate{liveSite, {AgentID: "host", Role: "host"}}, false, "site"},
+		"silent, and no site agent":        {[]fleet.Candidate{host("host", false, time.Hour)}, false, ""},
+		"no host":                          {[]fleet.Candidate{liveSite}, false, "site"},
+		"a site agent that is away":        {[]fleet.Candidate{site("site", false, "provider:fake")}, false, ""},
+		"a site agent of another provider": {[]fleet.Candidate{site("site", true, "provider:other")}, false, ""},
+		"the second site agent": {[]fleet.Candidate{site("one", false, "provider:fake"),
+			site("two", true, "provider:fake")}, false, "two"},
+		"out of band":                      {[]fleet.Candidate{host("host", true, 0), liveSite}, true, "site"},
+		"out of band without a site agent": {[]fleet.Candidate{host("host", true, 0)}, true, ""},
+		"the newer of two hosts": {[]fleet.Candidate{host("old", false, time.Hour),
+			host("new", true, time.Second)}, false, "new"},
+		"the live one of two hosts": {[]fleet.Candidate{host("gone", false, time.Second),
+			host("here", true, 5*time.Second)}, false, "here"},
+		"an installer is not asked": {[]fleet.Candidate{{AgentID: "i", Role: "installer", Live: true, LastSeen: at}},
+			false, ""},
+		"the host, whatever it is able to": {[]fleet.Candidate{{AgentID: "host", Role: "host", Live: true, LastSeen: at},
+			liveSite}, false, "host"},
+		"silent host and site that is away": {[]fleet.Candidate{host("host", false, time.Hour),
+			site("site", false, "provider:fake")}, false, ""},
 	} {
 		got := ""
 		if r := fleet.Route(c.candidates, "reboot", "fake", c.outOfBand, at); r != nil {

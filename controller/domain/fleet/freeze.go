@@ -34,7 +34,8 @@ func (f Freeze) Cause() string {
 // Cure is what an admin does before and for the thaw.
 func (f Freeze) Cure() string {
 	if f.Restored || f.WentBack {
-		return "compare what agents hold with what the database knows (`ingot server info`), then lift it with `ingot server thaw`"
+		return "compare what agents hold with what the database knows (`ingot server info`), then lift it with `ingot " +
+			"server thaw`"
 	}
 	return "an admin lifts it with `ingot server thaw`"
 }
@@ -49,5 +50,6 @@ func (f Freeze) Reason() string {
 
 // refusal is the answer to a request for work while the fleet is frozen.
 func (f Freeze) refusal() *Refusal {
-	return &Refusal{"FLEET_FROZEN", "the fleet is frozen since " + f.Since.UTC().Format(time.RFC3339) + ": " + f.Cause() + "; " + f.Cure()}
+	return &Refusal{"FLEET_FROZEN", "the fleet is frozen since " + f.Since.UTC().Format(time.RFC3339) + ": " + f.Cause() +
+		"; " + f.Cure()}
 }

@@ -34,19 +34,21 @@ type typeRule struct {
 }
 
 var typeRules = map[OperationType]typeRule{
-	Reboot:           {phases: []Phase{Ready, Maintenance}, plan: "reboot", wired: true},
-	Reconfigure:      {phases: []Phase{Ready, Maintenance}, plan: "net-reconfig", wired: true},
-	Netboot:          {phases: []Phase{Maintenance}, plan: "netboot", wired: true},
-	Reimage:          {phases: []Phase{Maintenance}, plan: "repave", wired: true},
-	RunPlan:          {phases: []Phase{Ready, Maintenance}, wired: true},
-	EnterMaintenance: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "enter-maintenance", wired: true, housekeeping: true},
-	ExitMaintenance:  {phases: []Phase{Maintenance}, plan: "exit-maintenance", wired: true, housekeeping: true},
-	JoinCluster:      {phases: []Phase{Maintenance}, plan: "join", wired: true},
-	Upgrade:          {phases: []Phase{Maintenance}, plan: "upgrade", wired: true},
-	RMAType:          {phases: []Phase{Maintenance}, plan: "rma", wired: true},
-	Onboard:          {phases: []Phase{Maintenance}},
-	Decommission:     {phases: []Phase{Maintenance}},
-	NodeTransition:   {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition", wired: true, housekeeping: true},
+	Reboot:      {phases: []Phase{Ready, Maintenance}, plan: "reboot", wired: true},
+	Reconfigure: {phases: []Phase{Ready, Maintenance}, plan: "net-reconfig", wired: true},
+	Netboot:     {phases: []Phase{Maintenance}, plan: "netboot", wired: true},
+	Reimage:     {phases: []Phase{Maintenance}, plan: "repave", wired: true},
+	RunPlan:     {phases: []Phase{Ready, Maintenance}, wired: true},
+	EnterMaintenance: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "enter-maintenance", wired: true,
+		housekeeping: true},
+	ExitMaintenance: {phases: []Phase{Maintenance}, plan: "exit-maintenance", wired: true, housekeeping: true},
+	JoinCluster:     {phases: []Phase{Maintenance}, plan: "join", wired: true},
+	Upgrade:         {phases: []Phase{Maintenance}, plan: "upgrade", wired: true},
+	RMAType:         {phases: []Phase{Maintenance}, plan: "rma", wired: true},
+	Onboard:         {phases: []Phase{Maintenance}},
+	Decommission:    {phases: []Phase{Maintenance}},
+	NodeTransition: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition", wired: true,
+		housekeeping: true},
 }
 
 // OperationTypes lists every type, wired or not.
@@ -105,7 +107,8 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case f.Conditions[RMA] && !finishesRMA:
 		return f.returned()
 	case f.ActiveOperation:
-		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it (`ingot why " + f.id() + "` names both commands)"}
+		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it (`ingot why " +
+			f.id() + "` names both commands)"}
 	case !phaseAllows(f.Phase, t, planDestructive):
 		return &Refusal{"WRONG_PHASE", wrongPhaseMessage(f.Phase, t, planDestructive)}
 	case Housekeeping(t):
@@ -113,10 +116,12 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case f.Freeze.Active():
 		return f.Freeze.refusal()
 	case f.NodeState == Quarantined:
-		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; `ingot why " + f.id() + "` says for what, and how it leaves"}
+		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; `ingot why " + f.id() +
+			"` says for what, and how it leaves"}
 	case f.UnresolvedCommand != "":
 		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
-			" may still be acting on the machine; wait for its result, or settle it with `ingot settle " + f.id() + " " + f.UnresolvedCommand +
+			" may still be acting on the machine; wait for its result, or settle it with `ingot settle " + f.id() + " " +
+			f.UnresolvedCommand +
 			" --verdict happened`, or did-not-happen"}
 	}
 	return nil
@@ -141,9 +146,11 @@ func (f Facts) whyRetired() *Refusal {
 		return &Refusal{"MACHINE_BLOCKED", "the node is retired; bring it back with `ingot node transition " + f.id() +
 			" offline`, or take it out with `ingot decommission " + f.id() + " --mode full-decommission`"}
 	case Removing:
-		return &Refusal{"MACHINE_BLOCKED", "the node is being removed; its workflow must be cancelled first, then the node brought back to offline"}
+		return &Refusal{"MACHINE_BLOCKED",
+			"the node is being removed; its workflow must be cancelled first, then the node brought back to offline"}
 	}
-	return &Refusal{"MACHINE_BLOCKED", "the machine is flagged Retired; an admin clears the flag with `ingot flag " + f.id() + " Retired --off`"}
+	return &Refusal{"MACHINE_BLOCKED", "the machine is flagged Retired; an admin clears the flag with `ingot flag " +
+		f.id() + " Retired --off`"}
 }
 
 // returned names what ends a flag RMA. The operation that finishes a return runs in maintenance alone.
@@ -172,7 +179,8 @@ func wrongPhaseMessage(p Phase, t OperationType, planDestructive bool) string {
 		return string(t) + " is not allowed in phase " + string(p) + "; the machine is in service already"
 	}
 	if phaseAllows(Maintenance, t, planDestructive) {
-		return string(t) + " is not allowed in phase " + string(p) + "; call EnterMaintenance first (ingot enter-maintenance MACHINE)"
+		return string(t) + " is not allowed in phase " + string(p) +
+			"; call EnterMaintenance first (ingot enter-maintenance MACHINE)"
 	}
 	return string(t) + " is not allowed in phase " + string(p)
 }

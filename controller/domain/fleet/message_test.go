@@ -16,7 +16,8 @@ func TestWrongPhaseSaysWhatToDo(t *testing.T) {
 				continue
 			}
 			helps := fleet.Admit(fleet.Facts{Phase: fleet.Maintenance}, op, false) == nil
-			if strings.Contains(r.Message, "call EnterMaintenance first") != (helps && p != fleet.Maintenance && (op != fleet.ExitMaintenance || p != fleet.Ready)) {
+			if strings.Contains(r.Message, "call EnterMaintenance first") != (helps && p != fleet.Maintenance &&
+				(op != fleet.ExitMaintenance || p != fleet.Ready)) {
 				t.Errorf("%s in %s: %q, and maintenance would help: %t", op, p, r.Message, helps)
 			}
 		}

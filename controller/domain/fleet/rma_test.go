@@ -11,7 +11,8 @@ func TestABlockedMachineRefusesEverything(t *testing.T) {
 	started, refused := 0, 0
 	for _, op := range fleet.OperationTypes() {
 		for _, p := range phases {
-			for _, traits := range []fleet.PlanTraits{{}, {Destructive: true}, {ReturnsFromRMA: true}, {Destructive: true, ReturnsFromRMA: true}} {
+			for _, traits := range []fleet.PlanTraits{{}, {Destructive: true}, {ReturnsFromRMA: true},
+				{Destructive: true, ReturnsFromRMA: true}} {
 				for _, c := range circumstances() {
 					if c.deleted || !c.rma && !c.retired {
 						continue
@@ -52,13 +53,16 @@ func reasonOf(r *fleet.Refusal) string {
 }
 
 func TestOnlyAnAgentWithSSHRunsScripts(t *testing.T) {
-	able, other, away := site("able", true, "provider:agent", "ssh"), site("other", true, "provider:agent"), site("away", false, "ssh")
+	able, other, away := site("able", true, "provider:agent", "ssh"), site("other", true, "provider:agent"),
+		site("away", false, "ssh")
 	for name, c := range map[string]struct {
 		candidates []fleet.Candidate
 		want       string
 	}{
-		"nobody": {nil, ""}, "hosts do not": {[]fleet.Candidate{host("host", true, 0)}, ""}, "without it": {[]fleet.Candidate{other}, ""},
-		"away": {[]fleet.Candidate{away}, ""}, "the one that can": {[]fleet.Candidate{host("host", true, 0), away, other, able}, "able"},
+		"nobody": {nil, ""}, "hosts do not": {[]fleet.Candidate{host("host", true, 0)}, ""},
+		"without it":       {[]fleet.Candidate{other}, ""},
+		"away":             {[]fleet.Candidate{away}, ""},
+		"the one that can": {[]fleet.Candidate{host("host", true, 0), away, other, able}, "able"},
 	} {
 		got := ""
 		if r := fleet.SiteForSSH(c.candidates); r != nil {

@@ -65,8 +65,8 @@ func newestHost(candidates []Candidate) *Candidate {
 	return best
 }
 
-// newer says that a is the machine's agent rather than b: one that is there before one that is not, since heartbeats are
-// seconds apart.
+// newer says that a is the machine's agent rather than b: one that is there before one that is not, since heartbeats
+// are seconds apart.
 func newer(a, b *Candidate) bool {
 	if a.Live != b.Live {
 		return a.Live
@@ -78,7 +78,8 @@ func newer(a, b *Candidate) bool {
 func SiteFor(candidates []Candidate, capability, provider string) *Candidate {
 	for i := range candidates {
 		c := &candidates[i]
-		if c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "provider:"+provider) && throughProvider(capability, provider) {
+		if c.Role == "site" && c.Live && slices.Contains(c.Capabilities, "provider:"+provider) &&
+			throughProvider(capability, provider) {
 			return c
 		}
 	}
@@ -109,7 +110,8 @@ func throughProvider(capability, provider string) bool {
 	return true
 }
 
-// siteWork is what a site agent can do to the machines of a provider; one that is not here does all that a host agent does.
+// siteWork is what a site agent can do to the machines of a provider; one that is not here does all that a host agent
+// does.
 var siteWork = map[string][]string{
 	AgentProvider: {"power", "reboot", "netboot"},
 	"maas":        {"provider_action"},

@@ -17,7 +17,8 @@ func TestAFreezeSaysWhatItIsFor(t *testing.T) {
 		compare       bool
 	}{
 		{fleet.Freeze{Restored: true}, "the database was restored from a backup", "FLEET_FROZEN", true},
-		{fleet.Freeze{WentBack: true, Comment: "17 events"}, "the database has gone back: 17 events", "DATABASE_WENT_BACK", true},
+		{fleet.Freeze{WentBack: true, Comment: "17 events"}, "the database has gone back: 17 events", "DATABASE_WENT_BACK",
+			true},
 		{fleet.Freeze{}, "an admin froze it", "FLEET_FROZEN", false},
 		{fleet.Freeze{Actor: "ann"}, "ann froze it, and gave no reason", "FLEET_FROZEN", false},
 		{fleet.Freeze{Actor: "ann", Comment: "rack 42"}, "ann froze it: rack 42", "FLEET_FROZEN", false},
@@ -26,13 +27,15 @@ func TestAFreezeSaysWhatItIsFor(t *testing.T) {
 		if f.Cause() != c.cause || f.Reason() != c.reason {
 			t.Errorf("%+v: %q, %s", f, f.Cause(), f.Reason())
 		}
-		if got := strings.Contains(f.Cure(), "compare what agents hold"); got != c.compare || !strings.Contains(f.Cure(), "ingot server thaw") {
+		if got := strings.Contains(f.Cure(), "compare what agents hold"); got != c.compare ||
+			!strings.Contains(f.Cure(), "ingot server thaw") {
 			t.Errorf("%+v: %q", f, f.Cure())
 		}
 	}
 }
 
-// TestNodeStatesByWhatTheyMean: the lists that a filter of machines is made from agree with each machine's effective state.
+// TestNodeStatesByWhatTheyMean: the lists that a filter of machines is made from agree with each machine's effective
+// state.
 func TestNodeStatesByWhatTheyMean(t *testing.T) {
 	if got := fleet.EffectiveStates(); len(got) != 6 {
 		t.Errorf("effective states %v", got)
@@ -84,13 +87,16 @@ func TestARefusalNamesOnlyWhatWouldHelp(t *testing.T) {
 		hint  string
 		want  bool
 	}{
-		"RMA, in maintenance":          {fleet.Facts{Phase: fleet.Maintenance, Conditions: rma}, fleet.Reboot, "--return", true},
-		"RMA, in maintenance and busy": {fleet.Facts{Phase: fleet.Maintenance, Conditions: rma, ActiveOperation: true}, fleet.Reboot, "--return", false},
-		"RMA, in service":              {fleet.Facts{Phase: fleet.Ready, Conditions: rma}, fleet.Reboot, "--return", false},
-		"RMA, in service and busy":     {fleet.Facts{Phase: fleet.Ready, Conditions: rma, ActiveOperation: true}, fleet.Reboot, "--return", false},
-		"a reimage in service":         {fleet.Facts{Phase: fleet.Ready}, fleet.Reimage, "enter-maintenance", true},
-		"what no phase allows":         {fleet.Facts{Phase: fleet.Ready}, "NO_SUCH", "enter-maintenance", false},
-		"the same in maintenance":      {fleet.Facts{Phase: fleet.Maintenance}, "NO_SUCH", "enter-maintenance", false},
+		"RMA, in maintenance": {fleet.Facts{Phase: fleet.Maintenance, Conditions: rma}, fleet.Reboot, "--return",
+			true},
+		"RMA, in maintenance and busy": {fleet.Facts{Phase: fleet.Maintenance, Conditions: rma, ActiveOperation: true},
+			fleet.Reboot, "--return", false},
+		"RMA, in service": {fleet.Facts{Phase: fleet.Ready, Conditions: rma}, fleet.Reboot, "--return", false},
+		"RMA, in service and busy": {fleet.Facts{Phase: fleet.Ready, Conditions: rma, ActiveOperation: true}, fleet.Reboot,
+			"--return", false},
+		"a reimage in service":    {fleet.Facts{Phase: fleet.Ready}, fleet.Reimage, "enter-maintenance", true},
+		"what no phase allows":    {fleet.Facts{Phase: fleet.Ready}, "NO_SUCH", "enter-maintenance", false},
+		"the same in maintenance": {fleet.Facts{Phase: fleet.Maintenance}, "NO_SUCH", "enter-maintenance", false},
 	} {
 		r := fleet.Admit(c.facts, c.op, false)
 		if r == nil || strings.Contains(r.Message, c.hint) != c.want {

@@ -63,8 +63,8 @@ func TestTheNewestAgentOfAMachine(t *testing.T) {
 	}
 }
 
-// TestAStepWaitsForAHostThatIsBarelySilent: the site's agent takes it over when the host has been silent for long enough, and
-// out-of-band work at once.
+// TestAStepWaitsForAHostThatIsBarelySilent: the site's agent takes it over when the host has been silent for long
+// enough, and out-of-band work at once.
 func TestAStepWaitsForAHostThatIsBarelySilent(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	site := fleet.Candidate{AgentID: "site", Role: "site", Live: true, Capabilities: []string{"provider:fake"}}

@@ -98,18 +98,23 @@ func (f Facts) refusal() *Refusal {
 	tpm := Higher(f.Required, LevelNetwork) != LevelNetwork
 	switch {
 	case f.Recorded != nil && f.Shown == nil:
-		return &Refusal{"TPM_REQUIRED", "the machine is known by its TPM, and the system that asks to be its installer shows none" + afterSwap}
+		return &Refusal{"TPM_REQUIRED",
+			"the machine is known by its TPM, and the system that asks to be its installer shows none" + afterSwap}
 	case f.Recorded != nil && !bytes.Equal(f.Recorded, f.Shown.Digest):
-		return &Refusal{"TPM_MISMATCH", "the system that asks to be the machine's installer shows another TPM than the machine's" + afterSwap}
+		return &Refusal{"TPM_MISMATCH",
+			"the system that asks to be the machine's installer shows another TPM than the machine's" + afterSwap}
 	case f.Shown != nil && f.Taken:
-		return &Refusal{"TPM_KEY_TAKEN", "the system that asks to be the machine's installer shows the TPM of another machine; " +
-			"if the mainboard has moved here: ingot machine forget-tpm, of the machine that it came from"}
+		return &Refusal{"TPM_KEY_TAKEN",
+			"the system that asks to be the machine's installer shows the TPM of another machine; " +
+				"if the mainboard has moved here: ingot machine forget-tpm, of the machine that it came from"}
 	case tpm && f.Shown == nil:
-		return &Refusal{"IDENTITY_LEVEL_TOO_LOW", "the machine's site or group requires the identity level tpm, and the system shows no TPM; " +
-			"switch the TPM on in its firmware, or lower the level: ingot identity require"}
+		return &Refusal{"IDENTITY_LEVEL_TOO_LOW",
+			"the machine's site or group requires the identity level tpm, and the system shows no TPM; " +
+				"switch the TPM on in its firmware, or lower the level: ingot identity require"}
 	case tpm && f.Installs && f.Recorded == nil:
-		return &Refusal{"IDENTITY_LEVEL_TOO_LOW", "the machine's site or group requires the identity level tpm, and no TPM is recorded for it; " +
-			"record it first: ingot netboot"}
+		return &Refusal{"IDENTITY_LEVEL_TOO_LOW",
+			"the machine's site or group requires the identity level tpm, and no TPM is recorded for it; " +
+				"record it first: ingot netboot"}
 	}
 	return nil
 }

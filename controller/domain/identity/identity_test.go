@@ -24,20 +24,23 @@ func TestVerdicts(t *testing.T) {
 		facts identity.Facts
 		want  string
 	}{
-		"nothing known, nothing shown":  {identity.Facts{Installs: true}, "network"},
-		"first use":                     {identity.Facts{Installs: true, Shown: ours}, "tpm first-use"},
-		"first use, certified":          {identity.Facts{Installs: true, Shown: vendor}, "tpm vendor"},
-		"the known TPM":                 {with(known, func(f *identity.Facts) { f.Shown = ours }), "tpm first-use"},
-		"the known TPM, certified now":  {with(known, func(f *identity.Facts) { f.Shown = vendor }), "tpm vendor"},
-		"a box without TPM":             {known, "TPM_REQUIRED"},
-		"a box with another TPM":        {with(known, func(f *identity.Facts) { f.Shown = others }), "TPM_MISMATCH"},
-		"a board from another machine":  {identity.Facts{Shown: ours, Taken: true}, "TPM_KEY_TAKEN"},
-		"required, none shown":          {identity.Facts{Required: "tpm"}, "IDENTITY_LEVEL_TOO_LOW"},
-		"required, none recorded":       {identity.Facts{Required: "tpm", Installs: true, Shown: vendor}, "IDENTITY_LEVEL_TOO_LOW"},
-		"required, to be recorded":      {identity.Facts{Required: "tpm", Shown: ours}, "tpm first-use"},
-		"required, recorded":            {with(known, func(f *identity.Facts) { f.Shown, f.Required = ours, "tpm" }), "tpm first-use"},
-		"network required":              {identity.Facts{Required: "network", Installs: true}, "network"},
-		"second claim at the first use": {with(known, func(f *identity.Facts) { f.Shown, f.RecordedNow = others, true }), "TPM_MISMATCH contested"},
+		"nothing known, nothing shown": {identity.Facts{Installs: true}, "network"},
+		"first use":                    {identity.Facts{Installs: true, Shown: ours}, "tpm first-use"},
+		"first use, certified":         {identity.Facts{Installs: true, Shown: vendor}, "tpm vendor"},
+		"the known TPM":                {with(known, func(f *identity.Facts) { f.Shown = ours }), "tpm first-use"},
+		"the known TPM, certified now": {with(known, func(f *identity.Facts) { f.Shown = vendor }), "tpm vendor"},
+		"a box without TPM":            {known, "TPM_REQUIRED"},
+		"a box with another TPM":       {with(known, func(f *identity.Facts) { f.Shown = others }), "TPM_MISMATCH"},
+		"a board from another machine": {identity.Facts{Shown: ours, Taken: true}, "TPM_KEY_TAKEN"},
+		"required, none shown":         {identity.Facts{Required: "tpm"}, "IDENTITY_LEVEL_TOO_LOW"},
+		"required, none recorded": {identity.Facts{Required: "tpm", Installs: true, Shown: vendor},
+			"IDENTITY_LEVEL_TOO_LOW"},
+		"required, to be recorded": {identity.Facts{Required: "tpm", Shown: ours}, "tpm first-use"},
+		"required, recorded": {with(known, func(f *identity.Facts) { f.Shown, f.Required = ours, "tpm" }),
+			"tpm first-use"},
+		"network required": {identity.Facts{Required: "network", Installs: true}, "network"},
+		"second claim at the first use": {with(known, func(f *identity.Facts) { f.Shown, f.RecordedNow = others, true }),
+			"TPM_MISMATCH contested"},
 	} {
 		v := identity.Decide(c.facts)
 		got := string(v.Level)
@@ -84,7 +87,8 @@ func holds(t *testing.T, f identity.Facts, v identity.Verdict) {
 	case v.Refused != nil && v.Level != "", v.Refused == nil && (v.Level == "" || v.Contested):
 		t.Errorf("%+v: neither refused nor certified: %+v", f, v)
 	case v.Refused != nil:
-	case f.Recorded != nil && (f.Shown == nil || string(f.Shown.Digest) != string(f.Recorded) || v.Level != identity.LevelTPM):
+	case f.Recorded != nil && (f.Shown == nil || string(f.Shown.Digest) != string(f.Recorded) ||
+		v.Level != identity.LevelTPM):
 		t.Errorf("%+v: a known machine is certified as %s", f, v.Level)
 	case identity.Higher(v.Level, f.Required) != v.Level:
 		t.Errorf("%+v: certified as %s", f, v.Level)

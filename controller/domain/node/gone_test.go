@@ -23,9 +23,12 @@ func TestIllegalMovesListTheLegalOnes(t *testing.T) {
 		by       node.Trigger
 		want     string
 	}{
-		{node.Installed, node.Draining, node.Admin, "a node that is installed cannot become draining; from here admin may move it to active, quarantined, retired, deleted"},
-		{node.Pending, node.Installing, node.Admin, "a node that is pending cannot become installing by admin; from here admin may move it to quarantined, retired, deleted"},
-		{node.Pending, node.Active, node.NodeReport, "a node that is pending cannot become active; from here node_report may move it to installing"},
+		{node.Installed, node.Draining, node.Admin, "a node that is installed cannot become draining; from here admin may " +
+			"move it to active, quarantined, retired, deleted"},
+		{node.Pending, node.Installing, node.Admin, "a node that is pending cannot become installing by admin; from here " +
+			"admin may move it to quarantined, retired, deleted"},
+		{node.Pending, node.Active, node.NodeReport,
+			"a node that is pending cannot become active; from here node_report may move it to installing"},
 	} {
 		_, refusal := node.Check(c.from, c.to, c.by, node.Facts{})
 		if refusal == nil || refusal.Reason != "NODE_TRANSITION_ILLEGAL" || refusal.Message != c.want {

@@ -14,7 +14,8 @@ type Guard string
 const (
 	// AttemptsSpent: the last of MaxAttempts install attempts has failed.
 	AttemptsSpent Guard = "attempts_spent"
-	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed; or asks to install it again.
+	// ForcedNewPlan: the admin forces it, and the node has another plan than the one that failed; or asks to install it
+	// again.
 	ForcedNewPlan Guard = "forced_new_plan"
 	// Idle: no operation is active on the machine; one that is must be cancelled first.
 	Idle Guard = "idle"
@@ -145,7 +146,8 @@ func (g Guard) check(f Facts) *fleet.Refusal {
 		return refuse("a record is deleted by DeleteMachine, or by a full decommission")
 	case (g == Purged || g == PurgedByDelete) && !f.Purge:
 		return &fleet.Refusal{Reason: "DECOMMISSION_REQUIRED",
-			Message: "the node is in service, and its disks hold data; decommission it (ingot decommission), or an admin asks again with purge"}
+			Message: "the node is in service, and its disks hold data; decommission it (ingot decommission), or an admin asks " +
+				"again with purge"}
 	case g == Purged && f.ActiveOperation != "":
 		return Idle.check(f)
 	case g == CameFrom && f.From != f.to:
@@ -161,5 +163,6 @@ func leaves(from State) string {
 	if Resting(from) {
 		return "it goes back to that, to draining or to retired"
 	}
-	return "that stood for work which nobody does any more, so it goes on to draining or retired, or its workflow is resumed"
+	return "that stood for work which nobody does any more, so it goes on to draining or retired, or its workflow is " +
+		"resumed"
 }

@@ -121,10 +121,11 @@ func TestARefusalNamesTheWayOut(t *testing.T) {
 		was      node.State
 		says     string
 	}{
-		"no way by this trigger":        {node.Active, node.Installed, node.NodeReport, 0, "to no other state"},
-		"another way":                   {node.Retired, node.Active, node.Admin, 0, "to offline, quarantined, deleted"},
-		"quarantined while it rested":   {node.Quarantined, node.Active, node.Admin, node.Installed, "it goes back to that"},
-		"quarantined while it was work": {node.Quarantined, node.Active, node.Admin, node.Draining, "its workflow is resumed"},
+		"no way by this trigger":      {node.Active, node.Installed, node.NodeReport, 0, "to no other state"},
+		"another way":                 {node.Retired, node.Active, node.Admin, 0, "to offline, quarantined, deleted"},
+		"quarantined while it rested": {node.Quarantined, node.Active, node.Admin, node.Installed, "it goes back to that"},
+		"quarantined while it was work": {node.Quarantined, node.Active, node.Admin, node.Draining,
+			"its workflow is resumed"},
 	} {
 		_, refusal := node.Check(c.from, c.to, c.by, node.Facts{From: c.was})
 		if refusal == nil || !strings.Contains(refusal.Message, c.says) {
@@ -146,7 +147,8 @@ func TestListsAreComplete(t *testing.T) {
 // TestASimulatedMachineHasNoHardwareToCompare: neither its serial number nor its MAC addresses.
 func TestASimulatedMachineHasNoHardwareToCompare(t *testing.T) {
 	registered := node.Health{Serial: "x", MACs: []string{"52:54:00:00:00:01"}, Inventoried: true, SeenSerial: "x"}
-	if got := node.Failing(node.Checks(), node.Health{Live: true, Serial: "x", MACs: registered.MACs, Simulated: true}); len(got) != 0 {
+	if got := node.Failing(node.Checks(), node.Health{Live: true, Serial: "x", MACs: registered.MACs,
+		Simulated: true}); len(got) != 0 {
 		t.Errorf("simulated: %v", got)
 	}
 	registered.Live = true

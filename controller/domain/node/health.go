@@ -26,8 +26,8 @@ type Health struct {
 	// Serial and MACs are as registered; MACs are lower case with colons.
 	Serial string
 	MACs   []string
-	// Inventoried reports whether there is an inventory, Simulated whether a program without hardware has made it; SeenSerial
-	// and SeenMACs are what it shows.
+	// Inventoried reports whether there is an inventory, Simulated whether a program without hardware has made it;
+	// SeenSerial and SeenMACs are what it shows.
 	Inventoried, Simulated bool
 	SeenSerial             string
 	SeenMACs               []string
@@ -57,8 +57,8 @@ func Failing(checks []string, h Health) []string {
 	return out
 }
 
-// inventoryFault says what of the registration the inventory does not show. Where nothing was registered there is nothing to
-// compare, and a simulated machine has no hardware of its own.
+// inventoryFault says what of the registration the inventory does not show. Where nothing was registered there is
+// nothing to compare, and a simulated machine has no hardware of its own.
 func (h Health) inventoryFault() string {
 	switch {
 	case h.Serial == "" && len(h.MACs) == 0, h.Simulated:

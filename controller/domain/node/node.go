@@ -61,9 +61,11 @@ func InProgress(s State) bool {
 	return slices.Contains([]State{Enrolling, Installing, Reprovision, Deprovisioning, Migrating, Draining, Removing}, s)
 }
 
-// Resting reports whether a node may stay in the state without anybody working on it: a quarantined one goes back there.
+// Resting reports whether a node may stay in the state without anybody working on it: a quarantined one goes back
+// there.
 func Resting(s State) bool {
-	return slices.Contains([]State{Discovered, Pending, InstallFailed, Installed, Active, Offline, BootstrapIssued, Retired}, s)
+	return slices.Contains([]State{Discovered, Pending, InstallFailed, Installed, Active, Offline, BootstrapIssued,
+		Retired}, s)
 }
 
 // Gone says that the node is out of the active inventory: the condition Retired follows these states.

@@ -43,8 +43,9 @@ removing -> retired: workflow admin system
 removing -> deleted: workflow admin
 `
 
-// What is ours: another image for a node that nobody has verified yet, a token for a machine that was registered before, quarantine of a machine that another one answers for
-// whatever it is about, the ways out of a state of work whose work has ended or was lost, and the call that deletes a record.
+// What is ours: another image for a node that nobody has verified yet, a token for a machine that was registered
+// before, quarantine of a machine that another one answers for whatever it is about, the ways out of a state of work
+// whose work has ended or was lost, and the call that deletes a record.
 const ours = `
 installing -> pending: workflow system
 deprovisioning -> active: workflow
@@ -76,8 +77,8 @@ func edges(text string) map[string]bool {
 	return out
 }
 
-// wanted is every change that may happen; any state but deleted may be retired, deleted and quarantined by an admin, and a
-// quarantined node goes back to where it came from.
+// wanted is every change that may happen; any state but deleted may be retired, deleted and quarantined by an admin,
+// and a quarantined node goes back to where it came from.
 func wanted() map[string]bool {
 	out := edges(required + ours)
 	for _, s := range node.States() {
@@ -147,8 +148,9 @@ func TestNoRowRepeatsAnother(t *testing.T) {
 // Facts under which the guard holds.
 func satisfying(to node.State) node.Facts {
 	return node.Facts{
-		Attempts: node.MaxAttempts, PlanID: "b", FailedPlanID: "a", Force: true, ErasureRequired: true, ErasureVerified: true, Deleting: true,
-		Purge: true, Comment: true, From: to,
+		Attempts: node.MaxAttempts, PlanID: "b", FailedPlanID: "a", Force: true, ErasureRequired: true, ErasureVerified: true,
+		Deleting: true,
+		Purge:    true, Comment: true, From: to,
 	}
 }
 
@@ -185,23 +187,38 @@ func TestGuards(t *testing.T) {
 		spoil    func(*node.Facts)
 		reason   string
 	}{
-		"two attempts":        {node.Installing, node.InstallFailed, node.NodeReport, func(f *node.Facts) { f.Attempts = 2 }, "NODE_GUARD_FAILED"},
-		"no force":            {node.InstallFailed, node.Pending, node.Admin, func(f *node.Facts) { f.Force = false }, "NODE_GUARD_FAILED"},
-		"the same plan":       {node.InstallFailed, node.Pending, node.Admin, func(f *node.Facts) { f.PlanID = "a" }, "NODE_GUARD_FAILED"},
-		"busy":                {node.Active, node.Retired, node.Admin, func(f *node.Facts) { f.ActiveOperation = "op-1" }, "MACHINE_BUSY"},
-		"busy, back to use":   {node.Retired, node.Offline, node.Admin, func(f *node.Facts) { f.ActiveOperation = "op-1" }, "MACHINE_BUSY"},
-		"disks not erased":    {node.Removing, node.Deleted, node.Workflow, func(f *node.Facts) { f.ErasureVerified = false }, "NODE_GUARD_FAILED"},
-		"not by the call":     {node.Active, node.Deleted, node.Admin, func(f *node.Facts) { f.Deleting = false }, "NODE_GUARD_FAILED"},
-		"retired in service":  {node.Active, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, "DECOMMISSION_REQUIRED"},
-		"retired, silent":     {node.Offline, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, "DECOMMISSION_REQUIRED"},
-		"deleted in service":  {node.Active, node.Deleted, node.Admin, func(f *node.Facts) { f.Purge = false }, "DECOMMISSION_REQUIRED"},
-		"never in service":    {node.Pending, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, ""},
-		"without a comment":   {node.Active, node.Quarantined, node.Admin, func(f *node.Facts) { f.Comment = false }, "NODE_GUARD_FAILED"},
-		"by the system":       {node.Active, node.Quarantined, node.System, func(f *node.Facts) { f.Comment = false }, ""},
-		"back to another":     {node.Quarantined, node.Active, node.Admin, func(f *node.Facts) { f.From = node.Installed }, "NODE_GUARD_FAILED"},
-		"back from work":      {node.Quarantined, node.Active, node.Admin, func(f *node.Facts) { f.From = node.Draining }, "NODE_GUARD_FAILED"},
-		"on to draining":      {node.Quarantined, node.Draining, node.Admin, func(f *node.Facts) { f.From = node.Installing }, ""},
-		"a mode that retains": {node.Removing, node.Deleted, node.Workflow, func(f *node.Facts) { f.ErasureRequired, f.ErasureVerified = false, false }, ""},
+		"two attempts": {node.Installing, node.InstallFailed, node.NodeReport, func(f *node.Facts) { f.Attempts = 2 },
+			"NODE_GUARD_FAILED"},
+		"no force": {node.InstallFailed, node.Pending, node.Admin, func(f *node.Facts) { f.Force = false },
+			"NODE_GUARD_FAILED"},
+		"the same plan": {node.InstallFailed, node.Pending, node.Admin, func(f *node.Facts) { f.PlanID = "a" },
+			"NODE_GUARD_FAILED"},
+		"busy": {node.Active, node.Retired, node.Admin, func(f *node.Facts) { f.ActiveOperation = "op-1" },
+			"MACHINE_BUSY"},
+		"busy, back to use": {node.Retired, node.Offline, node.Admin, func(f *node.Facts) { f.ActiveOperation = "op-1" },
+			"MACHINE_BUSY"},
+		"disks not erased": {node.Removing, node.Deleted, node.Workflow, func(f *node.Facts) { f.ErasureVerified = false },
+			"NODE_GUARD_FAILED"},
+		"not by the call": {node.Active, node.Deleted, node.Admin, func(f *node.Facts) { f.Deleting = false },
+			"NODE_GUARD_FAILED"},
+		"retired in service": {node.Active, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false },
+			"DECOMMISSION_REQUIRED"},
+		"retired, silent": {node.Offline, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false },
+			"DECOMMISSION_REQUIRED"},
+		"deleted in service": {node.Active, node.Deleted, node.Admin, func(f *node.Facts) { f.Purge = false },
+			"DECOMMISSION_REQUIRED"},
+		"never in service": {node.Pending, node.Retired, node.Admin, func(f *node.Facts) { f.Purge = false }, ""},
+		"without a comment": {node.Active, node.Quarantined, node.Admin, func(f *node.Facts) { f.Comment = false },
+			"NODE_GUARD_FAILED"},
+		"by the system": {node.Active, node.Quarantined, node.System, func(f *node.Facts) { f.Comment = false }, ""},
+		"back to another": {node.Quarantined, node.Active, node.Admin, func(f *node.Facts) { f.From = node.Installed },
+			"NODE_GUARD_FAILED"},
+		"back from work": {node.Quarantined, node.Active, node.Admin, func(f *node.Facts) { f.From = node.Draining },
+			"NODE_GUARD_FAILED"},
+		"on to draining": {node.Quarantined, node.Draining, node.Admin, func(f *node.Facts) { f.From = node.Installing },
+			""},
+		"a mode that retains": {node.Removing, node.Deleted, node.Workflow,
+			func(f *node.Facts) { f.ErasureRequired, f.ErasureVerified = false, false }, ""},
 	} {
 		f := satisfying(c.to)
 		c.spoil(&f)
@@ -253,7 +270,8 @@ func TestNames(t *testing.T) {
 	if got := node.Parse("sleeping"); got != 0 {
 		t.Errorf("parsed nonsense as %s", got)
 	}
-	if got := node.Targets(node.Installed, node.Admin); !slices.Equal(got, []node.State{node.Active, node.Quarantined, node.Retired, node.Deleted}) {
+	if got := node.Targets(node.Installed, node.Admin); !slices.Equal(got,
+		[]node.State{node.Active, node.Quarantined, node.Retired, node.Deleted}) {
 		t.Errorf("an admin may move an installed node to %v", got)
 	}
 }

@@ -65,7 +65,8 @@ func TestAttempts(t *testing.T) {
 
 // complete after two failures resets the counter.
 func TestCompleteResets(t *testing.T) {
-	got, refusal := node.Decide(node.Install{State: node.Installing, Attempts: 2, LastError: "x"}, node.Report{Status: node.Complete})
+	got, refusal := node.Decide(node.Install{State: node.Installing, Attempts: 2, LastError: "x"},
+		node.Report{Status: node.Complete})
 	if refusal != nil || got != (node.Install{State: node.Installed, Percent: 100}) {
 		t.Errorf("%+v %v", got, refusal)
 	}

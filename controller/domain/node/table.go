@@ -51,7 +51,8 @@ var table = complete([]Transition{
 
 // quarantinable are the further states from which a node is taken out of all work when two machines answer in its name:
 // until somebody knows which is which, neither may be acted upon, however far its life has come.
-var quarantinable = []State{Discovered, BootstrapIssued, Pending, Installing, InstallFailed, Installed, Reprovision, Deprovisioning, Migrating, Draining}
+var quarantinable = []State{Discovered, BootstrapIssued, Pending, Installing, InstallFailed, Installed, Reprovision,
+	Deprovisioning, Migrating, Draining}
 
 // complete adds what holds for every state, and marks the rows whose target stands for work.
 func complete(rows []Transition) []Transition {

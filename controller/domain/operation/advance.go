@@ -96,7 +96,8 @@ func (d *decider) blocked() bool {
 }
 
 func (d *decider) failBlocked() {
-	d.fail("MACHINE_BLOCKED", "the machine has been flagged RMA or Retired since, and nothing runs on a blocked machine", false)
+	d.fail("MACHINE_BLOCKED", "the machine has been flagged RMA or Retired since, and nothing runs on a blocked machine",
+		false)
 }
 
 // dispatch makes the command of the next attempt, if somebody can take it.
@@ -119,22 +120,24 @@ func (d *decider) dispatch(s *Step) bool {
 	case next == nil:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
 	case !next.CanDo(capabilityOf(s.Kind)):
-		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID, capabilityOf(s.Kind)), false)
+		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
+			capabilityOf(s.Kind)), false)
 	default:
 		d.makeCommand(s, s.Kind, next)
 	}
 	return false
 }
 
-// noExecutor reports whether no agent could ever take the step as things are: the machine has none of its own, and no agent of its site
-// has a way to it.
+// noExecutor reports whether no agent could ever take the step as things are: the machine has none of its own, and no
+// agent of its site has a way to it.
 func (d *decider) noExecutor(s *Step) bool {
 	if s.Kind == KindSSH || s.Kind == KindProvider {
 		return false // which have other ways to the machine
 	}
 	for i := range d.w.Candidates {
 		c := &d.w.Candidates[i]
-		through := len(c.Capabilities) == 0 || slices.ContainsFunc(c.Capabilities, func(s string) bool { return strings.HasPrefix(s, "provider:") })
+		through := len(c.Capabilities) == 0 ||
+			slices.ContainsFunc(c.Capabilities, func(s string) bool { return strings.HasPrefix(s, "provider:") })
 		if c.Role != "site" || through {
 			return false
 		}
@@ -149,8 +152,9 @@ func (d *decider) waitForAgent(s *Step, limit time.Time) {
 		d.wait(WaitNobody, limit)
 		return
 	}
-	d.fail(WaitNobody, "nothing can reach the machine: it has no agent, and its site has no agent with a way to it; enrol one of them, "+
-		"or set the BMC's endpoint; nothing was started", false)
+	d.fail(WaitNobody,
+		"nothing can reach the machine: it has no agent, and its site has no agent with a way to it; enrol one of them, "+
+			"or set the BMC's endpoint; nothing was started", false)
 }
 
 // limitOf is when the current try of a step has taken too long to find an executor.

@@ -18,7 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-var writeAnswers = flag.Bool("write-answers", false, "write testdata/answers.txt anew, when an answer is meant to change")
+var writeAnswers = flag.Bool("write-answers", false,
+	"write testdata/answers.txt anew, when an answer is meant to change")
 
 // mostSituations bounds how many situations of one operation are visited.
 const mostSituations = 30
@@ -31,9 +32,11 @@ type action struct {
 
 // everyEvidence is what a command of any kind has to show.
 var everyEvidence = map[string]string{
-	evidence.BootNext: "1", evidence.ImageDigest: digest, evidence.EraseMethod: "sanitize", evidence.DevicesReset: "1", evidence.ExitCode: "0",
+	evidence.BootNext: "1", evidence.ImageDigest: digest, evidence.EraseMethod: "sanitize", evidence.DevicesReset: "1",
+	evidence.ExitCode:       "0",
 	evidence.PowerOffSeenAt: "t", evidence.PowerOnSeenAt: "t", evidence.JoinedCluster: "prod", evidence.NodeReadyAt: "t",
-	evidence.NodeDrained: "t", evidence.NodeSchedulable: "t", evidence.ProviderSaid: "ok", evidence.ConfigDigest: "sha256:1",
+	evidence.NodeDrained: "t", evidence.NodeSchedulable: "t", evidence.ProviderSaid: "ok",
+	evidence.ConfigDigest: "sha256:1",
 	evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: "boot-2",
 }
 
@@ -204,7 +207,8 @@ func actions() []action {
 			s.world.StaleEpoch = true
 			return asks(func(*operation.GrantAsked) {})(s)
 		}},
-		{"unfit", changed(func(s *stored) { s.world.Unfit = &fleet.Refusal{Reason: "DISK_RULE_NO_UNIQUE_MATCH", Message: "none"} })},
+		{"unfit",
+			changed(func(s *stored) { s.world.Unfit = &fleet.Refusal{Reason: "DISK_RULE_NO_UNIQUE_MATCH", Message: "none"} })},
 		{"no installer image", changed(func(s *stored) { s.world.Boot.InstallerReady = false })},
 		{"no segments", changed(func(s *stored) { s.world.Boot.Segments = 0 })},
 		{"reports a start", event(operation.Reported{Status: "started", Actor: "x"})},
@@ -229,7 +233,8 @@ func starts(t *testing.T) map[string]func() *stored {
 	}
 	for _, k := range []operation.Kind{
 		operation.KindReboot, operation.KindNetboot, operation.KindRepave, operation.KindReconfig, operation.KindWaitForAgent,
-		operation.KindErase, operation.KindReset, operation.KindSSH, operation.KindJoin, operation.KindVerify, operation.KindDrain,
+		operation.KindErase, operation.KindReset, operation.KindSSH, operation.KindJoin, operation.KindVerify,
+		operation.KindDrain,
 		operation.KindUncordon, operation.KindProvider, operation.KindRMA,
 	} {
 		out[string(k)] = capable(step(k, 1), reconfig())
@@ -237,7 +242,8 @@ func starts(t *testing.T) map[string]func() *stored {
 	out["reboot bmc"] = capable(operation.Step{Kind: operation.KindReboot, Mode: "bmc", MaxRetries: 1})
 	out["rma return"] = capable(operation.Step{Kind: operation.KindRMA, Mode: "return"})
 	for _, mode := range []string{
-		workflow.ReportedInstall, workflow.AwaitReplacement, workflow.NothingToDrain, workflow.PowerOffNode, workflow.SwitchOn,
+		workflow.ReportedInstall, workflow.AwaitReplacement, workflow.NothingToDrain, workflow.PowerOffNode,
+		workflow.SwitchOn,
 		workflow.DrainNode, workflow.VerifyNode,
 	} {
 		out["stage "+mode] = capable(operation.Step{Kind: operation.KindStage, Mode: mode, MaxRetries: 1})
@@ -288,9 +294,9 @@ func (s *stored) situation() string {
 	return out
 }
 
-// TestEveryAnswerIsAsItWas: from operations of every kind, everything that may happen is brought to every situation that is reached by
-// it, and each answer is the one that testdata/answers.txt has the sum of. Every answer is held against the rules too.
-// A change that is meant shows there which situations it touches.
+// TestEveryAnswerIsAsItWas: from operations of every kind, everything that may happen is brought to every situation
+// that is reached by it, and each answer is the one that testdata/answers.txt has the sum of. Every answer is held
+// against the rules too. A change that is meant shows there which situations it touches.
 func TestEveryAnswerIsAsItWas(t *testing.T) {
 	const path = "testdata/answers.txt"
 	var lines []string
@@ -318,7 +324,8 @@ func TestEveryAnswerIsAsItWas(t *testing.T) {
 		}
 	}
 	if text != string(want) {
-		t.Error("other situations are reached; if that is meant: go test ./controller/domain/operation -run EveryAnswer -write-answers")
+		t.Error("other situations are reached; if that is meant: go test ./controller/domain/operation -run EveryAnswer " +
+			"-write-answers")
 	}
 }
 

@@ -63,7 +63,8 @@ var BootTable = []BootRule{
 	},
 	{
 		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken},
-		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read back",
+		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read " +
+			"back",
 		"an agent with that token that names another digest",
 	},
 	{
@@ -167,8 +168,8 @@ func (d *decider) strayed() arrival {
 	return arrival{}
 }
 
-// hostInAnotherBoot is the agent of a system on the machine's disk that runs another boot than before the current command;
-// nil where none is known to.
+// hostInAnotherBoot is the agent of a system on the machine's disk that runs another boot than before the current
+// command; nil where none is known to.
 func (d *decider) hostInAnotherBoot() *fleet.Candidate {
 	h := fleet.Host(d.w.Candidates)
 	if h == nil {
@@ -184,8 +185,8 @@ func (d *decider) hostInAnotherBoot() *fleet.Candidate {
 	return h
 }
 
-// onSameHardware reports whether an agent runs on the machine that it ran on before the current command. Another machine that uses the
-// identity has another boot, which says nothing about this one.
+// onSameHardware reports whether an agent runs on the machine that it ran on before the current command. Another
+// machine that uses the identity has another boot, which says nothing about this one.
 func (d *decider) onSameHardware(h *fleet.Candidate) bool {
 	known := d.before(evidence.HostHardware)
 	return known == "" || h.Hardware == "" || known == h.Hardware || planted.BootHardware
@@ -218,7 +219,8 @@ func (d *decider) systemNow() map[string]string {
 	if h == nil {
 		return nil
 	}
-	now := map[string]string{evidence.HostAgentID: h.AgentID, evidence.HostBootID: h.BootID, evidence.HostImageDigest: h.ImageDigest}
+	now := map[string]string{evidence.HostAgentID: h.AgentID, evidence.HostBootID: h.BootID,
+		evidence.HostImageDigest: h.ImageDigest}
 	if h.Hardware != "" {
 		now[evidence.HostHardware] = h.Hardware
 	}
@@ -270,7 +272,8 @@ func (d *decider) keepSystem(said map[string]string) map[string]string {
 // heard takes what an agent has just said of itself over what was read of it.
 func (d *decider) heard(agentID, bootID string) {
 	if d.w.StaleEpoch {
-		return // another copy of the agent may have opened a session on another machine since, and its hardware be what is known
+		// another copy of the agent may have opened a session on another machine since, and its hardware be what is known
+		return
 	}
 	d.w.Candidates = slices.Clone(d.w.Candidates)
 	for i := range d.w.Candidates {
@@ -292,16 +295,17 @@ func (d *decider) cameBack(a arrival) {
 
 var wrongSystem = map[System]string{
 	SystemInstaller: "the machine was restarted and came back in its own system, not in the installer",
-	SystemRescue:    "the machine was restarted and came back in its own system, not in the one that it was to boot from the network",
-	SystemSame:      "the machine was restarted, and another system than before has come up",
+	SystemRescue: "the machine was restarted and came back in its own system, not in the one that it was to boot " +
+		"from the network",
+	SystemSame: "the machine was restarted, and another system than before has come up",
 }
 
 // Booted is a system of a machine that has opened a session.
 type Booted struct{ AgentID, Role, BootID string }
 
-// ProofSettles reports whether a system that has come up proves that a command whose outcome was unknown acts no more: a
-// reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the grant
-// proves nothing.
+// ProofSettles reports whether a system that has come up proves that a command whose outcome was unknown acts no more:
+// a reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the
+// grant proves nothing.
 func ProofSettles(c *Command, b Booted) bool {
 	if c == nil || c.State != Unknown || !provenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
 		return false

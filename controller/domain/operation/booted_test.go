@@ -42,13 +42,14 @@ func (m *metal) comesBack(boot string) {
 	m.do(operation.SessionOpened{AgentID: oldHostID, StateID: "s-old", BootID: boot, OfTarget: true})
 }
 
-// TestKexecThatComesBackInTheOldSystemIsNoSuccess: whatever brings the machine's own agent back under another boot id, a
-// session or its claim, the way into the installer has failed, and the next one is gone, or the operation ends with the
-// reason.
+// TestKexecThatComesBackInTheOldSystemIsNoSuccess: whatever brings the machine's own agent back under another boot id,
+// a session or its claim, the way into the installer has failed, and the next one is gone, or the operation ends with
+// the reason.
 func TestKexecThatComesBackInTheOldSystemIsNoSuccess(t *testing.T) {
 	claim := func(m *metal) {
 		i := slices.IndexFunc(m.commands, func(c *operation.Command) bool { return c.Kind == operation.KindKexec })
-		m.stored.result(m.commands[i], operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-old", evidence.BootIDAfter: "boot-old-2"})
+		m.stored.result(m.commands[i], operation.OutcomeSucceeded,
+			map[string]string{evidence.BootIDBefore: "boot-old", evidence.BootIDAfter: "boot-old-2"})
 	}
 	for name, tell := range map[string]func(m *metal){
 		"by its session": func(m *metal) { m.comesBack("boot-old-2") },
@@ -98,8 +99,8 @@ func TestKexecGoesOnInTheInstaller(t *testing.T) {
 	m.granted(operation.KindRepave, inst)
 }
 
-// TestPowerCycleThatComesBackInTheOldSystem: the switch did what it was told, and the machine started its disk; nobody waits
-// for an installer any more, and the reason is the true one.
+// TestPowerCycleThatComesBackInTheOldSystem: the switch did what it was told, and the machine started its disk; nobody
+// waits for an installer any more, and the reason is the true one.
 func TestPowerCycleThatComesBackInTheOldSystem(t *testing.T) {
 	m := newMetal(t, "bmc", realHost())
 	m.op.Steps[1].MaxRetries = 0
@@ -135,7 +136,8 @@ func newNetboot(t tb) *metal {
 func TestNetbootThatComesBackInTheOldSystemIsNoSuccess(t *testing.T) {
 	m := newNetboot(t)
 	m.comesBack("boot-old-2")
-	m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.BootIDBefore: "boot-old", evidence.BootIDAfter: "boot-old-2"})
+	m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.BootIDBefore: "boot-old",
+		evidence.BootIDAfter: "boot-old-2"})
 	m.ends(operation.Failed, "WRONG_SYSTEM_BOOTED")
 	if m.fence != "" {
 		t.Error("a reboot that has been seen fences the machine")
@@ -143,14 +145,17 @@ func TestNetbootThatComesBackInTheOldSystemIsNoSuccess(t *testing.T) {
 	m = newNetboot(t)
 	rescue := m.installerComes()
 	m.ends(operation.Succeeded, "")
-	if e := m.op.Evidence; e[evidence.BootedSystem] != rescue || e[evidence.BootedBy] != operation.ByInstallerSession || e[evidence.BootIDAfter] == "" {
+	if e := m.op.Evidence; e[evidence.BootedSystem] != rescue || e[evidence.BootedBy] != operation.ByInstallerSession ||
+		e[evidence.BootIDAfter] == "" {
 		t.Errorf("evidence %v", e)
 	}
 }
 
-// TestRebootIsProvenByTheSameSystemAlone: a netbooted system's boot id, or another agent's, is none of the machine's own.
+// TestRebootIsProvenByTheSameSystemAlone: a netbooted system's boot id, or another agent's, is none of the machine's
+// own.
 func TestRebootIsProvenByTheSameSystemAlone(t *testing.T) {
-	other := fleet.Candidate{AgentID: "a-other", Role: "host", StateID: "s-other", BootID: "boot-other", Live: true, LastSeen: t0}
+	other := fleet.Candidate{AgentID: "a-other", Role: "host", StateID: "s-other", BootID: "boot-other", Live: true,
+		LastSeen: t0}
 	for name, c := range map[string]struct {
 		happens func(m *metal)
 		phase   operation.Phase
@@ -175,32 +180,36 @@ func TestRebootIsProvenByTheSameSystemAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMetal(t, "", realHost())
 			m.op.Type = fleet.Reboot
-			m.op.Steps = []operation.Step{{Name: "reboot", Kind: operation.KindReboot, State: operation.StepWaiting, Timeout: stepTimeout, Mode: "bmc"}}
+			m.op.Steps = []operation.Step{{Name: "reboot", Kind: operation.KindReboot, State: operation.StepWaiting,
+				Timeout: stepTimeout, Mode: "bmc"}}
 			m.world.Candidates[0].ImageDigest = digest
 			m.look()
 			m.granted(operation.KindReboot, siteID)
 			if name == "another image under the same identity" {
 				m.world.Candidates[0].ImageDigest = "sha256:0dd"
 			}
-			m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.PowerOffSeenAt: "x", evidence.PowerOnSeenAt: "y"})
+			m.result(operation.OutcomeSucceeded, "", false,
+				map[string]string{evidence.PowerOffSeenAt: "x", evidence.PowerOnSeenAt: "y"})
 			c.happens(m)
 			if !operation.IsTerminal(m.op.Phase) {
 				m.now = m.latest().Deadline
 				m.look()
 			}
 			m.ends(c.phase, c.code)
-			if e := m.op.Evidence; c.phase == operation.Succeeded && (e[evidence.BootedSystem] != oldHostID || e[evidence.BootedBy] != operation.ByAgentIdentity) {
+			if e := m.op.Evidence; c.phase == operation.Succeeded &&
+				(e[evidence.BootedSystem] != oldHostID || e[evidence.BootedBy] != operation.ByAgentIdentity) {
 				t.Errorf("evidence %v", e)
 			}
 		})
 	}
 }
 
-// TestASecondRebootAfterAnInstallationReboots: the system that was written has come up once; that does not prove the next
-// reboot.
+// TestASecondRebootAfterAnInstallationReboots: the system that was written has come up once; that does not prove the
+// next reboot.
 func TestASecondRebootAfterAnInstallationReboots(t *testing.T) {
 	m := newMetal(t, "auto")
-	m.op.Steps = append(m.op.Steps, operation.Step{Name: "again", Kind: operation.KindReboot, State: operation.StepWaiting, Timeout: stepTimeout})
+	m.op.Steps = append(m.op.Steps, operation.Step{Name: "again", Kind: operation.KindReboot, State: operation.StepWaiting,
+		Timeout: stepTimeout})
 	inst := m.toInstaller()
 	m.granted(operation.KindRepave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())

@@ -172,7 +172,8 @@ func (d *decider) served(s *Step, limit time.Time) bool {
 	case d.w.Boot.applied():
 		return true
 	case !d.now.Before(limit):
-		d.fail("SITE_AGENT_SILENT", "the site's agent did not take over what the machine is to boot; nothing was started", true)
+		d.fail("SITE_AGENT_SILENT", "the site's agent did not take over what the machine is to boot; nothing was started",
+			true)
 	default:
 		d.wait(WaitSite, earliest(limit, d.now.Add(LookAgain)))
 	}
@@ -222,8 +223,9 @@ func (d *decider) fromInstaller(s *Step, limit time.Time) {
 }
 
 const (
-	installerMissing = "the image catalogue has no installer; add one with `ingot image add --kind installer-kernel` and `--kind installer-initrd`"
-	noSegments       = "the machine's site serves no provisioning network; see `ingot site set`"
+	installerMissing = "the image catalogue has no installer; add one with `ingot image add --kind installer-kernel` " +
+		"and `--kind installer-initrd`"
+	noSegments = "the machine's site serves no provisioning network; see `ingot site set`"
 )
 
 // sentIn says that the latest command has sent the machine into the installer.
@@ -241,9 +243,11 @@ func (d *decider) enter(s *Step, limit time.Time) {
 	case next != nil && !d.w.Boot.applied():
 		d.served(s, limit)
 	case !d.now.Before(limit):
-		d.fail("AGENT_UNAVAILABLE", "nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
+		d.fail("AGENT_UNAVAILABLE",
+			"nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
 	case next == nil && !d.mayCome("host") && !d.mayCome("site"):
-		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+viaPath(s.bootPath())+": it has no agent with a session and no BMC that the site's agent can use", false)
+		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+viaPath(s.bootPath())+
+			": it has no agent with a session and no BMC that the site's agent can use", false)
 	case next == nil:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
 	default:
@@ -269,7 +273,8 @@ func (d *decider) pathReason() string {
 
 // noPathLeft ends a try at which every way has been gone.
 func (d *decider) noPathLeft(s *Step) {
-	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+wayOf[d.cmd.Kind]+", and it has not reported from there"
+	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+wayOf[d.cmd.Kind]+
+		", and it has not reported from there"
 	switch {
 	case d.cmd.Outcome != OutcomeSucceeded:
 		code, message = cmp.Or(d.cmd.Reason, "NO_BOOT_PATH"), cmp.Or(d.cmd.Message, "no way into the installer is left")
@@ -340,7 +345,8 @@ func (d *decider) pathOf(name string) *path {
 func (d *decider) nextPath() bool {
 	s := d.step()
 	switch {
-	case d.cmd.Kind == KindNetboot && d.installerStep(d.op.CurrentStep) != nil && d.installerStep(d.op.CurrentStep).bootPath() == wayAuto:
+	case d.cmd.Kind == KindNetboot && d.installerStep(d.op.CurrentStep) != nil &&
+		d.installerStep(d.op.CurrentStep).bootPath() == wayAuto:
 		d.stepDone(map[string]string{"next_boot": "not set in band: " + d.cmd.Message})
 	case d.entering() && d.pathFor(s) != nil:
 	default:
@@ -354,7 +360,8 @@ func (d *decider) nextPath() bool {
 // it has ended the command.
 func (d *decider) evaluateGrantedBoot() bool {
 	s := d.step()
-	if !needsInstaller(s.Kind) || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) || !d.op.CancelRequested.IsZero() || d.blocked() {
+	if !needsInstaller(s.Kind) || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) || !d.op.CancelRequested.IsZero() ||
+		d.blocked() {
 		return false
 	}
 	if turnedBack(s) {
@@ -367,16 +374,20 @@ func (d *decider) evaluateGrantedBoot() bool {
 	case other != nil && other.AgentID != d.cmd.ExecutorID && !d.entering():
 		d.installerRestarted()
 	case d.oldSystemUp():
-		d.installerGone("old_system_booted", "the machine was restarted while the installer worked, and its old system has started")
+		d.installerGone("old_system_booted",
+			"the machine was restarted while the installer worked, and its old system has started")
 	case other != nil && d.entering():
 		d.enteredInstaller()
-	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(s.patience())) && d.pathOf(wayBMC) != nil && s.bootPath() == wayAuto:
+	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(s.patience())) && d.pathOf(wayBMC) != nil &&
+		s.bootPath() == wayAuto:
 		d.supersede("no result and no installer; the machine is switched off and on through its BMC")
 	case !d.entering() && d.executorLost() && d.pathOf(wayBMC) != nil && d.mayTryAgain(s):
-		why := d.attemptFailed(s, "INSTALLER_SILENT", "the installer is silent; the machine is switched off and on through its BMC")
+		why := d.attemptFailed(s, "INSTALLER_SILENT",
+			"the installer is silent; the machine is switched off and on through its BMC")
 		s.RetryCount++
 		d.note("step_retrying", why)
-		d.supersede("the installer fell silent after it was granted the command; the machine is switched off through its BMC before anything else is tried")
+		d.supersede("the installer fell silent after it was granted the command; the machine is switched off through its " +
+			"BMC before anything else is tried")
 	default:
 		return false
 	}
@@ -454,7 +465,8 @@ func (d *decider) bootDisk(s *Step, limit time.Time) {
 		d.note("boot_path", "through the BMC, because the installer is gone")
 		d.makeCommand(s, KindPower, site)
 	case !d.now.Before(limit):
-		d.fail("AGENT_UNAVAILABLE", "the installer is gone and there is no BMC to start the machine with; its disk is written and verified", true)
+		d.fail("AGENT_UNAVAILABLE",
+			"the installer is gone and there is no BMC to start the machine with; its disk is written and verified", true)
 	default:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
 	}
@@ -482,7 +494,8 @@ func (d *decider) newSystemTrue() bool {
 	if strings.EqualFold(bare(written), bare(said)) {
 		return true
 	}
-	d.fail("EVIDENCE_MISSING", "the system that came up says that it was made from "+cmp.Or(said, "no known image")+", and "+written+" was written", false)
+	d.fail("EVIDENCE_MISSING", "the system that came up says that it was made from "+cmp.Or(said, "no known image")+
+		", and "+written+" was written", false)
 	return false
 }
 

@@ -50,7 +50,8 @@ func bmcSite(live bool) fleet.Candidate {
 }
 
 func realHost(capabilities ...string) fleet.Candidate {
-	return fleet.Candidate{AgentID: oldHostID, Role: "host", StateID: "s-old", BootID: "boot-old", Live: true, LastSeen: t0,
+	return fleet.Candidate{AgentID: oldHostID, Role: "host", StateID: "s-old", BootID: "boot-old", Live: true,
+		LastSeen:     t0,
 		Capabilities: append([]string{"reboot", "reconfig"}, capabilities...)}
 }
 
@@ -68,11 +69,13 @@ func (m *metal) granted(kind operation.Kind, executor string) *operation.Command
 	m.t.Helper()
 	c := m.latest()
 	if c == nil || c.Kind != kind || c.ExecutorID != executor || c.State != operation.Sent {
-		m.t.Fatalf("the latest command is %s, want a %s of %s (operation %s, %s, %+v)", dump(c), kind, executor, m.op.Phase, m.op.WaitReason, m.op.Error)
+		m.t.Fatalf("the latest command is %s, want a %s of %s (operation %s, %s, %+v)", dump(c), kind, executor, m.op.Phase,
+			m.op.WaitReason, m.op.Error)
 	}
 	m.grants++
 	d := m.do(operation.GrantAsked{
-		CommandID: c.ID, AgentID: executor, StateID: c.ExecutorStateID, BootID: m.bootOf(executor), Seq: m.grants, Digest: c.Digest,
+		CommandID: c.ID, AgentID: executor, StateID: c.ExecutorStateID, BootID: m.bootOf(executor), Seq: m.grants,
+		Digest: c.Digest,
 	})
 	if !d.Grant {
 		m.t.Fatalf("no grant: %+v", d.Refusal)
@@ -92,7 +95,8 @@ func (m *metal) bootOf(agentID string) string {
 func (m *metal) result(outcome operation.Outcome, reason string, retryable bool, seen map[string]string) {
 	m.t.Helper()
 	c := m.latest()
-	m.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: outcome, Reason: reason, Retryable: retryable, Evidence: seen})
+	m.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: outcome,
+		Reason: reason, Retryable: retryable, Evidence: seen})
 }
 
 // without takes an agent's session away.
@@ -129,7 +133,8 @@ func (m *metal) newSystemComes(image string) {
 		}
 	}
 	m.world.Candidates = append(m.world.Candidates, fleet.Candidate{
-		AgentID: newHostID, Role: "host", StateID: "s-new", BootID: "boot-new", Live: true, LastSeen: m.now, OperationID: m.op.ID,
+		AgentID: newHostID, Role: "host", StateID: "s-new", BootID: "boot-new", Live: true, LastSeen: m.now,
+		OperationID: m.op.ID,
 		ImageDigest: image, Capabilities: []string{"reboot"},
 	})
 	m.world.TargetAgentID, m.world.TargetBootID, m.world.TargetAgentLive = newHostID, "boot-new", true
@@ -187,8 +192,8 @@ func TestReimageOfAnEmptyMachine(t *testing.T) {
 	}
 }
 
-// TestTheSystemBeforeIsNoProof: a boot of whatever was on another disk, or an image that is not the one that was written,
-// is no success.
+// TestTheSystemBeforeIsNoProof: a boot of whatever was on another disk, or an image that is not the one that was
+// written, is no success.
 func TestTheSystemBeforeIsNoProof(t *testing.T) {
 	m := newMetal(t, "auto", realHost("kexec"))
 	m.without(oldHostID)
@@ -214,11 +219,14 @@ func TestWaysIntoTheInstaller(t *testing.T) {
 		kinds      []operation.Kind // of the commands up to the installer, each of which does nothing until the last
 	}{
 		{"kexec of a running system", "auto", realHost("kexec"), []operation.Kind{operation.KindKexec}},
-		{"firmware's next boot first", "auto", realHost("kexec", "netboot"), []operation.Kind{operation.KindNetboot, operation.KindReboot}},
-		{"each way after the other", "auto", realHost("kexec", "netboot"), []operation.Kind{operation.KindNetboot, operation.KindReboot, operation.KindKexec, operation.KindPower}},
+		{"firmware's next boot first", "auto", realHost("kexec", "netboot"),
+			[]operation.Kind{operation.KindNetboot, operation.KindReboot}},
+		{"each way after the other", "auto", realHost("kexec", "netboot"),
+			[]operation.Kind{operation.KindNetboot, operation.KindReboot, operation.KindKexec, operation.KindPower}},
 		{"kexec asked for", "kexec", realHost("kexec", "netboot"), []operation.Kind{operation.KindKexec}},
 		{"BMC asked for", "bmc", realHost("kexec", "netboot"), []operation.Kind{operation.KindPower}},
-		{"next boot asked for", "bootnext", realHost("kexec", "netboot"), []operation.Kind{operation.KindNetboot, operation.KindReboot}},
+		{"next boot asked for", "bootnext", realHost("kexec", "netboot"),
+			[]operation.Kind{operation.KindNetboot, operation.KindReboot}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -318,14 +326,16 @@ func TestInstallerThatNeverReports(t *testing.T) {
 	m.ends(operation.Failed, "INSTALLER_SILENT")
 }
 
-// TestPowerCutInTheMiddleOfWriting: another installer proves that the first one is gone, and the next attempt completes.
+// TestPowerCutInTheMiddleOfWriting: another installer proves that the first one is gone, and the next attempt
+// completes.
 func TestPowerCutInTheMiddleOfWriting(t *testing.T) {
 	m := newMetal(t, "auto")
 	first := m.toInstaller()
 	m.granted(operation.KindRepave, first)
 	m.without(first)
 	second := m.installerComes()
-	if c := m.command("c-2"); c.State != operation.Done || c.Outcome != operation.OutcomeFailed || c.SettledBy != "installer_restarted" {
+	if c := m.command("c-2"); c.State != operation.Done || c.Outcome != operation.OutcomeFailed ||
+		c.SettledBy != "installer_restarted" {
 		t.Fatalf("the first attempt is %s", dump(c))
 	}
 	m.now = m.op.WakeAt
@@ -383,7 +393,9 @@ func TestRandomMetal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var agents []fleet.Candidate
 		if rapid.Bool().Draw(t, "has a system") {
-			agents = append(agents, realHost(rapid.SampledFrom([][]string{{}, {"kexec"}, {"netboot"}, {"kexec", "netboot"}}).Draw(t, "capabilities")...))
+			agents = append(agents,
+				realHost(rapid.SampledFrom([][]string{{}, {"kexec"}, {"netboot"}, {"kexec", "netboot"}}).Draw(t,
+					"capabilities")...))
 		}
 		m := newMetal(t, rapid.SampledFrom([]string{"", "auto", "kexec", "bootnext", "bmc"}).Draw(t, "path"), agents...)
 		if rapid.Bool().Draw(t, "looks first") {
@@ -410,7 +422,8 @@ func TestRandomMetal(t *testing.T) {
 func (m *metal) randomEvent(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
 	c := m.latest()
-	switch rapid.SampledFrom([]string{"look", "applied", "grant", "result", "installer", "lost", "old system", "new system", "cancel"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"look", "applied", "grant", "result", "installer", "lost", "old system",
+		"new system", "cancel"}).Draw(t, "event") {
 	case "look":
 		m.look()
 	case "applied":
@@ -418,7 +431,8 @@ func (m *metal) randomEvent(t *rapid.T) {
 	case "grant":
 		if c != nil {
 			m.grants++
-			m.do(operation.GrantAsked{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: m.bootOf(c.ExecutorID), Seq: m.grants, Digest: c.Digest})
+			m.do(operation.GrantAsked{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID,
+				BootID: m.bootOf(c.ExecutorID), Seq: m.grants, Digest: c.Digest})
 		}
 	case "result":
 		if c != nil && (c.State == operation.Granted || c.Kind == operation.KindPreflight && c.State == operation.Sent) {
@@ -448,7 +462,8 @@ func (m *metal) randomEvent(t *rapid.T) {
 }
 
 func (m *metal) randomResult(t *rapid.T) {
-	outcome := rapid.SampledFrom([]operation.Outcome{operation.OutcomeSucceeded, operation.OutcomeSucceeded, operation.OutcomeFailed, operation.OutcomeUnknown}).Draw(t, "outcome")
+	outcome := rapid.SampledFrom([]operation.Outcome{operation.OutcomeSucceeded, operation.OutcomeSucceeded,
+		operation.OutcomeFailed, operation.OutcomeUnknown}).Draw(t, "outcome")
 	seen := map[string]string{}
 	if outcome == operation.OutcomeSucceeded {
 		seen = wrote()

@@ -7,8 +7,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// raise adds what the failure of the operation leaves for a person: the unknown outcome of its command, or else the cause that
-// failed operations of its type leave.
+// raise adds what the failure of the operation leaves for a person: the unknown outcome of its command, or else the
+// cause that failed operations of its type leave.
 func (d *decider) raise() {
 	r := &RaisedCause{
 		Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: d.op.Error.Code, Message: d.op.Error.Message,
@@ -19,8 +19,8 @@ func (d *decider) raise() {
 	d.out.Machine.Raise = r
 }
 
-// reachedBySite keeps the condition Reachable of a machine that has no agent of its own: the work of its site's agent is the only
-// probe of it.
+// reachedBySite keeps the condition Reachable of a machine that has no agent of its own: the work of its site's agent
+// is the only probe of it.
 func (d *decider) reachedBySite(reached bool, reason string) {
 	if d.w.TargetAgentID != "" || fleet.Housekeeping(d.op.Type) || d.cmd == nil || d.cmd.ExecutorRole != "site" {
 		return
@@ -65,8 +65,8 @@ func proven(op Operation) fleet.Happened {
 // providerDestroys are the actions of a provider that destroy what is on the system disk.
 var providerDestroys = []string{"deploy", "recover_deploy", "release", "erase"}
 
-// destroysSystem reports whether a granted command of the step destroys data on the machine's system disk. An erasure counts
-// whatever disks its rule names: which of them held the system is not known here.
+// destroysSystem reports whether a granted command of the step destroys data on the machine's system disk. An erasure
+// counts whatever disks its rule names: which of them held the system is not known here.
 func destroysSystem(k Kind, s *Step) bool {
 	switch k {
 	case KindRepave, KindErase:

@@ -60,7 +60,8 @@ func TestARebootDoesNotCureAFailedWrite(t *testing.T) {
 	s.raise(fleet.CauseReimage, "")
 	s.raise(fleet.CauseReboot, "")
 	s.world.TargetBootID = "boot-2"
-	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: "boot-2"})
+	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-1",
+		evidence.BootIDAfter: "boot-2"})
 	s.ended(operation.Succeeded, "")
 	if _, left := s.causes[fleet.CauseReimage]; !left || len(s.causes) != 1 || !s.conditions[fleet.NeedsIntervention] {
 		t.Errorf("causes %v", s.causes)

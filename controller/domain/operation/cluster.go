@@ -8,11 +8,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// Steps in a cluster: the agent of the machine's site speaks to the cluster's API server. A join is two commands: that agent
-// makes a token, and the machine's own agent uses it.
+// Steps in a cluster: the agent of the machine's site speaks to the cluster's API server. A join is two commands: that
+// agent makes a token, and the machine's own agent uses it.
 
-// TokenUse is how long the token of a join may have been there when the machine's agent is told to use it; after that another
-// one is made. It is well below the token's life.
+// TokenUse is how long the token of a join may have been there when the machine's agent is told to use it; after that
+// another one is made. It is well below the token's life.
 const TokenUse = 5 * time.Minute
 
 // onCluster says that the step is about the machine's Node.
@@ -67,9 +67,11 @@ func (d *decider) dispatchInCluster(s *Step, limit time.Time) {
 	case next != nil:
 		d.makeCommand(s, kind, next)
 	case !d.now.Before(limit) && kind == KindJoin:
-		d.fail("AGENT_UNAVAILABLE", "the machine's agent did not come to join it before the step's deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE",
+			"the machine's agent did not come to join it before the step's deadline; nothing was started", true)
 	case !d.now.Before(limit):
-		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could speak to the cluster before the step's deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE",
+			"no agent of the machine's site could speak to the cluster before the step's deadline; nothing was started", true)
 	default:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
 	}

@@ -61,7 +61,8 @@ func TestAJoinTakesTwo(t *testing.T) {
 	if s.conditions[fleet.InCustomerCluster] {
 		t.Error("kubeadm's word is taken for the Node's")
 	}
-	s.result(s.grantedTo(siteID, operation.KindVerify), operation.OutcomeSucceeded, map[string]string{evidence.NodeReadyAt: "t", evidence.ClusterName: "prod"})
+	s.result(s.grantedTo(siteID, operation.KindVerify), operation.OutcomeSucceeded,
+		map[string]string{evidence.NodeReadyAt: "t", evidence.ClusterName: "prod"})
 	s.ended(operation.Succeeded, "")
 	if !s.conditions[fleet.InCustomerCluster] {
 		t.Error("a Node that is ready does not count")
@@ -74,7 +75,8 @@ func TestEveryJoinHasATokenOfItsOwn(t *testing.T) {
 	s.look()
 	s.result(s.grantedTo(siteID, operation.KindJoinToken), operation.OutcomeSucceeded, nil)
 	join := s.grantedTo(hostID, operation.KindJoin)
-	s.do(operation.Resulted{AgentID: hostID, CommandID: join.ID, Outcome: operation.OutcomeFailed, Reason: "KUBEADM_FAILED", Retryable: true})
+	s.do(operation.Resulted{AgentID: hostID, CommandID: join.ID, Outcome: operation.OutcomeFailed,
+		Reason: "KUBEADM_FAILED", Retryable: true})
 	s.now = s.now.Add(time.Minute)
 	s.look()
 	s.grantedTo(siteID, operation.KindJoinToken)
@@ -118,11 +120,13 @@ func TestDrainAndBack(t *testing.T) {
 	s := inCluster(t, step(operation.KindDrain, 0), step(operation.KindUncordon, 0))
 	s.conditions[fleet.InCustomerCluster] = true
 	s.look()
-	s.result(s.grantedTo(siteID, operation.KindDrain), operation.OutcomeSucceeded, map[string]string{evidence.NodeDrained: "0"})
+	s.result(s.grantedTo(siteID, operation.KindDrain), operation.OutcomeSucceeded,
+		map[string]string{evidence.NodeDrained: "0"})
 	if !s.conditions[fleet.Drained] || !s.conditions[fleet.InCustomerCluster] {
 		t.Errorf("after the drain: %v", s.conditions)
 	}
-	s.result(s.grantedTo(siteID, operation.KindUncordon), operation.OutcomeSucceeded, map[string]string{evidence.NodeSchedulable: "true"})
+	s.result(s.grantedTo(siteID, operation.KindUncordon), operation.OutcomeSucceeded,
+		map[string]string{evidence.NodeSchedulable: "true"})
 	if s.conditions[fleet.Drained] {
 		t.Errorf("after the uncordon: %v", s.conditions)
 	}
@@ -131,7 +135,8 @@ func TestDrainAndBack(t *testing.T) {
 	s = inCluster(t, step(operation.KindDrain, 0))
 	s.conditions[fleet.InCustomerCluster] = true
 	s.look()
-	s.result(s.grantedTo(siteID, operation.KindDrain), operation.OutcomeSucceeded, map[string]string{evidence.NodeDrained: "3", evidence.NodeRemoved: "t"})
+	s.result(s.grantedTo(siteID, operation.KindDrain), operation.OutcomeSucceeded,
+		map[string]string{evidence.NodeDrained: "3", evidence.NodeRemoved: "t"})
 	if s.conditions[fleet.InCustomerCluster] || !s.conditions[fleet.Drained] {
 		t.Errorf("after leaving: %v", s.conditions)
 	}
@@ -147,13 +152,15 @@ func TestTheStageThatDrains(t *testing.T) {
 	stage := operation.Step{Kind: operation.KindStage, Mode: workflow.DrainNode}
 	facts := func(s *stored, member, known bool) {
 		s.op.Type = fleet.Decommission
-		s.world.Stage = workflow.StageFacts{Kind: workflow.Decommission, Mode: workflow.SoftReset, Cluster: "prod", ClusterKnown: known}
+		s.world.Stage = workflow.StageFacts{Kind: workflow.Decommission, Mode: workflow.SoftReset, Cluster: "prod",
+			ClusterKnown: known}
 		s.world.Machine.Conditions[fleet.InCustomerCluster] = member
 	}
 	s := inCluster(t, stage)
 	facts(s, true, true)
 	s.look()
-	s.result(s.grantedTo(siteID, operation.KindDrain), operation.OutcomeSucceeded, map[string]string{evidence.NodeDrained: "2"})
+	s.result(s.grantedTo(siteID, operation.KindDrain), operation.OutcomeSucceeded,
+		map[string]string{evidence.NodeDrained: "2"})
 	s.ended(operation.Succeeded, "")
 
 	s = inCluster(t, stage)

@@ -9,7 +9,8 @@ import (
 )
 
 var (
-	phases = []operation.Phase{operation.Pending, operation.Running, operation.Succeeded, operation.Failed, operation.Canceled}
+	phases = []operation.Phase{operation.Pending, operation.Running, operation.Succeeded, operation.Failed,
+		operation.Canceled}
 
 	commandStates = []operation.CommandState{
 		operation.Queued, operation.Sent, operation.Acked, operation.Granted, operation.Done, operation.CommandCanceled,
@@ -38,7 +39,9 @@ func possible(p operation.Phase, c operation.CommandState) bool {
 }
 
 // at makes an operation in a phase with its command in a state.
-func at(t *testing.T, p operation.Phase, cs operation.CommandState, kind operation.Kind, variant func(*stored)) *stored {
+func at(
+	t *testing.T, p operation.Phase, cs operation.CommandState, kind operation.Kind, variant func(*stored),
+) *stored {
 	t.Helper()
 	s := newStored(t, operation.Step{Kind: kind, MaxRetries: 1}, reboot())
 	s.op.Phase = p
@@ -77,11 +80,13 @@ func at(t *testing.T, p operation.Phase, cs operation.CommandState, kind operati
 // events are representative ones of every type, good and bad.
 func events() []operation.Event {
 	out := []operation.Event{
-		operation.Evaluate{}, operation.CancelAsked{Actor: "somebody"}, operation.Quarantine{Reason: "CLONE_DETECTED", Message: "two of them"},
+		operation.Evaluate{}, operation.CancelAsked{Actor: "somebody"},
+		operation.Quarantine{Reason: "CLONE_DETECTED", Message: "two of them"},
 		operation.AckedByAgent{CommandID: "c-1", AgentID: hostID}, operation.AckedByAgent{CommandID: "c-1", AgentID: siteID},
 		operation.AckedByAgent{CommandID: "c-0", AgentID: hostID},
 	}
-	good := operation.GrantAsked{CommandID: "c-1", AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 1, Digest: []byte("digest of c-1")}
+	good := operation.GrantAsked{CommandID: "c-1", AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 1,
+		Digest: []byte("digest of c-1")}
 	for _, spoil := range []func(*operation.GrantAsked){
 		func(*operation.GrantAsked) {},
 		func(g *operation.GrantAsked) { g.CommandID = "c-0" },
@@ -96,7 +101,8 @@ func events() []operation.Event {
 		spoil(&g)
 		out = append(out, g)
 	}
-	outcomes := []operation.Outcome{operation.OutcomeSucceeded, operation.OutcomeFailed, operation.OutcomeRefused, operation.OutcomeCanceled, operation.OutcomeUnknown}
+	outcomes := []operation.Outcome{operation.OutcomeSucceeded, operation.OutcomeFailed, operation.OutcomeRefused,
+		operation.OutcomeCanceled, operation.OutcomeUnknown}
 	for _, o := range outcomes {
 		for _, retryable := range []bool{false, true} {
 			for _, boot := range []string{"boot-1", "boot-2"} {
@@ -112,7 +118,8 @@ func events() []operation.Event {
 		for _, state := range []string{"s-1", "s-2"} {
 			for _, boot := range []string{"boot-1", "boot-2"} {
 				for _, back := range []bool{false, true} {
-					out = append(out, operation.SessionOpened{AgentID: agent, StateID: state, BootID: boot, OfTarget: agent == hostID, RolledBack: back})
+					out = append(out, operation.SessionOpened{AgentID: agent, StateID: state, BootID: boot, OfTarget: agent == hostID,
+						RolledBack: back})
 				}
 			}
 		}
@@ -155,7 +162,8 @@ func canceling(s *stored) {
 }
 
 func claimed(s *stored) {
-	if c := s.latest(); c != nil && c.Kind == operation.KindReboot && (c.State == operation.Granted || c.State == operation.Unknown) {
+	if c := s.latest(); c != nil && c.Kind == operation.KindReboot &&
+		(c.State == operation.Granted || c.State == operation.Unknown) {
 		c.ClaimedAt, c.Outcome = t0, operation.OutcomeSucceeded
 	}
 }
@@ -213,7 +221,8 @@ func TestFinishedOperationsAreDeaf(t *testing.T) {
 			for _, e := range events() {
 				s := at(t, p, cs, operation.KindReboot, func(*stored) {})
 				d := operation.Decide(s.snapshot(e), e, s.now)
-				if d.OpChanged || d.Grant || d.NewCommand != nil || d.Machine.ClearCurrent || d.Machine.Fence != "" || d.Op.Phase != p {
+				if d.OpChanged || d.Grant || d.NewCommand != nil || d.Machine.ClearCurrent || d.Machine.Fence != "" ||
+					d.Op.Phase != p {
 					t.Fatalf("%T %+v in %s/%s: %+v", e, e, p, cs, d)
 				}
 			}

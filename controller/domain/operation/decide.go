@@ -244,7 +244,8 @@ func (d *decider) cancelAsked(e CancelAsked) {
 			Message: "the operation is already " + string(d.op.Phase)}
 	case e.Why == "" && d.tooLate():
 		d.out.Refusal = &fleet.Refusal{Reason: "CANCEL_TOO_LATE",
-			Message: "the machine is restarting or being switched, which nothing can stop any more; the operation goes on to its end"}
+			Message: "the machine is restarting or being switched, which nothing can stop any more; the operation goes on to " +
+				"its end"}
 	case d.cmd != nil && d.cmd.State == Granted:
 		d.cancelGranted(e)
 	default:
@@ -253,8 +254,8 @@ func (d *decider) cancelAsked(e CancelAsked) {
 	}
 }
 
-// tooLate reports whether a client's cancel could change nothing: the last step has been allowed to do what no executor takes back. Where steps
-// follow, those are cancelled.
+// tooLate reports whether a client's cancel could change nothing: the last step has been allowed to do what no executor
+// takes back. Where steps follow, those are cancelled.
 func (d *decider) tooLate() bool {
 	if d.cmd == nil || d.cmd.State != Granted || !d.op.CancelRequested.IsZero() || d.op.CurrentStep != len(d.op.Steps)-1 {
 		return false
@@ -342,22 +343,23 @@ func (d *decider) grantAsked(e GrantAsked) {
 	d.wait(WaitResult, d.nextEvaluation())
 }
 
-// askedByAnother reports whether the command was granted on an ask that the asking memory does not know of: a copy of it has asked.
+// askedByAnother reports whether the command was granted on an ask that the asking memory does not know of: a copy of
+// it has asked.
 func (d *decider) askedByAnother(e GrantAsked) bool {
 	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
 	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) &&
 		!planted.StateID
 }
 
-// grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy of its memory from
-// before the start knows nothing of what was done in that boot.
+// grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy
+// of its memory from before the start knows nothing of what was done in that boot.
 func (d *decider) grantedInAnotherBoot(e GrantAsked) bool {
 	return d.cmd.State == Granted && d.cmd.ExecutorRole == "host" && ProvesReboot(d.cmd.BootIDBefore, e.BootID) &&
 		!planted.MemoryNumbers && !planted.StateID
 }
 
-// bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes on. Where that
-// boot, or the system in it, does not show what was done, nobody knows.
+// bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes
+// on. Where that boot, or the system in it, does not show what was done, nobody knows.
 func (d *decider) bootedSinceGrant(e GrantAsked) {
 	const why = "the machine was restarted after the command was granted, which may have been begun"
 	d.refuseGrant("GRANT_REFUSED", why)

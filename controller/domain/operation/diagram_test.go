@@ -41,20 +41,23 @@ func drawn[S ~string](title string, states []S, table map[S][]S) string {
 // drawnBoots renders what proves that a system has come up.
 func drawnBoots() string {
 	var b strings.Builder
-	b.WriteString("\n## What proves a boot\n\nThe table of `controller/domain/operation/booted.go`. Another boot id alone proves none of these.\n\n" +
+	b.WriteString("\n## What proves a boot\n\nThe table of `controller/domain/operation/booted.go`. Another boot id " +
+		"alone proves none of these.\n\n" +
 		"| boots | commands | evidence | `booted_system_by` | another system, seen as |\n|---|---|---|---|---|\n")
 	for _, r := range operation.BootTable {
 		var kinds []string
 		for _, k := range r.Kinds {
 			kinds = append(kinds, string(k))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Boots, strings.Join(kinds, ", "), r.Evidence, strings.Join(r.By, ", "), r.Wrong)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Boots, strings.Join(kinds, ", "), r.Evidence,
+			strings.Join(r.By, ", "), r.Wrong)
 	}
 	return b.String()
 }
 
 func TestDocumentShowsTheTables(t *testing.T) {
-	steps := []operation.StepState{operation.StepWaiting, operation.StepRunning, operation.StepSucceeded, operation.StepFailed}
+	steps := []operation.StepState{operation.StepWaiting, operation.StepRunning, operation.StepSucceeded,
+		operation.StepFailed}
 	want := documentHeader + drawn("Operation", phases, operation.PhaseTable) + drawn("Step", steps, operation.StepTable) +
 		drawn("Command", commandStates, operation.CommandTable) + drawnBoots()
 	if *update {

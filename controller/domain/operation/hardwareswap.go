@@ -7,11 +7,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// replacementLook is how often a machine that is away for repair is looked at; its agent's session is what ends the wait.
+// replacementLook is how often a machine that is away for repair is looked at; its agent's session is what ends the
+// wait.
 const replacementLook = 10 * time.Minute
 
-// awaitReplacement waits for the machine to come back from a replacement of its hardware: switched off and on at least once,
-// which another boot of a system on its disk proves; the installer's boots don't count. It returns true if it has.
+// awaitReplacement waits for the machine to come back from a replacement of its hardware: switched off and on at least
+// once, which another boot of a system on its disk proves; the installer's boots don't count. It returns true if it
+// has.
 func (d *decider) awaitReplacement(s *Step) bool {
 	if _, known := s.Evidence[evidence.BootIDBefore]; !known {
 		now := d.systemNow()

@@ -56,9 +56,11 @@ func newStored(t tb, steps ...operation.Step) *stored {
 		}
 	}
 	s := &stored{
-		t: t, now: t0, current: true, phase: fleet.Ready, conditions: map[fleet.ConditionType]bool{}, causes: map[fleet.Cause]string{}, lastGrant: map[[2]string]uint64{},
+		t: t, now: t0, current: true, phase: fleet.Ready, conditions: map[fleet.ConditionType]bool{},
+		causes: map[fleet.Cause]string{}, lastGrant: map[[2]string]uint64{},
 		op: operation.Operation{
-			ID: "op-1", MachineID: "m-1", Type: fleet.RunPlan, Phase: operation.Pending, WakeAt: t0, Version: 1, CreatedAt: t0, Steps: steps,
+			ID: "op-1", MachineID: "m-1", Type: fleet.RunPlan, Phase: operation.Pending, WakeAt: t0, Version: 1, CreatedAt: t0,
+			Steps: steps,
 		},
 		world: operation.World{
 			Machine:  fleet.Facts{Phase: fleet.Ready, NodeState: fleet.Active, Conditions: map[fleet.ConditionType]bool{}},
@@ -75,7 +77,8 @@ func host(stateID string, live bool) fleet.Candidate {
 }
 
 func site(stateID string) fleet.Candidate {
-	return fleet.Candidate{AgentID: siteID, Role: "site", StateID: stateID, Live: true, LastSeen: t0, Capabilities: []string{"provider:fake"}}
+	return fleet.Candidate{AgentID: siteID, Role: "site", StateID: stateID, Live: true, LastSeen: t0,
+		Capabilities: []string{"provider:fake"}}
 }
 
 func (s *stored) setAgents(c ...fleet.Candidate) { s.world.Candidates = c }
@@ -200,7 +203,8 @@ func (s *stored) check(before operation.Snapshot, e operation.Event, d operation
 		s.t.Fatalf("%T %+v in %s with %s: %s", e, e, before.Op.Phase, dump(before.Command), fmt.Sprintf(format, args...))
 	}
 	wasOver, over := operation.IsTerminal(before.Op.Phase), operation.IsTerminal(d.Op.Phase)
-	if wasOver && (d.OpChanged || d.NewCommand != nil || d.Machine.ClearCurrent || d.Machine.SetPhase != "" || d.Machine.Fence != "" || d.Grant) {
+	if wasOver && (d.OpChanged || d.NewCommand != nil || d.Machine.ClearCurrent || d.Machine.SetPhase != "" ||
+		d.Machine.Fence != "" || d.Grant) {
 		bad("a finished operation changes: %+v", d)
 	}
 	if !d.OpChanged && !reflect.DeepEqual(d.Op, before.Op) {
@@ -251,7 +255,8 @@ func (s *stored) checkCommands(before operation.Snapshot, d operation.Decision, 
 	if n == nil {
 		return
 	}
-	if n.StepIdx != d.Op.CurrentStep || d.Op.Phase != operation.Running || d.Op.Steps[n.StepIdx].State != operation.StepRunning {
+	if n.StepIdx != d.Op.CurrentStep || d.Op.Phase != operation.Running ||
+		d.Op.Steps[n.StepIdx].State != operation.StepRunning {
 		bad("new command for step %d while the operation is %s at step %d", n.StepIdx, d.Op.Phase, d.Op.CurrentStep)
 	}
 	for _, old := range s.commands {
@@ -263,7 +268,8 @@ func (s *stored) checkCommands(before operation.Snapshot, d operation.Decision, 
 		switch {
 		case !old.Settled() || old.State == operation.Unknown:
 			bad("attempts overlap: %s is %s when %s is made", old.ID, old.State, n.ID)
-		case old.StepIdx == n.StepIdx && old.Outcome == operation.OutcomeSucceeded && old.Kind == s.op.Steps[old.StepIdx].Kind:
+		case old.StepIdx == n.StepIdx && old.Outcome == operation.OutcomeSucceeded &&
+			old.Kind == s.op.Steps[old.StepIdx].Kind:
 			bad("attempt %s follows the success of %s", n.ID, old.ID)
 		case old.StepIdx == n.StepIdx && old.Attempt >= n.Attempt:
 			bad("attempt %d follows attempt %d", n.Attempt, old.Attempt)
@@ -288,7 +294,8 @@ func (s *stored) checkMachine(before operation.Snapshot, d operation.Decision, b
 	}
 	var phase fleet.Phase
 	for i, st := range d.Op.Steps {
-		if st.Kind == operation.KindSetPhase && st.State == operation.StepSucceeded && before.Op.Steps[i].State != operation.StepSucceeded {
+		if st.Kind == operation.KindSetPhase && st.State == operation.StepSucceeded &&
+			before.Op.Steps[i].State != operation.StepSucceeded {
 			phase = fleet.Phase(st.Mode)
 		}
 	}
@@ -337,7 +344,8 @@ func checkEnd(d operation.Decision, bad func(string, ...any)) {
 		if r := d.Machine.Raise; r == nil || r.Cause == "" || r.Reason != code || baremetalv1.Reason_value[code] == 0 {
 			bad("failed with code %q and leaves %+v", code, r)
 		}
-		if st := d.Op.Steps[d.Op.CurrentStep]; st.State != operation.StepFailed || st.FinishedAt.IsZero() || st.Message == "" {
+		if st := d.Op.Steps[d.Op.CurrentStep]; st.State != operation.StepFailed || st.FinishedAt.IsZero() ||
+			st.Message == "" {
 			bad("failed with step %+v", st)
 		}
 	case operation.Canceled:
@@ -353,7 +361,8 @@ func (s *stored) checkStored(e operation.Event) {
 	op := s.op
 	over := operation.IsTerminal(op.Phase)
 	if over != op.WakeAt.IsZero() || over == op.FinishedAt.IsZero() || over == s.current || over && op.WaitReason != "" {
-		s.t.Fatalf("after %T: %s, wakes at %v, finished at %v, current %t, waits for %q", e, op.Phase, op.WakeAt, op.FinishedAt, s.current, op.WaitReason)
+		s.t.Fatalf("after %T: %s, wakes at %v, finished at %v, current %t, waits for %q", e, op.Phase, op.WakeAt,
+			op.FinishedAt, s.current, op.WaitReason)
 	}
 	unknown := ""
 	for _, c := range s.commands {
@@ -429,13 +438,15 @@ func (s *stored) look() operation.Decision { return s.do(operation.Evaluate{}) }
 func (s *stored) ask(c *operation.Command, bootID string) operation.Decision {
 	key := [2]string{c.ExecutorID, c.ExecutorStateID}
 	return s.do(operation.GrantAsked{
-		CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: bootID, Seq: s.lastGrant[key] + 1, Digest: c.Digest,
+		CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: bootID, Seq: s.lastGrant[key] + 1,
+		Digest:  c.Digest,
 		Earlier: []uint64{c.GrantSeq},
 	})
 }
 
 func (s *stored) result(c *operation.Command, o operation.Outcome, evidence map[string]string) operation.Decision {
-	return s.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: o, Evidence: evidence})
+	return s.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: o,
+		Evidence: evidence})
 }
 
 // started gives an operation whose first command is with its executor.

@@ -7,8 +7,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
-// An install attempt is one round of the plan's tries of the repave step. It counts from the grant of the write on: what
-// fails before, on the way into the installer, has touched no disk and is a failure of its own.
+// An install attempt is one round of the plan's tries of the repave step. It counts from the grant of the write on:
+// what fails before, on the way into the installer, has touched no disk and is a failure of its own.
 
 // mayTryAgain says that a failed try of the step is followed by another: a further one of the same round, or, where the
 // attempt counts for the node, the first one of the next.
@@ -48,11 +48,12 @@ func (d *decider) attemptFailed(s *Step, code, message string) string {
 }
 
 func (d *decider) attemptText() string {
-	return fmt.Sprintf("install attempt %d of %d has failed: %s", d.w.Install.Failed+1, d.w.Install.Max, d.out.AttemptFailed)
+	return fmt.Sprintf("install attempt %d of %d has failed: %s", d.w.Install.Failed+1, d.w.Install.Max,
+		d.out.AttemptFailed)
 }
 
-// endAttempt counts the attempt that ends the operation, if one is under way. Where it was the last one, that is what the
-// operation fails with; a command that may still act is settled first, and so keeps its name.
+// endAttempt counts the attempt that ends the operation, if one is under way. Where it was the last one, that is what
+// the operation fails with; a command that may still act is settled first, and so keeps its name.
 func (d *decider) endAttempt(e *Error) {
 	if !d.w.Install.Counted || !d.wrote() {
 		return

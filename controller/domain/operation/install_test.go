@@ -52,7 +52,8 @@ func (i installation) again() {
 	i.look()
 }
 
-// Three attempts, each with the plan's tries, and then it has failed for the reason of the rule, with the cause beside it.
+// Three attempts, each with the plan's tries, and then it has failed for the reason of the rule, with the cause beside
+// it.
 func TestThreeAttemptsOfOneReimage(t *testing.T) {
 	for retries := range 3 {
 		i := newInstallation(t, retries)
@@ -63,13 +64,15 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 			}
 			d := i.try("DISK_WRITE_ERROR", true)
 			tries++
-			if over := tries%(retries+1) == 0; over != (d.AttemptFailed != "") || over && i.world.Install.Failed != tries/(retries+1) {
+			if over := tries%(retries+1) == 0; over != (d.AttemptFailed != "") || over &&
+				i.world.Install.Failed != tries/(retries+1) {
 				t.Fatalf("%d retries, try %d: counted %q, %d failed", retries, tries, d.AttemptFailed, i.world.Install.Failed)
 			}
 		}
 		i.ended(operation.Failed, "INSTALL_ATTEMPTS_EXHAUSTED")
 		e := i.op.Error
-		if tries != 3*(retries+1) || e.Details["cause"] != "DISK_WRITE_ERROR" || !strings.Contains(e.Message, "attempt 3 of 3") || !strings.Contains(e.Message, "bad disk") || e.Retryable {
+		if tries != 3*(retries+1) || e.Details["cause"] != "DISK_WRITE_ERROR" ||
+			!strings.Contains(e.Message, "attempt 3 of 3") || !strings.Contains(e.Message, "bad disk") || e.Retryable {
 			t.Errorf("%d retries: %d tries, %+v", retries, tries, e)
 		}
 	}
@@ -85,7 +88,8 @@ func TestAttemptsOfAnEarlierOperationCount(t *testing.T) {
 	i.ended(operation.Failed, "INSTALL_ATTEMPTS_EXHAUSTED")
 }
 
-// What no further try can mend ends the operation under its own name, and is an attempt all the same; the third is the last.
+// What no further try can mend ends the operation under its own name, and is an attempt all the same; the third is the
+// last.
 func TestAFailureForGoodIsAnAttempt(t *testing.T) {
 	for failed, code := range []string{"IMAGE_TOO_LARGE", "IMAGE_TOO_LARGE", "INSTALL_ATTEMPTS_EXHAUSTED"} {
 		i := newInstallation(t, 2)
@@ -125,7 +129,8 @@ func TestAnUnknownOutcomeKeepsItsName(t *testing.T) {
 	i.world.Install.Failed = 2
 	c := i.latest()
 	i.ask(c, "boot-1")
-	if d := i.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeUnknown}); d.AttemptFailed == "" {
+	if d := i.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID,
+		Outcome: operation.OutcomeUnknown}); d.AttemptFailed == "" {
 		t.Error("not counted")
 	}
 	i.ended(operation.Failed, "OUTCOME_UNKNOWN")

@@ -5,11 +5,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// A granted command of an installer that falls silent is settled only where something proves that the installer is gone.
+// A granted command of an installer that falls silent is settled only where something proves that the installer is
+// gone.
 
-// oldSystemUp says that the system that was on the disk before runs again, in another boot than it had before the grant:
-// the installer, which lived in the machine's memory, is gone, and nothing that it wrote is in the way. A session that
-// merely outlived the system is of the old boot. The system that this operation writes proves other things.
+// oldSystemUp says that the system that was on the disk before runs again, in another boot than it had before the
+// grant: the installer, which lived in the machine's memory, is gone, and nothing that it wrote is in the way. A
+// session that merely outlived the system is of the old boot. The system that this operation writes proves other
+// things.
 func (d *decider) oldSystemUp() bool {
 	h := fleet.Host(d.w.Candidates)
 	return h != nil && h.Live && h.OperationID != d.op.ID && d.cmd.ExecutorRole == "installer" && !d.entering() &&
@@ -20,8 +22,8 @@ func (d *decider) executorLost() bool {
 	return !d.w.ExecutorLive && d.now.Sub(d.w.ExecutorLastSeen) >= InstallerLost
 }
 
-// installerRestarted: another installer on the same machine proves that the one that was granted the command is gone. What
-// it wrote is not bootable, and the next attempt starts from the top.
+// installerRestarted: another installer on the same machine proves that the one that was granted the command is gone.
+// What it wrote is not bootable, and the next attempt starts from the top.
 func (d *decider) installerRestarted() {
 	d.installerGone("installer_restarted", "the machine was restarted while the installer worked")
 }

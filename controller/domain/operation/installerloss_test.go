@@ -7,9 +7,11 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
-// TestOldSystemComesBack: the machine was restarted before the installer had written anything, and starts what is on its disk.
+// TestOldSystemComesBack: the machine was restarted before the installer had written anything, and starts what is on
+// its disk.
 func TestOldSystemComesBack(t *testing.T) {
-	for name, boot := range map[string]string{"another boot": "boot-old-2", "a session that outlived its system": "boot-old"} {
+	for name, boot := range map[string]string{"another boot": "boot-old-2",
+		"a session that outlived its system": "boot-old"} {
 		t.Run(name, func(t *testing.T) {
 			m := newMetal(t, "bmc", realHost())
 			first := m.toInstaller()

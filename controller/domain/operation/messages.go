@@ -4,16 +4,20 @@ package operation
 var (
 	startedTexts = map[Kind]string{
 		KindReboot: "Rebooting machine", KindNetboot: "Setting netboot", KindRepave: "Repaving",
-		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent", KindSetPhase: "Changing phase",
-		KindErase: "Erasing disks", KindReset: "Resetting accelerators", KindSSH: "Running script", KindRMA: "Changing the RMA flag", KindStage: "Checking",
+		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent",
+		KindSetPhase: "Changing phase",
+		KindErase:    "Erasing disks", KindReset: "Resetting accelerators", KindSSH: "Running script",
+		KindRMA: "Changing the RMA flag", KindStage: "Checking",
 		KindJoin: "Joining cluster", KindVerify: "Verifying in cluster", KindDrain: "Draining", KindUncordon: "Uncordoning",
 		KindProvider: "Asking the provider",
 	}
 	doneTexts = map[Kind]string{
 		KindReboot: "Reboot complete", KindNetboot: "Netboot configured", KindRepave: "Repave complete",
 		KindReconfig: "Host reconfigured", KindWaitForAgent: "Agent is up", KindSetPhase: "Phase changed",
-		KindErase: "Disks erased", KindReset: "Accelerators reset", KindSSH: "Script has ended", KindRMA: "RMA flag changed", KindStage: "Checked",
-		KindJoin: "Cluster joined", KindVerify: "Node is ready", KindDrain: "Node drained", KindUncordon: "Node takes pods again",
+		KindErase: "Disks erased", KindReset: "Accelerators reset", KindSSH: "Script has ended", KindRMA: "RMA flag changed",
+		KindStage: "Checked",
+		KindJoin:  "Cluster joined", KindVerify: "Node is ready", KindDrain: "Node drained",
+		KindUncordon: "Node takes pods again",
 		KindProvider: "The provider shows it",
 	}
 )

@@ -9,14 +9,16 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// TestAClaimOverTheNewBootIsProofToo: an executor that has claimed success says it again from the system that has come up.
+// TestAClaimOverTheNewBootIsProofToo: an executor that has claimed success says it again from the system that has come
+// up.
 func TestAClaimOverTheNewBootIsProofToo(t *testing.T) {
 	s := granted(t, reboot())
 	s.result(s.latest(), operation.OutcomeSucceeded, nil)
 	if s.op.WaitReason != operation.WaitEvidence {
 		t.Fatalf("waits for %q", s.op.WaitReason)
 	}
-	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"})
+	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-2"})
 	s.ended(operation.Succeeded, "")
 }
 
@@ -44,7 +46,8 @@ func TestTheNewSystemCameByItself(t *testing.T) {
 	m.ends(operation.Failed, "EVIDENCE_MISSING")
 }
 
-// TestNobodyStartsTheWrittenDisk: the installer is gone and there is no BMC; it says so when the time is up, and not before.
+// TestNobodyStartsTheWrittenDisk: the installer is gone and there is no BMC; it says so when the time is up, and not
+// before.
 func TestNobodyStartsTheWrittenDisk(t *testing.T) {
 	m, inst := written(t)
 	m.without(inst)
@@ -62,7 +65,8 @@ func TestNobodyStartsTheWrittenDisk(t *testing.T) {
 	}
 }
 
-// TestAKexecThatSaysNothing: after its patience the machine is switched through its BMC, where nobody has asked for kexec alone.
+// TestAKexecThatSaysNothing: after its patience the machine is switched through its BMC, where nobody has asked for
+// kexec alone.
 func TestAKexecThatSaysNothing(t *testing.T) {
 	for path, switched := range map[string]bool{"auto": true, "kexec": false} {
 		m := newMetal(t, path, realHost("kexec"))
@@ -86,7 +90,8 @@ func TestAKexecThatSaysNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOldSystemIsBackAgain: on the way back out of the installer, another agent or the boot of before proves nothing.
+// TestOnlyTheOldSystemIsBackAgain: on the way back out of the installer, another agent or the boot of before proves
+// nothing.
 func TestOnlyTheOldSystemIsBackAgain(t *testing.T) {
 	back := func(t *testing.T) (*metal, string) {
 		t.Helper()
@@ -138,7 +143,8 @@ func TestAPreflightThatCannotKnowMayBeTriedAgain(t *testing.T) {
 func TestAnErasureNeedsNoPreflight(t *testing.T) {
 	m := newMetal(t, "auto")
 	m.extra = []string{"preflight"}
-	m.op.Steps = []operation.Step{{Name: "erase", Kind: operation.KindErase, State: operation.StepWaiting, Timeout: stepTimeout}}
+	m.op.Steps = []operation.Step{{Name: "erase", Kind: operation.KindErase, State: operation.StepWaiting,
+		Timeout: stepTimeout}}
 	inst := m.toInstaller()
 	m.granted(operation.KindErase, inst)
 }
@@ -165,7 +171,8 @@ func TestAStepIsTurnedBackByItsRefusal(t *testing.T) {
 	if operation.TurnedBack(operation.Step{Kind: operation.KindRepave}) {
 		t.Error("turned back without a refusal")
 	}
-	if !operation.TurnedBack(operation.Step{Kind: operation.KindRepave, Evidence: map[string]string{evidence.Refused: "X"}}) {
+	if !operation.TurnedBack(operation.Step{Kind: operation.KindRepave,
+		Evidence: map[string]string{evidence.Refused: "X"}}) {
 		t.Error("not turned back by a refusal")
 	}
 }
@@ -198,7 +205,8 @@ func TestTheInstallerIsThereBeforeItsSender(t *testing.T) {
 	c := m.granted(operation.KindKexec, oldHostID)
 	m.without(oldHostID)
 	m.world.Candidates = append(m.world.Candidates, fleet.Candidate{
-		AgentID: "a-installer-1", Role: "installer", StateID: "s-i", BootID: "boot-i", Live: true, LastSeen: m.now, OperationID: m.op.ID,
+		AgentID: "a-installer-1", Role: "installer", StateID: "s-i", BootID: "boot-i", Live: true, LastSeen: m.now,
+		OperationID:  m.op.ID,
 		Capabilities: []string{"repave", "reboot"},
 	})
 	m.result(operation.OutcomeSucceeded, "", false, nil)

@@ -9,8 +9,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// Before an installer is permitted to write, it proves that the write can begin. That command destroys nothing and needs no
-// grant. Where the installer refuses, the machine is sent back to the system that it came from, and is what it was before.
+// Before an installer is permitted to write, it proves that the write can begin. That command destroys nothing and
+// needs no grant. Where the installer refuses, the machine is sent back to the system that it came from, and is what it
+// was before.
 
 // PreflightPatience bounds how long a preflight may take.
 const PreflightPatience = 5 * time.Minute
@@ -104,7 +105,8 @@ const backAgain = "its own system runs again, as before"
 // backAgain returns the agent of the system that the machine came from, if that has come up since.
 func (d *decider) backAgain(s *Step) *fleet.Candidate {
 	h := fleet.Host(d.w.Candidates)
-	if h == nil || !h.Live || h.AgentID != s.Evidence[evidence.HostAgentID] || !ProvesReboot(s.Evidence[evidence.HostBootID], h.BootID) {
+	if h == nil || !h.Live || h.AgentID != s.Evidence[evidence.HostAgentID] ||
+		!ProvesReboot(s.Evidence[evidence.HostBootID], h.BootID) {
 		return nil
 	}
 	return h
@@ -114,7 +116,8 @@ func (d *decider) backAgain(s *Step) *fleet.Candidate {
 func (d *decider) endTurnedBack(where string) {
 	s := d.step()
 	again := s.Evidence[evidence.RefusedAgain] == "true"
-	d.fail(s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written, and %s", s.Evidence[evidence.RefusedWhy], where), again)
+	d.fail(s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written, and %s", s.Evidence[evidence.RefusedWhy],
+		where), again)
 }
 
 // asRefused gives a failure on the way back the reason for which the machine was sent back.
@@ -123,7 +126,8 @@ func (d *decider) asRefused(code, message string, retryable bool) (string, strin
 	if !turnedBack(s) || code == s.Evidence[evidence.Refused] {
 		return code, message, retryable
 	}
-	return s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written. On the way back: %s", s.Evidence[evidence.RefusedWhy], message),
+	return s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written. On the way back: %s",
+			s.Evidence[evidence.RefusedWhy], message),
 		s.Evidence[evidence.RefusedAgain] == "true"
 }
 
@@ -159,7 +163,8 @@ func NoBootPath(w World, way string) *fleet.Refusal {
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: noSegments}
 	case way == wayBMC && !byBMC, (way == wayKexec || way == wayBootNext) && !byHost, !byHost && !byBMC:
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no way leads into the installer" + viaPath(way) +
-			": the machine's agent cannot restart into it, and no BMC is known; name one with `ingot machine update MACHINE --bmc-endpoint`"}
+			": the machine's agent cannot restart into it, and no BMC is known; name one with `ingot machine update MACHINE " +
+			"--bmc-endpoint`"}
 	}
 	return nil
 }

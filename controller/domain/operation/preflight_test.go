@@ -37,8 +37,8 @@ func TestTheInstallerLooksFirst(t *testing.T) {
 	m.ends(operation.Succeeded, "")
 }
 
-// TestTheInstallerRefusesAndTheOldSystemIsBootedAgain: nothing is granted that writes, no attempt is counted, no certificate
-// revoked; the operation fails with the installer's reason once the old system runs again.
+// TestTheInstallerRefusesAndTheOldSystemIsBootedAgain: nothing is granted that writes, no attempt is counted, no
+// certificate revoked; the operation fails with the installer's reason once the old system runs again.
 func TestTheInstallerRefusesAndTheOldSystemIsBootedAgain(t *testing.T) {
 	m, inst := inPreflight(t)
 	m.result(operation.OutcomeFailed, "DISK_RULE_NO_UNIQUE_MATCH", false, nil)
@@ -50,7 +50,8 @@ func TestTheInstallerRefusesAndTheOldSystemIsBootedAgain(t *testing.T) {
 	m.without(inst)
 	m.comesBack("boot-old-2")
 	m.ends(operation.Failed, "DISK_RULE_NO_UNIQUE_MATCH")
-	if text := m.op.Error.Message; !strings.Contains(text, "nothing was written") || !strings.Contains(text, "runs again") {
+	if text := m.op.Error.Message; !strings.Contains(text, "nothing was written") ||
+		!strings.Contains(text, "runs again") {
 		t.Errorf("it says %q", text)
 	}
 	m.holdsUntouched(t)
@@ -188,10 +189,12 @@ func TestNoWayIn(t *testing.T) {
 		"BMC asked for and none":           {"bmc", []fleet.Candidate{able}, nil, "NO_BOOT_PATH"},
 		"kexec asked for and none":         {"kexec", []fleet.Candidate{unable, bmcSite(true)}, nil, "NO_BOOT_PATH"},
 		"next boot asked for, kexec there": {"bootnext", []fleet.Candidate{able}, nil, "NO_BOOT_PATH"},
-		"no installer":                     {"", []fleet.Candidate{able}, func(b *operation.Boot) { b.InstallerReady = false }, "INSTALLER_MISSING"},
-		"no segment":                       {"", []fleet.Candidate{able}, func(b *operation.Boot) { b.Segments = 0 }, "NO_BOOT_PATH"},
+		"no installer": {"", []fleet.Candidate{able},
+			func(b *operation.Boot) { b.InstallerReady = false }, "INSTALLER_MISSING"},
+		"no segment": {"", []fleet.Candidate{able}, func(b *operation.Boot) { b.Segments = 0 }, "NO_BOOT_PATH"},
 	} {
-		w := operation.World{Provider: "agent", Candidates: slices.Clone(c.agents), Boot: operation.Boot{Segments: 1, InstallerReady: true}}
+		w := operation.World{Provider: "agent", Candidates: slices.Clone(c.agents),
+			Boot: operation.Boot{Segments: 1, InstallerReady: true}}
 		if c.change != nil {
 			c.change(&w.Boot)
 		}

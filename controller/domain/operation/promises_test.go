@@ -8,12 +8,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// TestFailuresSayWhatAndWhere: a code, words, whether another try may succeed, and which step, command and executor it was.
+// TestFailuresSayWhatAndWhere: a code, words, whether another try may succeed, and which step, command and executor it
+// was.
 func TestFailuresSayWhatAndWhere(t *testing.T) {
 	for _, retryable := range []bool{false, true} {
 		s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply"})
 		s.do(operation.Resulted{
-			CommandID: "c-1", AgentID: hostID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "SSH connection refused",
+			CommandID: "c-1", AgentID: hostID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED",
+			Message:   "SSH connection refused",
 			Retryable: retryable,
 		})
 		s.ended(operation.Failed, "EXECUTION_FAILED")
@@ -21,7 +23,8 @@ func TestFailuresSayWhatAndWhere(t *testing.T) {
 		if e.Message != "SSH connection refused" || e.Retryable != retryable {
 			t.Errorf("error %+v, want retryable %t", e, retryable)
 		}
-		for key, want := range map[string]string{"step": "apply", "machine_id": "m-1", "command_id": "c-1", "executor": hostID} {
+		for key, want := range map[string]string{"step": "apply", "machine_id": "m-1", "command_id": "c-1",
+			"executor": hostID} {
 			if e.Details[key] != want {
 				t.Errorf("details %v, want %s %s", e.Details, key, want)
 			}
@@ -29,8 +32,8 @@ func TestFailuresSayWhatAndWhere(t *testing.T) {
 	}
 }
 
-// TestCancelMarksTheMachineUntilTheNextSuccess: a cancel is shown on the machine and asks nobody to intervene; work that
-// succeeds afterwards clears it.
+// TestCancelMarksTheMachineUntilTheNextSuccess: a cancel is shown on the machine and asks nobody to intervene; work
+// that succeeds afterwards clears it.
 func TestCancelMarksTheMachineUntilTheNextSuccess(t *testing.T) {
 	s := started(t, reboot())
 	phase := s.phase
@@ -48,10 +51,12 @@ func TestCancelMarksTheMachineUntilTheNextSuccess(t *testing.T) {
 	}
 }
 
-// TestASuccessWithoutAGrantIsNone: it ends unknown, and nothing of what its executor shows is kept, whoever settles it later.
+// TestASuccessWithoutAGrantIsNone: it ends unknown, and nothing of what its executor shows is kept, whoever settles it
+// later.
 func TestASuccessWithoutAGrantIsNone(t *testing.T) {
 	s := started(t, reboot())
-	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: "boot-2"})
+	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-1",
+		evidence.BootIDAfter: "boot-2"})
 	s.ended(operation.Failed, "OUTCOME_UNKNOWN")
 	c := operation.Settle(s.latest(), "operator:did_not_happen")
 	if c.Outcome != operation.OutcomeUnknown || len(c.Evidence) != 0 || c.Reason != "OUTCOME_UNKNOWN" {
@@ -62,12 +67,14 @@ func TestASuccessWithoutAGrantIsNone(t *testing.T) {
 	}
 }
 
-// TestNothingIsGrantedAgainInAnotherBoot: a memory that was copied right after its ask, and put back after the reboot, asks again.
+// TestNothingIsGrantedAgainInAnotherBoot: a memory that was copied right after its ask, and put back after the reboot,
+// asks again.
 func TestNothingIsGrantedAgainInAnotherBoot(t *testing.T) {
 	again := func(s *stored, boot string) operation.Decision {
 		c := s.latest()
 		return s.do(operation.GrantAsked{
-			CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: boot, SessionBootID: boot, Seq: c.GrantSeq + 1,
+			CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, BootID: boot, SessionBootID: boot,
+			Seq:    c.GrantSeq + 1,
 			Digest: c.Digest, Earlier: []uint64{c.GrantSeq},
 		})
 	}

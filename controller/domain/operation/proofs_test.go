@@ -10,7 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// TestWhichBootSettlesAnUnknownCommand: a system that was seen before the grant, or no other boot at all, proves nothing.
+// TestWhichBootSettlesAnUnknownCommand: a system that was seen before the grant, or no other boot at all, proves
+// nothing.
 func TestWhichBootSettlesAnUnknownCommand(t *testing.T) {
 	noted := map[string]string{evidence.HostAgentID: hostID, evidence.HostBootID: "boot-1"}
 	command := func(state operation.CommandState, kind operation.Kind, role string) *operation.Command {
@@ -21,18 +22,29 @@ func TestWhichBootSettlesAnUnknownCommand(t *testing.T) {
 		booted  operation.Booted
 		want    bool
 	}{
-		"no command":                      {nil, operation.Booted{BootID: "boot-2"}, false},
-		"a known outcome":                 {command(operation.Done, operation.KindReboot, "host"), operation.Booted{BootID: "boot-2"}, false},
-		"a reboot":                        {command(operation.Unknown, operation.KindReboot, "host"), operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-2"}, true},
-		"a reboot, the same boot":         {command(operation.Unknown, operation.KindReboot, "host"), operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-x"}, false},
-		"a switch by the site":            {command(operation.Unknown, operation.KindPower, "site"), operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-2"}, true},
-		"a switch, the boot noted before": {command(operation.Unknown, operation.KindPower, "site"), operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-1"}, false},
-		"a switch, another agent":         {command(operation.Unknown, operation.KindPower, "site"), operation.Booted{AgentID: "a-new", Role: "host", BootID: "boot-1"}, true},
-		"a switch, no host":               {command(operation.Unknown, operation.KindPower, "site"), operation.Booted{AgentID: hostID, Role: "installer", BootID: "boot-1"}, true},
-		"a kexec":                         {command(operation.Unknown, operation.KindKexec, "host"), operation.Booted{BootID: "boot-2"}, true},
-		"an installer's write":            {command(operation.Unknown, operation.KindRepave, "installer"), operation.Booted{BootID: "boot-2"}, true},
-		"a write in place":                {command(operation.Unknown, operation.KindRepave, "host"), operation.Booted{BootID: "boot-2"}, false},
-		"nobody says which boot":          {command(operation.Unknown, operation.KindReboot, "host"), operation.Booted{AgentID: hostID, Role: "host"}, false},
+		"no command": {nil, operation.Booted{BootID: "boot-2"}, false},
+		"a known outcome": {command(operation.Done, operation.KindReboot, "host"),
+			operation.Booted{BootID: "boot-2"}, false},
+		"a reboot": {command(operation.Unknown, operation.KindReboot, "host"),
+			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-2"}, true},
+		"a reboot, the same boot": {command(operation.Unknown, operation.KindReboot, "host"),
+			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-x"}, false},
+		"a switch by the site": {command(operation.Unknown, operation.KindPower, "site"),
+			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-2"}, true},
+		"a switch, the boot noted before": {command(operation.Unknown, operation.KindPower, "site"),
+			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-1"}, false},
+		"a switch, another agent": {command(operation.Unknown, operation.KindPower, "site"),
+			operation.Booted{AgentID: "a-new", Role: "host", BootID: "boot-1"}, true},
+		"a switch, no host": {command(operation.Unknown, operation.KindPower, "site"),
+			operation.Booted{AgentID: hostID, Role: "installer", BootID: "boot-1"}, true},
+		"a kexec": {command(operation.Unknown, operation.KindKexec, "host"),
+			operation.Booted{BootID: "boot-2"}, true},
+		"an installer's write": {command(operation.Unknown, operation.KindRepave, "installer"),
+			operation.Booted{BootID: "boot-2"}, true},
+		"a write in place": {command(operation.Unknown, operation.KindRepave, "host"),
+			operation.Booted{BootID: "boot-2"}, false},
+		"nobody says which boot": {command(operation.Unknown, operation.KindReboot, "host"),
+			operation.Booted{AgentID: hostID, Role: "host"}, false},
 	} {
 		if got := operation.ProofSettles(c.command, c.booted); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -62,8 +74,8 @@ func TestWhichPowerOffSettlesAnUnknownCommand(t *testing.T) {
 	}
 }
 
-// TestAFingerprintThatIsNewIsNoOtherMachine: an agent that had none when the reboot was granted may name one afterwards, and the
-// other way round.
+// TestAFingerprintThatIsNewIsNoOtherMachine: an agent that had none when the reboot was granted may name one
+// afterwards, and the other way round.
 func TestAFingerprintThatIsNewIsNoOtherMachine(t *testing.T) {
 	for _, c := range []struct{ before, after string }{{"", "hw-1"}, {"hw-1", ""}, {"", ""}} {
 		s := started(t, reboot())
@@ -73,14 +85,16 @@ func TestAFingerprintThatIsNewIsNoOtherMachine(t *testing.T) {
 		s.ask(s.latest(), "boot-1")
 		h.BootID, h.Hardware = "boot-2", c.after
 		s.setAgents(h)
-		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"})
+		s.result(s.latest(), operation.OutcomeSucceeded,
+			map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"})
 		if s.op.Phase != operation.Succeeded {
 			t.Errorf("%+v: the operation is %s", c, s.op.Phase)
 		}
 	}
 }
 
-// TestAProviderWritesInPlace: where it is neither a BMC nor MAAS, the site's agent repaves without an installer; it erases by none.
+// TestAProviderWritesInPlace: where it is neither a BMC nor MAAS, the site's agent repaves without an installer; it
+// erases by none.
 func TestAProviderWritesInPlace(t *testing.T) {
 	for _, c := range []struct {
 		provider string
@@ -112,7 +126,8 @@ func TestAStageSeesWhatItsAttemptHasProved(t *testing.T) {
 	s.ask(s.latest(), "boot-1")
 	s.world.TargetBootID = "boot-2"
 	s.do(operation.SessionOpened{AgentID: hostID, StateID: "s-1", BootID: "boot-2", OfTarget: true})
-	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"})
+	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"boot_id_before": "boot-1",
+		"boot_id_after": "boot-2"})
 	s.ended(operation.Succeeded, "")
 	s = newStored(t, stage)
 	s.world.Stage = facts

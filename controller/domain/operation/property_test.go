@@ -51,7 +51,8 @@ type play struct {
 }
 
 func newPlay(t *rapid.T) *play {
-	kind := rapid.SampledFrom([]operation.Kind{operation.KindReboot, operation.KindReboot, operation.KindReconfig, operation.KindNetboot})
+	kind := rapid.SampledFrom([]operation.Kind{operation.KindReboot, operation.KindReboot, operation.KindReconfig,
+		operation.KindNetboot})
 	var steps []operation.Step
 	for range rapid.IntRange(1, 3).Draw(t, "steps") {
 		steps = append(steps, operation.Step{Kind: kind.Draw(t, "kind"), MaxRetries: rapid.IntRange(0, 2).Draw(t, "retries")})
@@ -128,7 +129,8 @@ func (p *play) grant(t *rapid.T) {
 		return // a known command is answered from memory
 	}
 	a.memory.seq++
-	e := operation.GrantAsked{CommandID: c.ID, AgentID: a.id, StateID: a.memory.state, BootID: a.boot, Seq: a.memory.seq, Digest: c.Digest, Earlier: a.memory.asked}
+	e := operation.GrantAsked{CommandID: c.ID, AgentID: a.id, StateID: a.memory.state, BootID: a.boot, Seq: a.memory.seq,
+		Digest: c.Digest, Earlier: a.memory.asked}
 	a.memory.asked = append(a.memory.asked, e.Seq)
 	if d := p.do(e); d.Grant && !rapid.Bool().Draw(t, "answer lost") {
 		p.act(t, a, c)
@@ -184,7 +186,8 @@ func (p *play) session(a *agent) {
 		p.world.TargetBootID = a.boot
 	}
 	p.refresh()
-	p.do(operation.SessionOpened{AgentID: a.id, StateID: a.memory.state, BootID: a.boot, OfTarget: a.role == "host", RolledBack: a.memory.seq < p.lastGrant[key]})
+	p.do(operation.SessionOpened{AgentID: a.id, StateID: a.memory.state, BootID: a.boot, OfTarget: a.role == "host",
+		RolledBack: a.memory.seq < p.lastGrant[key]})
 }
 
 // pass moves the clock, and lets the sweeper look if that is due.
@@ -234,7 +237,8 @@ func (p *play) actions() map[string]func(*rapid.T) {
 		"stranger": func(t *rapid.T) {
 			if c := p.latest(); c != nil {
 				p.do(operation.Resulted{CommandID: c.ID, AgentID: "a-stranger", Outcome: operation.OutcomeSucceeded})
-				p.do(operation.GrantAsked{CommandID: c.ID, AgentID: "a-stranger", StateID: c.ExecutorStateID, Seq: 1 << 40, Digest: c.Digest})
+				p.do(operation.GrantAsked{CommandID: c.ID, AgentID: "a-stranger", StateID: c.ExecutorStateID, Seq: 1 << 40,
+					Digest: c.Digest})
 			}
 		},
 		"": func(t *rapid.T) { p.holds(t) },
@@ -264,7 +268,8 @@ func (p *play) holds(t *rapid.T) {
 			if c.StepIdx == i && c.Outcome == operation.OutcomeSucceeded && c.State == operation.Done {
 				done++
 			}
-			if c.StepIdx == i && c.Kind == operation.KindReboot && c.State == operation.Done && c.Outcome == operation.OutcomeSucceeded && p.boots == 0 {
+			if c.StepIdx == i && c.Kind == operation.KindReboot && c.State == operation.Done &&
+				c.Outcome == operation.OutcomeSucceeded && p.boots == 0 {
 				t.Fatalf("%s counts as done and nothing ever booted", c.ID)
 			}
 		}

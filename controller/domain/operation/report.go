@@ -27,7 +27,8 @@ func (d *decider) awaitReport(s *Step) bool {
 func (d *decider) reported(e Reported) {
 	s := d.step()
 	if IsTerminal(d.op.Phase) || s.Mode != workflow.ReportedInstall || s.State != StepRunning {
-		d.out.Refusal = &fleet.Refusal{Reason: "REPORT_REFUSED", Message: "operation " + d.op.ID + " decides by its own evidence"}
+		d.out.Refusal = &fleet.Refusal{Reason: "REPORT_REFUSED", Message: "operation " + d.op.ID +
+			" decides by its own evidence"}
 		return
 	}
 	switch {

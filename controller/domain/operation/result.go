@@ -65,25 +65,28 @@ func (d *decider) lateResult(e Resulted) {
 	if e.Outcome == OutcomeFailed || e.Outcome == OutcomeRefused {
 		// It is known now, and what is known is that it failed.
 		d.out.Machine.Raise = &RaisedCause{
-			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: cmp.Or(e.Reason, "EXECUTION_FAILED"), Message: e.Message,
+			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: cmp.Or(e.Reason, "EXECUTION_FAILED"),
+			Message: e.Message,
 		}
 	}
 }
 
-// provesNothing reports whether an executor says that it got no leave for a command that was granted before. A copy of it may have
-// been given that leave, and have begun.
+// provesNothing reports whether an executor says that it got no leave for a command that was granted before. A copy of
+// it may have been given that leave, and have begun.
 func (d *decider) provesNothing(e Resulted) bool {
 	return e.Outcome == OutcomeRefused && e.Reason == "GRANT_REFUSED" && !d.cmd.GrantedAt.IsZero()
 }
 
-// deniedByBoot reports whether an agent says that it has rebooted its machine, in a session of the boot that was to end.
+// deniedByBoot reports whether an agent says that it has rebooted its machine, in a session of the boot that was to
+// end.
 func (d *decider) deniedByBoot(e Resulted) bool {
 	own := provenByBoot(d.cmd.Kind) && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
 	return own && !ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
 }
 
-// lacksEvidence reports whether a success does not show what was to be read back. A reboot and a way into the installer are
-// proven by what is seen of the machine instead, a token to join with by its use; a look before an installation does nothing.
+// lacksEvidence reports whether a success does not show what was to be read back. A reboot and a way into the installer
+// are proven by what is seen of the machine instead, a token to join with by its use; a look before an installation
+// does nothing.
 func (d *decider) lacksEvidence(e Resulted) bool {
 	if provenByBoot(d.cmd.Kind) || slices.Contains([]Kind{KindJoinToken, KindPreflight}, d.cmd.Kind) || d.entering() {
 		return false
@@ -123,7 +126,8 @@ func (d *decider) liveResult(e Resulted) {
 		d.cmd.Message, d.cmd.Evidence = "result without a grant: "+e.Message, nil
 		d.unknown("OUTCOME_UNKNOWN", d.cmd.Message)
 	case e.Outcome == OutcomeUnknown:
-		d.unknown(cmp.Or(e.Reason, "OUTCOME_UNKNOWN"), cmp.Or(e.Message, "the executor cannot know whether the command acted"))
+		d.unknown(cmp.Or(e.Reason, "OUTCOME_UNKNOWN"),
+			cmp.Or(e.Message, "the executor cannot know whether the command acted"))
 	default:
 		d.setCommand(Done)
 		d.notDone(e)
@@ -195,8 +199,8 @@ func (d *decider) succeeded(e Resulted) {
 	d.advance()
 }
 
-// hostClaimsEntry takes a claim of an agent that has sent its machine into the installer: it lives in the system that was to
-// be left, so that whoever hears it again hears of the wrong system, unless the installer has reported.
+// hostClaimsEntry takes a claim of an agent that has sent its machine into the installer: it lives in the system that
+// was to be left, so that whoever hears it again hears of the wrong system, unless the installer has reported.
 func (d *decider) hostClaimsEntry(e Resulted) {
 	if !d.arrived().none() {
 		d.enteredInstaller()
@@ -247,7 +251,8 @@ func (d *decider) rebootClaimed(e Resulted) {
 		d.confirmReboot("")
 	case !d.strayed().none():
 		d.cameBack(d.strayed())
-	case (d.w.TargetAgentID == "" || planted.BootClaim) && slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
+	case (d.w.TargetAgentID == "" || planted.BootClaim) &&
+		slices.Contains([]System{SystemSame, SystemElsewhere}, d.boots()) && readBack(e.Evidence):
 		// A machine without an agent: what the site agent has read back is all the evidence there is.
 		d.setCommand(Done)
 		proof := maps.Clone(e.Evidence)
@@ -319,7 +324,8 @@ func (d *decider) sessionOpened(e SessionOpened) {
 		d.setCommand(Sent)
 		d.cmd.SentAt, d.cmd.ExecutorStateID = d.now, e.StateID
 		d.wait(WaitResult, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
-	case e.OfTarget && d.cmd != nil && d.cmd.State == Granted && d.entering() && d.cmd.ExecutorRole == "host" && !d.strayed().none():
+	case e.OfTarget && d.cmd != nil && d.cmd.State == Granted && d.entering() && d.cmd.ExecutorRole == "host" &&
+		!d.strayed().none():
 		d.cameBack(d.strayed())
 	case ofExecutor && d.cmd.ExecutorStateID != e.StateID:
 		d.memoryLost()
@@ -336,7 +342,8 @@ func (d *decider) sessionOpened(e SessionOpened) {
 
 // bootAwaited reports whether nothing but a system that comes up is waited for.
 func (d *decider) bootAwaited() bool {
-	return d.cmd != nil && d.cmd.State == Granted && d.boots() != "" && (!d.cmd.ClaimedAt.IsZero() || d.cmd.ExecutorRole == "installer")
+	return d.cmd != nil && d.cmd.State == Granted && d.boots() != "" &&
+		(!d.cmd.ClaimedAt.IsZero() || d.cmd.ExecutorRole == "installer")
 }
 
 // memoryLost handles an executor that has come back with another memory than the one that was sent the command.

@@ -12,7 +12,8 @@ import (
 func TestRebootSucceedsOnAnotherBootOnly(t *testing.T) {
 	s := granted(t, reboot())
 	c := s.latest()
-	d := s.do(operation.Resulted{CommandID: c.ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-1"})
+	d := s.do(operation.Resulted{CommandID: c.ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-1"})
 	if !d.Ack || s.op.Phase != operation.Running || s.op.WaitReason != operation.WaitEvidence {
 		t.Fatalf("a claim without proof: %s, waits for %q, ack %t", s.op.Phase, s.op.WaitReason, d.Ack)
 	}
@@ -26,7 +27,8 @@ func TestRebootSucceedsOnAnotherBootOnly(t *testing.T) {
 
 func TestResultOverTheNewBootIsProof(t *testing.T) {
 	s := granted(t, reboot())
-	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"})
+	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-2"})
 	s.ended(operation.Succeeded, "")
 }
 
@@ -50,7 +52,8 @@ func TestClaimThatNothingConfirms(t *testing.T) {
 	if !operation.ProofSettles(s.latest(), booted("boot-2")) {
 		t.Error("not settled by a late new boot")
 	}
-	if done := operation.Settle(s.latest(), "new_boot"); done.State != operation.Done || done.SettledBy != "new_boot" || s.latest().State != operation.Unknown {
+	if done := operation.Settle(s.latest(), "new_boot"); done.State != operation.Done || done.SettledBy != "new_boot" ||
+		s.latest().State != operation.Unknown {
 		t.Errorf("settled as %+v", done)
 	}
 }
@@ -105,10 +108,12 @@ func TestCancelBetweenSteps(t *testing.T) {
 	}
 }
 
-// TestACancelThatComesTooLateSaysSo: a reboot that was allowed cannot be taken back, and nothing follows that could be left out.
+// TestACancelThatComesTooLateSaysSo: a reboot that was allowed cannot be taken back, and nothing follows that could be
+// left out.
 func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 	s := granted(t, reboot())
-	if d := s.do(operation.CancelAsked{Actor: "x"}); d.Refusal == nil || d.Refusal.Reason != "CANCEL_TOO_LATE" || d.CancelOnAgent != "" || d.Changed {
+	if d := s.do(operation.CancelAsked{Actor: "x"}); d.Refusal == nil || d.Refusal.Reason != "CANCEL_TOO_LATE" ||
+		d.CancelOnAgent != "" || d.Changed {
 		t.Errorf("the cancel of a granted reboot is answered with %+v", d.Refusal)
 	}
 	if s.op.WaitReason == operation.WaitCancelling || !s.op.CancelRequested.IsZero() {
@@ -120,7 +125,8 @@ func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 	}
 }
 
-// TestAMachineThatNobodyReachesSaysSoAtOnce and fails early, with nothing started; an agent that comes in time takes the step.
+// TestAMachineThatNobodyReachesSaysSoAtOnce and fails early, with nothing started; an agent that comes in time takes
+// the step.
 func TestAMachineThatNobodyReachesSaysSoAtOnce(t *testing.T) {
 	s := newStored(t, reboot())
 	s.setAgents()
@@ -253,7 +259,8 @@ func TestRetriesWithBackoff(t *testing.T) {
 func TestRetriesEnd(t *testing.T) {
 	s := granted(t, operation.Step{Kind: operation.KindReconfig, MaxRetries: 1})
 	for range 2 {
-		s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeFailed, Reason: "CONFIG_ROLLED_BACK", Retryable: true})
+		s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeFailed,
+			Reason: "CONFIG_ROLLED_BACK", Retryable: true})
 		s.now = s.now.Add(time.Minute)
 		s.look()
 		if len(s.commands) == 2 {
@@ -357,7 +364,8 @@ func TestMemoryLostAfterTheGrant(t *testing.T) {
 func TestRolledBackMemory(t *testing.T) {
 	s := granted(t, reboot())
 	c := s.latest()
-	d := s.do(operation.GrantAsked{CommandID: c.ID, AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 1, Digest: c.Digest})
+	d := s.do(operation.GrantAsked{CommandID: c.ID, AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 1,
+		Digest: c.Digest})
 	if d.Grant || !d.FlagRollback || d.Refusal.Reason != "AGENT_STATE_ROLLED_BACK" {
 		t.Errorf("a number that was used before: %+v", d)
 	}
@@ -378,12 +386,14 @@ func TestRolledBackMemory(t *testing.T) {
 	}
 }
 
-// An agent that names another boot when it asks than when it opened its session would have the boot that it is in taken for a new one.
+// An agent that names another boot when it asks than when it opened its session would have the boot that it is in taken
+// for a new one.
 func TestAnAskComesFromTheBootOfItsSession(t *testing.T) {
 	s := started(t, reboot())
 	c := s.latest()
 	g := operation.GrantAsked{
-		CommandID: c.ID, AgentID: hostID, StateID: c.ExecutorStateID, BootID: "boot-0", SessionBootID: "boot-1", Seq: 1, Digest: c.Digest,
+		CommandID: c.ID, AgentID: hostID, StateID: c.ExecutorStateID, BootID: "boot-0", SessionBootID: "boot-1", Seq: 1,
+		Digest: c.Digest,
 	}
 	if d := s.do(g); d.Grant || d.Refusal == nil || d.Refusal.Reason != "GRANT_REFUSED" {
 		t.Errorf("an ask from a boot that is not its session's: grant %t, %+v", d.Grant, d.Refusal)
@@ -399,7 +409,8 @@ func TestACommandIsNotGrantedToACopyOfTheMemoryThatHasIt(t *testing.T) {
 	s := granted(t, reboot())
 	c := s.latest()
 	g := operation.GrantAsked{
-		CommandID: c.ID, AgentID: hostID, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: c.GrantSeq + 5, Digest: c.Digest, Earlier: []uint64{c.GrantSeq + 4},
+		CommandID: c.ID, AgentID: hostID, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: c.GrantSeq + 5, Digest: c.Digest,
+		Earlier: []uint64{c.GrantSeq + 4},
 	}
 	if d := s.do(g); d.Grant || !d.FlagRollback || d.Refusal.Reason != "AGENT_STATE_ROLLED_BACK" {
 		t.Errorf("an ask of a memory that does not know of the one that was granted: %+v", d)
@@ -413,11 +424,13 @@ func TestACommandIsNotGrantedToACopyOfTheMemoryThatHasIt(t *testing.T) {
 // A fence over a reboot is not lifted by the word of an agent that is still in the boot before.
 func TestARefusalAfterAGrantProvesNothing(t *testing.T) {
 	refuse := func(s *stored) {
-		d := s.do(operation.GrantAsked{CommandID: "c-1", AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 2, Digest: s.latest().Digest, Earlier: []uint64{1}})
+		d := s.do(operation.GrantAsked{CommandID: "c-1", AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 2,
+			Digest: s.latest().Digest, Earlier: []uint64{1}})
 		if d.Grant || d.Refusal == nil {
 			t.Fatalf("granted again: %+v", d)
 		}
-		s.do(operation.Resulted{CommandID: "c-1", AgentID: hostID, StateID: "s-1", Outcome: operation.OutcomeRefused, Reason: "GRANT_REFUSED", Message: d.Refusal.Reason})
+		s.do(operation.Resulted{CommandID: "c-1", AgentID: hostID, StateID: "s-1", Outcome: operation.OutcomeRefused,
+			Reason: "GRANT_REFUSED", Message: d.Refusal.Reason})
 	}
 	doubts := map[string]func(s *stored){
 		"another process has taken over": func(s *stored) { s.world.StaleEpoch = true },
@@ -454,7 +467,8 @@ func TestALateClaimOfARebootNeedsAnotherBoot(t *testing.T) {
 	if c.State != operation.Unknown || s.fence == "" {
 		t.Fatalf("the command is %s, the fence %q", c.State, s.fence)
 	}
-	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeSucceeded, SessionBootID: c.BootIDBefore}
+	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID,
+		Outcome: operation.OutcomeSucceeded, SessionBootID: c.BootIDBefore}
 	if s.do(r); s.latest().State != operation.Unknown || s.fence == "" {
 		t.Error("the fence is lifted by a claim from the boot before")
 	}
@@ -473,7 +487,8 @@ func TestALateSuccessNeedsItsEvidence(t *testing.T) {
 	if c.State != operation.Unknown || s.fence == "" {
 		t.Fatalf("the command is %s, the fence %q", c.State, s.fence)
 	}
-	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeSucceeded}
+	r := operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID,
+		Outcome: operation.OutcomeSucceeded}
 	if s.do(r); s.latest().State != operation.Unknown || s.fence == "" {
 		t.Error("the fence is lifted by a claim without evidence")
 	}
@@ -494,7 +509,8 @@ func TestTheBootOfAnotherMachineIsNoReboot(t *testing.T) {
 		h.BootID, h.Hardware = "boot-2", hardware
 		s.setAgents(h)
 		s.do(operation.SessionOpened{AgentID: hostID, StateID: "s-1", BootID: "boot-2", OfTarget: true})
-		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"})
+		s.result(s.latest(), operation.OutcomeSucceeded,
+			map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"})
 		if want := hardware == "hw-1"; (s.op.Phase == operation.Succeeded) != want {
 			t.Errorf("%s with another boot: the operation is %s", name, s.op.Phase)
 		}
@@ -585,7 +601,8 @@ func TestRepaveLeavesItsMarks(t *testing.T) {
 	s.conditions[fleet.InCustomerCluster] = true
 	d := s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.ImageDigest: "sha256:2"})
 	s.ended(operation.Succeeded, "")
-	if d.Machine.ImageDigest != "sha256:2" || !s.conditions[fleet.Provisioned] || s.conditions[fleet.InCustomerCluster] || s.conditions[fleet.NeedsIntervention] {
+	if d.Machine.ImageDigest != "sha256:2" || !s.conditions[fleet.Provisioned] || s.conditions[fleet.InCustomerCluster] ||
+		s.conditions[fleet.NeedsIntervention] {
 		t.Errorf("image %q, conditions %v", d.Machine.ImageDigest, s.conditions)
 	}
 }
@@ -597,7 +614,8 @@ func TestMaintenanceMovesThePhaseAndNothingElse(t *testing.T) {
 	s.conditions[fleet.Drained] = true
 	s.look()
 	s.ended(operation.Succeeded, "")
-	if s.phase != fleet.Ready || s.conditions[fleet.Drained] || !s.conditions[fleet.NeedsIntervention] || len(s.commands) != 0 {
+	if s.phase != fleet.Ready || s.conditions[fleet.Drained] || !s.conditions[fleet.NeedsIntervention] ||
+		len(s.commands) != 0 {
 		t.Errorf("phase %s, conditions %v, %d commands", s.phase, s.conditions, len(s.commands))
 	}
 }
@@ -639,7 +657,8 @@ func TestNobodyThere(t *testing.T) {
 
 func TestMissingCapability(t *testing.T) {
 	for kind, code := range map[operation.Kind]string{
-		operation.KindRepave: "INSTALLER_MISSING", operation.KindNetboot: "NETBOOT_UNSUPPORTED", operation.KindReboot: "CAPABILITY_MISSING",
+		operation.KindRepave: "INSTALLER_MISSING", operation.KindNetboot: "NETBOOT_UNSUPPORTED",
+		operation.KindReboot: "CAPABILITY_MISSING",
 	} {
 		s := newStored(t, operation.Step{Kind: kind})
 		s.world.Candidates[0].Capabilities = nil
@@ -656,7 +675,8 @@ func TestSiteAgentReboots(t *testing.T) {
 		s.setAgents(site("s-9"))
 		s.look()
 		s.ask(s.latest(), "boot-of-site")
-		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: evidenceOf})
+		s.result(s.latest(), operation.OutcomeSucceeded,
+			map[string]string{evidence.BootIDBefore: "boot-1", evidence.BootIDAfter: evidenceOf})
 		if s.op.Phase != want {
 			t.Errorf("read back %s: %s, want %s", evidenceOf, s.op.Phase, want)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// healthAgain is how soon a node is looked at again that does not pass its health checks: its agent reports what it is made of
-// moments after its first session.
+// healthAgain is how soon a node is looked at again that does not pass its health checks: its agent reports what it is
+// made of moments after its first session.
 const healthAgain = 3 * time.Second
 
 // attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
@@ -86,7 +86,8 @@ func (d *decider) switchTo(s *Step, kind Kind) {
 	case site != nil:
 		d.makeCommand(s, kind, site)
 	case !d.now.Before(limit):
-		d.fail("AGENT_UNAVAILABLE", "no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE",
+			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
 	default:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
 	}

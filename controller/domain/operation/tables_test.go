@@ -40,7 +40,8 @@ func TestTables(t *testing.T) {
 	holds(t, operation.StepTable, operation.StepWaiting,
 		[]operation.StepState{operation.StepWaiting, operation.StepRunning, operation.StepSucceeded, operation.StepFailed},
 		operation.StepSucceeded, operation.StepFailed)
-	holds(t, operation.CommandTable, operation.Queued, commandStates, operation.Done, operation.CommandCanceled, operation.Expired)
+	holds(t, operation.CommandTable, operation.Queued, commandStates, operation.Done, operation.CommandCanceled,
+		operation.Expired)
 }
 
 func TestUnknownOnlyLeadsToDone(t *testing.T) {

@@ -63,7 +63,8 @@ const maxTimeout = 24 * time.Hour
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // implemented lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
-var implemented = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase", "reset_devices", "ssh", "rma",
+var implemented = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase",
+	"reset_devices", "ssh", "rma",
 	"provider_action", "join", "verify", "drain", "uncordon"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
@@ -181,7 +182,10 @@ func Housekeeping(p *baremetalv1.Plan) bool {
 
 // OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
-	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == workflow.CheckKind && !switches(s) })
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
+		return KindOf(s) == workflow.CheckKind &&
+			!switches(s)
+	})
 }
 
 // switches says that the step switches the machine on or off.
@@ -218,7 +222,8 @@ type Inputs struct {
 	// ClusterRef is the cluster that the machine is meant for.
 	ClusterRef     string
 	TimeoutSeconds int32
-	// ProviderImage is what a provider deploys, in its own words; of ImageRef only what was asked for, or the machine's own.
+	// ProviderImage is what a provider deploys, in its own words; of ImageRef only what was asked for, or the machine's
+	// own.
 	ProviderImage string
 	Config        *baremetalv1.NetReconfig
 }
@@ -302,12 +307,16 @@ func first(values ...string) string {
 // BuiltIn returns the plans that every server has. Those of operation types that are not wired are published too, so
 // that clients can read what they will do.
 func BuiltIn() []*baremetalv1.Plan {
-	reboot := &baremetalv1.Step{Name: "reboot", TimeoutSeconds: 300, MaxRetries: 2, Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}
-	netboot := &baremetalv1.Step{Name: "set-netboot", TimeoutSeconds: 60, MaxRetries: 2, Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{}}}
-	repave := &baremetalv1.Step{Name: "repave-os", TimeoutSeconds: 1800, MaxRetries: 1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{}}}
+	reboot := &baremetalv1.Step{Name: "reboot", TimeoutSeconds: 300, MaxRetries: 2,
+		Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}
+	netboot := &baremetalv1.Step{Name: "set-netboot", TimeoutSeconds: 60, MaxRetries: 2,
+		Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{}}}
+	repave := &baremetalv1.Step{Name: "repave-os", TimeoutSeconds: 1800, MaxRetries: 1,
+		Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{}}}
 	join, verify := joinSteps()
 	phase := func(p fleet.Phase) *baremetalv1.Step {
-		return &baremetalv1.Step{Name: "set-phase", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{Phase: string(p)}}}
+		return &baremetalv1.Step{Name: "set-phase",
+			Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{Phase: string(p)}}}
 	}
 	mk := func(id, name string, steps ...*baremetalv1.Step) *baremetalv1.Plan {
 		return &baremetalv1.Plan{PlanId: id, DisplayName: name, Steps: steps, BuiltIn: true}
@@ -319,11 +328,14 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("repave", "Repave", netboot, repave, reboot),
 		RepaveByMAAS(),
 		mk("repave-join", "Repave and join a cluster", netboot, repave, reboot, join, verify),
-		mk("erase", "Erase the disks", netboot, &baremetalv1.Step{Name: "erase-disks", Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}),
-		mk("net-reconfig", "Reconfigure the host", &baremetalv1.Step{Name: "reconfigure", Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{}}}),
+		mk("erase", "Erase the disks", netboot, &baremetalv1.Step{Name: "erase-disks",
+			Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}),
+		mk("net-reconfig", "Reconfigure the host",
+			&baremetalv1.Step{Name: "reconfigure", Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{}}}),
 		mk("enter-maintenance", "Enter maintenance", phase(fleet.Maintenance)),
 		mk("exit-maintenance", "Exit maintenance", phase(fleet.Ready)),
-		mk("node-transition", "Record a change of the node state", &baremetalv1.Step{Name: "record", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
+		mk("node-transition", "Record a change of the node state",
+			&baremetalv1.Step{Name: "record", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
 		mk("join", "Join a cluster", join, verify),
 		mk("upgrade", "Upgrade the cluster node", leaveStep(), repave, reboot, join, verify),
 		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()),
@@ -331,8 +343,10 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("uncordon", "Use the cluster node again", uncordonStep()),
 		mk("power-on", "Switch on", loneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
 		mk("power-off", "Switch off", loneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
-		mk("reported-install", "Wait for an installer that reports by itself", loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
-		mk("replace", "Wait for a machine whose hardware is replaced", loneStep("await-replacement", workflow.AwaitReplacement, 14*24*time.Hour)),
+		mk("reported-install", "Wait for an installer that reports by itself",
+			loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
+		mk("replace", "Wait for a machine whose hardware is replaced",
+			loneStep("await-replacement", workflow.AwaitReplacement, 14*24*time.Hour)),
 		mk("rma", "Return or replace", rmaStep("")), mk("rma-return", "Back from return or replacement", rmaStep("return")),
 	}, workflow.Plans()...)
 }

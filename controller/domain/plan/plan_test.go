@@ -22,11 +22,13 @@ func reboot(name string) *baremetalv1.Step {
 }
 
 func repave(image string) *baremetalv1.Step {
-	return &baremetalv1.Step{Name: "repave", Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: image}}}
+	return &baremetalv1.Step{Name: "repave",
+		Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: image}}}
 }
 
 func netboot(mode string) *baremetalv1.Step {
-	return &baremetalv1.Step{Name: "netboot", Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{Mode: mode}}}
+	return &baremetalv1.Step{Name: "netboot",
+		Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{Mode: mode}}}
 }
 
 func of(steps ...*baremetalv1.Step) *baremetalv1.Plan {
@@ -49,21 +51,28 @@ func TestValidateNamesTheField(t *testing.T) {
 		plan          *baremetalv1.Plan
 		reason, field string
 	}{
-		"no steps":       {of(), "INVALID_FIELD", "plan.steps"},
-		"too many":       {of(many...), "INVALID_FIELD", "plan.steps"},
-		"no kind":        {of(&baremetalv1.Step{Name: "x"}), "UNKNOWN_STEP_KIND", "plan.steps[0].kind"},
-		"unknown kind":   {of(reboot("a"), unknown), "UNKNOWN_STEP_KIND", "plan.steps[1].kind"},
-		"set_phase":      {of(&baremetalv1.Step{Name: "x", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}), "UNKNOWN_STEP_KIND", "plan.steps[0].kind"},
-		"same names":     {of(reboot("a"), reboot("b"), reboot("a")), "DUPLICATE_STEP_NAME", "plan.steps[2].name"},
-		"no name":        {of(reboot("")), "INVALID_FIELD", "plan.steps[0].name"},
-		"capitals":       {of(reboot("Reboot")), "INVALID_FIELD", "plan.steps[0].name"},
-		"long name":      {of(reboot(strings.Repeat("a", 64))), "INVALID_FIELD", "plan.steps[0].name"},
-		"negative time":  {with(reboot("a"), func(s *baremetalv1.Step) { s.TimeoutSeconds = -1 }), "INVALID_FIELD", "plan.steps[0].timeout_seconds"},
-		"too long":       {with(reboot("a"), func(s *baremetalv1.Step) { s.TimeoutSeconds = 86401 }), "INVALID_FIELD", "plan.steps[0].timeout_seconds"},
-		"retries":        {with(reboot("a"), func(s *baremetalv1.Step) { s.MaxRetries = 101 }), "INVALID_FIELD", "plan.steps[0].max_retries"},
-		"minus two":      {with(reboot("a"), func(s *baremetalv1.Step) { s.MaxRetries = -2 }), "INVALID_FIELD", "plan.steps[0].max_retries"},
-		"mode of reboot": {with(reboot("a"), func(s *baremetalv1.Step) { s.GetReboot().Mode = "rough" }), "INVALID_FIELD", "plan.steps[0].reboot.mode"},
-		"netboot mode":   {of(netboot("TAPE")), "INVALID_FIELD", "plan.steps[0].netboot.mode"},
+		"no steps":     {of(), "INVALID_FIELD", "plan.steps"},
+		"too many":     {of(many...), "INVALID_FIELD", "plan.steps"},
+		"no kind":      {of(&baremetalv1.Step{Name: "x"}), "UNKNOWN_STEP_KIND", "plan.steps[0].kind"},
+		"unknown kind": {of(reboot("a"), unknown), "UNKNOWN_STEP_KIND", "plan.steps[1].kind"},
+		"set_phase": {
+			of(&baremetalv1.Step{Name: "x", Kind: &baremetalv1.Step_SetPhase{SetPhase: &baremetalv1.SetPhase{}}}),
+			"UNKNOWN_STEP_KIND", "plan.steps[0].kind"},
+		"same names": {of(reboot("a"), reboot("b"), reboot("a")), "DUPLICATE_STEP_NAME", "plan.steps[2].name"},
+		"no name":    {of(reboot("")), "INVALID_FIELD", "plan.steps[0].name"},
+		"capitals":   {of(reboot("Reboot")), "INVALID_FIELD", "plan.steps[0].name"},
+		"long name":  {of(reboot(strings.Repeat("a", 64))), "INVALID_FIELD", "plan.steps[0].name"},
+		"negative time": {with(reboot("a"), func(s *baremetalv1.Step) { s.TimeoutSeconds = -1 }), "INVALID_FIELD",
+			"plan.steps[0].timeout_seconds"},
+		"too long": {with(reboot("a"), func(s *baremetalv1.Step) { s.TimeoutSeconds = 86401 }), "INVALID_FIELD",
+			"plan.steps[0].timeout_seconds"},
+		"retries": {with(reboot("a"), func(s *baremetalv1.Step) { s.MaxRetries = 101 }), "INVALID_FIELD",
+			"plan.steps[0].max_retries"},
+		"minus two": {with(reboot("a"), func(s *baremetalv1.Step) { s.MaxRetries = -2 }), "INVALID_FIELD",
+			"plan.steps[0].max_retries"},
+		"mode of reboot": {with(reboot("a"), func(s *baremetalv1.Step) { s.GetReboot().Mode = "rough" }), "INVALID_FIELD",
+			"plan.steps[0].reboot.mode"},
+		"netboot mode": {of(netboot("TAPE")), "INVALID_FIELD", "plan.steps[0].netboot.mode"},
 	} {
 		err := plan.Validate(c.plan)
 		var f *failure.Error
@@ -109,7 +118,8 @@ func TestDestructive(t *testing.T) {
 	if !plan.Destructive(of(each["ssh"])) {
 		t.Error("an SSH command that is marked so is not destructive")
 	}
-	for action, want := range map[string]bool{"deploy": true, "release": true, "erase": true, "recover_deploy": true, "delete": true, "power_on": false} {
+	for action, want := range map[string]bool{"deploy": true, "release": true, "erase": true, "recover_deploy": true,
+		"delete": true, "power_on": false} {
 		each["provider_action"].GetProviderAction().Action = action
 		if plan.Destructive(of(each["provider_action"])) != want {
 			t.Errorf("provider action %s: destructive %t", action, !want)
@@ -170,7 +180,8 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	merged := plan.BuiltInDefaults().Merge(d)
-	if merged["reboot"].Retries != 3 || merged["repave"] != plan.BuiltInDefaults()["repave"] || plan.BuiltInDefaults()["reboot"].Retries == 3 {
+	if merged["reboot"].Retries != 3 || merged["repave"] != plan.BuiltInDefaults()["repave"] ||
+		plan.BuiltInDefaults()["reboot"].Retries == 3 {
 		t.Error("merged wrongly")
 	}
 }
@@ -187,19 +198,26 @@ func TestFill(t *testing.T) {
 		got  func(*baremetalv1.Step) string
 		want string
 	}{
-		"image of the plan":     {repave("img-plan"), in, func(s *baremetalv1.Step) string { return s.GetRepave().GetImage() }, "img-plan"},
-		"image that was asked":  {repave(""), in, func(s *baremetalv1.Step) string { return s.GetRepave().GetImage() }, "img-asked"},
-		"reboot mode asked":     {reboot("a"), in, func(s *baremetalv1.Step) string { return s.GetReboot().GetMode() }, "force"},
-		"reboot mode by itself": {reboot("a"), plan.Inputs{}, func(s *baremetalv1.Step) string { return s.GetReboot().GetMode() }, "graceful"},
-		"netboot mode of plan":  {netboot("DISK"), in, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "DISK"},
-		"netboot mode asked":    {netboot(""), in, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "HTTP"},
-		"netboot by itself":     {netboot(""), plan.Inputs{}, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "PXE"},
+		"image of the plan": {repave("img-plan"), in,
+			func(s *baremetalv1.Step) string { return s.GetRepave().GetImage() }, "img-plan"},
+		"image that was asked": {repave(""), in, func(s *baremetalv1.Step) string { return s.GetRepave().GetImage() },
+			"img-asked"},
+		"reboot mode asked": {reboot("a"), in, func(s *baremetalv1.Step) string { return s.GetReboot().GetMode() },
+			"force"},
+		"reboot mode by itself": {reboot("a"), plan.Inputs{},
+			func(s *baremetalv1.Step) string { return s.GetReboot().GetMode() }, "graceful"},
+		"netboot mode of plan": {netboot("DISK"), in, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() },
+			"DISK"},
+		"netboot mode asked": {netboot(""), in, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "HTTP"},
+		"netboot by itself": {netboot(""), plan.Inputs{},
+			func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "PXE"},
 		"configuration asked": {net(&baremetalv1.NetReconfig{}), in, func(s *baremetalv1.Step) string {
 			return fmt.Sprint(s.GetNet().GetConfirmTimeoutSeconds())
 		}, "7"},
-		"configuration of the plan": {net(&baremetalv1.NetReconfig{ConfirmTimeoutSeconds: 9}), in, func(s *baremetalv1.Step) string {
-			return fmt.Sprint(s.GetNet().GetConfirmTimeoutSeconds())
-		}, "9"},
+		"configuration of the plan": {net(&baremetalv1.NetReconfig{ConfirmTimeoutSeconds: 9}), in,
+			func(s *baremetalv1.Step) string {
+				return fmt.Sprint(s.GetNet().GetConfirmTimeoutSeconds())
+			}, "9"},
 	} {
 		if got := c.got(filled(t, of(c.step), c.in, plan.BuiltInDefaults())[0].Step); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

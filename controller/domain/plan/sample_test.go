@@ -41,23 +41,30 @@ func TestTheSamplePlan(t *testing.T) {
 	}
 	for i, w := range want {
 		f := filled[i]
-		if f.Step.GetName() != w.name || f.Kind != w.kind || f.Timeout != time.Duration(w.seconds)*time.Second || f.Retries != w.retries {
+		if f.Step.GetName() != w.name || f.Kind != w.kind || f.Timeout != time.Duration(w.seconds)*time.Second ||
+			f.Retries != w.retries {
 			t.Errorf("step %d is %s %s, %v, %d retries; want %+v", i, f.Step.GetName(), f.Kind, f.Timeout, f.Retries, w)
 		}
 	}
 	own := &baremetalv1.Plan{PlanId: "plan-repave-ubuntu-2204-v1", Steps: []*baremetalv1.Step{
-		{Name: "set-netboot", TimeoutSeconds: 60, MaxRetries: 2, Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{Mode: "PXE"}}},
-		{Name: "repave-os", TimeoutSeconds: 1800, MaxRetries: 1, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "ubuntu-22.04"}}},
-		{Name: "reboot", TimeoutSeconds: 300, MaxRetries: 2, Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{Mode: "bmc"}}},
-		{Name: "join-cluster", TimeoutSeconds: 600, MaxRetries: 1, Kind: &baremetalv1.Step_Join{Join: &baremetalv1.KubeadmJoin{ClusterRef: "cluster-a"}}},
-		{Name: "verify", TimeoutSeconds: 300, Kind: &baremetalv1.Step_Verify{Verify: &baremetalv1.VerifyInCluster{ClusterRef: "cluster-a"}}},
+		{Name: "set-netboot", TimeoutSeconds: 60, MaxRetries: 2,
+			Kind: &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{Mode: "PXE"}}},
+		{Name: "repave-os", TimeoutSeconds: 1800, MaxRetries: 1,
+			Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "ubuntu-22.04"}}},
+		{Name: "reboot", TimeoutSeconds: 300, MaxRetries: 2,
+			Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{Mode: "bmc"}}},
+		{Name: "join-cluster", TimeoutSeconds: 600, MaxRetries: 1,
+			Kind: &baremetalv1.Step_Join{Join: &baremetalv1.KubeadmJoin{ClusterRef: "cluster-a"}}},
+		{Name: "verify", TimeoutSeconds: 300,
+			Kind: &baremetalv1.Step_Verify{Verify: &baremetalv1.VerifyInCluster{ClusterRef: "cluster-a"}}},
 	}}
 	if err := plan.Validate(own); err != nil {
 		t.Errorf("a client may not store it: %v", err)
 	}
 }
 
-// TestMaintenancePlansDoNothingElse: entering and leaving maintenance is one step that moves the phase; nothing is drained.
+// TestMaintenancePlansDoNothingElse: entering and leaving maintenance is one step that moves the phase; nothing is
+// drained.
 func TestMaintenancePlansDoNothingElse(t *testing.T) {
 	for id, phase := range map[string]string{"enter-maintenance": "MAINTENANCE", "exit-maintenance": "READY"} {
 		steps := builtIn(t, id).GetSteps()

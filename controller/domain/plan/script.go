@@ -19,7 +19,8 @@ var scriptName = regexp.MustCompile(`^[a-z0-9._-]{1,63}$`)
 
 func validateScript(s *baremetalv1.SshCommand, field string) error {
 	if !scriptName.MatchString(s.GetCommand()) {
-		return invalid("INVALID_FIELD", field+".command", "name a script of the catalogue: 1 to 63 characters of a-z, 0-9, ., _ and -")
+		return invalid("INVALID_FIELD", field+".command",
+			"name a script of the catalogue: 1 to 63 characters of a-z, 0-9, ., _ and -")
 	}
 	if len(s.GetArgs()) > maxArgs {
 		return invalid("INVALID_FIELD", field+".args", fmt.Sprintf("at most %d arguments", maxArgs))
@@ -46,9 +47,11 @@ func validateRMA(p *baremetalv1.Plan) error {
 		field := fmt.Sprintf("plan.steps[%d].rma.action", i)
 		switch back := s.GetRma().GetAction() == "return"; {
 		case back && i != 0:
-			return invalid("INVALID_FIELD", field, "return is the first step of its plan: nothing before it runs on a blocked machine")
+			return invalid("INVALID_FIELD", field,
+				"return is the first step of its plan: nothing before it runs on a blocked machine")
 		case !back && i != len(p.GetSteps())-1:
-			return invalid("INVALID_FIELD", field, "flag is the last step of its plan: nothing after it runs on a blocked machine")
+			return invalid("INVALID_FIELD", field,
+				"flag is the last step of its plan: nothing after it runs on a blocked machine")
 		}
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 )
 
 func sshStep(name, command string, args ...string) *baremetalv1.Step {
-	return &baremetalv1.Step{Name: name, Kind: &baremetalv1.Step_Ssh{Ssh: &baremetalv1.SshCommand{Command: command, Args: args}}}
+	return &baremetalv1.Step{Name: name,
+		Kind: &baremetalv1.Step_Ssh{Ssh: &baremetalv1.SshCommand{Command: command, Args: args}}}
 }
 
 func rma(name, action string) *baremetalv1.Step {
@@ -45,7 +46,8 @@ func TestPlansOfScriptsAndReturns(t *testing.T) {
 			t.Errorf("%s: %v, want a fault of %q", name, err, c.field)
 		}
 	}
-	if !plan.ReturnsFromRMA(of(rma("a", "return"), reboot("b"))) || plan.ReturnsFromRMA(of(rma("a", "flag"))) || plan.ReturnsFromRMA(of(reboot("a"))) {
+	if !plan.ReturnsFromRMA(of(rma("a", "return"), reboot("b"))) || plan.ReturnsFromRMA(of(rma("a", "flag"))) ||
+		plan.ReturnsFromRMA(of(reboot("a"))) {
 		t.Error("what returns from an RMA")
 	}
 }

@@ -28,13 +28,15 @@ const (
 
 // table is every action in every state. A repeat changes nothing.
 var table = map[State]map[Action]Outcome{
-	AwaitingApproval: {Approve: {To: Running}, Pause: {Refused: notApproved}, Resume: {Refused: notApproved}, Cancel: {To: Stopping}},
-	Running:          {Approve: {To: Running}, Pause: {To: Paused}, Resume: {To: Running}, Cancel: {To: Stopping}},
-	Paused:           {Approve: {To: Paused}, Pause: {To: Paused}, Resume: {To: Running}, Cancel: {To: Stopping}},
-	Stopping:         {Approve: {Refused: stopped}, Pause: {Refused: stopped}, Resume: {Refused: stopped}, Cancel: {To: Stopping}},
-	Succeeded:        {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
-	Failed:           {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
-	Canceled:         {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {To: Canceled}},
+	AwaitingApproval: {Approve: {To: Running}, Pause: {Refused: notApproved}, Resume: {Refused: notApproved},
+		Cancel: {To: Stopping}},
+	Running: {Approve: {To: Running}, Pause: {To: Paused}, Resume: {To: Running}, Cancel: {To: Stopping}},
+	Paused:  {Approve: {To: Paused}, Pause: {To: Paused}, Resume: {To: Running}, Cancel: {To: Stopping}},
+	Stopping: {Approve: {Refused: stopped}, Pause: {Refused: stopped}, Resume: {Refused: stopped},
+		Cancel: {To: Stopping}},
+	Succeeded: {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
+	Failed:    {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
+	Canceled:  {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {To: Canceled}},
 }
 
 // Act answers an action.

@@ -13,9 +13,11 @@ type Use struct {
 	Wanted int
 }
 
-// Bound looks which budgets hold the rollout up: by what it would have under way at the beginning of its largest wave, and
-// for rates by all of its machines. What others hold of the budgets is left out.
-func Bound(s Spec, rules []budget.Rule, groups []budget.Group, machines []Machine, places map[string]budget.Place, now time.Time) []Use {
+// Bound looks which budgets hold the rollout up: by what it would have under way at the beginning of its largest wave,
+// and for rates by all of its machines. What others hold of the budgets is left out.
+func Bound(
+	s Spec, rules []budget.Rule, groups []budget.Group, machines []Machine, places map[string]budget.Place, now time.Time,
+) []Use {
 	var atOnce, rates []budget.Rule
 	for _, r := range rules {
 		hold, rate := r, r
@@ -23,7 +25,8 @@ func Bound(s Spec, rules []budget.Rule, groups []budget.Group, machines []Machin
 		rate.AtOnce, rate.Percent = 0, 0
 		atOnce, rates = append(atOnce, hold), append(rates, rate)
 	}
-	return append(uses(atOnce, groups, atTheBeginning(s, machines), places, now), uses(rates, groups, ids(machines), places, now)...)
+	return append(uses(atOnce, groups, atTheBeginning(s, machines), places, now),
+		uses(rates, groups, ids(machines), places, now)...)
 }
 
 // atTheBeginning are the machines that are under way at once in the largest wave.
@@ -46,7 +49,9 @@ func ids(machines []Machine) []string {
 	return out
 }
 
-func uses(rules []budget.Rule, groups []budget.Group, idList []string, places map[string]budget.Place, now time.Time) []Use {
+func uses(
+	rules []budget.Rule, groups []budget.Group, idList []string, places map[string]budget.Place, now time.Time,
+) []Use {
 	queue := make([]budget.Request, len(idList))
 	for i, id := range idList {
 		queue[i] = budget.Request{OperationID: id, Place: places[id]}

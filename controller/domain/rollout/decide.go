@@ -16,7 +16,8 @@ const startsAtOnce = 100
 
 // Decide says what comes next.
 func Decide(s Spec, w World, now time.Time) Decision {
-	d := Decision{State: w.State, Cause: w.Cause, Wave: w.Wave, SoakUntil: w.SoakUntil, Acked: w.Acked, AckedWave: w.AckedWave}
+	d := Decision{State: w.State, Cause: w.Cause, Wave: w.Wave, SoakUntil: w.SoakUntil, Acked: w.Acked,
+		AckedWave: w.AckedWave}
 	switch w.State {
 	case AwaitingApproval:
 		d.Wait, d.Message = ForApproval, "another person must approve it"
@@ -92,7 +93,8 @@ func (d *Decision) soak() {
 func (d *Decision) waitForMachines(w World, started int, now time.Time) {
 	running := w.Total.Running + started
 	d.Wait, d.Next = ForMachines, now.Add(lookEvery)
-	d.Message = fmt.Sprintf("%d under way, %d to come in wave %d of %d", running, w.InWave.Pending-started, w.Wave, w.Waves)
+	d.Message = fmt.Sprintf("%d under way, %d to come in wave %d of %d", running, w.InWave.Pending-started, w.Wave,
+		w.Waves)
 	if w.HeldByBudget > 0 && w.HeldByBudget == running {
 		d.Wait, d.Message = ForBudget, fmt.Sprintf("all %d under way wait for room in a budget", running)
 	}

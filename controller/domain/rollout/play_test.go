@@ -26,7 +26,8 @@ type play struct {
 func newPlay(t *rapid.T) *play {
 	draw := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
 	p := &play{
-		t: t, clock: now, touchedAtClose: -1, wave: map[string]int{}, state: map[string]string{}, failing: draw("failing percent", 0, 60),
+		t: t, clock: now, touchedAtClose: -1, wave: map[string]int{}, state: map[string]string{},
+		failing: draw("failing percent", 0, 60),
 		spec: rollout.Spec{
 			Canary: draw("canary", 0, 3), MaxInFlight: draw("in flight", 0, 6), MaxPerDomain: draw("per domain", 0, 3),
 			WaveGate:  rollout.Gate{Failures: draw("wave failures", 0, 3), Percent: draw("wave percent", 0, 100)},
@@ -116,7 +117,8 @@ func (p *play) look() {
 		p.touchedAtClose = p.touched()
 	}
 	p.d = d
-	p.w.State, p.w.Cause, p.w.Wave, p.w.SoakUntil, p.w.Acked, p.w.AckedWave = d.State, d.Cause, d.Wave, d.SoakUntil, d.Acked, d.AckedWave
+	p.w.State, p.w.Cause, p.w.Wave, p.w.SoakUntil, p.w.Acked, p.w.AckedWave = d.State, d.Cause, d.Wave, d.SoakUntil,
+		d.Acked, d.AckedWave
 }
 
 func (p *play) touched() int {
@@ -172,7 +174,8 @@ func (p *play) happens() {
 		}
 	}
 	if p.w.State == rollout.Paused && p.d.Next.IsZero() || rapid.IntRange(0, 19).Draw(p.t, "person") == 0 {
-		p.act(rapid.SampledFrom([]rollout.Action{rollout.Pause, rollout.Resume, rollout.Resume, rollout.Cancel}).Draw(p.t, "action"))
+		p.act(rapid.SampledFrom([]rollout.Action{rollout.Pause, rollout.Resume, rollout.Resume, rollout.Cancel}).Draw(p.t,
+			"action"))
 	}
 	p.clock = p.clock.Add(time.Duration(rapid.IntRange(1, 60).Draw(p.t, "seconds")) * time.Second)
 }

@@ -1,13 +1,13 @@
-// Package rollout decides how one piece of work goes over many machines: in which waves, which machine begins next, and when
-// too many have failed to go on.
+// Package rollout decides how one piece of work goes over many machines: in which waves, which machine begins next, and
+// when too many have failed to go on.
 //
-// A wave begins when the one before it has ended and rested. Within it at most so many machines are under work at a time,
-// and at most so many of each failure domain. When a gate closes nothing further begins: what has been touched then are the
-// machines that have ended and those under way.
+// A wave begins when the one before it has ended and rested. Within it at most so many machines are under work at a
+// time, and at most so many of each failure domain. When a gate closes nothing further begins: what has been touched
+// then are the machines that have ended and those under way.
 //
-// It is pure: what is stored goes in, what is to be stored comes out. A decision may be made any number of times; whoever
-// makes it under the rollout's lock claims machines before their operations are made, so that a claimed machine counts as
-// under way for all who come after.
+// It is pure: what is stored goes in, what is to be stored comes out. A decision may be made any number of times;
+// whoever makes it under the rollout's lock claims machines before their operations are made, so that a claimed machine
+// counts as under way for all who come after.
 package rollout
 
 import "time"

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Order gives machines the order in which they begin: one of each domain after the other, so that a wave touches few of any,
-// and by id within a domain. The same machines always come out the same way.
+// Order gives machines the order in which they begin: one of each domain after the other, so that a wave touches few of
+// any, and by id within a domain. The same machines always come out the same way.
 func Order(machines []Machine) []Machine {
 	type ranked struct {
 		Machine
@@ -19,7 +19,8 @@ func Order(machines []Machine) []Machine {
 		list = append(list, ranked{m, seen[m.Domain]})
 		seen[m.Domain]++
 	}
-	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Domain, b.Domain)) })
+	slices.SortStableFunc(list,
+		func(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Domain, b.Domain)) })
 	out := make([]Machine, 0, len(list))
 	for _, r := range list {
 		out = append(out, r.Machine)

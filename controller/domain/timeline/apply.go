@@ -43,7 +43,8 @@ func (s *State) apply(c Change) {
 
 // begins are the fields of a machine's first entries that are about the history itself.
 func (s *State) begins() map[string]*string {
-	return map[string]*string{"operations_before": &s.OperationsBefore, "moves_before": &s.MovesBefore, "last_move": &s.LastMove}
+	return map[string]*string{"operations_before": &s.OperationsBefore, "moves_before": &s.MovesBefore,
+		"last_move": &s.LastMove}
 }
 
 func (s *State) applyMachine(v map[string]string) {
@@ -55,7 +56,10 @@ func (s *State) applyMachine(v map[string]string) {
 		}
 	}
 	maps.Copy(s.Machine, v)
-	maps.DeleteFunc(s.Machine, func(name, value string) bool { return value == "" || name == "install_attempts" && value == "0" })
+	maps.DeleteFunc(s.Machine, func(name, value string) bool {
+		return value == "" || name == "install_attempts" &&
+			value == "0"
+	})
 }
 
 func (s *State) applyCondition(change Change) {

@@ -9,8 +9,8 @@ import (
 // Change is one thing that an entry says.
 type Change struct {
 	Kind, OperationID, CommandID string
-	// Actor is who did it: whoever the audit row of the same entry names, else Own; empty for the system. Entries that are one
-	// change have their audit row beside them.
+	// Actor is who did it: whoever the audit row of the same entry names, else Own; empty for the system. Entries that are
+	// one change have their audit row beside them.
 	Actor string
 	// Own is whom the change itself names: the agent that reported, the user that moved a node.
 	Own    string
@@ -24,7 +24,8 @@ type Change struct {
 // Changes are what an entry says, in the order in which it was done.
 func (e Entry) Changes() ([]Change, error) {
 	if e.Kind != Changes {
-		c := Change{Kind: e.Kind, Actor: e.Actor, Own: e.Actor, OperationID: e.OperationID, CommandID: e.CommandID, at: e.Time}
+		c := Change{Kind: e.Kind, Actor: e.Actor, Own: e.Actor, OperationID: e.OperationID, CommandID: e.CommandID,
+			at: e.Time}
 		if err := json.Unmarshal(e.Fields, &c.Fields); err != nil {
 			return nil, fmt.Errorf("parse fields of entry %d: %w", e.Seq, err)
 		}

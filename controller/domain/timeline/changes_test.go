@@ -16,7 +16,8 @@ const decommissioned = `[["workflow", "", "op-1", "", {"workflow_id": "wf-1", "k
  ["audit", "team", "op-1", "", {"audit_id": "3", "verb": "DECOMMISSION"}]]`
 
 func changes(fields string) timeline.Entry {
-	e := timeline.Entry{MachineID: "m-1", Seq: 1, Time: time.UnixMicro(1_700_000_000_000_000), Tx: 7, Kind: timeline.Changes, Fields: []byte(fields)}
+	e := timeline.Entry{MachineID: "m-1", Seq: 1, Time: time.UnixMicro(1_700_000_000_000_000), Tx: 7,
+		Kind: timeline.Changes, Fields: []byte(fields)}
 	e.Hash = e.Sum()
 	return e
 }
@@ -66,7 +67,8 @@ func TestRebuildOfAWorkflow(t *testing.T) {
 
 func TestChangesThatCannotBeRead(t *testing.T) {
 	for _, fields := range []string{
-		`{}`, `[`, `[["step"]]`, `[["step", "", "", "", {}, "more"]]`, `[["", "", "", "", {}]]`, `[[1, "", "", "", {}]]`, `[["step", "", "", "", {"a": 1}]]`,
+		`{}`, `[`, `[["step"]]`, `[["step", "", "", "", {}, "more"]]`, `[["", "", "", "", {}]]`, `[[1, "", "", "", {}]]`,
+		`[["step", "", "", "", {"a": 1}]]`,
 	} {
 		if _, err := changes(fields).Changes(); err == nil {
 			t.Errorf("%s is taken", fields)
@@ -98,7 +100,8 @@ func TestDiffOfAWorkflow(t *testing.T) {
 		"node move 7: nothing": func(t *timeline.Tables) { delete(t.Moves, "7") },
 		"node move 8: {":       func(t *timeline.Tables) { t.Moves["8"] = timeline.MoveState{} },
 		"operation op-1": func(t *timeline.Tables) {
-			t.Operations = map[string]timeline.OperationState{"op-1": {Steps: map[string]timeline.StepState{"disable-node": {State: "SUCCEEDED", Message: "x"}}}}
+			t.Operations = map[string]timeline.OperationState{
+				"op-1": {Steps: map[string]timeline.StepState{"disable-node": {State: "SUCCEEDED", Message: "x"}}}}
 		},
 	} {
 		c := tables()
@@ -117,15 +120,17 @@ func TestDiffOfAWorkflow(t *testing.T) {
 
 // What was written down before is compared as far as it goes: no messages of steps, and moves only by their number.
 func TestDiffOfWhatIsOlder(t *testing.T) {
-	old := timeline.Entry{MachineID: "m-1", Seq: 1, Kind: timeline.Step, OperationID: "op-1", Fields: []byte(`{"step": "boot", "state": "FAILED"}`)}
+	old := timeline.Entry{MachineID: "m-1", Seq: 1, Kind: timeline.Step, OperationID: "op-1",
+		Fields: []byte(`{"step": "boot", "state": "FAILED"}`)}
 	since := changes(`[["machine", "", "", "", {"moves_before": "2", "last_move": "5"}]]`)
 	s, err := timeline.Rebuild([]timeline.Entry{old, since})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tables := timeline.Tables{
-		Operations: map[string]timeline.OperationState{"op-1": {Steps: map[string]timeline.StepState{"boot": {State: "FAILED", Message: "no"}}}},
-		Moves:      map[string]timeline.MoveState{"2": {To: "active"}, "5": {To: "offline"}},
+		Operations: map[string]timeline.OperationState{
+			"op-1": {Steps: map[string]timeline.StepState{"boot": {State: "FAILED", Message: "no"}}}},
+		Moves: map[string]timeline.MoveState{"2": {To: "active"}, "5": {To: "offline"}},
 	}
 	if got := timeline.Diff(s, tables); len(got) != 0 {
 		t.Errorf("%q", got)

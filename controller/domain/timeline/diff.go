@@ -62,7 +62,8 @@ func diffMaps[T comparable](what string, history, table map[string]T) []string {
 		h, inHistory := history[k]
 		t, inTable := table[k]
 		if h != t || inHistory != inTable {
-			out = append(out, fmt.Sprintf("%s %s: %s in the table, %s in the history", what, k, shown(t, inTable), shown(h, inHistory)))
+			out = append(out, fmt.Sprintf("%s %s: %s in the table, %s in the history", what, k, shown(t, inTable),
+				shown(h, inHistory)))
 		}
 	}
 	return out

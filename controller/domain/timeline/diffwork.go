@@ -22,11 +22,14 @@ func (s *State) diffOperations(t Tables) []string {
 		case !inHistory:
 			before++
 		case fmt.Sprintf("%+v", h) != fmt.Sprintf("%+v", o):
-			out = append(out, fmt.Sprintf("operation %s: %s in the table, %s in the history", id, shown(o, inTable), shown(h, true)))
+			out = append(out, fmt.Sprintf("operation %s: %s in the table, %s in the history", id, shown(o, inTable),
+				shown(h, true)))
 		}
 	}
 	if want := cmpOr(s.OperationsBefore, "0"); strconv.Itoa(before) != want {
-		out = append(out, fmt.Sprintf("operations: the table has %d that the history does not, and %s are older than the history", before, want))
+		out = append(out,
+			fmt.Sprintf("operations: the table has %d that the history does not, and %s are older than the history", before,
+				want))
 	}
 	return out
 }
@@ -57,7 +60,8 @@ func (s *State) diffMoves(t Tables) []string {
 			before++
 		}
 		if (inHistory || number(id) > last) && (h != m || inHistory != inTable) {
-			out = append(out, fmt.Sprintf("node move %s: %s in the table, %s in the history", id, shown(m, inTable), shown(h, inHistory)))
+			out = append(out, fmt.Sprintf("node move %s: %s in the table, %s in the history", id, shown(m, inTable),
+				shown(h, inHistory)))
 		}
 	}
 	if want := cmpOr(s.MovesBefore, "0"); strconv.Itoa(before) != want {
@@ -109,7 +113,8 @@ func (s *State) diffAudits(t Tables) []string {
 	return out
 }
 
-// auditBounds is the number of the first row in the history and, by target, of the last row that says that data was emptied.
+// auditBounds is the number of the first row in the history and, by target, of the last row that says that data was
+// emptied.
 func (s *State) auditBounds() (first int64, scrubbed map[string]int64) {
 	scrubbed = map[string]int64{}
 	for id, a := range s.Audits {

@@ -27,8 +27,8 @@ const (
 	// Audit is a row of the audit log, its data as a salted digest.
 	Audit    = "audit"
 	Workflow = "workflow"
-	// Changes is an entry that holds all changes that its transaction made. Entries of the other kinds are each one change,
-	// and older than those.
+	// Changes is an entry that holds all changes that its transaction made. Entries of the other kinds are each one
+	// change, and older than those.
 	Changes = "changes"
 )
 
@@ -50,8 +50,8 @@ type Entry struct {
 }
 
 // Sum is the hash that the entry should have: SHA-256 of Prev, then number and time (microseconds since 1970) and
-// transaction in decimal, and each text with its length in bytes before it, so that no byte can move from one column to the
-// next unseen. The SQL function timeline_enter computes the same.
+// transaction in decimal, and each text with its length in bytes before it, so that no byte can move from one column to
+// the next unseen. The SQL function timeline_enter computes the same.
 func (e Entry) Sum() []byte {
 	b := bytes.NewBuffer(slices.Clone(e.Prev))
 	text := func(s string) { fmt.Fprintf(b, "%d:%s", len(s), s) }

@@ -18,7 +18,8 @@ type State struct {
 	// Audits are the rows of the audit log, Moves those of the node's log, by number.
 	Audits map[string]AuditRow
 	Moves  map[string]MoveState
-	// MovesBefore is how many moves were in the node's log when it began to be held against the history, LastMove their last number.
+	// MovesBefore is how many moves were in the node's log when it began to be held against the history, LastMove their
+	// last number.
 	MovesBefore, LastMove string
 	// Last is the last entry that was applied, without its fields.
 	Last Entry
@@ -81,7 +82,8 @@ type AuditRow struct {
 func NewState() *State {
 	return &State{
 		Machine: map[string]string{}, Conditions: map[string]ConditionState{}, Operations: map[string]OperationState{},
-		Commands: map[string]CommandState{}, Workflows: map[string]WorkflowState{}, Audits: map[string]AuditRow{}, Moves: map[string]MoveState{},
+		Commands: map[string]CommandState{}, Workflows: map[string]WorkflowState{}, Audits: map[string]AuditRow{},
+		Moves: map[string]MoveState{},
 	}
 }
 

@@ -18,7 +18,8 @@ func Summary(kind string, v map[string]string) string {
 	case Step:
 		return withReason("step "+v["step"]+" "+v["state"], "", cmp.Or(v["message"], v["evidence"]))
 	case Command:
-		return withReason(fmt.Sprintf("%s (attempt %s of step %s) %s", v["kind"], v["attempt"], v["step"], joined(v["state"], v["outcome"])),
+		return withReason(fmt.Sprintf("%s (attempt %s of step %s) %s", v["kind"], v["attempt"], v["step"],
+			joined(v["state"], v["outcome"])),
 			joined(v["reason"], v["settled_by"]), v["evidence"])
 	case Workflow:
 		return workflowSummary(v)

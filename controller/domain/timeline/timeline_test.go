@@ -12,7 +12,8 @@ import (
 
 // chain is a history as the database would write it.
 func chain(machine string, fields ...string) []timeline.Entry {
-	kinds := []string{timeline.Machine, timeline.Operation, timeline.Step, timeline.Command, timeline.Condition, timeline.Audit}
+	kinds := []string{timeline.Machine, timeline.Operation, timeline.Step, timeline.Command, timeline.Condition,
+		timeline.Audit}
 	var out []timeline.Entry
 	var prev []byte
 	for i, f := range fields {
@@ -28,7 +29,8 @@ func chain(machine string, fields ...string) []timeline.Entry {
 }
 
 var some = []string{
-	`{"phase": "MAINTENANCE", "current_operation_id": "op-1"}`, `{"type": "REBOOT", "phase": "RUNNING"}`, `{"step": "reboot", "state": "RUNNING"}`,
+	`{"phase": "MAINTENANCE", "current_operation_id": "op-1"}`, `{"type": "REBOOT", "phase": "RUNNING"}`,
+	`{"step": "reboot", "state": "RUNNING"}`,
 	`{"kind": "reboot", "state": "SENT"}`, `{"type": "RMA", "status": "true"}`, `{"audit_id": "1", "verb": "REBOOT"}`,
 	`{"current_operation_id": ""}`,
 }
@@ -42,13 +44,16 @@ func TestWholeChainVerifies(t *testing.T) {
 // Every bit of every text, number and hash counts.
 func TestAnyFlippedBitBreaksTheChain(t *testing.T) {
 	texts := map[string]func(*timeline.Entry) *string{
-		"kind": func(e *timeline.Entry) *string { return &e.Kind }, "actor": func(e *timeline.Entry) *string { return &e.Actor },
-		"operation": func(e *timeline.Entry) *string { return &e.OperationID }, "command": func(e *timeline.Entry) *string { return &e.CommandID },
-		"machine": func(e *timeline.Entry) *string { return &e.MachineID },
+		"kind":      func(e *timeline.Entry) *string { return &e.Kind },
+		"actor":     func(e *timeline.Entry) *string { return &e.Actor },
+		"operation": func(e *timeline.Entry) *string { return &e.OperationID },
+		"command":   func(e *timeline.Entry) *string { return &e.CommandID },
+		"machine":   func(e *timeline.Entry) *string { return &e.MachineID },
 	}
 	raws := map[string]func(*timeline.Entry) *[]byte{
-		"fields": func(e *timeline.Entry) *[]byte { return &e.Fields }, "prev": func(e *timeline.Entry) *[]byte { return &e.Prev },
-		"hash": func(e *timeline.Entry) *[]byte { return &e.Hash },
+		"fields": func(e *timeline.Entry) *[]byte { return &e.Fields },
+		"prev":   func(e *timeline.Entry) *[]byte { return &e.Prev },
+		"hash":   func(e *timeline.Entry) *[]byte { return &e.Hash },
 	}
 	changes := 0
 	try := func(what string, i int, change func(*timeline.Entry)) {
@@ -115,8 +120,10 @@ func TestRebuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(s.Machine) != "map[phase:MAINTENANCE]" || s.Operations["op-1"].Phase != "RUNNING" || s.Operations["op-1"].Steps["reboot"].State != "RUNNING" ||
-		s.Commands["cmd-1"].State != "SENT" || s.Conditions["RMA"].Status != "true" || s.Audits["1"].Verb != "REBOOT" || s.Last.Seq != 7 {
+	if fmt.Sprint(s.Machine) != "map[phase:MAINTENANCE]" || s.Operations["op-1"].Phase != "RUNNING" ||
+		s.Operations["op-1"].Steps["reboot"].State != "RUNNING" ||
+		s.Commands["cmd-1"].State != "SENT" || s.Conditions["RMA"].Status != "true" || s.Audits["1"].Verb != "REBOOT" ||
+		s.Last.Seq != 7 {
 		t.Errorf("%+v", s)
 	}
 	if _, err := timeline.Rebuild([]timeline.Entry{{Fields: []byte("{")}}); err == nil {
@@ -129,9 +136,11 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := timeline.Diff(s, timeline.Tables{Machine: map[string]string{"phase": "READY"}, Operations: map[string]timeline.OperationState{"op-2": {}}})
+	lines := timeline.Diff(s, timeline.Tables{Machine: map[string]string{"phase": "READY"},
+		Operations: map[string]timeline.OperationState{"op-2": {}}})
 	all := strings.Join(lines, "\n")
-	for _, want := range []string{`phase is "READY" in the table`, "condition RMA: nothing in the table", "operation op-1: nothing", "operations: the table has 1", "command cmd-1", "audit row 1 is gone"} {
+	for _, want := range []string{`phase is "READY" in the table`, "condition RMA: nothing in the table",
+		"operation op-1: nothing", "operations: the table has 1", "command cmd-1", "audit row 1 is gone"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}
@@ -144,19 +153,28 @@ func TestSummaries(t *testing.T) {
 		v    map[string]string
 		want string
 	}{
-		{timeline.Machine, map[string]string{"phase": "READY", "current_operation_id": "", "spec": "f00"}, "current_operation_id=none, phase=READY, spec or labels set"},
-		{timeline.Condition, map[string]string{"type": "RMA", "status": "false", "reason": "SetByAdmin"}, "RMA is false (SetByAdmin)"},
-		{timeline.Operation, map[string]string{"type": "REBOOT", "phase": "RUNNING", "wait_reason": "WAITING_FOR_AGENT"}, "REBOOT RUNNING (WAITING_FOR_AGENT)"},
+		{timeline.Machine, map[string]string{"phase": "READY", "current_operation_id": "", "spec": "f00"},
+			"current_operation_id=none, phase=READY, spec or labels set"},
+		{timeline.Condition, map[string]string{"type": "RMA", "status": "false", "reason": "SetByAdmin"},
+			"RMA is false (SetByAdmin)"},
+		{timeline.Operation, map[string]string{"type": "REBOOT", "phase": "RUNNING", "wait_reason": "WAITING_FOR_AGENT"},
+			"REBOOT RUNNING (WAITING_FOR_AGENT)"},
 		{timeline.Step, map[string]string{"step": "boot", "state": "SUCCEEDED"}, "step boot SUCCEEDED"},
-		{timeline.Command, map[string]string{"kind": "reboot", "attempt": "1", "step": "boot", "state": "DONE", "outcome": "SUCCEEDED"}, "reboot (attempt 1 of step boot) DONE SUCCEEDED"},
-		{timeline.Step, map[string]string{"step": "drain-node", "state": "SUCCEEDED", "message": "nobody is there", "evidence": "{}"}, "step drain-node SUCCEEDED: nobody is there"},
-		{timeline.Workflow, map[string]string{"kind": "ONBOARDING", "state": "RUNNING", "stage": "verify_node"}, "ONBOARDING RUNNING at stage verify_node"},
+		{timeline.Command, map[string]string{"kind": "reboot", "attempt": "1", "step": "boot", "state": "DONE",
+			"outcome": "SUCCEEDED"}, "reboot (attempt 1 of step boot) DONE SUCCEEDED"},
+		{timeline.Step, map[string]string{"step": "drain-node", "state": "SUCCEEDED", "message": "nobody is there",
+			"evidence": "{}"}, "step drain-node SUCCEEDED: nobody is there"},
+		{timeline.Workflow, map[string]string{"kind": "ONBOARDING", "state": "RUNNING", "stage": "verify_node"},
+			"ONBOARDING RUNNING at stage verify_node"},
 		{timeline.Workflow, map[string]string{
-			"kind": "DECOMMISSION", "mode": "REIMAGE", "state": "FAILED_RETRYABLE", "stage": "install_node", "reason": "STEP_TIMEOUT",
+			"kind": "DECOMMISSION", "mode": "REIMAGE", "state": "FAILED_RETRYABLE", "stage": "install_node",
+			"reason":        "STEP_TIMEOUT",
 			"failure_class": "timeout", "message": "too late",
 		}, "DECOMMISSION (REIMAGE) FAILED_RETRYABLE at stage install_node (STEP_TIMEOUT timeout): too late"},
-		{timeline.Workflow, map[string]string{"kind": "ONBOARDING", "state": "COMPLETED", "stage": "verify_node", "ended": "true"}, "ONBOARDING COMPLETED"},
-		{timeline.NodeState, map[string]string{"from": "pending", "to": "active", "by": "admin"}, "node state pending → active by admin"},
+		{timeline.Workflow, map[string]string{"kind": "ONBOARDING", "state": "COMPLETED", "stage": "verify_node",
+			"ended": "true"}, "ONBOARDING COMPLETED"},
+		{timeline.NodeState, map[string]string{"from": "pending", "to": "active", "by": "admin"},
+			"node state pending → active by admin"},
 		{timeline.Audit, map[string]string{"verb": "SETTLE"}, "SETTLE"},
 	} {
 		if got := timeline.Summary(c.kind, c.v); got != c.want {

@@ -81,11 +81,13 @@ type Effect struct {
 func Act(w Workflow, a Action, f Facts) (Effect, *fleet.Refusal) {
 	switch {
 	case repeated(w, a, f):
-		return Effect{Workflow: w, Nothing: true, Text: "nothing: " + strings.ToLower(string(a)) + " has been done already"}, nil
+		return Effect{Workflow: w, Nothing: true, Text: "nothing: " + strings.ToLower(string(a)) + " has been done already"},
+			nil
 	case !slices.Contains(Legal(w.State, f.Stalled), a):
 		return Effect{}, illegal(w, a, f)
 	}
-	if r := Continuable(w, f.Stage.Machine.NodeState, f.Contested); r != nil && a != Cancel && a != MarkManual && !f.OperationActive {
+	if r := Continuable(w, f.Stage.Machine.NodeState, f.Contested); r != nil && a != Cancel && a != MarkManual &&
+		!f.OperationActive {
 		return Effect{}, r
 	}
 	switch a {
@@ -131,7 +133,8 @@ func illegal(w Workflow, a Action, f Facts) *fleet.Refusal {
 		may = "it allows " + strings.Join(names, ", ")
 	}
 	return &fleet.Refusal{Reason: "WORKFLOW_ACTION_ILLEGAL",
-		Message: "a workflow that is " + strings.ToLower(string(w.State)) + " does not allow " + strings.ToLower(string(a)) + "; " + may}
+		Message: "a workflow that is " + strings.ToLower(string(w.State)) + " does not allow " + strings.ToLower(string(a)) +
+			"; " + may}
 }
 
 // again begins another attempt at a stage.
@@ -176,10 +179,11 @@ func FailedRetryableOf(s State) State {
 	return FailedRetryable
 }
 
-// retryStage is the stage that a retry tries again. A stage of a provider that only waits for an earlier one, or judges it,
-// fails for that one's sake: looking again changes nothing.
+// retryStage is the stage that a retry tries again. A stage of a provider that only waits for an earlier one, or judges
+// it, fails for that one's sake: looking again changes nothing.
 func retryStage(w Workflow) string {
-	if s, ok := FindFor(w.Kind, w.Stage, w.Provider); ok && s.Provider == ProviderMAAS && s.ResumeAt != "" && slices.Contains(w.Plan, s.ResumeAt) {
+	if s, ok := FindFor(w.Kind, w.Stage, w.Provider); ok && s.Provider == ProviderMAAS && s.ResumeAt != "" &&
+		slices.Contains(w.Plan, s.ResumeAt) {
 		return s.ResumeAt
 	}
 	return w.Stage
@@ -216,7 +220,8 @@ func cancel(w Workflow, f Facts) Effect {
 	w.move(Compensating)
 	w.LastAction = Cancel
 	if f.OperationActive {
-		return Effect{Workflow: w, CancelOperation: true, Text: "the attempt is stopped at the next point where it can be, then what can be undone is undone"}
+		return Effect{Workflow: w, CancelOperation: true,
+			Text: "the attempt is stopped at the next point where it can be, then what can be undone is undone"}
 	}
 	w.move(Cancelled)
 	return Effect{Workflow: w, Release: true, Text: "what can be undone is undone; the workflow is cancelled"}
@@ -239,7 +244,8 @@ func adopt(w Workflow, f Facts) (Effect, *fleet.Refusal) {
 	}
 	v := Observed(s, f.Stage)
 	if !v.Pass {
-		return Effect{}, &fleet.Refusal{Reason: "STAGE_CHECK_FAILED", Message: "stage " + w.Stage + " is not done: " + v.Message}
+		return Effect{}, &fleet.Refusal{Reason: "STAGE_CHECK_FAILED", Message: "stage " + w.Stage + " is not done: " +
+			v.Message}
 	}
 	w.Evidence = merged(w.Evidence, v.Evidence)
 	if s.Provider == ProviderMAAS && s.Gives != "" && w.Evidence[s.Gives] == "" {

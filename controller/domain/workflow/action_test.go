@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// What the requirements say of actions: the states in which each is legal. "stalled" is running whose task is stalled or
-// lost.
+// What the requirements say of actions: the states in which each is legal. "stalled" is running whose task is stalled
+// or lost.
 var legal = map[workflow.Action]string{
 	workflow.RetryStage:   "FAILED_RETRYABLE FAILED_MANUAL_INTERVENTION",
 	workflow.Adopt:        "FAILED_RETRYABLE FAILED_MANUAL_INTERVENTION",
@@ -27,8 +27,8 @@ func wanted(s workflow.State, stalled bool, a workflow.Action) bool {
 	return slices.Contains(in, string(s)) || stalled && working(s) && slices.Contains(in, "stalled")
 }
 
-// TestEveryStateAndAction: what the table allows has an effect that the transitions allow; a repeat has none; all else is
-// refused and names what is allowed.
+// TestEveryStateAndAction: what the table allows has an effect that the transitions allow; a repeat has none; all else
+// is refused and names what is allowed.
 func TestEveryStateAndAction(t *testing.T) {
 	for _, s := range workflow.States() {
 		for _, stalled := range []bool{false, true} {
@@ -60,7 +60,8 @@ func TestEveryStateAndAction(t *testing.T) {
 // repeatIsFine: success without an effect is for what is under way or done.
 func repeatIsFine(t *testing.T, name string, s workflow.State, a workflow.Action, stalled bool, e workflow.Effect) {
 	t.Helper()
-	ok := a == workflow.Cancel && (s == workflow.Compensating || s == workflow.Cancelled) || a == workflow.MarkManual && s == workflow.FailedManual ||
+	ok := a == workflow.Cancel && (s == workflow.Compensating || s == workflow.Cancelled) || a == workflow.MarkManual &&
+		s == workflow.FailedManual ||
 		a == workflow.Resume && !stalled && (s == workflow.Pending || s == workflow.Running)
 	if !ok || e.Attempt || e.CancelOperation || e.Requeue || e.Workflow.State != s {
 		t.Errorf("%s: %+v", name, e)
@@ -123,13 +124,16 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 	if e := act(workflow.Resume); e.Workflow.Stage != workflow.ValidateClean {
 		t.Errorf("with it, resume goes to %s", e.Workflow.Stage)
 	}
-	if e := act(workflow.Rerun); e.Workflow.Stage != w.Plan[0] || !e.Skip || e.Workflow.Evidence[evidence.EraseMethod] == "" {
+	if e := act(workflow.Rerun); e.Workflow.Stage != w.Plan[0] || !e.Skip ||
+		e.Workflow.Evidence[evidence.EraseMethod] == "" {
 		t.Errorf("rerun: %+v", e)
 	}
-	if e := act(workflow.RestartClean); e.Workflow.Stage != w.Plan[0] || e.Skip || len(e.Workflow.Evidence) != 0 || !e.Reset {
+	if e := act(workflow.RestartClean); e.Workflow.Stage != w.Plan[0] || e.Skip || len(e.Workflow.Evidence) != 0 ||
+		!e.Reset {
 		t.Errorf("restart_clean: %+v", e)
 	}
-	if _, refusal := workflow.Act(w, workflow.Adopt, drainedFacts(false, false)); refusal == nil || refusal.Reason != "STAGE_CHECK_FAILED" {
+	if _, refusal := workflow.Act(w, workflow.Adopt, drainedFacts(false, false)); refusal == nil ||
+		refusal.Reason != "STAGE_CHECK_FAILED" {
 		t.Errorf("a check that nothing shows was adopted: %v", refusal)
 	}
 	w.Stage, w.StageIdx = workflow.PowerOffNode, slices.Index(w.Plan, workflow.PowerOffNode)
@@ -139,7 +143,8 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 	f := drainedFacts(false, false)
 	f.Stage.PowerOff, f.Stage.PowerSeenAt = true, "then"
 	e, refusal := workflow.Act(w, workflow.Adopt, f)
-	if refusal != nil || e.Workflow.Stage != workflow.RetireNode || !e.Workflow.Adopted || e.Workflow.Evidence[evidence.PowerOffSeenAt] != "then" {
+	if refusal != nil || e.Workflow.Stage != workflow.RetireNode || !e.Workflow.Adopted ||
+		e.Workflow.Evidence[evidence.PowerOffSeenAt] != "then" {
 		t.Errorf("adopt: %+v %v", e, refusal)
 	}
 	done := workflow.Follow(e.Workflow, workflow.Attempt{Phase: "RUNNING"})

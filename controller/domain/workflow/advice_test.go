@@ -51,7 +51,8 @@ func TestARefusedActionNamesTheOthers(t *testing.T) {
 
 // TestAnotherAttemptForgetsWhyTheLastOneFailed: and says where it begins.
 func TestAnotherAttemptForgetsWhyTheLastOneFailed(t *testing.T) {
-	w := workflow.Follow(sample(workflow.Running), workflow.Attempt{Phase: "FAILED", Step: "drain-node", Reason: "CLUSTER_UNREACHABLE", Message: "m"})
+	w := workflow.Follow(sample(workflow.Running), workflow.Attempt{Phase: "FAILED", Step: "drain-node",
+		Reason: "CLUSTER_UNREACHABLE", Message: "m"})
 	if w.State != workflow.FailedRetryable || w.Reason == "" || w.Message == "" || w.FailureClass == "" {
 		t.Fatalf("%+v", w)
 	}
@@ -61,7 +62,8 @@ func TestAnotherAttemptForgetsWhyTheLastOneFailed(t *testing.T) {
 		workflow.RestartClean: "begins again at disable_node",
 	} {
 		e, refusal := workflow.Act(w, a, drainedFacts(false, false))
-		if refusal != nil || e.Workflow.Reason != "" || e.Workflow.Message != "" || e.Workflow.FailureClass != "" || !strings.Contains(e.Text, says) {
+		if refusal != nil || e.Workflow.Reason != "" || e.Workflow.Message != "" || e.Workflow.FailureClass != "" ||
+			!strings.Contains(e.Text, says) {
 			t.Errorf("%s: %+v, %v", a, e, refusal)
 		}
 	}
@@ -88,11 +90,13 @@ func TestACleanStartNamesWhatItUndoes(t *testing.T) {
 func TestALateAttemptIsLookedAtAgainWhereverItsNodeIs(t *testing.T) {
 	f := drainedFacts(true, true)
 	f.Contested, f.Stage.Machine.NodeState = true, workflow.Quarantined
-	if e, refusal := workflow.Act(sample(workflow.Running), workflow.Resume, f); refusal != nil || !e.Requeue || e.Attempt {
+	if e, refusal := workflow.Act(sample(workflow.Running), workflow.Resume, f); refusal != nil || !e.Requeue ||
+		e.Attempt {
 		t.Errorf("under way: %+v, %v", e, refusal)
 	}
 	f.OperationActive = false
-	if _, refusal := workflow.Act(sample(workflow.Running), workflow.Resume, f); refusal == nil || refusal.Reason != "MACHINE_QUARANTINED" {
+	if _, refusal := workflow.Act(sample(workflow.Running), workflow.Resume, f); refusal == nil ||
+		refusal.Reason != "MACHINE_QUARANTINED" {
 		t.Errorf("lost: %v", refusal)
 	}
 }
@@ -136,40 +140,50 @@ func TestWhatAnAttemptsEndLeaves(t *testing.T) {
 	success := workflow.Attempt{Phase: "SUCCEEDED", Step: "cleanup-secrets"}
 	for _, unclean := range []bool{false, true} {
 		w := sample(workflow.Running)
-		w.Failures, w.Unclean, w.Reason, w.Message, w.FailureClass = map[string]int{"x": 1}, unclean, "R", "m", workflow.ClassCheck
-		if got := workflow.Follow(w, success); got.State != workflow.Completed || got.Failures != nil || got.Unclean || got.Reason != "" ||
+		w.Failures, w.Unclean, w.Reason, w.Message, w.FailureClass = map[string]int{"x": 1}, unclean, "R", "m",
+			workflow.ClassCheck
+		if got := workflow.Follow(w, success); got.State != workflow.Completed || got.Failures != nil || got.Unclean ||
+			got.Reason != "" ||
 			got.Message != "" || got.FailureClass != "" {
 			t.Errorf("done: %+v", got)
 		}
 		w.State = workflow.Compensating
-		if got := workflow.Follow(w, success); got.State != workflow.FailedManual || got.FailureClass != workflow.ClassDisagree ||
+		if got := workflow.Follow(w, success); got.State != workflow.FailedManual ||
+			got.FailureClass != workflow.ClassDisagree ||
 			got.Message == "" || got.Unclean != unclean {
 			t.Errorf("done before the cancel took hold: %+v", got)
 		}
 	}
-	if got := workflow.Follow(sample(workflow.Pending), workflow.Attempt{Phase: "RUNNING", Step: "drain-node"}); got.State != workflow.Running {
+	if got := workflow.Follow(sample(workflow.Pending),
+		workflow.Attempt{Phase: "RUNNING", Step: "drain-node"}); got.State != workflow.Running {
 		t.Errorf("under way: %s", got.State)
 	}
 	frozen := sample(workflow.FailedManual)
-	got := workflow.Follow(frozen, workflow.Attempt{Phase: "FAILED", Step: "cleanup-storage", Reason: "STEP_TIMEOUT", Evidence: map[string]string{"a": "b"}, Granted: true})
-	if got.State != workflow.FailedManual || got.Stage != frozen.Stage || got.Evidence != nil || got.Unclean || got.Reason != "" {
+	got := workflow.Follow(frozen, workflow.Attempt{Phase: "FAILED", Step: "cleanup-storage", Reason: "STEP_TIMEOUT",
+		Evidence: map[string]string{"a": "b"}, Granted: true})
+	if got.State != workflow.FailedManual || got.Stage != frozen.Stage || got.Evidence != nil || got.Unclean ||
+		got.Reason != "" {
 		t.Errorf("frozen: %+v", got)
 	}
 }
 
-// TestAWorkflowGoesThroughWhatOpensAnAttempt: on its way to a later stage that is no step back, and otherwise a step forward.
+// TestAWorkflowGoesThroughWhatOpensAnAttempt: on its way to a later stage that is no step back, and otherwise a step
+// forward.
 func TestAWorkflowGoesThroughWhatOpensAnAttempt(t *testing.T) {
 	w := sample(workflow.Running)
 	w.Failures = map[string]int{workflow.DrainNode: 1, workflow.DisableNode: 1}
 	failed := workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: "disable-node", Reason: "AGENT_UNAVAILABLE"})
-	if failed.Stage != workflow.DrainNode || failed.Failures[workflow.DrainNode] != 2 || w.Failures[workflow.DrainNode] != 1 {
+	if failed.Stage != workflow.DrainNode || failed.Failures[workflow.DrainNode] != 2 ||
+		w.Failures[workflow.DrainNode] != 1 {
 		t.Errorf("at the opening stage: %+v, and before %v", failed, w.Failures)
 	}
 	removing := workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: workflow.StepName(workflow.RemoveRecord)})
-	if removing.Stage != workflow.RemoveRecord || removing.StageIdx != slices.Index(w.Plan, workflow.RemoveRecord) || len(removing.Failures) != 0 {
+	if removing.Stage != workflow.RemoveRecord || removing.StageIdx != slices.Index(w.Plan, workflow.RemoveRecord) ||
+		len(removing.Failures) != 0 {
 		t.Errorf("at the removal: %+v", removing)
 	}
-	proved := workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: "drain-node", Evidence: map[string]string{"drained": "yes"}})
+	proved := workflow.Follow(w, workflow.Attempt{Phase: "RUNNING", Step: "drain-node",
+		Evidence: map[string]string{"drained": "yes"}})
 	if proved.Evidence["drained"] != "yes" {
 		t.Errorf("evidence %v", proved.Evidence)
 	}
@@ -179,12 +193,14 @@ func TestAWorkflowGoesThroughWhatOpensAnAttempt(t *testing.T) {
 func TestAFailureThatNoTryMendsKeepsItsClass(t *testing.T) {
 	w := sample(workflow.Running)
 	w.Failures = map[string]int{workflow.DrainNode: 99}
-	if got := workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: "drain-node", Reason: "DRAIN_BLOCKED"}); got.FailureClass != workflow.ClassRefused {
+	if got := workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: "drain-node",
+		Reason: "DRAIN_BLOCKED"}); got.FailureClass != workflow.ClassRefused {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestWhatIsDueToBeUndoneStaysUntilItWasTaken: a further attempt takes it again, until one has come past the first stage.
+// TestWhatIsDueToBeUndoneStaysUntilItWasTaken: a further attempt takes it again, until one has come past the first
+// stage.
 func TestWhatIsDueToBeUndoneStaysUntilItWasTaken(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.FailedManual,
@@ -211,7 +227,8 @@ func TestWhatIsDueToBeUndoneStaysUntilItWasTaken(t *testing.T) {
 	}
 	short := e.Workflow
 	short.Plan = short.Plan[:1]
-	if names := workflow.Names(short.Attempting(true)); !slices.Equal(names, []string{workflow.ApproveNode, "undo_abort", "undo_release"}) {
+	if names := workflow.Names(short.Attempting(true)); !slices.Equal(names,
+		[]string{workflow.ApproveNode, "undo_abort", "undo_release"}) {
 		t.Errorf("a plan of one stage: %v", names)
 	}
 	short.Plan = []string{"a_stage_of_another_release"}
@@ -220,8 +237,8 @@ func TestWhatIsDueToBeUndoneStaysUntilItWasTaken(t *testing.T) {
 	}
 }
 
-// TestWhatTheProviderShowsIsAdopted: where the provider shows what a stage is for, and trying again would be refused for ever,
-// that is taken over; never where somebody else has the machine.
+// TestWhatTheProviderShowsIsAdopted: where the provider shows what a stage is for, and trying again would be refused
+// for ever, that is taken over; never where somebody else has the machine.
 func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
@@ -231,13 +248,16 @@ func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
 		reason string
 		want   workflow.Action
 	}{
-		"deployed by us":     {maasstatus.StateDeployed, "", "MAAS_STATUS_CONFLICT", workflow.Adopt},
-		"somebody else's":    {maasstatus.StateDeployed, "it belongs to eve there", "MAAS_STATUS_CONFLICT", workflow.RetryStage},
+		"deployed by us": {maasstatus.StateDeployed, "", "MAAS_STATUS_CONFLICT", workflow.Adopt},
+		"somebody else's": {maasstatus.StateDeployed, "it belongs to eve there", "MAAS_STATUS_CONFLICT",
+			workflow.RetryStage},
 		"released meanwhile": {maasstatus.StateReady, "", "MAAS_STATUS_CONFLICT", workflow.RetryStage},
 		"another reason":     {maasstatus.StateDeployed, "", "MAAS_REFUSED", workflow.RetryStage},
 	} {
-		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
-		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(workflow.DeployViaMAAS), Reason: c.reason, Message: "no"})
+		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running,
+			Plan: plan, Attempts: 1}
+		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(workflow.DeployViaMAAS),
+			Reason: c.reason, Message: "no"})
 		f := workflow.Facts{Stage: workflow.StageFacts{
 			Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: c.state, ProviderHeldBy: c.heldBy,
 			Machine: fleet.Facts{NodeState: workflow.Installing},
@@ -256,20 +276,25 @@ func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
 	}
 }
 
-// TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor: somebody may have released the machine while its system was awaited.
+// TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor: somebody may have released the machine while its system was
+// awaited.
 func TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
-	f := workflow.Facts{Stage: workflow.StageFacts{Kind: workflow.Onboarding, Machine: fleet.Facts{NodeState: workflow.Installing}}}
-	for _, stage := range []string{workflow.WaitForEnrollment, "ensure_hardware_sync_configured", workflow.WaitHardwareRun} {
-		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
+	f := workflow.Facts{Stage: workflow.StageFacts{Kind: workflow.Onboarding,
+		Machine: fleet.Facts{NodeState: workflow.Installing}}}
+	for _, stage := range []string{workflow.WaitForEnrollment, "ensure_hardware_sync_configured",
+		workflow.WaitHardwareRun} {
+		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running,
+			Plan: plan, Attempts: 1}
 		w.Evidence = map[string]string{"maas_found": "found", "maas_commissioned": "true", "maas_ready": "true"}
 		for _, s := range workflow.Catalogue() {
 			if s.Gives != "" {
 				w.Evidence[s.Gives] = "x"
 			}
 		}
-		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "AGENT_UNAVAILABLE", Message: "no"})
+		w = workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "AGENT_UNAVAILABLE",
+			Message: "no"})
 		for _, a := range []workflow.Action{workflow.Resume, workflow.RetryStage} {
 			e, refused := workflow.Act(w, a, f)
 			if refused != nil || e.Workflow.Stage != workflow.WaitDeployed {
@@ -283,10 +308,12 @@ func TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor(t *testing.T) {
 func TestAnAdoptedStageIsNotGoneBackTo(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
-	w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan, Attempts: 1}
+	w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running, Plan: plan,
+		Attempts: 1}
 	w.Evidence = map[string]string{"maas_found": "found"}
 	step := func(stage string) workflow.Attempt {
-		return workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "MAAS_STATUS_CONFLICT", Message: "no"}
+		return workflow.Attempt{Phase: "FAILED", Step: workflow.StepName(stage), Reason: "MAAS_STATUS_CONFLICT",
+			Message: "no"}
 	}
 	f := workflow.Facts{Stage: workflow.StageFacts{
 		Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: maasstatus.StateReady,

@@ -34,8 +34,8 @@ type StageFacts struct {
 	// ProviderHeldBy is what shows that somebody else has the machine there; empty if it is ours, or nobody's.
 	ProviderHeldBy string
 	RegionKnown    bool
-	// Unhealthy lists the health checks of the machine's group that do not pass, but for that of the session. It is read for
-	// onboardings.
+	// Unhealthy lists the health checks of the machine's group that do not pass, but for that of the session. It is read
+	// for onboardings.
 	Unhealthy []string
 	// CredentialsKnown says that the BMC credentials which the machine names are stored, or that it names none.
 	CredentialsKnown bool
@@ -84,7 +84,8 @@ var checks = map[string]func(StageFacts) Verdict{
 
 func disabled(f StageFacts) Verdict {
 	if f.Machine.Phase != fleet.Maintenance {
-		return failed("the machine is in phase " + string(f.Machine.Phase) + ", and others may be given work on it; enter maintenance")
+		return failed("the machine is in phase " + string(f.Machine.Phase) +
+			", and others may be given work on it; enter maintenance")
 	}
 	return pass(nil)
 }
@@ -114,9 +115,11 @@ func drained(f StageFacts) Verdict {
 // unknownCluster: nobody can drain what nobody can speak to.
 func unknownCluster(f StageFacts) Verdict {
 	if f.Cluster == "" {
-		return Verdict{Code: "CLUSTER_NOT_CONFIGURED", Message: "the machine is in a customer's cluster and names none; set its target_cluster_ref"}
+		return Verdict{Code: "CLUSTER_NOT_CONFIGURED",
+			Message: "the machine is in a customer's cluster and names none; set its target_cluster_ref"}
 	}
-	return Verdict{Code: "CLUSTER_NOT_FOUND", Message: "the machine is in cluster " + f.Cluster + ", which is not stored; see `ingot cluster set`"}
+	return Verdict{Code: "CLUSTER_NOT_FOUND", Message: "the machine is in cluster " + f.Cluster +
+		", which is not stored; see `ingot cluster set`"}
 }
 
 // MustDrain says that the stage drain_node takes more than a look: the machine is in a cluster that can be spoken to.

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// What another try may mend, as it is documented; everything else needs a person. Reasons of providers and clusters, from 240
-// on, have tests beside them.
+// What another try may mend, as it is documented; everything else needs a person. Reasons of providers and clusters,
+// from 240 on, have tests beside them.
 const triedAgain = `AGENT_UNAVAILABLE INSTALLER_SILENT SITE_AGENT_SILENT BMC_UNREACHABLE BMC_NO_EFFECT IMAGE_UNAVAILABLE
 IMAGE_DIGEST_MISMATCH EXECUTION_FAILED EXECUTOR_PANICKED DISK_WRITE_ERROR STEP_TIMEOUT COMMAND_EXPIRED GRANT_REFUSED`
 
@@ -31,7 +31,8 @@ func TestWhichFailuresAreTriedAgain(t *testing.T) {
 // wellFacts let every check of a decommission and an onboarding pass.
 func wellFacts(k workflow.Kind, m workflow.Mode) workflow.StageFacts {
 	f := workflow.StageFacts{
-		Kind: k, Mode: m, Machine: fleet.Facts{Phase: fleet.Maintenance, NodeState: workflow.Enrolling}, AgentLive: true, AgentImage: "sha256:dd",
+		Kind: k, Mode: m, Machine: fleet.Facts{Phase: fleet.Maintenance, NodeState: workflow.Enrolling}, AgentLive: true,
+		AgentImage:       "sha256:dd",
 		CredentialsKnown: true, PowerOff: true, PowerSeenAt: "then",
 		Evidence: map[string]string{evidence.BootIDAfter: "b", evidence.ImageDigest: "dd", evidence.EraseMethod: "ata"},
 	}
@@ -50,21 +51,34 @@ func TestChecksSayNo(t *testing.T) {
 		spoil func(*workflow.StageFacts)
 		wait  bool
 	}{
-		"not in maintenance":  {workflow.DisableNode, workflow.Decommission, workflow.SoftReset, func(f *workflow.StageFacts) { f.Machine.Phase = fleet.Ready }, false},
-		"no new boot":         {workflow.ValidateClean, workflow.Decommission, workflow.SoftReset, drop(evidence.BootIDAfter), false},
-		"no image":            {workflow.ValidateClean, workflow.Decommission, workflow.Reimage, drop(evidence.ImageDigest), false},
-		"no image, erased":    {workflow.ValidateClean, workflow.Decommission, workflow.StorageCleanup, drop(evidence.ImageDigest), false},
-		"image, not erased":   {workflow.ValidateClean, workflow.Decommission, workflow.StorageCleanup, drop(evidence.EraseMethod), false},
-		"not erased":          {workflow.ValidateClean, workflow.Decommission, workflow.FullDecommission, drop(evidence.EraseMethod), false},
-		"retired with data":   {workflow.RetireNode, workflow.Decommission, workflow.FullDecommission, drop(evidence.EraseMethod), false},
-		"removed with data":   {workflow.RemoveRecord, workflow.Decommission, workflow.FullDecommission, drop(evidence.EraseMethod), false},
-		"in service before":   {workflow.ApproveNode, workflow.Onboarding, workflow.NoMode, func(f *workflow.StageFacts) { f.Machine.NodeState = workflow.Active }, false},
-		"credentials unknown": {workflow.ResolvePower, workflow.Onboarding, workflow.NoMode, func(f *workflow.StageFacts) { f.CredentialsKnown = false }, false},
-		"agent not there":     {workflow.VerifyNode, workflow.Onboarding, workflow.NoMode, func(f *workflow.StageFacts) { f.AgentLive = false }, true},
-		"another image boots": {workflow.VerifyNode, workflow.Onboarding, workflow.NoMode, func(f *workflow.StageFacts) { f.AgentImage = "sha256:ee" }, false},
-		"in a cluster unknown": {workflow.DrainNode, workflow.Decommission, workflow.FullDecommission, func(f *workflow.StageFacts) {
-			f.Machine.Conditions = map[fleet.ConditionType]bool{fleet.InCustomerCluster: true}
-		}, false},
+		"not in maintenance": {workflow.DisableNode, workflow.Decommission, workflow.SoftReset,
+			func(f *workflow.StageFacts) { f.Machine.Phase = fleet.Ready }, false},
+		"no new boot": {workflow.ValidateClean, workflow.Decommission, workflow.SoftReset, drop(evidence.BootIDAfter),
+			false},
+		"no image": {workflow.ValidateClean, workflow.Decommission, workflow.Reimage, drop(evidence.ImageDigest),
+			false},
+		"no image, erased": {workflow.ValidateClean, workflow.Decommission, workflow.StorageCleanup,
+			drop(evidence.ImageDigest), false},
+		"image, not erased": {workflow.ValidateClean, workflow.Decommission, workflow.StorageCleanup,
+			drop(evidence.EraseMethod), false},
+		"not erased": {workflow.ValidateClean, workflow.Decommission, workflow.FullDecommission,
+			drop(evidence.EraseMethod), false},
+		"retired with data": {workflow.RetireNode, workflow.Decommission, workflow.FullDecommission,
+			drop(evidence.EraseMethod), false},
+		"removed with data": {workflow.RemoveRecord, workflow.Decommission, workflow.FullDecommission,
+			drop(evidence.EraseMethod), false},
+		"in service before": {workflow.ApproveNode, workflow.Onboarding, workflow.NoMode,
+			func(f *workflow.StageFacts) { f.Machine.NodeState = workflow.Active }, false},
+		"credentials unknown": {workflow.ResolvePower, workflow.Onboarding, workflow.NoMode,
+			func(f *workflow.StageFacts) { f.CredentialsKnown = false }, false},
+		"agent not there": {workflow.VerifyNode, workflow.Onboarding, workflow.NoMode,
+			func(f *workflow.StageFacts) { f.AgentLive = false }, true},
+		"another image boots": {workflow.VerifyNode, workflow.Onboarding, workflow.NoMode,
+			func(f *workflow.StageFacts) { f.AgentImage = "sha256:ee" }, false},
+		"in a cluster unknown": {workflow.DrainNode, workflow.Decommission, workflow.FullDecommission,
+			func(f *workflow.StageFacts) {
+				f.Machine.Conditions = map[fleet.ConditionType]bool{fleet.InCustomerCluster: true}
+			}, false},
 	} {
 		f := wellFacts(c.kind, c.mode)
 		if v := workflow.Judge(c.stage, f); !v.Pass || v.Code != "" {
@@ -102,12 +116,14 @@ func TestObservationsProveOrDoNot(t *testing.T) {
 			t.Errorf("%s is not seen, and taken: %+v", stage, v)
 		}
 	}
-	if s, _ := workflow.Find(workflow.Decommission, workflow.CleanupStorage); workflow.Observed(s, wellFacts(workflow.Decommission, workflow.FullDecommission)).Pass {
+	if s, _ := workflow.Find(workflow.Decommission, workflow.CleanupStorage); workflow.Observed(s,
+		wellFacts(workflow.Decommission, workflow.FullDecommission)).Pass {
 		t.Error("an erasure is taken as done because nothing shows otherwise")
 	}
 }
 
-// The node states from which a workflow may begin, by kind and mode. What is deleted is refused before anybody asks here.
+// The node states from which a workflow may begin, by kind and mode. What is deleted is refused before anybody asks
+// here.
 func TestWhereWorkflowsBegin(t *testing.T) {
 	onboarding := "discovered pending bootstrap_issued enrolling installed quarantined"
 	inLife := "active offline draining quarantined"
@@ -121,7 +137,8 @@ func TestWhereWorkflowsBegin(t *testing.T) {
 				kind = workflow.Onboarding
 			}
 			r := workflow.Startable(kind, m, n)
-			if (r == nil) != slices.Contains(strings.Fields(want), string(n)) || r != nil && (r.Reason != "NODE_TRANSITION_ILLEGAL" || r.Message == "") {
+			if (r == nil) != slices.Contains(strings.Fields(want), string(n)) || r != nil &&
+				(r.Reason != "NODE_TRANSITION_ILLEGAL" || r.Message == "") {
 				t.Errorf("%s %s of a node that is %s: %+v", kind, m, n, r)
 			}
 		}

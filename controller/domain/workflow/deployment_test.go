@@ -7,8 +7,8 @@ import (
 	ev "github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// TestAFailedDeploymentIsMadeAnew: the stages that wait for a deployment, or judge it, fail for its sake. Every way on makes
-// it anew, as looking at it again would fail again.
+// TestAFailedDeploymentIsMadeAnew: the stages that wait for a deployment, or judge it, fail for its sake. Every way on
+// makes it anew, as looking at it again would fail again.
 func TestAFailedDeploymentIsMadeAnew(t *testing.T) {
 	var plan []string
 	for _, s := range catalogue {

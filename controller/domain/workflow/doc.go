@@ -3,8 +3,8 @@
 //
 // # What is authoritative
 //
-// The workflow's row. Each attempt is an ordinary operation of type ONBOARD or DECOMMISSION whose steps are those of the
-// stages from the current one on; the row follows the operation in the transaction of the operation's decision.
+// The workflow's row. Each attempt is an ordinary operation of type ONBOARD or DECOMMISSION whose steps are those of
+// the stages from the current one on; the row follows the operation in the transaction of the operation's decision.
 //
 // # State model
 //

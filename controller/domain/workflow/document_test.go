@@ -14,7 +14,8 @@ var update = flag.Bool("update", false, "write the tables of docs/workflows.md")
 
 const (
 	document = "../../../docs/workflows.md"
-	begin    = "<!-- The tables below are drawn by a test of controller/domain/workflow: go test ./controller/domain/workflow -run TestDocument -update -->\n"
+	begin    = "<!-- The tables below are drawn by a test of controller/domain/workflow: go test " +
+		"./controller/domain/workflow -run TestDocument -update -->\n"
 )
 
 func TestDocumentShowsTheTables(t *testing.T) {
@@ -26,7 +27,8 @@ func TestDocumentShowsTheTables(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s has lost its mark", document)
 	}
-	want := head + begin + drawnStates() + drawnActions() + drawnStages(workflow.Decommission) + drawnStages(workflow.Onboarding) + drawnMapping()
+	want := head + begin + drawnStates() + drawnActions() + drawnStages(workflow.Decommission) +
+		drawnStages(workflow.Onboarding) + drawnMapping()
 	if *update {
 		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -75,7 +77,8 @@ func join[S ~string](list []S) string {
 
 func drawnStages(k workflow.Kind) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## Stages: %s\n\n| stage | steps | effect | check that can fail | compensation | modes | machines | built |\n|---|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(&b, "\n## Stages: %s\n\n| stage | steps | effect | check that can fail | compensation | modes | "+
+		"machines | built |\n|---|---|---|---|---|---|---|---|\n",
 		strings.ToLower(string(k)))
 	for _, s := range workflow.Catalogue() {
 		if s.Kind != k {
@@ -93,7 +96,8 @@ func drawnStages(k workflow.Kind) string {
 		if len(s.Modes) == 4 {
 			modes = "all"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", s.Name, strings.Join(steps, ", "), s.Effect, s.Check, s.Compensation,
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", s.Name, strings.Join(steps, ", "), s.Effect, s.Check,
+			s.Compensation,
 			orAll(modes), orAll(s.Where), built)
 	}
 	return b.String()
@@ -110,7 +114,8 @@ func drawnMapping() string {
 	var b strings.Builder
 	b.WriteString("\n## Node states by workflow state\n\n| kind | workflow | modes | node states |\n|---|---|---|---|\n")
 	for _, p := range workflow.Mapping() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strings.ToLower(string(p.Kind)), p.State, orAll(strings.ToLower(join(p.Modes))), join(p.Nodes))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", strings.ToLower(string(p.Kind)), p.State,
+			orAll(strings.ToLower(join(p.Modes))), join(p.Nodes))
 	}
 	return b.String()
 }

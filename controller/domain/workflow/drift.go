@@ -42,7 +42,8 @@ func (o Observation) Mark() string {
 	return mark
 }
 
-// Drift says why an observation does not go with a node's state, and whether the drift is major; empty if it goes with it.
+// Drift says why an observation does not go with a node's state, and whether the drift is major; empty if it goes with
+// it.
 func Drift(n fleet.NodeState, o Observation) (text string, major bool) {
 	inLife := in(n, Installed, Active, Offline, Reprovision, Migrating, Deprovisioning, Draining, Removing)
 	if o.SystemID != "" && o.KnownID != "" && o.SystemID != o.KnownID && inLife {

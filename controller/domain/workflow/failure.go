@@ -129,8 +129,8 @@ func Classify(reason string) (Class, bool) {
 	return r.class, r.retryable
 }
 
-// failAs is the state that a failure leads to. A stage that has failed too often needs a person, whatever the reasons were: a
-// failed installation counts as one of the installed system, one of a first boot as one of its seed.
+// failAs is the state that a failure leads to. A stage that has failed too often needs a person, whatever the reasons
+// were: a failed installation counts as one of the installed system, one of a first boot as one of its seed.
 func (w *Workflow) failAs(reason, message string) State {
 	class, retryable := Classify(reason)
 	w.Failures = maps.Clone(w.Failures)

@@ -64,8 +64,8 @@ func (w *Workflow) forgetPassed() {
 	}
 }
 
-// opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes on
-// from a later one: going through it is no step back.
+// opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes
+// on from a later one: going through it is no step back.
 func opensBefore(w Workflow, stage string) bool {
 	s, _ := FindFor(w.Kind, stage, w.Provider)
 	return s.Opens && slices.Index(w.Plan, stage) < w.StageIdx
@@ -120,7 +120,8 @@ func nextManual(w Workflow) (Action, string) {
 	what := map[Class]string{
 		ClassConflict: "find out which machine is the right one, clear its quarantine, then restart_clean",
 		ClassDisk:     "set spec.install_disk so that it fits one disk, then retry_stage",
-		ClassPXE:      "give the machine a way to boot from the network (a BMC, an agent, a provisioning network), then retry_stage",
+		ClassPXE: "give the machine a way to boot from the network (a BMC, an agent, a provisioning network), then " +
+			"retry_stage",
 		ClassGone:     "the machine is gone: cancel",
 		ClassUnknown:  "settle the command whose outcome is unknown, then resume",
 		ClassNotWired: "do by hand what the stage would do, then adopt_observed_state; or cancel",
@@ -147,7 +148,8 @@ type Offer struct {
 	Refused map[Action]*fleet.Refusal
 }
 
-// Recommend is Next, as far as the action that helps would be taken now. Otherwise the words name what stands in its way.
+// Recommend is Next, as far as the action that helps would be taken now. Otherwise the words name what stands in its
+// way.
 func Recommend(w Workflow, o Offer) (Action, string) {
 	a, text := Next(w, o.Stalled)
 	if w.State == FailedManual && w.Reason == "MAAS_STATUS_CONFLICT" && slices.Contains(o.Legal, Adopt) {

@@ -18,8 +18,9 @@ type Pair struct {
 // A node that never was in service has states of its own on the way in, and may be decommissioned from any of them.
 var (
 	netbooting = []fleet.NodeState{Discovered, NodePending, Installing, Installed}
-	never      = []fleet.NodeState{Discovered, NodePending, Installing, InstallFailed, Installed, BootstrapIssued, Enrolling}
-	inLife     = []fleet.NodeState{Active, Offline, Quarantined, Draining, Retired}
+	never      = []fleet.NodeState{Discovered, NodePending, Installing, InstallFailed, Installed, BootstrapIssued,
+		Enrolling}
+	inLife = []fleet.NodeState{Active, Offline, Quarantined, Draining, Retired}
 )
 
 // Mapping lists which node states go with which workflow states. A pair that is not in it is a violation. Completed and
@@ -32,7 +33,8 @@ func Mapping() []Pair {
 		{o, Compensating, nil, concat(netbooting, BootstrapIssued, Enrolling, Quarantined)},
 		{o, FailedRetryable, nil, concat(netbooting, BootstrapIssued, Enrolling, InstallFailed)},
 		{o, FailedManual, nil, concat(netbooting, BootstrapIssued, Enrolling, InstallFailed, Quarantined)},
-		{o, Cancelled, nil, []fleet.NodeState{Discovered, NodePending, BootstrapIssued, Quarantined, Retired, Deleted, Enrolling, InstallFailed, Active, Offline}},
+		{o, Cancelled, nil, []fleet.NodeState{Discovered, NodePending, BootstrapIssued, Quarantined, Retired, Deleted,
+			Enrolling, InstallFailed, Active, Offline}},
 		{o, Completed, nil, []fleet.NodeState{Active}},
 		{o, Reconciled, nil, []fleet.NodeState{Active}},
 
@@ -62,9 +64,11 @@ func concat(a []fleet.NodeState, more ...fleet.NodeState) []fleet.NodeState {
 // Violation says why a node state does not go with a workflow; empty if it does.
 func Violation(w Workflow, node fleet.NodeState) string {
 	for _, p := range Mapping() {
-		if p.Kind == w.Kind && p.State == w.State && (p.Modes == nil || slices.Contains(p.Modes, w.Mode)) && slices.Contains(p.Nodes, node) {
+		if p.Kind == w.Kind && p.State == w.State && (p.Modes == nil || slices.Contains(p.Modes, w.Mode)) &&
+			slices.Contains(p.Nodes, node) {
 			return ""
 		}
 	}
-	return "a node that is " + string(node) + " does not go with a workflow " + string(w.Kind) + " " + string(w.Mode) + " that is " + string(w.State)
+	return "a node that is " + string(node) + " does not go with a workflow " + string(w.Kind) + " " + string(w.Mode) +
+		" that is " + string(w.State)
 }

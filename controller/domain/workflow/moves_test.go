@@ -19,7 +19,8 @@ func moves(list []Move) string {
 // TestWhereANodeGoesWhenAStageBegins: every pair of a stage and a state that moves it; all others leave it where it is.
 func TestWhereANodeGoesWhenAStageBegins(t *testing.T) {
 	want := map[string]map[fleet.NodeState]string{
-		DisableNode:       {Active: "draining by workflow", Offline: "draining by workflow", Quarantined: "draining by workflow"},
+		DisableNode: {Active: "draining by workflow", Offline: "draining by workflow",
+			Quarantined: "draining by workflow"},
 		RetireNode:        {Draining: "retired by workflow"},
 		RemoveRecord:      {Retired: "removing by workflow"},
 		ApproveNode:       {BootstrapIssued: "enrolling by workflow", Discovered: "pending by admin"},
@@ -59,14 +60,17 @@ func TestWhereANodeGoesWhenItsWorkflowEnds(t *testing.T) {
 		"reset": {in(soft, Reconciled, false), true, map[fleet.NodeState]string{
 			Draining: back, Offline: "active by system", Installing: "installed by workflow, active by workflow",
 			Installed: "active by workflow", Enrolling: "active by workflow"}},
-		"removed":            {in(full, Completed, false), true, map[fleet.NodeState]string{Removing: "deleted by workflow"}},
-		"failed, agent up":   {in(soft, FailedRetryable, false), true, map[fleet.NodeState]string{Draining: back, Removing: "retired by workflow"}},
-		"failed, agent away": {in(soft, FailedManual, false), false, map[fleet.NodeState]string{Draining: "offline by workflow", Removing: "retired by workflow"}},
-		"still running":      {in(soft, Running, false), true, nil},
+		"removed": {in(full, Completed, false), true, map[fleet.NodeState]string{Removing: "deleted by workflow"}},
+		"failed, agent up": {in(soft, FailedRetryable, false), true,
+			map[fleet.NodeState]string{Draining: back, Removing: "retired by workflow"}},
+		"failed, agent away": {in(soft, FailedManual, false), false,
+			map[fleet.NodeState]string{Draining: "offline by workflow", Removing: "retired by workflow"}},
+		"still running": {in(soft, Running, false), true, nil},
 		"onboarding cancelled": {in(onboarding, Cancelled, false), false, map[fleet.NodeState]string{
 			Enrolling: "quarantined by workflow", Installing: "quarantined by system", Installed: "quarantined by system",
 			Draining: "offline by workflow", Removing: "retired by workflow"}},
-		"reset cancelled": {in(soft, Cancelled, false), true, map[fleet.NodeState]string{Draining: back, Removing: "retired by workflow"}},
+		"reset cancelled": {in(soft, Cancelled, false), true,
+			map[fleet.NodeState]string{Draining: back, Removing: "retired by workflow"}},
 	} {
 		for _, from := range NodeStates() {
 			if got := moves(Ending(c.w, from, c.live)); got != c.want[from] {
@@ -108,8 +112,9 @@ func TestWhereAnAttemptMayGoOn(t *testing.T) {
 		w  Workflow
 		on []fleet.NodeState
 	}{
-		"onboarding": {Workflow{Kind: Onboarding}, []fleet.NodeState{Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling}},
-		"reset":      {Workflow{Kind: Decommission, Mode: SoftReset}, []fleet.NodeState{Active, Offline, Draining, Quarantined}},
+		"onboarding": {Workflow{Kind: Onboarding}, []fleet.NodeState{Discovered, NodePending, Installing, Installed,
+			BootstrapIssued, Enrolling}},
+		"reset": {Workflow{Kind: Decommission, Mode: SoftReset}, []fleet.NodeState{Active, Offline, Draining, Quarantined}},
 		"removal": {Workflow{Kind: Decommission, Mode: FullDecommission},
 			slices.DeleteFunc(NodeStates(), func(s fleet.NodeState) bool { return s == Deleted })},
 	} {
@@ -142,7 +147,8 @@ func TestWhatACleanStartUndoes(t *testing.T) {
 			}
 		}
 		got := undoing(w)
-		if len(got) != len(want) || slices.ContainsFunc(got, func(a string) bool { return !want[a] }) || !slices.IsSorted(got) {
+		if len(got) != len(want) || slices.ContainsFunc(got, func(a string) bool { return !want[a] }) ||
+			!slices.IsSorted(got) {
 			t.Errorf("at %s: undoes %v, want %v", s.Name, got, want)
 		}
 		again := restart(w).Workflow
@@ -151,7 +157,8 @@ func TestWhatACleanStartUndoes(t *testing.T) {
 			t.Fatalf("at %s: the attempt has %d stages and begins with %s", s.Name, len(stages), stages[0].Name)
 		}
 		for j, action := range got {
-			if u := stages[1+j]; u.Name != "undo_"+action || u.Provider != ProviderMAAS || !u.Wired || u.Steps[0].Mode != action {
+			if u := stages[1+j]; u.Name != "undo_"+action || u.Provider != ProviderMAAS || !u.Wired ||
+				u.Steps[0].Mode != action {
 				t.Errorf("at %s: stage %d of the attempt is %+v", s.Name, j+1, u)
 			}
 		}
@@ -184,7 +191,8 @@ func TestThePublishedPlans(t *testing.T) {
 		}
 		seen[p.GetPlanId()] = true
 	}
-	for _, id := range []string{"onboard", "onboard-maas", "decommission-soft-reset", "decommission-full-decommission-maas"} {
+	for _, id := range []string{"onboard", "onboard-maas", "decommission-soft-reset",
+		"decommission-full-decommission-maas"} {
 		if !seen[id] {
 			t.Errorf("no plan %s among %v", id, seen)
 		}
@@ -234,7 +242,8 @@ func TestWhatOfADriftBlocks(t *testing.T) {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}
-	if text, major := Drift(Active, Observation{State: "Deployed", HeldBy: "it belongs to eve there"}); !strings.Contains(text, "eve") || !major {
+	if text, major := Drift(Active, Observation{State: "Deployed", HeldBy: "it belongs to eve there"}); !strings.Contains(
+		text, "eve") || !major {
 		t.Errorf("a machine that somebody else has is %q, major %v", text, major)
 	}
 	if text, major := Drift(Active, Observation{State: "deployed", SystemID: "b", KnownID: "a"}); text == "" || !major {
@@ -246,7 +255,8 @@ func TestWhatOfADriftBlocks(t *testing.T) {
 func TestWhichFailuresAnotherTryMends(t *testing.T) {
 	for reason, want := range map[string]Class{
 		"CLUSTER_NOT_CONFIGURED": ClassRefused, "CLUSTER_ACCESS_DENIED": ClassRefused, "MAAS_AUTH_FAILED": ClassRefused,
-		"MAAS_REFUSED": ClassRefused, "MAAS_MACHINE_GONE": ClassGone, "MAAS_STATUS_CONFLICT": ClassDisagree, "FLEET_FROZEN": ClassRefused,
+		"MAAS_REFUSED": ClassRefused, "MAAS_MACHINE_GONE": ClassGone, "MAAS_STATUS_CONFLICT": ClassDisagree,
+		"FLEET_FROZEN":   ClassRefused,
 		"NEVER_HEARD_OF": ClassDisagree,
 	} {
 		if class, retryable := Classify(reason); class != want || retryable {

@@ -57,8 +57,8 @@ func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	return nil
 }
 
-// dirty reports whether nobody knows what a decommission has left on the machine: it has begun to change it, or has failed at
-// a stage that does. No stage of an onboarding counts as one.
+// dirty reports whether nobody knows what a decommission has left on the machine: it has begun to change it, or has
+// failed at a stage that does. No stage of an onboarding counts as one.
 func (w Workflow) dirty() bool {
 	s, _ := FindFor(w.Kind, w.Stage, w.Provider)
 	return w.Unclean || s.Touches && (w.State == FailedRetryable || w.State == FailedManual)
@@ -82,8 +82,8 @@ func arriving(w Workflow, from fleet.NodeState) []Move {
 	return nil
 }
 
-// falling leaves the states that stand for work: draining becomes offline, and active where the agent proves it. A machine
-// that is not clean is quarantined.
+// falling leaves the states that stand for work: draining becomes offline, and active where the agent proves it. A
+// machine that is not clean is quarantined.
 func falling(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	switch {
 	case w.dirty() && !in(from, Quarantined, Retired, Removing, Deleted):
@@ -139,12 +139,13 @@ func DefaultPath(node fleet.NodeState) string {
 	return PathInstall
 }
 
-// Continuable refuses another attempt on a node that has left the states in which its workflow works. contested says that two
-// machines answer in its name: then nobody knows which one the attempt would change.
+// Continuable refuses another attempt on a node that has left the states in which its workflow works. contested says
+// that two machines answer in its name: then nobody knows which one the attempt would change.
 func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusal {
 	switch {
 	case node == Quarantined && (contested || w.Kind != Decommission):
-		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED", Message: "the node is quarantined; `ingot why` says for what, and how it leaves"}
+		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED",
+			Message: "the node is quarantined; `ingot why` says for what, and how it leaves"}
 	case w.Kind == Onboarding && in(node, Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling):
 	case w.Mode == FullDecommission && node != Deleted:
 	case w.Kind == Decommission && in(node, Active, Offline, Draining, Quarantined):

@@ -48,8 +48,8 @@ func NotImplemented(stages []Stage) string {
 	return ""
 }
 
-// From gives the stages of an attempt that goes on from a stage: those from there on, after the one that makes the node's
-// state one of work in progress.
+// From gives the stages of an attempt that goes on from a stage: those from there on, after the one that makes the
+// node's state one of work in progress.
 func From(plan []Stage, stage string) []Stage {
 	at := max(0, slices.IndexFunc(plan, func(s Stage) bool { return s.Name == stage }))
 	rest := plan[at:]
@@ -115,7 +115,8 @@ func (o StepOf) step() *baremetalv1.Step {
 	case "wait_for_agent":
 		s.Kind = &baremetalv1.Step_WaitForAgent{WaitForAgent: &baremetalv1.WaitForAgent{}}
 	case ProviderKind:
-		s.Kind = &baremetalv1.Step_ProviderAction{ProviderAction: &baremetalv1.ProviderAction{Action: o.Mode, Params: providerParams[o.Name]}}
+		s.Kind = &baremetalv1.Step_ProviderAction{ProviderAction: &baremetalv1.ProviderAction{Action: o.Mode,
+			Params: providerParams[o.Name]}}
 		s.TimeoutSeconds = providerSeconds[o.Mode]
 	default:
 		s.Kind = &baremetalv1.Step_WorkflowStage{WorkflowStage: &baremetalv1.WorkflowStage{Stage: o.Mode}}
@@ -128,7 +129,8 @@ var providerParams = map[string]map[string]string{StepName(WaitDeployed): {"sett
 
 // providerSeconds is how long an action of a provider may take where the default for the kind is not long enough.
 var providerSeconds = map[string]int32{
-	"wait_ready": 2 * 3600, "wait_deployed": 2 * 3600, "recover_deploy": 2 * 3600, "erase": 24 * 3600, "wait_hardware_sync": 3600,
+	"wait_ready": 2 * 3600, "wait_deployed": 2 * 3600, "recover_deploy": 2 * 3600, "erase": 24 * 3600,
+	"wait_hardware_sync": 3600,
 }
 
 // PlanID names the published plan that an attempt of such a workflow runs, or the end of.

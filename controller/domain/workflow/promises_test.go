@@ -19,7 +19,8 @@ func TestFailuresThatNeedAPerson(t *testing.T) {
 		workflow.ClassDisagree: {"AGENT_STATE_ROLLED_BACK", "NODE_TRANSITION_ILLEGAL", "NODE_GUARD_FAILED"},
 	} {
 		for _, reason := range reasons {
-			w := workflow.Follow(sample(workflow.Running), workflow.Attempt{Phase: "FAILED", Step: "drain-node", Reason: reason, Message: "as it was"})
+			w := workflow.Follow(sample(workflow.Running), workflow.Attempt{Phase: "FAILED", Step: "drain-node", Reason: reason,
+				Message: "as it was"})
 			if w.State != workflow.FailedManual || w.FailureClass != class || w.Message != "as it was" {
 				t.Errorf("%s leads to %s, %s", reason, w.State, w.FailureClass)
 			}

@@ -17,13 +17,14 @@ type Expectation struct {
 
 var (
 	// entering is every state on the way in.
-	entering = []ms.State{ms.StateNew, ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated, ms.StateDeploying, ms.StateDeployed}
+	entering = []ms.State{ms.StateNew, ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated,
+		ms.StateDeploying, ms.StateDeployed}
 	// leaving is every state that a decommission passes: it releases, may allocate to erase, and may deploy again.
 	leaving = []ms.State{ms.StateDeployed, ms.StateReady, ms.StateReleasing, ms.StateAllocated, ms.StateDeploying}
 )
 
-// Expectations lists, for every node state, what the provider may say. Anything else is drift: a condition, for a person to
-// look at. Nothing is done about it by itself.
+// Expectations lists, for every node state, what the provider may say. Anything else is drift: a condition, for a
+// person to look at. Nothing is done about it by itself.
 func Expectations() []Expectation {
 	return []Expectation{
 		{Discovered, nil},
@@ -61,8 +62,10 @@ func ProviderDrift(n fleet.NodeState, s ms.State) string {
 
 // reached says which states of the provider show that a stage is done, whoever did it.
 var reached = map[string][]ms.State{
-	CreateInMAAS:  {ms.StateNew, ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated, ms.StateDeploying, ms.StateDeployed},
-	CommissionRun: {ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated, ms.StateDeploying, ms.StateDeployed},
+	CreateInMAAS: {ms.StateNew, ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated,
+		ms.StateDeploying, ms.StateDeployed},
+	CommissionRun: {ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated, ms.StateDeploying,
+		ms.StateDeployed},
 	WaitForReady:  {ms.StateReady, ms.StateAllocated, ms.StateDeploying, ms.StateDeployed},
 	DeployViaMAAS: {ms.StateDeploying, ms.StateDeployed},
 	WaitDeployed:  {ms.StateDeployed},

@@ -8,10 +8,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// expected is what the requirements say that MAAS may show, by node state; "any" where they ask for nothing, or where a node
-// may be anything.
+// expected is what the requirements say that MAAS may show, by node state; "any" where they ask for nothing, or where a
+// node may be anything.
 var expected = map[string]string{
-	"discovered": "any", "pending": "any", "bootstrap_issued": "any", "install_failed": "any", "quarantined": "any", "deleted": "any",
+	"discovered": "any", "pending": "any", "bootstrap_issued": "any", "install_failed": "any", "quarantined": "any",
+	"deleted":    "any",
 	"enrolling":  "New Commissioning Testing Ready Allocated Deploying Deployed",
 	"installing": "New Commissioning Testing Ready Allocated Deploying Deployed",
 	"installed":  "Deployed", "active": "Deployed", "offline": "Deployed",
@@ -53,7 +54,8 @@ func TestAdoptingWhatMAASShows(t *testing.T) {
 		workflow.CreateInMAAS:  "New Commissioning Testing Ready Allocated Deploying Deployed",
 		workflow.CommissionRun: "Commissioning Testing Ready Allocated Deploying Deployed",
 		workflow.WaitForReady:  "Ready Allocated Deploying Deployed",
-		workflow.DeployViaMAAS: "Deploying Deployed", workflow.WaitDeployed: "Deployed", workflow.ReleaseMAAS: "Ready New", workflow.RemoveMAAS: "Absent",
+		workflow.DeployViaMAAS: "Deploying Deployed", workflow.WaitDeployed: "Deployed", workflow.ReleaseMAAS: "Ready New",
+		workflow.RemoveMAAS:    "Absent",
 		workflow.RecoverDeploy: "", workflow.PowerOffMAAS: "",
 	} {
 		kind := workflow.Onboarding

@@ -162,34 +162,52 @@ func cleaningStages() []Stage {
 			Effect: "nothing new is placed on the machine; the node is draining", Check: "the phase is MAINTENANCE",
 			Compensation: "the node is offline, and active again once its agent reports"},
 		{Name: ForceRelease, Kind: d, Modes: allModes, Steps: own(ForceRelease), Wired: true,
-			Effect: "nobody holds the machine", Check: "it is in no cluster, or in one that is stored and that drain_node takes it out of", Compensation: "none"},
+			Effect: "nobody holds the machine",
+			Check:  "it is in no cluster, or in one that is stored and that drain_node takes it out of", Compensation: "none"},
 		{Name: DrainNode, Kind: d, Modes: allModes, Steps: own(DrainNode), Wired: true, Adoptable: true,
 			Effect:       "no workload runs on it; but for a soft reset the machine leaves the cluster",
 			Check:        "condition InCustomerCluster is false or Drained is true; else the Node is drained and read back",
 			Compensation: "a drain that fails or is cancelled takes its own cordon back"},
 		// MAAS switches a machine off when it has released it: its own agent resets what it has before.
 		scrubGPU(ProviderMAAS, "the inventory shows an accelerator, provider maas"),
-		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod, Touches: true,
+		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true,
+			Gives: evidence.EraseMethod, Touches: true,
 			Provider: notMAAS, Where: "not provider maas",
 			Steps:  []StepOf{{"cleanup-storage-netboot", "netboot", ""}, {"cleanup-storage", "erase", ""}},
-			Effect: "every disk that is not protected is erased", Check: "the method is read back as verified", Compensation: "none: data is gone"},
-		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true, Gives: evidence.EraseMethod, Touches: true,
+			Effect: "every disk that is not protected is erased", Check: "the method is read back as verified",
+			Compensation: "none: data is gone"},
+		{Name: CleanupStorage, Kind: d, Modes: []Mode{StorageCleanup, FullDecommission}, Wired: true,
+			Gives: evidence.EraseMethod, Touches: true,
 			Provider: ProviderMAAS, Where: "provider maas", Steps: []StepOf{{"cleanup-storage", ProviderKind, "erase"}},
-			Effect: "MAAS releases the machine and erases its disks", Check: "MAAS is seen to erase them after the request, then says Ready",
+			Effect:       "MAAS releases the machine and erases its disks",
+			Check:        "MAAS is seen to erase them after the request, then says Ready",
 			Compensation: "none: data is gone"},
 		scrubGPU(notMAAS, "the inventory shows an accelerator, not provider maas"),
 		{Name: ResetHost, Kind: d, Modes: []Mode{SoftReset}, Wired: true, Touches: true, Gives: evidence.BootIDAfter,
 			Steps:  []StepOf{{"reset-host", "reboot", ""}, {"reset-host-agent", "wait_for_agent", ""}},
 			Effect: "what ran on the machine runs no more", Check: "another boot id is read back", Compensation: "none"},
-		{Name: InstallNode, Kind: d, Modes: installing, Provider: ProviderMAAS, Where: "provider maas", Wired: true, Touches: true,
-			Gives: evidence.Deployed, Undo: []string{undoAbort, undoRelease},
+		{
+			Name:     InstallNode,
+			Kind:     d,
+			Modes:    installing,
+			Provider: ProviderMAAS,
+			Where:    "provider maas",
+			Wired:    true,
+			Touches:  true,
+			Gives:    evidence.Deployed,
+			Undo:     []string{undoAbort, undoRelease},
 			Steps: []StepOf{{"install-node-release", ProviderKind, "release"}, {"install-node", ProviderKind, "deploy"},
 				{"install-node-deployed", ProviderKind, "wait_deployed"}},
-			Effect: "MAAS releases the machine and deploys it again", Check: "MAAS says Deployed, and the deployment is this operation's",
-			Compensation: "the machine stays as MAAS has it; on a clean start the deployment is aborted and the machine released"},
-		{Name: InstallNode, Kind: d, Modes: installing, Steps: installSteps(InstallNode), Wired: true, Touches: true, Gives: evidence.ImageDigest,
+			Effect: "MAAS releases the machine and deploys it again",
+			Check:  "MAAS says Deployed, and the deployment is this operation's",
+			Compensation: "the machine stays as MAAS has it; on a clean start the deployment is aborted and the " +
+				"machine released",
+		},
+		{Name: InstallNode, Kind: d, Modes: installing, Steps: installSteps(InstallNode), Wired: true, Touches: true,
+			Gives:    evidence.ImageDigest,
 			Provider: notMAAS, Where: "not provider maas",
-			Effect: "the image is written to the machine's disk", Check: "the image is read back from the disk and reported by the new system",
+			Effect:       "the image is written to the machine's disk",
+			Check:        "the image is read back from the disk and reported by the new system",
 			Compensation: "the machine boots from its disk"},
 		{Name: WaitForEnrollment, Kind: d, Modes: installing, Wired: true, Adoptable: true,
 			Steps:  []StepOf{{"wait-for-agent-enrollment", "wait_for_agent", ""}},
@@ -203,9 +221,12 @@ func cleaningStages() []Stage {
 // scrubGPU makes the row of the stage that clears the memory of accelerators, of a provider's machines.
 func scrubGPU(provider, where string) Stage {
 	return Stage{
-		Name: ScrubGPU, Kind: Decommission, Modes: []Mode{SoftReset, FullDecommission}, Provider: provider, Where: where, Wired: true,
-		When: func(t Traits) bool { return t.GPU }, Touches: true, Gives: evidence.DevicesReset, Steps: []StepOf{{"scrub-gpu", "reset_devices", ""}},
-		Effect: "accelerators are reset, and their memory holds nothing", Check: "each device is reset by the kernel and answers again",
+		Name: ScrubGPU, Kind: Decommission, Modes: []Mode{SoftReset, FullDecommission}, Provider: provider, Where: where,
+		Wired: true,
+		When:  func(t Traits) bool { return t.GPU }, Touches: true, Gives: evidence.DevicesReset,
+		Steps:        []StepOf{{"scrub-gpu", "reset_devices", ""}},
+		Effect:       "accelerators are reset, and their memory holds nothing",
+		Check:        "each device is reset by the kernel and answers again",
 		Compensation: "none",
 	}
 }
@@ -216,20 +237,25 @@ func leavingStages() []Stage {
 	return []Stage{
 		maas(d, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
 		maas(d, ReleaseMAAS, "release", "MAAS releases the machine", "MAAS says Ready", "none").giving("maas_released", true),
-		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off, where it can", "none").giving("", true),
-		{Name: PowerOffNode, Kind: d, Touches: true, Modes: full, When: func(t Traits) bool { return t.BMC }, Provider: notMAAS, Where: "the machine has a BMC",
+		maas(d, PowerOffMAAS, "power_off", "MAAS switches the machine off", "MAAS reads the power as off, where it can",
+			"none").giving("", true),
+		{Name: PowerOffNode, Kind: d, Touches: true, Modes: full, When: func(t Traits) bool { return t.BMC },
+			Provider: notMAAS, Where: "the machine has a BMC",
 			Steps: own(PowerOffNode), Wired: true, Adoptable: true, Gives: evidence.PowerOffSeenAt,
-			Effect: "the machine is off", Check: "the BMC is read back as off", Compensation: "none: the operator switches it on"},
+			Effect: "the machine is off", Check: "the BMC is read back as off",
+			Compensation: "none: the operator switches it on"},
 		{Name: RetireNode, Kind: d, Modes: full, Steps: own(RetireNode), Wired: true,
 			Effect: "the node is retired; nothing runs on it any more", Check: "the erasure is verified",
 			Compensation: "the identity is kept: the node stays retired"},
 		{Name: RemoveRecord, Kind: d, Modes: full, Steps: own(RemoveRecord), Wired: true, Opens: true,
 			Effect: "the node is removing, and deleted when the workflow completes; its MAC addresses are free then",
 			Check:  "the erasure is verified", Compensation: "the node is retired"},
-		maas(d, RemoveMAAS, ForgetAction, "MAAS forgets the machine, unless the region keeps machines", "the machine is absent from MAAS", "none").
+		maas(d, RemoveMAAS, ForgetAction, "MAAS forgets the machine, unless the region keeps machines",
+			"the machine is absent from MAAS", "none").
 			giving("maas_record", true),
 		{Name: CleanupSecrets, Kind: d, Modes: full, Steps: own(CleanupSecrets), Wired: true, ResumeAt: RemoveRecord,
-			Effect:       "its agents' certificates and tokens are revoked; BMC credentials that no other machine names are deleted",
+			Effect: "its agents' certificates and tokens are revoked; BMC credentials that no other machine names are " +
+				"deleted",
 			Check:        "done in the same transaction as the removal",
 			Compensation: "none: new tokens are issued to a new record"},
 	}
@@ -239,11 +265,14 @@ func onboardingStages() []Stage {
 	o := Onboarding
 	return slices.Concat([]Stage{
 		{Name: ApproveNode, Kind: o, Modes: none, Steps: own(ApproveNode), Wired: true, Opens: true,
-			Effect: "the node is enrolling", Check: "the node is new: it was never active", Compensation: "the node is quarantined"},
+			Effect: "the node is enrolling", Check: "the node is new: it was never active",
+			Compensation: "the node is quarantined"},
 		maas(o, LoadSiteConfig, "check_region", "none", "the region answers and takes the key", "none"),
-		{Name: ResolvePower, Kind: o, Modes: none, When: func(t Traits) bool { return t.BMC || t.maas() }, Where: "the machine has a BMC, or provider maas",
+		{Name: ResolvePower, Kind: o, Modes: none, When: func(t Traits) bool { return t.BMC || t.maas() },
+			Where: "the machine has a BMC, or provider maas",
 			Steps: own(ResolvePower), Wired: true,
-			Effect: "none", Check: "the BMC credentials, and of provider maas the region, that the machine names are known", Compensation: "none"},
+			Effect: "none", Check: "the BMC credentials, and of provider maas the region, that the machine names are known",
+			Compensation: "none"},
 	}, maasOnboarding(), []Stage{
 		{Name: InstallNode, Kind: o, Modes: none, When: func(t Traits) bool { return t.Path != PathAdopt }, Provider: notMAAS,
 			Where: "path install", Steps: installSteps(InstallNode), Wired: true, Gives: evidence.ImageDigest,
@@ -254,15 +283,17 @@ func onboardingStages() []Stage {
 		enrolling(ProviderMAAS, "provider maas", WaitDeployed),
 		enrolling(notMAAS, "not provider maas", ""),
 		{Name: VerifyNode, Kind: o, Modes: none, Steps: own(VerifyNode), Wired: true,
-			Effect: "the node is active when the workflow completes",
-			Check:  "the agent is live, and after an installation runs the image that was written", Compensation: "the node is quarantined"},
+			Effect:       "the node is active when the workflow completes",
+			Check:        "the agent is live, and after an installation runs the image that was written",
+			Compensation: "the node is quarantined"},
 	})
 }
 
 // enrolling makes the row of an onboarding's stage that waits for the system's agent, of a provider's machines.
 func enrolling(provider, where, resumeAt string) Stage {
 	return Stage{
-		Name: WaitForEnrollment, Kind: Onboarding, Modes: none, Provider: provider, Where: where, Wired: true, Adoptable: true, ResumeAt: resumeAt,
+		Name: WaitForEnrollment, Kind: Onboarding, Modes: none, Provider: provider, Where: where, Wired: true,
+		Adoptable: true, ResumeAt: resumeAt,
 		Steps:  []StepOf{{"wait-for-agent-enrollment", "wait_for_agent", ""}},
 		Effect: "the system's agent has a session", Check: "a live session", Compensation: "none",
 	}
@@ -277,23 +308,33 @@ func maasOnboarding() []Stage {
 	// What is asked of a deployment may fail because it is gone: it is looked at first.
 	asksOf := func(s Stage) Stage { s.ResumeAt = WaitDeployed; return s }
 	return []Stage{
-		maas(o, CreateInMAAS, "create", "MAAS knows the machine", "exactly one machine in MAAS has its MAC addresses, and its serial number",
+		maas(o, CreateInMAAS, "create", "MAAS knows the machine",
+			"exactly one machine in MAAS has its MAC addresses, and its serial number",
 			"none: a record that was made stays for the next try").giving("maas_found", true),
-		maas(o, CommissionRun, "commission", "MAAS commissions the machine", "MAAS takes the request", "commissioning is aborted").
+		maas(o, CommissionRun, "commission", "MAAS commissions the machine", "MAAS takes the request",
+			"commissioning is aborted").
 			giving("maas_commissioned", true).undoneBy(undoAbort),
 		ready,
-		maas(o, "configure_storage", "set_storage_layout", "the disks' layout is set", "MAAS has a boot disk, and shows the layout", "none"),
-		maas(o, "apply_roce_phase2", "fabric_interfaces", "interfaces that are tagged roce have an address mode", "MAAS shows it", "none"),
-		maas(o, "ensure_pxe_interface_auto", "boot_interface", "the boot interface has an address mode", "MAAS shows it", "none"),
-		maas(o, "render_cloud_init", "render_user_data", "none", "the region's user data can be filled in and is YAML", "none"),
-		maas(o, DeployViaMAAS, "deploy", "MAAS writes the system", "MAAS says Deploying or beyond, for this operation", undoneDeployment).
+		maas(o, "configure_storage", "set_storage_layout", "the disks' layout is set",
+			"MAAS has a boot disk, and shows the layout", "none"),
+		maas(o, "apply_roce_phase2", "fabric_interfaces", "interfaces that are tagged roce have an address mode",
+			"MAAS shows it", "none"),
+		maas(o, "ensure_pxe_interface_auto", "boot_interface", "the boot interface has an address mode", "MAAS shows it",
+			"none"),
+		maas(o, "render_cloud_init", "render_user_data", "none", "the region's user data can be filled in and is YAML",
+			"none"),
+		maas(o, DeployViaMAAS, "deploy", "MAAS writes the system", "MAAS says Deploying or beyond, for this operation",
+			undoneDeployment).
 			giving(evidence.Redeployed, true).undoneBy(undoAbort, undoRelease),
-		failsAs(maas(o, WaitDeployed, "wait_deployed", "none", "the deployment has ended", "the deployment is aborted").giving("", true)),
+		failsAs(maas(o, WaitDeployed, "wait_deployed", "none", "the deployment has ended",
+			"the deployment is aborted").giving("", true)),
 		failsAs(maas(o, "classify_deploy_failure", "classify_failure", "a failed deployment has a class",
 			"the deployment did not fail, or for want of its data source", "none")),
-		failsAs(maas(o, RecoverDeploy, "recover_deploy", "a deployment that failed for want of its data source is released and made once more",
+		failsAs(maas(o, RecoverDeploy, "recover_deploy",
+			"a deployment that failed for want of its data source is released and made once more",
 			"MAAS says Deployed", undoneDeployment).giving(evidence.Deployed, false).undoneBy(undoAbort, undoRelease)),
-		asksOf(maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none", "hardware sync is on, where the system has it", "none")),
+		asksOf(maas(o, "ensure_hardware_sync_configured", "hardware_sync", "none",
+			"hardware sync is on, where the system has it", "none")),
 		asksOf(maas(o, WaitHardwareRun, "wait_hardware_sync", "none", "a sync was seen lately, where it is on", "none")),
 	}
 }

@@ -1,19 +1,19 @@
 package workflow
 
-// ReportedInstall is the mode of a step of kind CheckKind that belongs to no workflow: an installer that is not ours does it
-// and reports by itself. The operation waits for its reports, so that the installation has an owner, an end, and somebody who
-// notices when it falls silent. The step's time-out bounds the silence between two reports.
+// ReportedInstall is the mode of a step of kind CheckKind that belongs to no workflow: an installer that is not ours
+// does it and reports by itself. The operation waits for its reports, so that the installation has an owner, an end,
+// and somebody who notices when it falls silent. The step's time-out bounds the silence between two reports.
 const ReportedInstall = "reported_install"
 
-// AwaitReplacement is another such mode: somebody replaces the machine's hardware, and it has come back when its agent opens
-// a session under another boot than the one before.
+// AwaitReplacement is another such mode: somebody replaces the machine's hardware, and it has come back when its agent
+// opens a session under another boot than the one before.
 const AwaitReplacement = "await_replacement"
 
 // NothingToDrain is another: the machine is in no cluster, and its drain has nothing to do.
 const NothingToDrain = "nothing_to_drain"
 
-// SwitchOn and SwitchOff are two more, which operators start: the machine is switched through its BMC, or its provider, and
-// is so when that was read back.
+// SwitchOn and SwitchOff are two more, which operators start: the machine is switched through its BMC, or its provider,
+// and is so when that was read back.
 const (
 	SwitchOn  = "switch_on"
 	SwitchOff = "switch_off"

@@ -25,8 +25,8 @@ func rows(has func(workflow.Stage) bool) string {
 	return strings.Join(out, " ")
 }
 
-// TestWhatStagesAre: which change the machine, which open an attempt, which may be adopted, and which go on from another. Every
-// row of a name agrees.
+// TestWhatStagesAre: which change the machine, which open an attempt, which may be adopted, and which go on from
+// another. Every row of a name agrees.
 func TestWhatStagesAre(t *testing.T) {
 	for name, c := range map[string]struct {
 		has  func(workflow.Stage) bool
@@ -34,7 +34,8 @@ func TestWhatStagesAre(t *testing.T) {
 	}{
 		"touches": {func(s workflow.Stage) bool { return s.Touches },
 			"d:cleanup_storage d:install_node d:power_off_node d:reset_host d:scrub_gpu"},
-		"opens": {func(s workflow.Stage) bool { return s.Opens }, "d:disable_node d:remove_gpuaas_node_record o:approve_node"},
+		"opens": {func(s workflow.Stage) bool { return s.Opens },
+			"d:disable_node d:remove_gpuaas_node_record o:approve_node"},
 		"adoptable, not of MAAS": {func(s workflow.Stage) bool { return s.Adoptable && s.Provider != workflow.ProviderMAAS },
 			"d:drain_node d:power_off_node d:wait_for_agent_enrollment o:wait_for_agent_enrollment"},
 		"resumes elsewhere": {func(s workflow.Stage) bool { return s.ResumeAt != "" },
@@ -77,7 +78,8 @@ func TestTheRowOfAStage(t *testing.T) {
 			t.Errorf("%s of %s, %q: %+v", c.name, c.kind, c.provider, s)
 		}
 	}
-	for kind, name := range map[workflow.Kind]string{workflow.Onboarding: workflow.CleanupStorage, workflow.Decommission: workflow.ApproveNode} {
+	for kind, name := range map[workflow.Kind]string{workflow.Onboarding: workflow.CleanupStorage,
+		workflow.Decommission: workflow.ApproveNode} {
 		if s, ok := workflow.Find(kind, name); ok {
 			t.Errorf("%s has %+v", kind, s)
 		}
@@ -87,8 +89,8 @@ func TestTheRowOfAStage(t *testing.T) {
 	}
 }
 
-// TestWhichStagesAnAttemptHas: those from its stage on, after the one that opens it, and without what is proven where that is
-// asked for.
+// TestWhichStagesAnAttemptHas: those from its stage on, after the one that opens it, and without what is proven where
+// that is asked for.
 func TestWhichStagesAnAttemptHas(t *testing.T) {
 	w := sample(workflow.FailedRetryable)
 	all := w.Plan
@@ -132,7 +134,8 @@ func TestTheTimeAndTheNameOfPublishedPlans(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]int32{"wait_ready": 7200, "wait_deployed": 7200, "recover_deploy": 7200, "erase": 86400, "wait_hardware_sync": 3600}; !maps.Equal(seconds, want) {
+	if want := map[string]int32{"wait_ready": 7200, "wait_deployed": 7200, "recover_deploy": 7200, "erase": 86400,
+		"wait_hardware_sync": 3600}; !maps.Equal(seconds, want) {
 		t.Errorf("seconds %v", seconds)
 	}
 	for id, want := range map[string]string{
@@ -149,7 +152,8 @@ func TestTheTimeAndTheNameOfPublishedPlans(t *testing.T) {
 func TestAPassedCheckSaysWhatItSaw(t *testing.T) {
 	f := wellFacts(workflow.Decommission, workflow.FullDecommission)
 	for stage, says := range map[string]string{
-		workflow.DisableNode: "the phase is MAINTENANCE", workflow.DrainNode: "condition InCustomerCluster is false or Drained is true",
+		workflow.DisableNode: "the phase is MAINTENANCE",
+		workflow.DrainNode:   "condition InCustomerCluster is false or Drained is true",
 	} {
 		if v := workflow.Judge(stage, f); !v.Pass || v.Message != says {
 			t.Errorf("%s: %+v", stage, v)
@@ -183,13 +187,19 @@ func TestWhenAnObservationIsDrift(t *testing.T) {
 		seen        workflow.Observation
 		text, major bool
 	}{
-		"as it should be":                {workflow.Active, workflow.Observation{State: maasstatus.StateDeployed, SystemID: "a", KnownID: "a"}, false, false},
-		"another machine":                {workflow.Active, workflow.Observation{State: maasstatus.StateDeployed, SystemID: "b", KnownID: "a"}, true, true},
-		"never known by a name":          {workflow.Active, workflow.Observation{State: maasstatus.StateDeployed, SystemID: "b"}, false, false},
-		"no name is seen":                {workflow.Active, workflow.Observation{State: maasstatus.StateDeployed, KnownID: "a"}, false, false},
-		"another, while it comes in":     {workflow.Enrolling, workflow.Observation{State: maasstatus.StateReady, SystemID: "b", KnownID: "a"}, false, true},
-		"released under us":              {workflow.Active, workflow.Observation{State: maasstatus.StateReady}, true, true},
-		"deploying, which may be passed": {workflow.Active, workflow.Observation{State: maasstatus.StateDeploying}, true, false},
+		"as it should be": {workflow.Active,
+			workflow.Observation{State: maasstatus.StateDeployed, SystemID: "a", KnownID: "a"}, false, false},
+		"another machine": {workflow.Active,
+			workflow.Observation{State: maasstatus.StateDeployed, SystemID: "b", KnownID: "a"}, true, true},
+		"never known by a name": {workflow.Active,
+			workflow.Observation{State: maasstatus.StateDeployed, SystemID: "b"}, false, false},
+		"no name is seen": {workflow.Active,
+			workflow.Observation{State: maasstatus.StateDeployed, KnownID: "a"}, false, false},
+		"another, while it comes in": {workflow.Enrolling,
+			workflow.Observation{State: maasstatus.StateReady, SystemID: "b", KnownID: "a"}, false, true},
+		"released under us": {workflow.Active, workflow.Observation{State: maasstatus.StateReady}, true, true},
+		"deploying, which may be passed": {workflow.Active, workflow.Observation{State: maasstatus.StateDeploying}, true,
+			false},
 	} {
 		text, major := workflow.Drift(c.node, c.seen)
 		if (text != "") != c.text || major != c.major {
@@ -197,13 +207,15 @@ func TestWhenAnObservationIsDrift(t *testing.T) {
 		}
 	}
 	marks := map[string]bool{}
-	for _, o := range []workflow.Observation{{State: "Ready", SystemID: "a"}, {State: "Ready", SystemID: "b"}, {State: "Failed", SystemID: "a"}} {
+	for _, o := range []workflow.Observation{{State: "Ready", SystemID: "a"}, {State: "Ready", SystemID: "b"},
+		{State: "Failed", SystemID: "a"}} {
 		marks[o.Mark()] = true
 	}
 	if len(marks) != 3 {
 		t.Errorf("observations that differ have the marks %v", marks)
 	}
-	if got := workflow.Thresholds(); !slices.Equal(got, []workflow.Threshold{workflow.DriftAny, workflow.DriftMajor, workflow.DriftNone}) {
+	if got := workflow.Thresholds(); !slices.Equal(got,
+		[]workflow.Threshold{workflow.DriftAny, workflow.DriftMajor, workflow.DriftNone}) {
 		t.Errorf("thresholds %v", got)
 	}
 }

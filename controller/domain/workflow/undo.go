@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// undoDue is the evidence that names the provider's actions which a clean start must take before it begins. It stays until
-// the attempt has come past them, so that a further attempt takes them again: each of them is done where nothing is left to undo.
+// undoDue is the evidence that names the provider's actions which a clean start must take before it begins. It stays
+// until the attempt has come past them, so that a further attempt takes them again: each of them is done where nothing
+// is left to undo.
 const undoDue = "undo_due"
 
-// undoing lists the actions that undo at the provider what the stages of a workflow have begun there, the last stage first,
-// each once. Each stage lists first what stops work under way, then what releases the machine.
+// undoing lists the actions that undo at the provider what the stages of a workflow have begun there, the last stage
+// first, each once. Each stage lists first what stops work under way, then what releases the machine.
 func undoing(w Workflow) []string {
 	var out []string
 	for i, s := range slices.Backward(w.Stages()) {
@@ -26,8 +27,8 @@ func undoing(w Workflow) []string {
 	return out
 }
 
-// Attempting gives the stages of the workflow's next attempt: those from its stage on, without those whose evidence is held
-// where skip says so, and with what a clean start has to undo after the stage that opens the attempt.
+// Attempting gives the stages of the workflow's next attempt: those from its stage on, without those whose evidence is
+// held where skip says so, and with what a clean start has to undo after the stage that opens the attempt.
 func (w Workflow) Attempting(skip bool) []Stage {
 	stages := From(w.Stages(), w.Stage)
 	if skip {

@@ -25,7 +25,8 @@ func (v *walker) move(t *testing.T, moves []workflow.Move) {
 	t.Helper()
 	for _, m := range moves {
 		from, to := node.Parse(string(v.node)), node.Parse(string(m.To))
-		if _, refusal := node.Check(from, to, node.Trigger(m.By), node.Facts{ErasureRequired: true, ErasureVerified: true}); refusal != nil {
+		if _, refusal := node.Check(from, to, node.Trigger(m.By),
+			node.Facts{ErasureRequired: true, ErasureVerified: true}); refusal != nil {
 			t.Fatalf("the table of nodes refuses %s → %s by %s: %v", v.node, m.To, m.By, refusal)
 		}
 		v.node = m.To
@@ -140,14 +141,17 @@ func TestRandomWalk(t *testing.T) {
 }
 
 func newWalker(r *rand.Rand) *walker {
-	k, m, n := workflow.Onboarding, workflow.NoMode, []fleet.NodeState{workflow.Discovered, workflow.BootstrapIssued}[r.IntN(2)]
+	k, m, n := workflow.Onboarding, workflow.NoMode, []fleet.NodeState{workflow.Discovered,
+		workflow.BootstrapIssued}[r.IntN(2)]
 	if r.IntN(3) > 0 {
 		modes := workflow.Modes(workflow.Decommission)
-		k, m, n = workflow.Decommission, modes[r.IntN(len(modes))], []fleet.NodeState{workflow.Active, workflow.Offline}[r.IntN(2)]
+		k, m, n = workflow.Decommission, modes[r.IntN(len(modes))],
+			[]fleet.NodeState{workflow.Active, workflow.Offline}[r.IntN(2)]
 	}
 	t := workflow.Traits{Provider: "agent", BMC: r.IntN(2) == 0, Path: workflow.DefaultPath(n)}
 	plan := workflow.Names(workflow.Plan(k, m, t))
-	return &walker{w: workflow.Workflow{Kind: k, Mode: m, State: workflow.Pending, Plan: plan, Stage: plan[0], Attempts: 1, OperationID: "op"}, node: n, active: true}
+	return &walker{w: workflow.Workflow{Kind: k, Mode: m, State: workflow.Pending, Plan: plan, Stage: plan[0], Attempts: 1,
+		OperationID: "op"}, node: n, active: true}
 }
 
 // leads says that one action or event, which may take several transitions at once, goes from one state to another.

@@ -19,7 +19,8 @@ func working(s workflow.State) bool {
 func sample(s workflow.State) workflow.Workflow {
 	plan := workflow.Names(workflow.Plan(workflow.Decommission, workflow.FullDecommission, workflow.Traits{BMC: true}))
 	return workflow.Workflow{
-		ID: "wf-1", Kind: workflow.Decommission, Mode: workflow.FullDecommission, State: s, Plan: plan, Stage: workflow.DrainNode, StageIdx: 2,
+		ID: "wf-1", Kind: workflow.Decommission, Mode: workflow.FullDecommission, State: s, Plan: plan,
+		Stage: workflow.DrainNode, StageIdx: 2,
 		OperationID: "op-1", Attempts: 1,
 	}
 }
@@ -43,8 +44,8 @@ var mapped = map[workflow.Kind]map[workflow.State]string{
 	},
 }
 
-// What is ours besides: the netboot path of an onboarding, failures and cancels of work that stops short of retirement, the
-// modes that end active, and nodes that leave before they were ever in service.
+// What is ours besides: the netboot path of an onboarding, failures and cancels of work that stops short of retirement,
+// the modes that end active, and nodes that leave before they were ever in service.
 var ours = map[workflow.Kind]map[workflow.State]string{
 	workflow.Onboarding: {
 		workflow.Pending:         "bootstrap_issued discovered pending installing installed",
@@ -52,7 +53,8 @@ var ours = map[workflow.Kind]map[workflow.State]string{
 		workflow.Compensating:    "bootstrap_issued discovered pending installing installed enrolling quarantined",
 		workflow.FailedRetryable: "bootstrap_issued discovered pending installing installed install_failed",
 		workflow.FailedManual:    "bootstrap_issued discovered pending installing installed install_failed",
-		workflow.Cancelled:       "discovered pending bootstrap_issued quarantined retired deleted enrolling install_failed active offline",
+		workflow.Cancelled: "discovered pending bootstrap_issued quarantined retired deleted enrolling " +
+			"install_failed active offline",
 	},
 	workflow.Decommission: {
 		workflow.Pending:         "active offline quarantined draining retired",
@@ -137,8 +139,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 	}
 }
 
-// TestPlans: a plan ends with a step that nobody is granted, so that a cancel gets in before its end; actions of a provider
-// are in plans of its machines alone, and those have nothing that only machines with a BMC of ours can do.
+// TestPlans: a plan ends with a step that nobody is granted, so that a cancel gets in before its end; actions of a
+// provider are in plans of its machines alone, and those have nothing that only machines with a BMC of ours can do.
 func TestPlans(t *testing.T) {
 	for _, p := range workflow.Plans() {
 		last := p.GetSteps()[len(p.GetSteps())-1]
@@ -153,8 +155,10 @@ func TestPlans(t *testing.T) {
 					t.Errorf("%s %s has %s, which is not built, or not for it", k, m, s.Name)
 				}
 			}
-			for _, s := range workflow.Plan(k, m, workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}) {
-				if !s.Wired || hasKind(s, "netboot") || hasKind(s, "repave") || hasKind(s, "erase") || s.Name == workflow.PowerOffNode {
+			for _, s := range workflow.Plan(k, m, workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true,
+				Path: workflow.PathInstall}) {
+				if !s.Wired || hasKind(s, "netboot") || hasKind(s, "repave") || hasKind(s, "erase") ||
+					s.Name == workflow.PowerOffNode {
 					t.Errorf("%s %s by MAAS has %s, which is not built, or not for it", k, m, s.Name)
 				}
 			}
@@ -174,7 +178,8 @@ func TestEveryReasonHasAClass(t *testing.T) {
 			t.Errorf("%s has no class", reason)
 		}
 		if number >= 140 && number < 200 && !retryable && class == workflow.ClassDisagree &&
-			!slices.Contains([]string{"AGENT_STATE_ROLLED_BACK", "CONFIG_DRIFT", "CONFIG_ROLLED_BACK", "CANCELED_BY_REQUEST", "SETTLED_BY_OPERATOR"}, reason) {
+			!slices.Contains([]string{"AGENT_STATE_ROLLED_BACK", "CONFIG_DRIFT", "CONFIG_ROLLED_BACK", "CANCELED_BY_REQUEST",
+				"SETTLED_BY_OPERATOR"}, reason) {
 			t.Logf("%s is unclassified and needs a person", reason)
 		}
 	}
@@ -183,7 +188,8 @@ func TestEveryReasonHasAClass(t *testing.T) {
 // TestTheSameFailureNeedsAPersonInTheEnd: retries are bounded, and the class says what they were about.
 func TestTheSameFailureNeedsAPersonInTheEnd(t *testing.T) {
 	for step, want := range map[string]workflow.Class{
-		"install-node": workflow.ClassInstall, "wait-for-agent-enrollment": workflow.ClassSeed, "validate-clean-node": workflow.ClassRepeated,
+		"install-node": workflow.ClassInstall, "wait-for-agent-enrollment": workflow.ClassSeed,
+		"validate-clean-node": workflow.ClassRepeated,
 	} {
 		w := sample(workflow.Running)
 		w.Mode = workflow.Reimage
@@ -201,7 +207,8 @@ func TestTheSameFailureNeedsAPersonInTheEnd(t *testing.T) {
 		// A person may try as often as he likes, and the count begins anew with a rerun, a clean start, or progress.
 		for _, a := range []workflow.Action{workflow.Rerun, workflow.RestartClean} {
 			fresh := again(t, workflow.Follow(w, workflow.Attempt{Phase: "FAILED", Step: step, Reason: "STEP_TIMEOUT"}), a)
-			if fresh = workflow.Follow(fresh, workflow.Attempt{Phase: "FAILED", Step: step, Reason: "STEP_TIMEOUT"}); fresh.State != workflow.FailedRetryable {
+			if fresh = workflow.Follow(fresh, workflow.Attempt{Phase: "FAILED", Step: step,
+				Reason: "STEP_TIMEOUT"}); fresh.State != workflow.FailedRetryable {
 				t.Errorf("%s, after %s: %s", step, a, fresh.State)
 			}
 		}
@@ -254,8 +261,10 @@ func TestStates(t *testing.T) {
 		if !reached[s] {
 			t.Errorf("%s cannot be reached", s)
 		}
-		if workflow.Terminal(s) != (len(workflow.Transitions[s]) == 0) || workflow.Terminal(s) != (len(workflow.Legal(s, true)) == 0) {
-			t.Errorf("%s: terminal %v, ways out %v, actions %v", s, workflow.Terminal(s), workflow.Transitions[s], workflow.Legal(s, true))
+		if workflow.Terminal(s) != (len(workflow.Transitions[s]) == 0) ||
+			workflow.Terminal(s) != (len(workflow.Legal(s, true)) == 0) {
+			t.Errorf("%s: terminal %v, ways out %v, actions %v", s, workflow.Terminal(s), workflow.Transitions[s],
+				workflow.Legal(s, true))
 		}
 	}
 }

@@ -3,10 +3,11 @@
 //
 // A client is whoever shows one bearer token. Its reads and its writes are counted in a bucket each. A call that its
 // bucket lets through runs when one of a bounded number of places is free, and waits its turn else: the next place goes
-// to the client that has the fewest calls under way, and among those to the one that has waited longest. Of the places few are for lists. Streams hold no
-// place, since they mostly rest; they are counted by themselves.
+// to the client that has the fewest calls under way, and among those to the one that has waited longest. Of the places
+// few are for lists. Streams hold no place, since they mostly rest; they are counted by themselves.
 //
-// It is pure: whose call it is and what time it is comes in, a verdict comes out. A Book is not safe for concurrent use.
+// It is pure: whose call it is and what time it is comes in, a verdict comes out. A Book is not safe for concurrent
+// use.
 package fairqueue
 
 import "time"

@@ -92,7 +92,8 @@ func (b *Ledger) Enter(name string, k Kind, size int, now time.Time) (*Ticket, *
 // hasCapacity says that the call may run now.
 func (b *Ledger) hasCapacity(t *Ticket) bool {
 	l, c := b.limits, t.of
-	return b.running < l.Running && c.running < share(l.Running) && (t.kind != List || b.lists < l.Lists && c.lists < share(l.Lists))
+	return b.running < l.Running && c.running < share(l.Running) &&
+		(t.kind != List || b.lists < l.Lists && c.lists < share(l.Lists))
 }
 
 func (b *Ledger) start(t *Ticket) {

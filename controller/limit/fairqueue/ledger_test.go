@@ -15,7 +15,8 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func plenty() fairqueue.Limits {
 	many := fairqueue.Rate{PerSecond: 1_000_000, Burst: 1_000_000}
 	return fairqueue.Limits{
-		Read: many, Write: many, ClientStreams: 1000, Streams: 1000, Running: 1000, Lists: 1000, ClientWaiting: 1000, Waiting: 1000, WaitingBytes: 1 << 30,
+		Read: many, Write: many, ClientStreams: 1000, Streams: 1000, Running: 1000, Lists: 1000, ClientWaiting: 1000,
+		Waiting: 1000, WaitingBytes: 1 << 30,
 	}
 }
 
@@ -85,8 +86,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestAFloodStarvesNobody: one client has all that it may have and hundreds wait; another one is served at once, and the
-// next place after that is its own too.
+// TestAFloodStarvesNobody: one client has all that it may have and hundreds wait; another one is served at once, and
+// the next place after that is its own too.
 func TestAFloodStarvesNobody(t *testing.T) {
 	l := plenty()
 	l.Running = 4 // of which one client gets three
@@ -124,7 +125,8 @@ func TestAFloodStarvesNobody(t *testing.T) {
 	}
 }
 
-// TestListsLeaveRoom: however many lists a client asks for, what is no list finds a place, and another client's list does too.
+// TestListsLeaveRoom: however many lists a client asks for, what is no list finds a place, and another client's list
+// does too.
 func TestListsLeaveRoom(t *testing.T) {
 	l := plenty()
 	l.Lists = 4
@@ -242,16 +244,19 @@ func TestWhateverHappens(t *testing.T) {
 				}
 			}
 			if total != b.Running() || waiting != b.Waiting() || total > l.Running || listing > l.Lists || waiting > l.Waiting {
-				t.Fatalf("seed %d step %d: %d run and %d wait, the book says %d and %d of %+v", seed, step, total, waiting, b.Running(), b.Waiting(), l)
+				t.Fatalf("seed %d step %d: %d run and %d wait, the book says %d and %d of %+v", seed, step, total, waiting,
+					b.Running(), b.Waiting(), l)
 			}
 			for client, kind := range waits {
-				if total < l.Running && running[client] < share && (kind != fairqueue.List || listing < l.Lists && lists[client] < listShare) {
+				if total < l.Running && running[client] < share &&
+					(kind != fairqueue.List || listing < l.Lists && lists[client] < listShare) {
 					t.Fatalf("seed %d step %d: %s waits while there is a place", seed, step, client)
 				}
 			}
 			for client, n := range running {
 				if n > share || lists[client] > listShare {
-					t.Fatalf("seed %d step %d: %s has %d places, %d of them for lists, of %+v", seed, step, client, n, lists[client], l)
+					t.Fatalf("seed %d step %d: %s has %d places, %d of them for lists, of %+v", seed, step, client, n, lists[client],
+						l)
 				}
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// AnonymousCalls bounds calls whose callers nobody knows, of which each may hold a message. It is safe for concurrent use.
+// AnonymousCalls bounds calls whose callers nobody knows, of which each may hold a message. It is safe for concurrent
+// use.
 type AnonymousCalls struct {
 	most  int
 	limit time.Duration
@@ -31,8 +32,8 @@ func NewAnonymousCalls(most int, limit time.Duration) *AnonymousCalls {
 	return &AnonymousCalls{most: most, limit: limit, of: map[netip.Addr]int{}}
 }
 
-// Enter counts a call until the context that it returns ends, which is when the call does, or until Received. Where too many are under way, one
-// is cancelled: the oldest of the address that has the most.
+// Enter counts a call until the context that it returns ends, which is when the call does, or until Received. Where too
+// many are under way, one is cancelled: the oldest of the address that has the most.
 func (s *AnonymousCalls) Enter(ctx context.Context) context.Context {
 	c := &anonymousCall{}
 	ctx = context.WithValue(ctx, anonymousKey{}, c)
@@ -90,7 +91,8 @@ func (s *AnonymousCalls) drop(c *anonymousCall) {
 
 type anonymousKey struct{}
 
-// Received notes that the message of a call has come whole: from then on it counts no more, and is not cancelled for others.
+// Received notes that the message of a call has come whole: from then on it counts no more, and is not cancelled for
+// others.
 func (s *AnonymousCalls) Received(call context.Context) {
 	if c, ok := call.Value(anonymousKey{}).(*anonymousCall); ok {
 		s.mu.Lock()

@@ -16,8 +16,8 @@ func from(ctx context.Context, address string) context.Context {
 	return peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}})
 }
 
-// TestStrangersGiveWayByAddress: where too many calls are under way, the address with the most loses its oldest, and the call of
-// another address goes on.
+// TestStrangersGiveWayByAddress: where too many calls are under way, the address with the most loses its oldest, and
+// the call of another address goes on.
 func TestStrangersGiveWayByAddress(t *testing.T) {
 	t.Parallel()
 	s := ratelimit.NewAnonymousCalls(3, 0)

@@ -25,7 +25,8 @@ func (t Times) withDefaults() Times {
 	for _, d := range []struct {
 		set *time.Duration
 		to  time.Duration
-	}{{&t.FirstByte, 10 * time.Second}, {&t.Turn, 50 * time.Second}, {&t.Handshake, 15 * time.Second}, {&t.FirstRequest, 30 * time.Second}} {
+	}{{&t.FirstByte, 10 * time.Second}, {&t.Turn, 50 * time.Second}, {&t.Handshake, 15 * time.Second},
+		{&t.FirstRequest, 30 * time.Second}} {
 		if *d.set == 0 {
 			*d.set = d.to
 		}
@@ -59,8 +60,8 @@ const (
 	ClosedCaller    = "caller"    // its caller has newer ones
 )
 
-// Listener is a net.Listener that bounds connections before it is known who calls. Reading, waiting for a turn and shaking
-// hands happen before Accept: what it returns has finished its handshake. It is safe for concurrent use.
+// Listener is a net.Listener that bounds connections before it is known who calls. Reading, waiting for a turn and
+// shaking hands happen before Accept: what it returns has finished its handshake. It is safe for concurrent use.
 type Listener struct {
 	raw   net.Listener
 	cfg   ListenerConfig

@@ -131,7 +131,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	v.counts(3, 0)
 }
 
-// TestAnAddressSpendsItsOwnShare: one address that opens more connections than its share loses its own, and nobody else's.
+// TestAnAddressSpendsItsOwnShare: one address that opens more connections than its share loses its own, and nobody
+// else's.
 func TestAnAddressSpendsItsOwnShare(t *testing.T) {
 	t.Parallel()
 	l := plenty()
@@ -187,7 +188,8 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 // TestLateConnectionsAreClosed: each step has an end: the first byte, and the first request.
 func TestLateConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	v := newVisitors(t, ratelimit.ListenerConfig{Limits: plenty(), Times: ratelimit.Times{FirstByte: 50 * time.Millisecond, FirstRequest: 100 * time.Millisecond}})
+	v := newVisitors(t, ratelimit.ListenerConfig{Limits: plenty(),
+		Times: ratelimit.Times{FirstByte: 50 * time.Millisecond, FirstRequest: 100 * time.Millisecond}})
 	silent, _ := v.come("127.0.0.1", false)
 	closed(t, silent)
 	quiet, _ := v.come("127.0.0.1", true)

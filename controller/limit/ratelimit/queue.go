@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Queue are places to compute handshakes in, of which the newest who waits is given the next. Where more connections come than
-// can be served, the one that has waited longest is about to go away: in order of arrival hardly one would get through.
+// Queue are places to compute handshakes in, of which the newest who waits is given the next. Where more connections
+// come than can be served, the one that has waited longest is about to go away: in order of arrival hardly one would
+// get through.
 type Queue struct {
 	mu   sync.Mutex
 	free int
@@ -18,7 +19,8 @@ type Queue struct {
 // NewQueue makes so many places.
 func NewQueue(n int) *Queue { return &Queue{free: n} }
 
-// acquire waits for a place, which must be given back, and reports whether there was one in time, before the wait was given up.
+// acquire waits for a place, which must be given back, and reports whether there was one in time, before the wait was
+// given up.
 func (t *Queue) acquire(limit time.Duration, givenUp <-chan struct{}) bool {
 	t.mu.Lock()
 	if t.free > 0 {

@@ -187,8 +187,8 @@ func (d *Limiter) open(client string, k fairqueue.Kind) (leave func(), err error
 	}, nil
 }
 
-// refuse says it so that a client knows whether it is its own doing. The time to try again is drawn out, since those who
-// are refused together must not come back together.
+// refuse says it so that a client knows whether it is its own doing. The time to try again is drawn out, since those
+// who are refused together must not come back together.
 func (d *Limiter) refuse(client string, no *fairqueue.Refusal) error {
 	d.cfg.Observer.Refused(client, string(no.Why))
 	var err *failure.Error
@@ -199,13 +199,17 @@ func (d *Limiter) refuse(client string, no *fairqueue.Refusal) error {
 		if no.Why == fairqueue.WriteRate {
 			r, what = d.cfg.Limits.Write, "writes"
 		}
-		err = failure.Exhausted(ReasonRateLimited, "client %s is allowed %d %s a second, %d in a burst", client, r.PerSecond, what, r.Burst)
+		err = failure.Exhausted(ReasonRateLimited, "client %s is allowed %d %s a second, %d in a burst", client, r.PerSecond,
+			what, r.Burst)
 	case fairqueue.Streams:
-		err, after = failure.Exhausted(ReasonStreams, "client %s has %d streams open; close some", client, d.cfg.Limits.ClientStreams), time.Second
+		err, after = failure.Exhausted(ReasonStreams, "client %s has %d streams open; close some", client,
+			d.cfg.Limits.ClientStreams), time.Second
 	case fairqueue.AllStreams:
-		err, after = failure.Exhausted(ReasonStreams, "clients have %d streams open at this controller", d.cfg.Limits.Streams), time.Second
+		err, after = failure.Exhausted(ReasonStreams, "clients have %d streams open at this controller",
+			d.cfg.Limits.Streams), time.Second
 	default:
-		err, after = failure.Exhausted(ReasonOverloaded, "more calls are under way than this controller does at a time; this one would wait too long"), time.Second
+		err, after = failure.Exhausted(ReasonOverloaded,
+			"more calls are under way than this controller does at a time; this one would wait too long"), time.Second
 	}
 	return err.WithRetry(after+rand.N(after/2)).WithMeta("why", string(no.Why))
 }

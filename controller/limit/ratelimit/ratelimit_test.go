@@ -50,7 +50,8 @@ func (s *seen) Waited(took time.Duration, _, _ int) {
 func limits() fairqueue.Limits {
 	many := fairqueue.Rate{PerSecond: 1000, Burst: 1000}
 	return fairqueue.Limits{
-		Read: many, Write: many, ClientStreams: 100, Streams: 100, Running: 4, Lists: 1, ClientWaiting: 100, Waiting: 100, WaitingBytes: 1 << 20,
+		Read: many, Write: many, ClientStreams: 100, Streams: 100, Running: 4, Lists: 1, ClientWaiting: 100, Waiting: 100,
+		WaitingBytes: 1 << 20,
 	}
 }
 
@@ -158,7 +159,8 @@ func TestWhoWaitsGetsAPlaceOrIsToldSo(t *testing.T) {
 	release := hold(t, flood, d, get, 3) // its share of four
 	late := make(chan error, 1)
 	task.Background("late", func() { late <- call(flood, d, get, nothing) })
-	testkit.Eventually(t, 10*time.Second, func() bool { return fake.Waiters() == 1 }, "the fourth of the flood does not wait")
+	testkit.Eventually(t, 10*time.Second, func() bool { return fake.Waiters() == 1 },
+		"the fourth of the flood does not wait")
 	if err := call(polite, d, get, nothing); err != nil {
 		t.Fatalf("another client: %v", err)
 	}
@@ -212,10 +214,11 @@ func TestStreamsAndLongCallsTakeNoPlace(t *testing.T) {
 	d, _, _ := newDoor(l)
 	ctx := as(t.Context(), "a")
 	open := func(fn func()) error {
-		return d.Stream()(nil, stream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: watch}, func(any, grpc.ServerStream) error {
-			fn()
-			return nil
-		})
+		return d.Stream()(nil, stream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: watch},
+			func(any, grpc.ServerStream) error {
+				fn()
+				return nil
+			})
 	}
 	release := hold(t, ctx, d, add, 4)
 	if err := open(func() {

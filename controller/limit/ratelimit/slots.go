@@ -29,8 +29,9 @@ const (
 type ConnectionLimits struct {
 	// All is how many connections are open at a time.
 	All int
-	// Unproven is how many connections without a known caller have sent nothing yet, and how many wait for their handshake.
-	// An eighth of it may be in the handshake, and half of it without a known caller after it: those cost several times as much.
+	// Unproven is how many connections without a known caller have sent nothing yet, and how many wait for their
+	// handshake. An eighth of it may be in the handshake, and half of it without a known caller after it: those cost
+	// several times as much.
 	Unproven int
 	// PerAddress is how many of the connections without a known caller come from one IPv4 address or one IPv6 /64.
 	PerAddress int
@@ -67,9 +68,9 @@ type slot struct {
 	conn               *Conn
 }
 
-// slots are the books of a listener's connections: pure, without clock and lock. Where a bound is reached, the connection
-// that has made no progress for the longest time gives way: the one of the same address where that address has its share,
-// else one of the same stage. So a stage that is flooded costs the others nothing.
+// slots are the books of a listener's connections: pure, without clock and lock. Where a bound is reached, the
+// connection that has made no progress for the longest time gives way: the one of the same address where that address
+// has its share, else one of the same stage. So a stage that is flooded costs the others nothing.
 type slots struct {
 	limits ConnectionLimits
 	open   int
@@ -121,8 +122,8 @@ func (b *slots) least() *slot {
 	return nil
 }
 
-// advance notes progress: a connection enters a stage, or enters it again. It gives the one that gives way, if any. What is
-// proven or gone stays so.
+// advance notes progress: a connection enters a stage, or enters it again. It gives the one that gives way, if any.
+// What is proven or gone stays so.
 func (b *slots) advance(p *slot, to stage) (victim *slot) {
 	if p.stage >= proven {
 		return nil

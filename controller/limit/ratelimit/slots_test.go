@@ -6,12 +6,14 @@ import (
 	"testing"
 )
 
-// TestPlacesWhateverHappens draws connections that come, make progress and go, and holds the books against a count of its own.
+// TestPlacesWhateverHappens draws connections that come, make progress and go, and holds the books against a count of
+// its own.
 func TestPlacesWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 21))
-		limits := ConnectionLimits{All: 5 + rng.IntN(20), Unproven: 4 + rng.IntN(12), PerAddress: 1 + rng.IntN(6), PerCaller: 1}
+		limits := ConnectionLimits{All: 5 + rng.IntN(20), Unproven: 4 + rng.IntN(12), PerAddress: 1 + rng.IntN(6),
+			PerCaller: 1}
 		b := newSlots(limits)
 		var live []*slot
 		drop := func(p *slot) {
@@ -83,7 +85,8 @@ func checkPlaces(t *testing.T, b *slots, live []*slot, limits ConnectionLimits) 
 func TestAHostHasAWholePrefixOfIPv6(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3::4": "2001:db8:1:2::",
+		"fe80::1%eth0": "fe80::",
 	} {
 		if got := shareOf(netip.MustParseAddr(in)); got.String() != want {
 			t.Errorf("%s counts as %s, want %s", in, got, want)

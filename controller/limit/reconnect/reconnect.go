@@ -1,5 +1,6 @@
-// Package reconnect decides how fast agents come and how often they speak: which hello is taken now and when to try again
-// otherwise, over what time a stopping controller sends its agents elsewhere, and how long an agent may stay silent.
+// Package reconnect decides how fast agents come and how often they speak: which hello is taken now and when to try
+// again otherwise, over what time a stopping controller sends its agents elsewhere, and how long an agent may stay
+// silent.
 //
 // It does no I/O and reads no clock.
 package reconnect
@@ -18,10 +19,11 @@ type Limits struct {
 	Waiting int
 }
 
-// State is what is remembered between two hellos. The zero value, with Opening kept by the caller, is a controller that has
-// rested.
+// State is what is remembered between two hellos. The zero value, with Opening kept by the caller, is a controller that
+// has rested.
 type State struct {
-	// Spent are the sessions that have been let in beyond what the rate has made up for; 0 after a rest, the burst at most.
+	// Spent are the sessions that have been let in beyond what the rate has made up for; 0 after a rest, the burst at
+	// most.
 	Spent float64
 	// Queued are those that were told when to come again, as far as the rate has not made up for them since.
 	Queued float64
@@ -63,13 +65,14 @@ func Admit(l Limits, s State, now time.Time) (State, bool) {
 	return s, true
 }
 
-// Room is the time until the rate has made up for one more session; 0 when only sessions in the making stand in the way.
+// Room is the time until the rate has made up for one more session; 0 when only sessions in the making stand in the
+// way.
 func Room(l Limits, s State) time.Duration {
 	return time.Duration(max(s.Spent+1-float64(l.Burst), 0) / l.Rate * float64(time.Second))
 }
 
-// Refuse tells a hello when to try again. Those that are refused are told times one after the other, as far apart as the rate, so that
-// they come back no faster than they can be taken.
+// Refuse tells a hello when to try again. Those that are refused are told times one after the other, as far apart as
+// the rate, so that they come back no faster than they can be taken.
 func Refuse(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
 	s = s.after(l, now)
 	// Who comes back has a place in what the rate makes up for; the rest of the fleet waits behind.
@@ -98,8 +101,8 @@ func (s State) after(l Limits, now time.Time) State {
 	return s
 }
 
-// Spread is the time over which the agents of a stopping controller go elsewhere: as slowly as the others take them, and in
-// no more than the limit.
+// Spread is the time over which the agents of a stopping controller go elsewhere: as slowly as the others take them,
+// and in no more than the limit.
 func Spread(sessions int, l Limits, others int, limit time.Duration) time.Duration {
 	perSecond := l.Rate * float64(max(others, 1))
 	return min(time.Duration(float64(sessions)/perSecond*float64(time.Second)), limit)
@@ -108,8 +111,8 @@ func Spread(sessions int, l Limits, others int, limit time.Duration) time.Durati
 // BeatsPerSecond is how many heartbeats one controller takes a second before it asks for fewer.
 const BeatsPerSecond = 1500
 
-// Heartbeat is the interval that a new session is told: the configured one, or longer, in whole seconds, where the fleet is so
-// large that its controllers would hear too many.
+// Heartbeat is the interval that a new session is told: the configured one, or longer, in whole seconds, where the
+// fleet is so large that its controllers would hear too many.
 func Heartbeat(configured time.Duration, sessions, controllers int) time.Duration {
 	share := sessions / max(controllers, 1)
 	if scaled := time.Duration((share+BeatsPerSecond-1)/BeatsPerSecond) * time.Second; scaled > configured {

@@ -105,7 +105,8 @@ func TestAClockThatGoesBackAndOneThatJumps(t *testing.T) {
 func TestAFleetComesBackAtTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := reconnect.Limits{
-			Rate: float64(rapid.IntRange(50, 2000).Draw(t, "rate")), Burst: rapid.IntRange(10, 500).Draw(t, "burst"), Concurrent: 1000,
+			Rate: float64(rapid.IntRange(50, 2000).Draw(t, "rate")), Burst: rapid.IntRange(10, 500).Draw(t, "burst"),
+			Concurrent: 1000,
 		}
 		n := rapid.IntRange(1, 800).Draw(t, "agents")
 		seed := rapid.Uint64().Draw(t, "seed")

@@ -45,7 +45,8 @@ func (s *Store) ListAgents(ctx context.Context, f AgentFilter) ([]*baremetalv1.A
 	byAgent := map[string][]*baremetalv1.AgentCert{}
 	for _, c := range certs {
 		byAgent[c.AgentID] = append(byAgent[c.AgentID], &baremetalv1.AgentCert{
-			Fingerprint: c.Fingerprint, SerialNumber: c.SerialNumber, NotBefore: convert.Timestamp(c.NotBefore), NotAfter: convert.Timestamp(c.NotAfter),
+			Fingerprint: c.Fingerprint, SerialNumber: c.SerialNumber, NotBefore: convert.Timestamp(c.NotBefore),
+			NotAfter:  convert.Timestamp(c.NotAfter),
 			RevokedAt: convert.TimestampPtr(c.RevokedAt), FirstUsedAt: convert.TimestampPtr(c.FirstUsedAt),
 		})
 	}
@@ -58,8 +59,9 @@ func (s *Store) ListAgents(ctx context.Context, f AgentFilter) ([]*baremetalv1.A
 
 func agentMessage(r dbsqlc.ListAgentsRow, certs []*baremetalv1.AgentCert) *baremetalv1.Agent {
 	a := &baremetalv1.Agent{
-		AgentId: r.AgentID, Role: roleMessage(r.Role), MachineId: pgtx.StrVal(r.MachineID), Site: r.Site, Capabilities: r.Capabilities,
-		Version: r.Version, Simulated: r.Simulated, Connected: r.SessionID != nil && r.EndedAt == nil,
+		AgentId: r.AgentID, Role: roleMessage(r.Role), MachineId: pgtx.StrVal(r.MachineID), Site: r.Site,
+		Capabilities: r.Capabilities,
+		Version:      r.Version, Simulated: r.Simulated, Connected: r.SessionID != nil && r.EndedAt == nil,
 		ControllerId: pgtx.StrVal(r.ControllerID), Epoch: r.Epoch, BootId: r.BootID, StateId: r.StateID,
 		LastHeartbeatAt: convert.TimestampPtr(r.LastHeartbeatAt), Certs: certs, CreatedAt: convert.Timestamp(r.CreatedAt),
 		SessionStartedAt: convert.TimestampPtr(r.SessionStartedAt),

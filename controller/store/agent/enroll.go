@@ -83,7 +83,8 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 		}
 		id = t.TokenID
 		err := q.InsertToken(ctx, dbsqlc.InsertTokenParams{
-			TokenID: t.TokenID, SecretHash: HashSecret(t.Secret), Role: t.Role, MachineID: pgtx.StrPtr(t.MachineID), Site: t.Site,
+			TokenID: t.TokenID, SecretHash: HashSecret(t.Secret), Role: t.Role, MachineID: pgtx.StrPtr(t.MachineID),
+			Site:        t.Site,
 			BoundRegion: t.Region, BoundProvider: t.Provider, BoundMac: pgtx.StrPtr(t.MAC), BoundSerial: t.Serial,
 			CreatedAt: now, ExpiresAt: t.ExpiresAt, RequestID: t.RequestID, RequestBody: body,
 		})
@@ -91,7 +92,8 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 			return fmt.Errorf("insert token: %w", err)
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: t.Actor, Verb: "ISSUE_TOKEN", Target: t.MachineID, Request: t.RequestID, Data: map[string]string{"token_id": t.TokenID, "role": t.Role},
+			Actor: t.Actor, Verb: "ISSUE_TOKEN", Target: t.MachineID, Request: t.RequestID,
+			Data: map[string]string{"token_id": t.TokenID, "role": t.Role},
 		}, now)
 	})
 	if pgtx.UniqueViolation(err, "bootstrap_tokens_request") {
@@ -106,17 +108,20 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 		return nil, fmt.Errorf("read token: %w", err)
 	}
 	return tokenMessage(dbsqlc.ListTokensRow{
-		TokenID: row.TokenID, Role: row.Role, MachineID: pgtx.StrVal(row.MachineID), Site: row.Site, BoundRegion: row.BoundRegion,
+		TokenID: row.TokenID, Role: row.Role, MachineID: pgtx.StrVal(row.MachineID), Site: row.Site,
+		BoundRegion:   row.BoundRegion,
 		BoundProvider: row.BoundProvider, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 	}), nil
 }
 
-// issuedBefore returns the token that the same request has made, empty where there is none. One that cannot be used any more is refused.
+// issuedBefore returns the token that the same request has made, empty where there is none. One that cannot be used any
+// more is refused.
 func issuedBefore(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.Time) (string, error) {
 	if t.RequestID == "" {
 		return "", nil
 	}
-	have, err := q.TokenOfRequest(ctx, dbsqlc.TokenOfRequestParams{MachineID: t.MachineID, Site: t.Site, RequestID: t.RequestID})
+	have, err := q.TokenOfRequest(ctx, dbsqlc.TokenOfRequestParams{MachineID: t.MachineID, Site: t.Site,
+		RequestID: t.RequestID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
@@ -124,16 +129,20 @@ func issuedBefore(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.T
 		return "", fmt.Errorf("look for the request: %w", err)
 	}
 	if diff := pgtx.Differing(convert.JSONToMap(have.RequestBody), t.Body); len(diff) > 0 {
-		return "", failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used with another %s", t.RequestID, strings.Join(diff, ", ")).
+		return "", failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used with another %s", t.RequestID,
+			strings.Join(diff, ", ")).
 			WithField(diff[0], "differs from the first request")
 	}
 	row, err := q.LockToken(ctx, have.TokenID)
 	if err != nil {
 		return "", fmt.Errorf("lock token: %w", err)
 	}
-	if row.UsedAt != nil || row.RevokedAt != nil || !now.Before(row.ExpiresAt) || !bytes.Equal(row.SecretHash, HashSecret(t.SecretOf(row.TokenID))) {
-		return "", failure.Precondition("TOKEN_SPENT", "token %s of this request can be used no more; ask for another under a new request_id",
-			row.TokenID).WithMeta("token_id", row.TokenID)
+	if row.UsedAt != nil || row.RevokedAt != nil || !now.Before(row.ExpiresAt) ||
+		!bytes.Equal(row.SecretHash, HashSecret(t.SecretOf(row.TokenID))) {
+		return "",
+			failure.Precondition("TOKEN_SPENT",
+				"token %s of this request can be used no more; ask for another under a new request_id",
+				row.TokenID).WithMeta("token_id", row.TokenID)
 	}
 	return row.TokenID, nil
 }
@@ -147,7 +156,8 @@ func readyForToken(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.
 		return fmt.Errorf("lock machine: %w", err)
 	}
 	if m.DeletedAt != nil {
-		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; register it as a new record", t.MachineID)
+		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; register it as a new record",
+			t.MachineID)
 	}
 	if node.Parse(m.NodeState) != node.Discovered {
 		return nil
@@ -191,7 +201,9 @@ var (
 
 // Enroll uses a token up. It locks the token, signs, and records certificate, agent and use in one transaction, so that
 // of any number of callers one gets a certificate, and the same key gets the same one again.
-func (s *Store) Enroll(ctx context.Context, r EnrollRequest, sign func(ctx context.Context, agentID string) (*Signed, error), now time.Time) (*Enrolled, error) {
+func (s *Store) Enroll(
+	ctx context.Context, r EnrollRequest, sign func(ctx context.Context, agentID string) (*Signed, error), now time.Time,
+) (*Enrolled, error) {
 	var out *Enrolled
 	var refusal error
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
@@ -204,7 +216,8 @@ func (s *Store) Enroll(ctx context.Context, r EnrollRequest, sign func(ctx conte
 		if err != nil {
 			return fmt.Errorf("lock token: %w", err)
 		}
-		if subtle.ConstantTimeCompare(t.SecretHash, HashSecret(r.Secret)) != 1 || t.RevokedAt != nil || !now.Before(t.ExpiresAt) {
+		if subtle.ConstantTimeCompare(t.SecretHash, HashSecret(r.Secret)) != 1 || t.RevokedAt != nil ||
+			!now.Before(t.ExpiresAt) {
 			refusal = errToken()
 			return auditRefusal(ctx, q, t, "wrong, expired or revoked", now)
 		}
@@ -236,7 +249,8 @@ func (s *Store) Enroll(ctx context.Context, r EnrollRequest, sign func(ctx conte
 
 func auditRefusal(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, why string, now time.Time) error {
 	return history.Audit(ctx, q, history.AuditEntry{
-		Actor: "enrolment", Verb: "ENROLL_REFUSED", Target: pgtx.StrVal(t.MachineID), Data: map[string]string{"token_id": t.TokenID, "why": why},
+		Actor: "enrolment", Verb: "ENROLL_REFUSED", Target: pgtx.StrVal(t.MachineID),
+		Data: map[string]string{"token_id": t.TokenID, "why": why},
 	}, now)
 }
 
@@ -244,11 +258,14 @@ func auditRefusal(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow,
 func bindings(t dbsqlc.LockTokenRow, r EnrollRequest) error {
 	switch {
 	case t.BoundRegion != "" && t.BoundRegion != r.Region:
-		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for region %q, the agent says %q", t.BoundRegion, r.Region)
+		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for region %q, the agent says %q",
+			t.BoundRegion, r.Region)
 	case t.BoundProvider != "" && t.BoundProvider != r.Provider:
-		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q", t.BoundProvider, r.Provider)
+		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q",
+			t.BoundProvider, r.Provider)
 	case t.BoundMac != "" && !slices.ContainsFunc(r.MACs, func(m string) bool { return strings.EqualFold(m, t.BoundMac) }):
-		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have", t.BoundMac)
+		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have",
+			t.BoundMac)
 	case t.BoundSerial != "" && t.BoundSerial != r.Serial:
 		return failure.Precondition("HARDWARE_MISMATCH", "the token is for another serial number than the agent's")
 	}
@@ -268,11 +285,15 @@ func again(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r Enro
 		return nil, errToken()
 	}
 	return &Enrolled{
-		AgentID: cert.AgentID, MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, Role: t.Role, ChainPEM: cert.ChainPem, Again: true,
+		AgentID: cert.AgentID, MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, Role: t.Role, ChainPEM: cert.ChainPem,
+		Again: true,
 	}, nil
 }
 
-func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest, sign func(context.Context, string) (*Signed, error), now time.Time) (*Enrolled, error) {
+func (s *Store) enrollNew(
+	ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest,
+	sign func(context.Context, string) (*Signed, error), now time.Time,
+) (*Enrolled, error) {
 	out := &Enrolled{AgentID: ids.New(ids.Agent), MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, Role: t.Role}
 	if out.MachineID != "" {
 		if err := enrollMachine(ctx, q, out); err != nil {
@@ -302,7 +323,8 @@ func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockT
 		return nil, err
 	}
 	n, err := q.UseToken(ctx, dbsqlc.UseTokenParams{
-		TokenID: t.TokenID, PublicKeyDigest: r.PublicKeyDigest, Fingerprint: &signed.Fingerprint, AgentID: &out.AgentID, Now: &now,
+		TokenID: t.TokenID, PublicKeyDigest: r.PublicKeyDigest, Fingerprint: &signed.Fingerprint, AgentID: &out.AgentID,
+		Now: &now,
 	})
 	if err != nil {
 		// Not the token's fault: an agent that is told that it is gives up for good.
@@ -312,12 +334,13 @@ func (s *Store) enrollNew(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockT
 		return nil, errToken()
 	}
 	return out, history.Audit(ctx, q, history.AuditEntry{
-		Actor: out.AgentID, Verb: "ENROLL", Target: out.MachineID, Data: map[string]string{"token_id": t.TokenID, "fingerprint": signed.Fingerprint},
+		Actor: out.AgentID, Verb: "ENROLL", Target: out.MachineID,
+		Data: map[string]string{"token_id": t.TokenID, "fingerprint": signed.Fingerprint},
 	}, now)
 }
 
-// enrollMachine refuses the agent of a deleted or retired machine like a bad token. The node stays where it is: its agent's
-// first session moves it, so that no node is enrolling while nobody is at it.
+// enrollMachine refuses the agent of a deleted or retired machine like a bad token. The node stays where it is: its
+// agent's first session moves it, so that no node is enrolling while nobody is at it.
 func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled) error {
 	m, err := q.LockMachine(ctx, e.MachineID)
 	if err != nil {
@@ -329,9 +352,12 @@ func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled) error {
 	return nil
 }
 
-func InsertCert(ctx context.Context, q *dbsqlc.Queries, agentID string, c *Signed, keyDigest []byte, now time.Time) error {
+func InsertCert(
+	ctx context.Context, q *dbsqlc.Queries, agentID string, c *Signed, keyDigest []byte, now time.Time,
+) error {
 	_, err := q.InsertCert(ctx, dbsqlc.InsertCertParams{
-		Fingerprint: c.Fingerprint, AgentID: agentID, SerialNumber: c.Serial, PublicKeyDigest: keyDigest, ChainPem: c.ChainPEM,
+		Fingerprint: c.Fingerprint, AgentID: agentID, SerialNumber: c.Serial, PublicKeyDigest: keyDigest,
+		ChainPem:  c.ChainPEM,
 		NotBefore: c.NotBefore, NotAfter: c.NotAfter, IssuedAt: now,
 	})
 	if err != nil {
@@ -341,7 +367,10 @@ func InsertCert(ctx context.Context, q *dbsqlc.Queries, agentID string, c *Signe
 }
 
 // Rotate records a further certificate of an enrolled agent. The same key again returns the certificate that it has.
-func (s *Store) Rotate(ctx context.Context, agentID string, keyDigest []byte, sign func(ctx context.Context, agentID string) (*Signed, error), verb string, now time.Time) (*Enrolled, error) {
+func (s *Store) Rotate(
+	ctx context.Context, agentID string, keyDigest []byte, sign func(ctx context.Context, agentID string) (*Signed, error),
+	verb string, now time.Time,
+) (*Enrolled, error) {
 	out := &Enrolled{AgentID: agentID}
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		a, err := q.LockAgent(ctx, agentID)
@@ -370,7 +399,8 @@ func (s *Store) Rotate(ctx context.Context, agentID string, keyDigest []byte, si
 			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: agentID, Verb: verb, Target: pgtx.StrVal(a.MachineID), Data: map[string]string{"fingerprint": signed.Fingerprint},
+			Actor: agentID, Verb: verb, Target: pgtx.StrVal(a.MachineID),
+			Data: map[string]string{"fingerprint": signed.Fingerprint},
 		}, now)
 	})
 	if err != nil {
@@ -389,7 +419,8 @@ func refuseGone(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) error {
 		return fmt.Errorf("read machine: %w", err)
 	}
 	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) || m.NodeState == string(fleet.Quarantined) {
-		return failure.Precondition("REENROLL_REFUSED", "machine %s is %s; its agent gets no certificate", m.MachineID, m.NodeState)
+		return failure.Precondition("REENROLL_REFUSED", "machine %s is %s; its agent gets no certificate", m.MachineID,
+			m.NodeState)
 	}
 	return nil
 }
@@ -435,7 +466,9 @@ func (s *Store) RevokedAmong(ctx context.Context, fingerprints []string) ([]stri
 }
 
 // RevokeAgent revokes one certificate of an agent, or all, and returns what it revoked.
-func (s *Store) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, why string, now time.Time) ([]string, error) {
+func (s *Store) RevokeAgent(
+	ctx context.Context, agentID, fingerprint, actor, why string, now time.Time,
+) ([]string, error) {
 	var out []string
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		a, err := q.LockAgent(ctx, agentID)
@@ -449,7 +482,8 @@ func (s *Store) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, wh
 		if err != nil {
 			return fmt.Errorf("revoke certificates: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_AGENT", Target: pgtx.OrText(pgtx.StrVal(a.MachineID), agentID), Comment: why,
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_AGENT",
+			Target: pgtx.OrText(pgtx.StrVal(a.MachineID), agentID), Comment: why,
 			Data: map[string]string{"agent_id": agentID}}, now)
 	})
 	if err != nil {

@@ -30,7 +30,8 @@ func TestThousandEnrolmentsWithOneToken(t *testing.T) {
 		}
 		storetest.WantReason(t, err, "BOOTSTRAP_TOKEN_INVALID")
 	}
-	certs, agents := storetest.Count(t, s, "SELECT count(*) FROM agent_certs"), storetest.Count(t, s, "SELECT count(*) FROM agents")
+	certs, agents := storetest.Count(t, s, "SELECT count(*) FROM agent_certs"),
+		storetest.Count(t, s, "SELECT count(*) FROM agents")
 	if won != 1 || g.Count() != 1 || certs != 1 || agents != 1 {
 		t.Errorf("%d got a certificate, %d were signed, %d recorded, %d agents", won, g.Count(), certs, agents)
 	}
@@ -50,7 +51,8 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	}
 	errs := storetest.Together(t, 20, func(ctx context.Context, _ int) error {
 		again, err := s.Enroll(ctx, storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
-		if err == nil && (string(again.ChainPEM) != string(first.ChainPEM) || again.AgentID != first.AgentID || !again.Again) {
+		if err == nil && (string(again.ChainPEM) != string(first.ChainPEM) || again.AgentID != first.AgentID ||
+			!again.Again) {
 			return fmt.Errorf("got %+v, first %+v", again, first)
 		}
 		return err
@@ -79,15 +81,18 @@ func TestCrashWhileEnrolling(t *testing.T) {
 	before := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines", "audit_log")
 	scope := failpoint.NewScope()
 	scope.Set("enroll.after-sign", failpoint.Error())
-	if _, err := s.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now()); !errors.Is(err, failpoint.ErrInjected) {
+	if _, err := s.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign,
+		storetest.Now()); !errors.Is(err, failpoint.ErrInjected) {
 		t.Fatalf("got %v", err)
 	}
-	if after := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines", "audit_log"); after != before {
+	if after := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines",
+		"audit_log"); after != before {
 		t.Errorf("left behind:\n%s\nbefore:\n%s", after, before)
 	}
 	scope = failpoint.NewScope()
 	scope.Set("enroll.after-commit", failpoint.Error())
-	if _, err := s.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now()); !errors.Is(err, failpoint.ErrInjected) {
+	if _, err := s.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign,
+		storetest.Now()); !errors.Is(err, failpoint.ErrInjected) {
 		t.Fatalf("got %v", err)
 	}
 	again, err := s.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
@@ -106,7 +111,8 @@ func TestBadTokensLookAlike(t *testing.T) {
 	if _, err := s.Enroll(t.Context(), storetest.EnrollWith(used, "key"), g.Sign, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	expired := storetest.Token(t, s, agentstore.NewToken{TokenID: "expired", MachineID: "m-expired", ExpiresAt: storetest.Now().Add(-time.Second)})
+	expired := storetest.Token(t, s, agentstore.NewToken{TokenID: "expired", MachineID: "m-expired",
+		ExpiresAt: storetest.Now().Add(-time.Second)})
 	revoked := storetest.Token(t, s, agentstore.NewToken{TokenID: "revoked", MachineID: "m-revoked"})
 	if _, err := s.RevokeToken(t.Context(), "revoked", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
@@ -121,7 +127,8 @@ func TestBadTokensLookAlike(t *testing.T) {
 	texts := map[string]bool{}
 	for name, r := range map[string]agentstore.EnrollRequest{
 		"unknown": {TokenID: "no-such", Secret: "guess", PublicKeyDigest: []byte("key")}, "wrong secret": wrong,
-		"used": storetest.EnrollWith(used, "another key"), "expired": storetest.EnrollWith(expired, "key"), "revoked": storetest.EnrollWith(revoked, "key"),
+		"used": storetest.EnrollWith(used, "another key"), "expired": storetest.EnrollWith(expired, "key"),
+		"revoked":              storetest.EnrollWith(revoked, "key"),
 		"of a deleted machine": storetest.EnrollWith(gone, "key"),
 	} {
 		_, err := s.Enroll(t.Context(), r, g.Sign, storetest.Now())
@@ -140,16 +147,21 @@ func TestBadTokensLookAlike(t *testing.T) {
 
 func TestBoundTokens(t *testing.T) {
 	s := storetest.New(t)
-	good := agentstore.EnrollRequest{Region: "north", Provider: "fake", MACs: []string{"02:00:00:00:00:01", "02:00:00:00:00:0A"}, Serial: "SN1", PublicKeyDigest: []byte("key")}
+	good := agentstore.EnrollRequest{Region: "north", Provider: "fake",
+		MACs: []string{"02:00:00:00:00:01", "02:00:00:00:00:0A"}, Serial: "SN1", PublicKeyDigest: []byte("key")}
 	for i, c := range []struct {
 		reason string
 		bind   func(*agentstore.NewToken)
 		spoil  func(*agentstore.EnrollRequest)
 	}{
-		{"REGION_PROVIDER_MISMATCH", func(n *agentstore.NewToken) { n.Region = "north" }, func(r *agentstore.EnrollRequest) { r.Region = "south" }},
-		{"REGION_PROVIDER_MISMATCH", func(n *agentstore.NewToken) { n.Provider = "fake" }, func(r *agentstore.EnrollRequest) { r.Provider = "" }},
-		{"HARDWARE_MISMATCH", func(n *agentstore.NewToken) { n.MAC = "02:00:00:00:00:0a" }, func(r *agentstore.EnrollRequest) { r.MACs = r.MACs[:1] }},
-		{"HARDWARE_MISMATCH", func(n *agentstore.NewToken) { n.Serial = "SN1" }, func(r *agentstore.EnrollRequest) { r.Serial = "SN2" }},
+		{"REGION_PROVIDER_MISMATCH", func(n *agentstore.NewToken) { n.Region = "north" },
+			func(r *agentstore.EnrollRequest) { r.Region = "south" }},
+		{"REGION_PROVIDER_MISMATCH", func(n *agentstore.NewToken) { n.Provider = "fake" },
+			func(r *agentstore.EnrollRequest) { r.Provider = "" }},
+		{"HARDWARE_MISMATCH", func(n *agentstore.NewToken) { n.MAC = "02:00:00:00:00:0a" },
+			func(r *agentstore.EnrollRequest) { r.MACs = r.MACs[:1] }},
+		{"HARDWARE_MISMATCH", func(n *agentstore.NewToken) { n.Serial = "SN1" },
+			func(r *agentstore.EnrollRequest) { r.Serial = "SN2" }},
 	} {
 		id := fmt.Sprintf("t-%d", i)
 		storetest.Register(t, s, "m-"+id)
@@ -164,7 +176,8 @@ func TestBoundTokens(t *testing.T) {
 		before := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines")
 		_, err := s.Enroll(t.Context(), bad, g.Sign, storetest.Now())
 		storetest.WantReason(t, err, c.reason)
-		if after := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines"); after != before || g.Count() != 0 {
+		if after := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines"); after != before ||
+			g.Count() != 0 {
 			t.Errorf("%d: a mismatch changed something, or signed", i)
 		}
 		if _, err := s.Enroll(t.Context(), r, g.Sign, storetest.Now()); err != nil {
@@ -262,10 +275,12 @@ func TestDeletedMachinesStayAway(t *testing.T) {
 	if _, err := s.OpenSession(t.Context(), a.Hello("st-1", "boot-1"), storetest.Now()); err == nil {
 		t.Error("the agent of a deleted machine opens a session")
 	}
-	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetBootId() != "" || storetest.Condition(m, fleet.Reachable) != nil {
+	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetBootId() != "" ||
+		storetest.Condition(m, fleet.Reachable) != nil {
 		t.Errorf("the deleted machine shows %v", m.GetStatus())
 	}
-	_, err := s.IssueToken(t.Context(), agentstore.NewToken{TokenID: "t-2", Role: "host", MachineID: "m-1", ExpiresAt: storetest.Now().Add(time.Hour)}, storetest.Now())
+	_, err := s.IssueToken(t.Context(), agentstore.NewToken{TokenID: "t-2", Role: "host", MachineID: "m-1",
+		ExpiresAt: storetest.Now().Add(time.Hour)}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_DELETED")
 	_, err = s.Rotate(t.Context(), a.ID, []byte("key"), storetest.NewSigner().Sign, "REENROLL", storetest.Now())
 	storetest.WantReason(t, err, "REENROLL_REFUSED")

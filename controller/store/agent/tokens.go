@@ -17,8 +17,11 @@ import (
 )
 
 // ListTokens reads tokens, newest first, from a position on.
-func (s *Store) ListTokens(ctx context.Context, beforeTime time.Time, beforeID string, limit int32) ([]*baremetalv1.BootstrapToken, error) {
-	rows, err := s.db.Lists(ctx).ListTokens(ctx, dbsqlc.ListTokensParams{BeforeTime: beforeTime, BeforeID: beforeID, PageSize: limit})
+func (s *Store) ListTokens(
+	ctx context.Context, beforeTime time.Time, beforeID string, limit int32,
+) ([]*baremetalv1.BootstrapToken, error) {
+	rows, err := s.db.Lists(ctx).ListTokens(ctx, dbsqlc.ListTokensParams{BeforeTime: beforeTime, BeforeID: beforeID,
+		PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
@@ -31,14 +34,18 @@ func (s *Store) ListTokens(ctx context.Context, beforeTime time.Time, beforeID s
 
 func tokenMessage(r dbsqlc.ListTokensRow) *baremetalv1.BootstrapToken {
 	return &baremetalv1.BootstrapToken{
-		TokenId: r.TokenID, MachineId: r.MachineID, Role: roleMessage(r.Role), Site: r.Site, CreatedAt: convert.Timestamp(r.CreatedAt),
-		ExpiresAt: convert.Timestamp(r.ExpiresAt), UsedAt: convert.TimestampPtr(r.UsedAt), UsedByAgentId: r.UsedByAgentID, RevokedAt: convert.TimestampPtr(r.RevokedAt),
-		Region: r.BoundRegion, Provider: r.BoundProvider,
+		TokenId: r.TokenID, MachineId: r.MachineID, Role: roleMessage(r.Role), Site: r.Site,
+		CreatedAt: convert.Timestamp(r.CreatedAt),
+		ExpiresAt: convert.Timestamp(r.ExpiresAt), UsedAt: convert.TimestampPtr(r.UsedAt), UsedByAgentId: r.UsedByAgentID,
+		RevokedAt: convert.TimestampPtr(r.RevokedAt),
+		Region:    r.BoundRegion, Provider: r.BoundProvider,
 	}
 }
 
 // RevokeToken ends a token that has not been used.
-func (s *Store) RevokeToken(ctx context.Context, tokenID, actor string, now time.Time) (*baremetalv1.BootstrapToken, error) {
+func (s *Store) RevokeToken(
+	ctx context.Context, tokenID, actor string, now time.Time,
+) (*baremetalv1.BootstrapToken, error) {
 	t, err := s.db.Q.GetToken(ctx, tokenID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, failure.NotFound("TOKEN_NOT_FOUND", "there is no token %q", tokenID).WithField("token_id", "unknown")
@@ -54,7 +61,8 @@ func (s *Store) RevokeToken(ctx context.Context, tokenID, actor string, now time
 		if n == 0 && t.RevokedAt == nil {
 			return failure.Precondition("TOKEN_NOT_REVOCABLE", "the token has been used; revoke the agent instead")
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_TOKEN", Target: pgtx.StrVal(t.MachineID), Data: map[string]string{"token_id": tokenID}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_TOKEN", Target: pgtx.StrVal(t.MachineID),
+			Data: map[string]string{"token_id": tokenID}}, now)
 	})
 	if err != nil {
 		return nil, err

@@ -55,7 +55,9 @@ func ruleOf(b dbsqlc.Budget) budget.Rule {
 }
 
 // SetBudget makes a budget or replaces it.
-func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Budget, error) {
+func (s *Store) SetBudget(
+	ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Budget, error) {
 	var row dbsqlc.Budget
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -70,7 +72,8 @@ func (s *Store) SetBudget(ctx context.Context, b *baremetalv1.Budget, actor stri
 			return err
 		}
 		pgtx.PostcommitOf(q).Note(SlotFreed{})
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_BUDGET", Target: row.Name, Data: limitsOf(row)}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_BUDGET", Target: row.Name,
+			Data: limitsOf(row)}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set budget: %w", err)
@@ -100,7 +103,9 @@ func (s *Store) ListBudgets(ctx context.Context, after string, limit int32) ([]*
 }
 
 // DeleteBudget removes a budget; BUDGET_NOT_FOUND where there is none.
-func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Budget, error) {
+func (s *Store) DeleteBudget(
+	ctx context.Context, name, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Budget, error) {
 	var row dbsqlc.Budget
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -111,11 +116,13 @@ func (s *Store) DeleteBudget(ctx context.Context, name, actor string, now time.T
 		if err != nil {
 			return err
 		}
-		if err := pgtx.ConditionsOf(opts).Check("budget "+name, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("budget "+name, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		pgtx.PostcommitOf(q).Note(SlotFreed{})
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_BUDGET", Target: name, Data: limitsOf(row)}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_BUDGET", Target: name,
+			Data: limitsOf(row)}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete budget: %w", err)
@@ -178,7 +185,9 @@ func admissible(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, no
 }
 
 // BudgetVerdict says what stands in the way of an operation that waits; nil when nothing does.
-func BudgetVerdict(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, operationID string, now time.Time) (*budget.Verdict, error) {
+func BudgetVerdict(
+	ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, operationID string, now time.Time,
+) (*budget.Verdict, error) {
 	var found *budget.Verdict
 	round, err := askInOrder(ctx, q, fleet, now, func(v budget.Verdict) bool {
 		if v.OperationID == operationID && !v.Admitted {
@@ -201,9 +210,11 @@ func BudgetVerdict(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts,
 	return &v, nil
 }
 
-// askInOrder asks for everyone who waits and whose machine holds no slot, in the order of creation, until told says no, or until
-// there is no room for anybody. The round is nil when nobody waits.
-func askInOrder(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time, told func(budget.Verdict) bool) (round *budget.Round, err error) {
+// askInOrder asks for everyone who waits and whose machine holds no slot, in the order of creation, until told says no,
+// or until there is no room for anybody. The round is nil when nobody waits.
+func askInOrder(
+	ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time, told func(budget.Verdict) bool,
+) (round *budget.Round, err error) {
 	after := dbsqlc.WaitingForSlotsParams{MaxRows: queuePage}
 	for range queueLimit / queuePage {
 		waiting, err := q.WaitingForSlots(ctx, after)
@@ -234,7 +245,9 @@ func PlaceOf(site string, labels []byte) budget.Place {
 	return budget.Place{Site: site, Labels: convert.JSONToMap(labels)}
 }
 
-func BudgetWorld(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time) (rules []budget.Rule, groups []budget.Group, slots []budget.Slot, err error) {
+func BudgetWorld(
+	ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time,
+) (rules []budget.Rule, groups []budget.Group, slots []budget.Slot, err error) {
 	limits, err := q.ListBudgets(ctx)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read budgets: %w", err)
@@ -262,8 +275,11 @@ func BudgetWorld(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, n
 }
 
 // HeldSlots reads slots that are held, oldest first, after a place in that order.
-func (s *Store) HeldSlots(ctx context.Context, afterTaken time.Time, afterID string, limit int32) ([]*baremetalv1.BudgetSlot, error) {
-	rows, err := s.db.Lists(ctx).ListSlots(ctx, dbsqlc.ListSlotsParams{AfterTaken: afterTaken, AfterID: afterID, PageSize: limit})
+func (s *Store) HeldSlots(
+	ctx context.Context, afterTaken time.Time, afterID string, limit int32,
+) ([]*baremetalv1.BudgetSlot, error) {
+	rows, err := s.db.Lists(ctx).ListSlots(ctx, dbsqlc.ListSlotsParams{AfterTaken: afterTaken, AfterID: afterID,
+		PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list slots: %w", err)
 	}
@@ -282,7 +298,9 @@ func slotMessage(r dbsqlc.SlotOfMachineRow) *baremetalv1.BudgetSlot {
 }
 
 // ReleaseSlot gives back what a machine holds whose operation has ended.
-func (s *Store) ReleaseSlot(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.BudgetSlot, error) {
+func (s *Store) ReleaseSlot(
+	ctx context.Context, machineID, actor, comment string, now time.Time,
+) (*baremetalv1.BudgetSlot, error) {
 	var row dbsqlc.SlotOfMachineRow
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if _, err := q.LockMachine(ctx, machineID); errors.Is(err, pgx.ErrNoRows) {
@@ -293,16 +311,19 @@ func (s *Store) ReleaseSlot(ctx context.Context, machineID, actor, comment strin
 		var err error
 		row, err = q.SlotOfMachine(ctx, machineID)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("BUDGET_SLOT_NOT_FOUND", "machine %s holds no slot", machineID).WithField("machine_id", "holds no slot")
+			return failure.NotFound("BUDGET_SLOT_NOT_FOUND", "machine %s holds no slot", machineID).WithField("machine_id",
+				"holds no slot")
 		}
 		if err != nil {
 			return fmt.Errorf("read slot: %w", err)
 		}
 		if !operation.IsTerminal(operation.Phase(row.Phase)) {
-			return failure.Precondition("BUDGET_SLOT_IN_USE", "operation %s is %s and holds the slot; wait for its end or cancel it",
+			return failure.Precondition("BUDGET_SLOT_IN_USE",
+				"operation %s is %s and holds the slot; wait for its end or cancel it",
 				row.OperationID, row.Phase).WithMeta("operation_id", row.OperationID)
 		}
-		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID, Now: &now}); err != nil {
+		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID,
+			Now: &now}); err != nil {
 			return err
 		}
 		row.ReleasedAt = &now

@@ -30,8 +30,10 @@ func destroy(t *testing.T, s *store.Store, machineID string) destroyer {
 
 func (d *destroyer) again(t *testing.T, s *store.Store, request string) {
 	t.Helper()
-	d.op = storetest.Start(t, s, operationstore.StartRequest{MachineID: d.Machine, RequestID: request, Type: fleet.Reboot}).GetOperationId()
-	if err := storetest.ExecSQL(t, s, "UPDATE operations SET destructive = true WHERE operation_id = $1", d.op); err != nil {
+	d.op = storetest.Start(t, s, operationstore.StartRequest{MachineID: d.Machine, RequestID: request,
+		Type: fleet.Reboot}).GetOperationId()
+	if err := storetest.ExecSQL(t, s, "UPDATE operations SET destructive = true WHERE operation_id = $1",
+		d.op); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,7 +79,8 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 	if a := storetest.Decide(t, s, first.op, storetest.Ask(first.Enrolled, c, 1, 1)); !a.Decision.Grant {
 		t.Fatalf("not granted: %+v", a.Decision.Refusal)
 	}
-	failed := operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1", Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR", Message: "x"}
+	failed := operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1", Outcome: operation.OutcomeFailed,
+		Reason: "DISK_ERROR", Message: "x"}
 	if a := storetest.Decide(t, s, first.op, failed); a.Phase != operation.Failed {
 		t.Fatalf("after the failure: %s", a.Phase)
 	}
@@ -105,7 +108,8 @@ func TestAdminGivesASlotBack(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 1)
 	c := storetest.Decide(t, s, first.op, operation.Evaluate{}).Command
 	storetest.Decide(t, s, first.op, storetest.Ask(first.Enrolled, c, 1, 1))
-	storetest.Decide(t, s, first.op, operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1", Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR"})
+	storetest.Decide(t, s, first.op, operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1",
+		Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR"})
 	storetest.AdmitDestructive(t, s, 0)
 	held, err := s.HeldSlots(t.Context(), time.Time{}, "", 10)
 	if err != nil || len(held) != 1 || held[0].GetMachineId() != "m-1" || held[0].GetOperationPhase() != "FAILED" {
@@ -115,7 +119,11 @@ func TestAdminGivesASlotBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.AdmitDestructive(t, s, 1)
-	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'RELEASE_BUDGET_SLOT' AND event_data->>'comment' = 'looked at it'"); n != 1 {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT count(*) FROM audit_log WHERE verb = 'RELEASE_BUDGET_SLOT' AND event_data->>'comment' = 'looked at it'",
+	); n != 1 {
 		t.Errorf("%d audit rows", n)
 	}
 }
@@ -171,7 +179,8 @@ func TestManyControllersAdmitNoMoreThanTheBudget(t *testing.T) {
 		if held == 0 || held > 3 {
 			t.Fatalf("%d slots are held", held)
 		}
-		if err := storetest.ExecSQL(t, s, "UPDATE budget_slots SET released_at = now() WHERE released_at IS NULL"); err != nil {
+		if err := storetest.ExecSQL(t, s,
+			"UPDATE budget_slots SET released_at = now() WHERE released_at IS NULL"); err != nil {
 			t.Fatal(err)
 		}
 		done += held
@@ -184,10 +193,12 @@ func TestManyControllersAdmitNoMoreThanTheBudget(t *testing.T) {
 func TestWhatLosesDataIsDestructive(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: "any"}})
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: plan.Inputs{ImageRef: "any"}})
 	storetest.Live(t, s, "m-2")
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-2", RequestID: "r", Type: fleet.Reboot})
-	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE destructive AND operation_id = $1", op.GetOperationId()); n != 1 {
+	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE destructive AND operation_id = $1",
+		op.GetOperationId()); n != 1 {
 		t.Error("a reimage is not")
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE destructive"); n != 1 {
@@ -201,7 +212,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	if err := s.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot, Actor: "x"}, storetest.Now())
+	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot,
+		Actor: "x"}, storetest.Now())
 	storetest.WantReason(t, err, "FLEET_FROZEN")
 	since, _, err := s.Frozen(t.Context())
 	if err != nil || since.IsZero() {

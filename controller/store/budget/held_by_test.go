@@ -23,28 +23,34 @@ func TestAMachineThatSomebodyElseHasIsDrift(t *testing.T) {
 	held := func(by string) {
 		t.Helper()
 		o := &fleetv1.ProviderObservation{
-			MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(maasstatus.Deployed), StatusName: "Deployed",
-			SystemId: "abc", HeldBy: by,
+			MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(maasstatus.Deployed),
+			StatusName: "Deployed",
+			SystemId:   "abc", HeldBy: by,
 		}
-		report := sitestore.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true, Providers: []*fleetv1.ProviderObservation{o}}
+		report := sitestore.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true,
+			Providers: []*fleetv1.ProviderObservation{o}}
 		if _, err := s.RecordSite(t.Context(), report, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	erase := func() error {
 		_, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
-			MachineID: "m-1", RequestID: "r-1", Kind: workflow.Decommission, Mode: workflow.Reimage, Actor: "tester", DryRun: true, Inputs: storetest.Inputs("img"),
+			MachineID: "m-1", RequestID: "r-1", Kind: workflow.Decommission, Mode: workflow.Reimage, Actor: "tester",
+			DryRun: true, Inputs: storetest.Inputs("img"),
 		}, storetest.Now())
 		return err
 	}
 	held("it belongs to eve there")
-	if c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.ProviderDrift); c == nil || !strings.Contains(c.GetMessage(), "eve") {
+	if c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.ProviderDrift); c == nil ||
+		!strings.Contains(c.GetMessage(), "eve") {
 		t.Errorf("the condition is %v", c)
 	}
-	if f := storetest.WantReason(t, erase(), baremetalv1.Reason_PROVIDER_DRIFT.String()); !strings.Contains(f.Message, "eve") {
+	if f := storetest.WantReason(t, erase(), baremetalv1.Reason_PROVIDER_DRIFT.String()); !strings.Contains(f.Message,
+		"eve") {
 		t.Errorf("the refusal says %q", f.Message)
 	}
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester", storetest.Now()); err != nil {
+	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := erase(); err != nil {

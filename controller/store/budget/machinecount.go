@@ -23,7 +23,9 @@ type MachineCounts struct {
 }
 
 // groups counts the machines of each site by the values of labels.
-func (f *MachineCounts) groups(ctx context.Context, q *dbsqlc.Queries, keys []string, now time.Time) ([]budget.Group, error) {
+func (f *MachineCounts) groups(
+	ctx context.Context, q *dbsqlc.Queries, keys []string, now time.Time,
+) ([]budget.Group, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if age := now.Sub(f.at); age >= 0 && age < shareEvery && slices.Equal(keys, f.keys) {

@@ -25,7 +25,8 @@ func nothing() error { return nil }
 func addImage(t testing.TB, s *store.Store, ref, kind string) *pb.Image {
 	t.Helper()
 	im, err := s.AddImage(t.Context(), &pb.Image{
-		ImageRef: ref, Kind: kind, Arch: "amd64", Format: "raw", Sha256File: "sum of " + ref, Sha256Raw: "sum of " + ref, SizeBytes: 1 << 20,
+		ImageRef: ref, Kind: kind, Arch: "amd64", Format: "raw", Sha256File: "sum of " + ref, Sha256Raw: "sum of " + ref,
+		SizeBytes:     1 << 20,
 		FileSizeBytes: 1 << 20, MinimumDiskBytes: 1 << 21,
 	}, nothing, "tester", storetest.Now())
 	if err != nil {
@@ -47,7 +48,8 @@ func TestAnImageWhoseFileCannotBePlacedIsNone(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	broken := errors.New("no room")
-	_, err := s.AddImage(t.Context(), &pb.Image{ImageRef: "x", Kind: "os", Sha256File: "s"}, func() error { return broken }, "tester", storetest.Now())
+	_, err := s.AddImage(t.Context(), &pb.Image{ImageRef: "x", Kind: "os", Sha256File: "s"},
+		func() error { return broken }, "tester", storetest.Now())
 	if !errors.Is(err, broken) {
 		t.Fatalf("%v", err)
 	}
@@ -66,14 +68,17 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 		MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "of-an-operation"},
 		Inputs: plan.Inputs{ImageRef: "of-an-operation"},
 	})
-	if _, err := s.Register(t.Context(), &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{DefaultImageRef: "of-a-machine"}}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Register(t.Context(),
+		&pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{DefaultImageRef: "of-a-machine"}}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	remove := func(ref string) error {
 		_, err := s.RemoveImage(t.Context(), ref, "tester", storetest.Now())
 		return err
 	}
-	if e := storetest.WantReason(t, remove("of-an-operation"), "IMAGE_IN_USE"); e.Metadata["operation_id"] != op.GetOperationId() {
+	if e := storetest.WantReason(t, remove("of-an-operation"),
+		"IMAGE_IN_USE"); e.Metadata["operation_id"] != op.GetOperationId() {
 		t.Errorf("metadata %v", e.Metadata)
 	}
 	if e := storetest.WantReason(t, remove("of-a-machine"), "IMAGE_IN_USE"); e.Metadata["machine_id"] != "m-2" {
@@ -112,7 +117,11 @@ func TestInstallersConcernEverySite(t *testing.T) {
 		t.Errorf("revision %d after three, from %d", got, before)
 	}
 	storetest.Register(t, s, "m-1")
-	err := storetest.ExecSQL(t, s, `INSERT INTO boot_assignments (machine_id, site, mode, token, revision, updated_at) VALUES ('m-1', 'default', 'rescue', 't', 1, now())`)
+	err := storetest.ExecSQL(
+		t,
+		s,
+		`INSERT INTO boot_assignments (machine_id, site, mode, token, revision, updated_at) VALUES ('m-1', 'default', 'rescue', 't', 1, now())`,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +142,8 @@ func TestSegmentsOfASite(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	segments := []*pb.Segment{
-		{Name: "a", Interface: "eth0", Address: "10.0.0.1/24", PoolStart: "10.0.0.10", PoolEnd: "10.0.0.20", Dns: []string{"10.0.0.1"}},
+		{Name: "a", Interface: "eth0", Address: "10.0.0.1/24", PoolStart: "10.0.0.10", PoolEnd: "10.0.0.20",
+			Dns: []string{"10.0.0.1"}},
 		{Name: "b", Interface: "eth1", Address: "10.0.1.1/24", Mode: "proxy"},
 	}
 	set := func(g []*pb.Segment) *pb.Site {
@@ -145,7 +155,8 @@ func TestSegmentsOfASite(t *testing.T) {
 		return site
 	}
 	first := set(segments)
-	if len(first.GetSegments()) != 2 || !proto.Equal(first.GetSegments()[0], segments[0]) || first.GetAgentId() != "" || first.GetAppliedAt() != nil {
+	if len(first.GetSegments()) != 2 || !proto.Equal(first.GetSegments()[0], segments[0]) || first.GetAgentId() != "" ||
+		first.GetAppliedAt() != nil {
 		t.Fatalf("%v", first)
 	}
 	if again := set(segments); again.GetRevision() != first.GetRevision() {
@@ -154,7 +165,8 @@ func TestSegmentsOfASite(t *testing.T) {
 	if less := set(segments[:1]); less.GetRevision() != first.GetRevision()+1 || len(less.GetSegments()) != 1 {
 		t.Errorf("%v", less)
 	}
-	err := storetest.ExecSQL(t, s, `UPDATE sites SET applied_revision = 2, applied_at = now(), agent_id = 'a-1', observations =
+	err := storetest.ExecSQL(t, s,
+		`UPDATE sites SET applied_revision = 2, applied_at = now(), agent_id = 'a-1', observations =
 		'[{"segment": "a", "state": "up", "pool_size": 11, "poolUsed": 3, "foreignDhcpServer": "10.0.0.9", "later": 1}, {"segment": "gone", "state": "down"}]' WHERE site = 'lab'`)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +175,8 @@ func TestSegmentsOfASite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := seen.GetSegments()[0]; g.GetState() != "up" || g.GetPoolSize() != 11 || g.GetPoolUsed() != 3 || g.GetForeignDhcpServer() != "10.0.0.9" ||
+	if g := seen.GetSegments()[0]; g.GetState() != "up" || g.GetPoolSize() != 11 || g.GetPoolUsed() != 3 ||
+		g.GetForeignDhcpServer() != "10.0.0.9" ||
 		seen.GetAgentId() != "a-1" || seen.GetAppliedRevision() != 2 || seen.GetAppliedAt() == nil {
 		t.Errorf("%v", seen)
 	}
@@ -184,10 +197,21 @@ func TestLeasesAndDiscoveredMachines(t *testing.T) {
 	storetest.Register(t, s, "m-1", "52:54:00:00:00:02")
 	for i := range 5 {
 		mac := fmt.Sprintf("52:54:00:00:00:%02d", i)
-		err := storetest.ExecSQL(t, s, `INSERT INTO site_leases (site, segment, mac, address, expires_at, hostname) VALUES ('default', $1, $2::text::macaddr, $3::text::inet, now(), 'h')`,
-			[]string{"a", "b"}[i/3], mac, fmt.Sprintf("10.0.0.%d", 10+i))
+		err := storetest.ExecSQL(
+			t,
+			s,
+			`INSERT INTO site_leases (site, segment, mac, address, expires_at, hostname) VALUES ('default', $1, $2::text::macaddr, $3::text::inet, now(), 'h')`,
+			[]string{"a", "b"}[i/3],
+			mac,
+			fmt.Sprintf("10.0.0.%d", 10+i),
+		)
 		if err == nil {
-			err = storetest.ExecSQL(t, s, `INSERT INTO discovered_machines (site, mac, segment, first_seen_at, last_seen_at) VALUES ('default', $1::text::macaddr, 'a', now(), now())`, mac)
+			err = storetest.ExecSQL(
+				t,
+				s,
+				`INSERT INTO discovered_machines (site, mac, segment, first_seen_at, last_seen_at) VALUES ('default', $1::text::macaddr, 'a', now(), now())`,
+				mac,
+			)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -208,12 +232,14 @@ func TestLeasesAndDiscoveredMachines(t *testing.T) {
 			f.AfterSegment, f.AfterMAC = l.GetSegment(), l.GetMacAddress()
 		}
 	}
-	if want := []string{"a10.0.0.10", "a10.0.0.11", "a10.0.0.12m-1", "b10.0.0.13", "b10.0.0.14"}; !slices.Equal(got, want) {
+	if want := []string{"a10.0.0.10", "a10.0.0.11", "a10.0.0.12m-1", "b10.0.0.13", "b10.0.0.14"}; !slices.Equal(got,
+		want) {
 		t.Errorf("leases %v, want %v", got, want)
 	}
 	for _, site := range []string{"", "default"} {
 		found, err := s.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: site, Limit: 100})
-		if err != nil || len(found) != 4 || slices.ContainsFunc(found, func(m *pb.DiscoveredMachine) bool { return m.GetMacAddress() == "52:54:00:00:00:02" }) {
+		if err != nil || len(found) != 4 ||
+			slices.ContainsFunc(found, func(m *pb.DiscoveredMachine) bool { return m.GetMacAddress() == "52:54:00:00:00:02" }) {
 			t.Errorf("site %q: %v, %v", site, found, err)
 		}
 	}
@@ -227,12 +253,14 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	spec := &pb.MachineSpec{Site: "lab", BmcCredentialsRef: "rack"}
-	if _, err := s.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	set := func(ref, sealed string) credentialstore.SealedCredentials {
 		t.Helper()
-		c, err := s.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte(sealed), Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now())
+		c, err := s.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte(sealed),
+			Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,9 +298,11 @@ func TestWhoGetsCredentials(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	for id, spec := range map[string]*pb.MachineSpec{
-		"m-1": {Site: "lab", BmcEndpoint: "redfish://10.0.0.7", BmcCredentialsRef: "rack"}, "m-2": {Site: "lab", BmcCredentialsRef: "gone"}, "m-3": {Site: "lab"},
+		"m-1": {Site: "lab", BmcEndpoint: "redfish://10.0.0.7", BmcCredentialsRef: "rack"},
+		"m-2": {Site: "lab", BmcCredentialsRef: "gone"}, "m-3": {Site: "lab"},
 		"m-4": {Site: "elsewhere", BmcCredentialsRef: "rack"}, "m-5": {Site: "lab", BmcCredentialsRef: "rack"},
-		"m-6": {Site: "lab", BmcEndpoint: "10.0.1.7", BmcCredentialsRef: "rack"}, "m-7": {Site: "lab", BmcEndpoint: "redfish+http://10.0.0.7", BmcCredentialsRef: "rack"},
+		"m-6": {Site: "lab", BmcEndpoint: "10.0.1.7", BmcCredentialsRef: "rack"},
+		"m-7": {Site: "lab", BmcEndpoint: "redfish+http://10.0.0.7", BmcCredentialsRef: "rack"},
 	} {
 		if _, err := s.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
@@ -282,7 +312,8 @@ func TestWhoGetsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"rack", "second"} {
-		if _, err := s.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte("sealed"), Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now()); err != nil {
+		if _, err := s.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte("sealed"),
+			Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -310,7 +341,8 @@ func TestWhoGetsCredentials(t *testing.T) {
 	if err != nil || string(c.Sealed) != "sealed" || c.Version != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	n := storetest.Count(t, s, `SELECT count(*) FROM audit_log WHERE verb = 'GET_BMC_CREDENTIALS' AND actor = $1 AND target_id = 'm-1'`, site.ID)
+	n := storetest.Count(t, s,
+		`SELECT count(*) FROM audit_log WHERE verb = 'GET_BMC_CREDENTIALS' AND actor = $1 AND target_id = 'm-1'`, site.ID)
 	if n != 1 {
 		t.Errorf("%d audit rows for one that was given out", n)
 	}

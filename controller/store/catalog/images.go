@@ -36,7 +36,8 @@ func (s *Store) GetImage(ctx context.Context, ref string) (*baremetalv1.Image, e
 }
 
 func imageNotFound(ref string) error {
-	return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue", ref).WithField("image_ref", "unknown")
+	return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue", ref).WithField("image_ref",
+		"unknown")
 }
 
 func imageMessage(r dbsqlc.Image) *baremetalv1.Image {
@@ -56,7 +57,8 @@ type ImageFilter struct {
 
 // ListImages reads images by name.
 func (s *Store) ListImages(ctx context.Context, f ImageFilter) ([]*baremetalv1.Image, error) {
-	rows, err := s.db.Lists(ctx).ListImages(ctx, dbsqlc.ListImagesParams{AfterRef: f.AfterRef, Kind: f.Kind, Arch: f.Arch, PageSize: f.Limit})
+	rows, err := s.db.Lists(ctx).ListImages(ctx, dbsqlc.ListImagesParams{AfterRef: f.AfterRef, Kind: f.Kind, Arch: f.Arch,
+		PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
@@ -69,7 +71,9 @@ func (s *Store) ListImages(ctx context.Context, f ImageFilter) ([]*baremetalv1.I
 
 // AddImage adds a complete description. place puts the file where its digest says; it runs while nobody can remove that
 // file, and may run more than once. The same image again is returned as it was added first.
-func (s *Store) AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string, now time.Time) (*baremetalv1.Image, error) {
+func (s *Store) AddImage(
+	ctx context.Context, im *baremetalv1.Image, place func() error, actor string, now time.Time,
+) (*baremetalv1.Image, error) {
 	var row dbsqlc.Image
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if err := q.LockBlob(ctx, im.GetSha256File()); err != nil {
@@ -96,7 +100,8 @@ func (s *Store) AddImage(ctx context.Context, im *baremetalv1.Image, place func(
 			return err
 		}
 		err = history.Audit(ctx, q, history.AuditEntry{
-			Actor: actor, Verb: "ADD_IMAGE", Target: row.ImageRef, Data: map[string]string{"kind": row.Kind, "sha256_file": row.Sha256File},
+			Actor: actor, Verb: "ADD_IMAGE", Target: row.ImageRef,
+			Data: map[string]string{"kind": row.Kind, "sha256_file": row.Sha256File},
 		}, now)
 		if err != nil {
 			return err
@@ -135,7 +140,8 @@ func sameImage(have, want *baremetalv1.Image) error {
 		return nil
 	}
 	slices.Sort(diff)
-	e := failure.AlreadyExists("IMAGE_EXISTS", "there is another image %q: it differs in %s", have.GetImageRef(), strings.Join(diff, ", "))
+	e := failure.AlreadyExists("IMAGE_EXISTS", "there is another image %q: it differs in %s", have.GetImageRef(),
+		strings.Join(diff, ", "))
 	for _, f := range diff {
 		e = e.WithField("image."+f, "differs from the image that is there")
 	}
@@ -174,7 +180,8 @@ func (s *Store) RemoveImage(ctx context.Context, ref, actor string, now time.Tim
 			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: actor, Verb: "REMOVE_IMAGE", Target: ref, Data: map[string]string{"kind": row.Kind, "sha256_file": row.Sha256File},
+			Actor: actor, Verb: "REMOVE_IMAGE", Target: ref,
+			Data: map[string]string{"kind": row.Kind, "sha256_file": row.Sha256File},
 		}, now)
 	})
 	if err != nil {
@@ -193,7 +200,8 @@ func (s *Store) imageInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Imag
 	}
 	machine, err := q.MachineWithDefaultImage(ctx, r.ImageRef)
 	if err == nil {
-		return failure.Precondition("IMAGE_IN_USE", "%s is the default image of machine %s", r.ImageRef, machine).WithMeta("machine_id", machine)
+		return failure.Precondition("IMAGE_IN_USE", "%s is the default image of machine %s", r.ImageRef,
+			machine).WithMeta("machine_id", machine)
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("look for machines of the image: %w", err)
@@ -222,7 +230,8 @@ func installerInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) erro
 		return fmt.Errorf("look for installers: %w", err)
 	}
 	served := slices.ContainsFunc(NewestInstallers(all, ""), func(f *fleetv1.InstallerFiles) bool {
-		return f.GetArch() == r.Arch && slices.Contains([]string{f.GetKernelSha256(), f.GetInitrdSha256(), f.GetUkiSha256()}, r.Sha256File)
+		return f.GetArch() == r.Arch && slices.Contains([]string{f.GetKernelSha256(), f.GetInitrdSha256(), f.GetUkiSha256()},
+			r.Sha256File)
 	})
 	if !served {
 		return nil
@@ -232,7 +241,8 @@ func installerInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) erro
 		return fmt.Errorf("look for machines in the installer: %w", err)
 	}
 	if boots {
-		return failure.Precondition("IMAGE_IN_USE", "machines boot the installer that %s is part of; add a newer one first, or wait", r.ImageRef)
+		return failure.Precondition("IMAGE_IN_USE",
+			"machines boot the installer that %s is part of; add a newer one first, or wait", r.ImageRef)
 	}
 	return nil
 }

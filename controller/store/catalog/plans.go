@@ -51,7 +51,9 @@ func savePlan(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.Plan, built
 }
 
 // CreatePlan stores a plan. The same content again returns it; other content under a used or built-in id is refused.
-func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Plan, error) {
+func (s *Store) CreatePlan(
+	ctx context.Context, p *baremetalv1.Plan, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Plan, error) {
 	p = proto.Clone(p).(*baremetalv1.Plan)
 	p.BuiltIn, p.Used, p.CreatedAt, p.Version = false, false, nil, 0
 	digest, err := plan.Digest(p)
@@ -65,7 +67,8 @@ func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor strin
 			return fmt.Errorf("lock plan: %w", err)
 		}
 		exists := err == nil
-		if err := pgtx.ConditionsOf(opts).Check("plan "+p.GetPlanId(), "PLAN_EXISTS", pgtx.Stored{Exists: exists, Version: have.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("plan "+p.GetPlanId(), "PLAN_EXISTS",
+			pgtx.Stored{Exists: exists, Version: have.Version}); err != nil {
 			return err
 		}
 		if err := savePlan(ctx, q, p, false, now); err != nil {
@@ -82,7 +85,8 @@ func (s *Store) CreatePlan(ctx context.Context, p *baremetalv1.Plan, actor strin
 		case exists && row.Version == have.Version:
 			return nil
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CREATE_PLAN", Target: p.GetPlanId(), Data: planData(row)}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CREATE_PLAN", Target: p.GetPlanId(),
+			Data: planData(row)}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create plan: %w", err)
@@ -96,7 +100,9 @@ func planData(p dbsqlc.Plan) map[string]string {
 }
 
 // DeletePlan removes a plan that no run has used and nothing names.
-func (s *Store) DeletePlan(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Plan, error) {
+func (s *Store) DeletePlan(
+	ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Plan, error) {
 	var row dbsqlc.Plan
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -106,7 +112,8 @@ func (s *Store) DeletePlan(ctx context.Context, id, actor string, now time.Time,
 		if err != nil {
 			return fmt.Errorf("lock plan: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("plan "+id, "PLAN_EXISTS", pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("plan "+id, "PLAN_EXISTS",
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		if err := planNeeded(ctx, q, row); err != nil {
@@ -115,7 +122,8 @@ func (s *Store) DeletePlan(ctx context.Context, id, actor string, now time.Time,
 		if err := q.DeletePlan(ctx, id); err != nil {
 			return fmt.Errorf("delete plan: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_PLAN", Target: id, Data: planData(row)}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_PLAN", Target: id, Data: planData(row)},
+			now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete plan: %w", err)
@@ -127,9 +135,11 @@ func (s *Store) DeletePlan(ctx context.Context, id, actor string, now time.Time,
 func planNeeded(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Plan) error {
 	switch {
 	case row.BuiltIn:
-		return failure.Precondition("PLAN_IN_USE", "plan %s is built in; create one under another plan_id to run something else", row.PlanID)
+		return failure.Precondition("PLAN_IN_USE",
+			"plan %s is built in; create one under another plan_id to run something else", row.PlanID)
 	case row.UsedAt != nil:
-		return failure.Precondition("PLAN_IN_USE", "a run has used plan %s, whose record must stay readable: ingot runs lists runs", row.PlanID)
+		return failure.Precondition("PLAN_IN_USE",
+			"a run has used plan %s, whose record must stay readable: ingot runs lists runs", row.PlanID)
 	}
 	needer, err := q.NeederOfPlan(ctx, row.PlanID)
 	if err == nil {
@@ -146,8 +156,8 @@ func (s *Store) GetPlan(ctx context.Context, id string) (*baremetalv1.Plan, erro
 	return GetPlan(ctx, s.db.Q, id)
 }
 
-// UsedPlan returns a plan, which cannot be deleted before the transaction of q ends. One that is known to have been used is not read
-// again: it never changes. Callers must not change what it returns.
+// UsedPlan returns a plan, which cannot be deleted before the transaction of q ends. One that is known to have been
+// used is not read again: it never changes. Callers must not change what it returns.
 func (s *Store) UsedPlan(ctx context.Context, q *dbsqlc.Queries, id string) (*baremetalv1.Plan, error) {
 	if p, ok := s.plans.Load(id); ok {
 		return p.(*baremetalv1.Plan), nil
@@ -176,7 +186,8 @@ func foundPlan(row dbsqlc.Plan, id string, err error) (*baremetalv1.Plan, error)
 }
 
 func planNotFound(id string) error {
-	return failure.NotFound("PLAN_NOT_FOUND", "there is no plan %q; ingot plans lists them", id).WithField("plan_id", "unknown")
+	return failure.NotFound("PLAN_NOT_FOUND", "there is no plan %q; ingot plans lists them", id).WithField("plan_id",
+		"unknown")
 }
 
 // PlanPosition is a place in the list of plans: behind the plan that it names.

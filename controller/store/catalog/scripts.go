@@ -21,13 +21,15 @@ import (
 )
 
 func scriptNotFound(ref string) error {
-	return failure.NotFound("SCRIPT_NOT_FOUND", "there is no script %q in the catalogue; see `ingot script list`", ref).WithField("script_ref", "unknown")
+	return failure.NotFound("SCRIPT_NOT_FOUND", "there is no script %q in the catalogue; see `ingot script list`",
+		ref).WithField("script_ref", "unknown")
 }
 
 func scriptMessage(r dbsqlc.Script) *baremetalv1.Script {
 	return &baremetalv1.Script{
-		ScriptRef: r.ScriptRef, Sha256: r.Sha256, SizeBytes: r.SizeBytes, Interpreter: r.Interpreter, Destructive: r.Destructive,
-		CreatedAt: convert.Timestamp(r.CreatedAt),
+		ScriptRef: r.ScriptRef, Sha256: r.Sha256, SizeBytes: r.SizeBytes, Interpreter: r.Interpreter,
+		Destructive: r.Destructive,
+		CreatedAt:   convert.Timestamp(r.CreatedAt),
 	}
 }
 
@@ -56,9 +58,11 @@ func (s *Store) ListScripts(ctx context.Context, afterRef string, limit int32) (
 	return out, nil
 }
 
-// AddScript adds an entry. place puts the file where its digest says; it runs while nobody can remove that file, and may
-// run more than once. The same script again is returned as it was added first.
-func (s *Store) AddScript(ctx context.Context, sc *baremetalv1.Script, place func() error, actor string, now time.Time) (*baremetalv1.Script, error) {
+// AddScript adds an entry. place puts the file where its digest says; it runs while nobody can remove that file, and
+// may run more than once. The same script again is returned as it was added first.
+func (s *Store) AddScript(
+	ctx context.Context, sc *baremetalv1.Script, place func() error, actor string, now time.Time,
+) (*baremetalv1.Script, error) {
 	var row dbsqlc.Script
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if err := q.LockBlob(ctx, sc.GetSha256()); err != nil {
@@ -98,10 +102,12 @@ func (s *Store) AddScript(ctx context.Context, sc *baremetalv1.Script, place fun
 }
 
 func sameScript(have dbsqlc.Script, want *baremetalv1.Script) error {
-	if have.Sha256 == want.GetSha256() && have.Interpreter == want.GetInterpreter() && have.Destructive == want.GetDestructive() {
+	if have.Sha256 == want.GetSha256() && have.Interpreter == want.GetInterpreter() &&
+		have.Destructive == want.GetDestructive() {
 		return nil
 	}
-	return failure.AlreadyExists("SCRIPT_EXISTS", "there is another script %q; scripts never change: choose another name", have.ScriptRef).
+	return failure.AlreadyExists("SCRIPT_EXISTS", "there is another script %q; scripts never change: choose another name",
+		have.ScriptRef).
 		WithField("script.script_ref", "taken by another script")
 }
 
@@ -122,7 +128,8 @@ func (s *Store) RemoveScript(ctx context.Context, ref, actor string, now time.Ti
 		if err := q.DeleteScript(ctx, ref); err != nil {
 			return fmt.Errorf("delete script: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REMOVE_SCRIPT", Target: ref, Data: map[string]string{"sha256": row.Sha256}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REMOVE_SCRIPT", Target: ref,
+			Data: map[string]string{"sha256": row.Sha256}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("remove script: %w", err)
@@ -141,7 +148,8 @@ func scriptInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
 			return fmt.Errorf("read step of operation %s: %w", step.OperationID, err)
 		}
 		if m.GetSsh().GetCommand() == ref {
-			return failure.Precondition("SCRIPT_IN_USE", "operation %s needs %s", step.OperationID, ref).WithMeta("operation_id", step.OperationID)
+			return failure.Precondition("SCRIPT_IN_USE", "operation %s needs %s", step.OperationID, ref).WithMeta("operation_id",
+				step.OperationID)
 		}
 	}
 	return nil
@@ -170,8 +178,8 @@ func DestructiveScripts(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.P
 	return false, nil
 }
 
-// ScriptsReady refuses work that would need a script that is not there, or a machine that nobody could log in to. A script
-// that it finds stays until the transaction has ended.
+// ScriptsReady refuses work that would need a script that is not there, or a machine that nobody could log in to. A
+// script that it finds stays until the transaction has ended.
 func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil {
@@ -198,14 +206,20 @@ func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 func sshReady(ctx context.Context, q *dbsqlc.Queries, machineID string, spec *baremetalv1.MachineSpec) error {
 	switch {
 	case spec.GetSshEndpoint() == "":
-		return failure.Precondition("SSH_NOT_CONFIGURED", "machine %s names no SSH endpoint; give it with `ingot machine update %s --ssh-endpoint HOST:22`", machineID, machineID).
+		return failure.Precondition("SSH_NOT_CONFIGURED",
+			"machine %s names no SSH endpoint; give it with `ingot machine update %s --ssh-endpoint HOST:22`", machineID,
+			machineID).
 			WithField("machine.spec.ssh_endpoint", "required to run a script")
 	case spec.GetSshCredentialsRef() == "":
-		return failure.Precondition("SSH_NOT_CONFIGURED", "machine %s names no SSH credentials; give them with `ingot machine update %s --ssh-credentials NAME`", machineID, machineID).
+		return failure.Precondition("SSH_NOT_CONFIGURED",
+			"machine %s names no SSH credentials; give them with `ingot machine update %s --ssh-credentials NAME`", machineID,
+			machineID).
 			WithField("machine.spec.ssh_credentials_ref", "required to run a script")
 	case len(spec.GetSshHostKeys()) == 0:
-		return failure.Precondition("SSH_HOST_KEY_UNKNOWN", "no SSH host key of machine %s is known, and none is trusted on first use; read it at the machine "+
-			"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and give it with `ingot machine update %s --ssh-host-key SHA256:…`", machineID, machineID).
+		return failure.Precondition("SSH_HOST_KEY_UNKNOWN",
+			"no SSH host key of machine %s is known, and none is trusted on first use; read it at the machine "+
+				"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and give it with `ingot machine update %s --ssh-host-key "+
+				"SHA256:…`", machineID, machineID).
 			WithField("machine.spec.ssh_host_keys", "required to run a script")
 	}
 	_, err := q.GetSSHCredentials(ctx, spec.GetSshCredentialsRef())

@@ -65,16 +65,19 @@ func TestAScriptNeverChanges(t *testing.T) {
 	if again := addScript(t, s, "fix", false); !proto.Equal(first, again) {
 		t.Errorf("again: %v, first %v", again, first)
 	}
-	_, err := s.AddScript(t.Context(), &pb.Script{ScriptRef: "fix", Sha256: "other", Interpreter: "/bin/sh"}, nothing, "tester", storetest.Now())
+	_, err := s.AddScript(t.Context(), &pb.Script{ScriptRef: "fix", Sha256: "other", Interpreter: "/bin/sh"}, nothing,
+		"tester", storetest.Now())
 	storetest.WantReason(t, err, "SCRIPT_EXISTS")
 	broken := errors.New("no room")
-	_, err = s.AddScript(t.Context(), &pb.Script{ScriptRef: "x", Sha256: "x"}, func() error { return broken }, "tester", storetest.Now())
+	_, err = s.AddScript(t.Context(), &pb.Script{ScriptRef: "x", Sha256: "x"}, func() error { return broken }, "tester",
+		storetest.Now())
 	if !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
 	_, err = s.GetScript(t.Context(), "x")
 	storetest.WantReason(t, err, "SCRIPT_NOT_FOUND")
-	if unnamed, err := s.UnnamedBlobs(t.Context(), []string{"sum of fix", "nobody's"}); err != nil || len(unnamed) != 1 || unnamed[0] != "nobody's" {
+	if unnamed, err := s.UnnamedBlobs(t.Context(), []string{"sum of fix", "nobody's"}); err != nil || len(unnamed) != 1 ||
+		unnamed[0] != "nobody's" {
 		t.Errorf("unnamed %v %v", unnamed, err)
 	}
 	if err := s.DropBlob(t.Context(), "sum of fix", func() error { return errors.New("dropped") }); err != nil {
@@ -140,7 +143,8 @@ func TestADestructiveScriptNeedsMaintenance(t *testing.T) {
 	}
 	sshMachine(t, s, "m-1", nil)
 	storetest.Maintenance(t, s, "m-1")
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
+		Type: fleet.ExitMaintenance})
 	storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	_, err := runScript(t, s, "m-1", "wipe")
 	storetest.WantReason(t, err, "WRONG_PHASE")
@@ -167,7 +171,8 @@ func TestAScriptGoesToTheSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}); len(a.Send) != 0 || a.Decision.Op.WaitReason != operation.WaitAgent {
+	if a := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{}); len(a.Send) != 0 ||
+		a.Decision.Op.WaitReason != operation.WaitAgent {
 		t.Fatalf("without a site agent: %+v", a)
 	}
 	agent := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-site", Role: "site", Site: "default"})
@@ -183,7 +188,8 @@ func TestAScriptGoesToTheSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &fleetv1.ScriptAction{
-		ScriptRef: "fix", Sha256: "sum of fix", SizeBytes: 7, Interpreter: "/bin/sh", Args: []string{"a b", "$(id)"}, Endpoint: "10.0.0.1:22",
+		ScriptRef: "fix", Sha256: "sum of fix", SizeBytes: 7, Interpreter: "/bin/sh", Args: []string{"a b", "$(id)"},
+		Endpoint: "10.0.0.1:22",
 		HostKeys: []string{fingerprint}, CredentialsRef: "rack",
 	}
 	if !proto.Equal(spec.GetScript(), want) || !spec.GetNeedsGrant() {
@@ -223,7 +229,8 @@ func TestRMAThereAndBack(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	rma := func(request, planID string) error {
-		op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.RMAType, PlanID: planID, Actor: "tester"}, storetest.Now())
+		op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request,
+			Type: fleet.RMAType, PlanID: planID, Actor: "tester"}, storetest.Now())
 		if err != nil {
 			return err
 		}
@@ -240,16 +247,19 @@ func TestRMAThereAndBack(t *testing.T) {
 		t.Errorf("after the RMA: %s", m.GetStatus().GetEffectiveState())
 	}
 	for _, op := range []fleet.OperationType{fleet.Reboot, fleet.ExitMaintenance, fleet.EnterMaintenance, fleet.RMAType} {
-		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "no " + string(op), Type: op, Actor: "tester"}, storetest.Now())
+		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "no " + string(op),
+			Type: op, Actor: "tester"}, storetest.Now())
 		storetest.WantReason(t, err, "MACHINE_BLOCKED")
 	}
-	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "run", Type: fleet.RunPlan, PlanID: "rma-return", Actor: "tester"}, storetest.Now())
+	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "run", Type: fleet.RunPlan,
+		PlanID: "rma-return", Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_BLOCKED")
 	if err := rma("back", "rma-return"); err != nil {
 		t.Fatal(err)
 	}
 	m = storetest.Machine(t, s, "m-1")
-	if m.GetStatus().GetEffectiveState() != pb.MachineStatus_MAINTENANCE_IDLE || storetest.Condition(m, fleet.RMA).GetStatus() {
+	if m.GetStatus().GetEffectiveState() != pb.MachineStatus_MAINTENANCE_IDLE ||
+		storetest.Condition(m, fleet.RMA).GetStatus() {
 		t.Errorf("after its return: %s", m.GetStatus().GetEffectiveState())
 	}
 	if _, err := s.SetFlag(t.Context(), "m-1", "Retired", true, "tester", "", storetest.Now()); err != nil {

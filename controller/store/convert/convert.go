@@ -42,7 +42,8 @@ func SpecFromJSON(b []byte) (*baremetalv1.MachineSpec, error) {
 	return s, nil
 }
 
-// Timestamp is a time as clients see it: in microseconds, which is what Postgres stores, so that no two calls say it differently.
+// Timestamp is a time as clients see it: in microseconds, which is what Postgres stores, so that no two calls say it
+// differently.
 func Timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -88,7 +89,10 @@ func JSONToMap(b []byte) map[string]string {
 // runTypeNames are the run-level names of operation types.
 var runTypeNames = map[fleet.OperationType]string{fleet.Reimage: "REPAVE", fleet.Reconfigure: "NET_RECONFIG"}
 
-func RunMessage(m *baremetalv1.Operation, op operation.Operation, latest map[int]dbsqlc.LatestCommandsOfManyRow, progress map[int]dbsqlc.StepProgress) *baremetalv1.Run {
+func RunMessage(
+	m *baremetalv1.Operation, op operation.Operation, latest map[int]dbsqlc.LatestCommandsOfManyRow,
+	progress map[int]dbsqlc.StepProgress,
+) *baremetalv1.Run {
 	run := &baremetalv1.Run{
 		RunId: m.GetOperationId(), MachineId: m.GetMachineId(), RequestId: m.GetRequestId(), Type: runType(op.Type),
 		PlanId: m.GetPlanId(), Phase: baremetalv1.Run_Phase(m.GetPhase()), CurrentStep: m.GetCurrentStage(),
@@ -115,7 +119,9 @@ func runType(t fleet.OperationType) string {
 }
 
 // MachineMessage is a machine as clients see it.
-func MachineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time) (*baremetalv1.Machine, error) {
+func MachineMessage(
+	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time,
+) (*baremetalv1.Machine, error) {
 	spec, err := SpecFromJSON(r.Spec)
 	if err != nil {
 		return nil, err
@@ -123,14 +129,16 @@ func MachineMessage(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat
 	f := FleetFacts(r, conds)
 	state, attention := fleet.Evaluate(f)
 	st := &baremetalv1.MachineStatus{
-		Phase:             baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
-		EffectiveState:    baremetalv1.MachineStatus_EffectiveState(baremetalv1.MachineStatus_EffectiveState_value[string(state)]),
+		Phase: baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
+		EffectiveState: baremetalv1.MachineStatus_EffectiveState(
+			baremetalv1.MachineStatus_EffectiveState_value[string(state)]),
 		ActiveOperationId: pgtx.StrVal(r.CurrentOperationID), ActiveRunId: pgtx.StrVal(r.CurrentOperationID),
 		UnresolvedCommandId: pgtx.StrVal(r.UnresolvedCommandID), NodeState: NodeStateMessage(r.NodeState),
 		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError,
 		NodeStateChangedAt: Timestamp(r.NodeStateChangedAt), Schedulable: state.Schedulable(), BootId: r.BootID,
-		AgentId: pgtx.StrVal(r.AgentID), LastHeartbeatAt: TimestampPtr(heartbeat), Simulated: r.Simulated, OsImageDigest: r.OsImageDigest,
-		PowerState: r.PowerState, PowerStateAt: TimestampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
+		AgentId: pgtx.StrVal(r.AgentID), LastHeartbeatAt: TimestampPtr(heartbeat), Simulated: r.Simulated,
+		OsImageDigest: r.OsImageDigest,
+		PowerState:    r.PowerState, PowerStateAt: TimestampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
 		AttentionReason: attention.Reason, AttentionMessage: attention.Message,
 		FirstProvisionedAt: TimestampPtr(r.FirstProvisionedAt), ActiveWorkflowId: pgtx.StrVal(r.ActiveWorkflowID),
 		IdentityLevel: r.IdentityLevel, Tpm: TPMMessage(r),

@@ -15,7 +15,8 @@ import (
 )
 
 // words are texts that a client may have sent.
-var words = []string{"", "r1", "a b", `say "x"`, `back\slash`, "line\nbreak", "ü – 漢字 🜨", "[1]", "{}", ": ,", "\x7f", "</script>", "\u2028"}
+var words = []string{"", "r1", "a b", `say "x"`, `back\slash`, "line\nbreak", "ü – 漢字 🜨", "[1]", "{}", ": ,", "\x7f",
+	"</script>", "\u2028"}
 
 // TestFlatReadsAsTheRealDecodersDo draws specs and labels, and reads them both ways.
 func TestFlatReadsAsTheRealDecodersDo(t *testing.T) {
@@ -71,7 +72,8 @@ func TestFlatReadsAsTheRealDecodersDo(t *testing.T) {
 
 func TestWhatIsNotFlatIsLeftAlone(t *testing.T) {
 	for _, doc := range []string{
-		``, `null`, `[]`, `{`, `{"a"`, `{"a":`, `{"a":"b"`, `{"a":"b",}`, `{"a":"b"}x`, `{"a":1}`, `{"a":null}`, `{"a":{"b":"c"}}`, `{"a":["b"`,
+		``, `null`, `[]`, `{`, `{"a"`, `{"a":`, `{"a":"b"`, `{"a":"b",}`, `{"a":"b"}x`, `{"a":1}`, `{"a":null}`,
+		`{"a":{"b":"c"}}`, `{"a":["b"`,
 		`{"a":["b",]}`, `{"a":"\u0041"}`, `{a:"b"}`,
 	} {
 		if jsonscan.Object([]byte(doc), func(_, _ []byte) bool { return true }) {
@@ -84,8 +86,9 @@ func TestWhatIsNotFlatIsLeftAlone(t *testing.T) {
 }
 
 func BenchmarkSpec(b *testing.B) {
-	raw := []byte(`{"rack": "r1", "site": "site-1", "group": "g1", "region": "eu-1", "serial": "SN000000001", "provider": "redfish", ` +
-		`"bmc_endpoint": "https://10.0.0.1", "mac_addresses": ["02:00:00:00:00:01"]}`)
+	raw := []byte(
+		`{"rack": "r1", "site": "site-1", "group": "g1", "region": "eu-1", "serial": "SN000000001", "provider": "redfish", ` +
+			`"bmc_endpoint": "https://10.0.0.1", "mac_addresses": ["02:00:00:00:00:01"]}`)
 	for name, read := range map[string]func() error{
 		"flat":      func() error { _, err := SpecFromJSON(raw); return err },
 		"protojson": func() error { return protojson.Unmarshal(raw, &baremetalv1.MachineSpec{}) },

@@ -23,7 +23,8 @@ type CommandRow = dbsqlc.GetCommandRow
 
 func FleetFacts(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 	f := fleet.Facts{
-		MachineID: m.MachineID, Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState), Conditions: map[fleet.ConditionType]bool{},
+		MachineID: m.MachineID, Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState),
+		Conditions:      map[fleet.ConditionType]bool{},
 		ActiveOperation: m.CurrentOperationID != nil, UnresolvedCommand: pgtx.StrVal(m.UnresolvedCommandID),
 		Deleted: m.DeletedAt != nil, ActiveWorkflow: m.ActiveWorkflowID != nil,
 	}
@@ -41,10 +42,12 @@ func FleetFacts(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 
 func OperationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operation.Operation, error) {
 	op := operation.Operation{
-		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), PlanID: r.PlanID, Phase: operation.Phase(r.Phase),
+		ID: r.OperationID, MachineID: r.TargetID, Type: fleet.OperationType(r.Type), PlanID: r.PlanID,
+		Phase:       operation.Phase(r.Phase),
 		CurrentStep: int(r.CurrentStep), CurrentStage: r.CurrentStage, WaitReason: r.WaitReason,
 		WakeAt: pgtx.TimeVal(r.WakeAt), CancelRequested: pgtx.TimeVal(r.CancelRequestedAt), Version: r.Version,
-		CreatedAt: r.CreatedAt, StartedAt: pgtx.TimeVal(r.StartedAt), FinishedAt: pgtx.TimeVal(r.FinishedAt), Destructive: r.Destructive,
+		CreatedAt: r.CreatedAt, StartedAt: pgtx.TimeVal(r.StartedAt), FinishedAt: pgtx.TimeVal(r.FinishedAt),
+		Destructive: r.Destructive,
 	}
 	if len(r.Error) > 0 {
 		op.Error = &operation.Error{}
@@ -69,7 +72,8 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 	s := operation.Step{
 		Name: r.Name, Kind: operation.Kind(r.Kind), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond,
 		MaxRetries: int(r.MaxRetries), State: operation.StepState(r.State), RetryCount: int(r.RetryCount),
-		RetryAt: pgtx.TimeVal(r.RetryAt), Message: r.Message, StartedAt: pgtx.TimeVal(r.StartedAt), FinishedAt: pgtx.TimeVal(r.FinishedAt),
+		RetryAt: pgtx.TimeVal(r.RetryAt), Message: r.Message, StartedAt: pgtx.TimeVal(r.StartedAt),
+		FinishedAt: pgtx.TimeVal(r.FinishedAt),
 	}
 	if err := json.Unmarshal(r.Evidence, &s.Evidence); err != nil {
 		return s, fmt.Errorf("parse stored evidence: %w", err)
@@ -118,7 +122,8 @@ func CommandFromRow(r *CommandRow) *operation.Command {
 		ID: r.CommandID, StepIdx: int(r.StepIdx), Attempt: int(r.Attempt), Kind: operation.Kind(r.Kind),
 		State: operation.CommandState(r.State), ExecutorID: r.ExecutorID, ExecutorRole: r.ExecutorRole,
 		ExecutorStateID: r.ExecutorStateID, Digest: r.Digest, BootIDBefore: r.BootIDBefore, GrantSeq: uint64(r.GrantSeq),
-		Deadline: r.Deadline, SentAt: pgtx.TimeVal(r.SentAt), AckedAt: pgtx.TimeVal(r.AckedAt), GrantedAt: pgtx.TimeVal(r.GrantedAt),
+		Deadline: r.Deadline, SentAt: pgtx.TimeVal(r.SentAt), AckedAt: pgtx.TimeVal(r.AckedAt),
+		GrantedAt: pgtx.TimeVal(r.GrantedAt),
 		ClaimedAt: pgtx.TimeVal(r.ClaimedAt), FinishedAt: pgtx.TimeVal(r.FinishedAt), Outcome: operation.Outcome(r.Outcome),
 		Reason: r.Reason, Message: r.Message, SettledBy: r.SettledBy,
 	}

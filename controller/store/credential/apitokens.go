@@ -44,30 +44,35 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 			return fmt.Errorf("count tokens: %w", err)
 		}
 		if n >= maxAPITokens {
-			return failure.Precondition("INVALID_FIELD", "there are %d tokens in force; revoke some first", n).WithField("name", "too many tokens")
+			return failure.Precondition("INVALID_FIELD", "there are %d tokens in force; revoke some first", n).WithField("name",
+				"too many tokens")
 		}
 		if err := q.EndExpiredAPIToken(ctx, dbsqlc.EndExpiredAPITokenParams{Name: t.Name, Now: now}); err != nil {
 			return fmt.Errorf("end expired token: %w", err)
 		}
 		err = q.InsertAPIToken(ctx, dbsqlc.InsertAPITokenParams{
-			TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], CreatedAt: now, CreatedBy: t.Actor, ExpiresAt: t.ExpiresAt,
+			TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], CreatedAt: now, CreatedBy: t.Actor,
+			ExpiresAt: t.ExpiresAt,
 		})
 		if err != nil {
 			return fmt.Errorf("store token: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: t.Actor, Verb: "CREATE_API_TOKEN", Target: t.ID, Data: map[string]string{
-			"name": t.Name, "scope": t.Scope.String(), "expires_at": t.ExpiresAt.UTC().Format(time.RFC3339),
-		}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: t.Actor, Verb: "CREATE_API_TOKEN", Target: t.ID,
+			Data: map[string]string{
+				"name": t.Name, "scope": t.Scope.String(), "expires_at": t.ExpiresAt.UTC().Format(time.RFC3339),
+			}}, now)
 	})
 	if pgtx.UniqueViolation(err, "api_tokens_name") {
-		return nil, failure.AlreadyExists("API_TOKEN_EXISTS", "there is a token %q already; revoke it, or choose another name", t.Name).
+		return nil, failure.AlreadyExists("API_TOKEN_EXISTS",
+			"there is a token %q already; revoke it, or choose another name", t.Name).
 			WithField("name", "taken by another token")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create token: %w", err)
 	}
 	return &baremetalv1.APIToken{
-		TokenId: t.ID, Name: t.Name, Scope: t.Scope.String(), Source: sourceDatabase, CreatedAt: convert.Timestamp(now), CreatedBy: t.Actor,
+		TokenId: t.ID, Name: t.Name, Scope: t.Scope.String(), Source: sourceDatabase, CreatedAt: convert.Timestamp(now),
+		CreatedBy: t.Actor,
 		ExpiresAt: convert.Timestamp(t.ExpiresAt),
 	}, nil
 }
@@ -76,8 +81,10 @@ const sourceDatabase = "database"
 
 func apiToken(r dbsqlc.ApiToken) *baremetalv1.APIToken {
 	return &baremetalv1.APIToken{
-		TokenId: r.TokenID, Name: r.Name, Scope: r.Scope, Source: sourceDatabase, CreatedAt: convert.Timestamp(r.CreatedAt), CreatedBy: r.CreatedBy,
-		ExpiresAt: convert.Timestamp(r.ExpiresAt), LastUsedAt: convert.TimestampPtr(r.LastUsedAt), RevokedAt: convert.TimestampPtr(r.RevokedAt),
+		TokenId: r.TokenID, Name: r.Name, Scope: r.Scope, Source: sourceDatabase, CreatedAt: convert.Timestamp(r.CreatedAt),
+		CreatedBy: r.CreatedBy,
+		ExpiresAt: convert.Timestamp(r.ExpiresAt), LastUsedAt: convert.TimestampPtr(r.LastUsedAt),
+		RevokedAt: convert.TimestampPtr(r.RevokedAt),
 	}
 }
 
@@ -90,7 +97,8 @@ func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.T
 		}
 		row, err := q.LockAPIToken(ctx, id)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("API_TOKEN_NOT_FOUND", "there is no token %q; ingot token list shows them", id).WithField("token_id", "unknown")
+			return failure.NotFound("API_TOKEN_NOT_FOUND", "there is no token %q; ingot token list shows them",
+				id).WithField("token_id", "unknown")
 		}
 		if err != nil {
 			return fmt.Errorf("lock token: %w", err)
@@ -102,7 +110,8 @@ func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.T
 			row.RevokedAt = &now
 		}
 		out = apiToken(row)
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_API_TOKEN", Target: id, Data: map[string]string{"name": row.Name}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_API_TOKEN", Target: id,
+			Data: map[string]string{"name": row.Name}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("revoke token: %w", err)
@@ -111,8 +120,11 @@ func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.T
 }
 
 // ListAPITokens reads the tokens of the database, newest first, from one on.
-func (s *Store) ListAPITokens(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.APIToken, error) {
-	rows, err := s.db.Q.ListAPITokens(ctx, dbsqlc.ListAPITokensParams{AllOfThem: all, BeforeID: beforeID, PageSize: limit, Now: now})
+func (s *Store) ListAPITokens(
+	ctx context.Context, all bool, beforeID string, limit int32, now time.Time,
+) ([]*baremetalv1.APIToken, error) {
+	rows, err := s.db.Q.ListAPITokens(ctx, dbsqlc.ListAPITokensParams{AllOfThem: all, BeforeID: beforeID, PageSize: limit,
+		Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}
@@ -142,7 +154,8 @@ func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]au
 		if err != nil || len(r.Hash) != len(auth.StoredToken{}.Hash) {
 			return nil, 0, fmt.Errorf("token %s in the database is malformed: %w", r.TokenID, err)
 		}
-		out = append(out, auth.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash), ExpiresAt: r.ExpiresAt})
+		out = append(out, auth.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash),
+			ExpiresAt: r.ExpiresAt})
 	}
 	return out, version, nil
 }
@@ -159,7 +172,8 @@ func (s *Store) UsedAPITokens(ctx context.Context, used map[string]time.Time) er
 
 // RecordTokenFile implements auth.Source.
 func (s *Store) RecordTokenFile(ctx context.Context, c auth.FileChange) error {
-	e := history.AuditEntry{Actor: "controller", Verb: "TOKEN_FILE_CHANGED", Target: "token-file", Data: map[string]string{}}
+	e := history.AuditEntry{Actor: "controller", Verb: "TOKEN_FILE_CHANGED", Target: "token-file",
+		Data: map[string]string{}}
 	if c.Start {
 		e.Verb = "TOKEN_FILE_LOADED"
 	}
@@ -186,7 +200,8 @@ func (s *Store) RecordRefusals(ctx context.Context, all []*auth.Refusal) error {
 			if r.Machine != "" {
 				data["machine_id"] = r.Machine
 			}
-			id, err := history.AuditID(ctx, q, history.AuditEntry{Actor: r.Actor, Verb: "REFUSED", Target: "refusals", Data: data}, r.Minute)
+			id, err := history.AuditID(ctx, q, history.AuditEntry{Actor: r.Actor, Verb: "REFUSED", Target: "refusals",
+				Data: data}, r.Minute)
 			if err != nil {
 				return err
 			}

@@ -17,9 +17,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// RecordCertificate keeps the first certificate that a BMC shows, and the one that it shows instead of that. An observation
-// of an endpoint that the machine does not have any more is left out.
-func RecordCertificate(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.BMCObservation, now time.Time) error {
+// RecordCertificate keeps the first certificate that a BMC shows, and the one that it shows instead of that. An
+// observation of an endpoint that the machine does not have any more is left out.
+func RecordCertificate(
+	ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.BMCObservation, now time.Time,
+) error {
 	if !convert.SHA256Hex.MatchString(o.GetCertificateSha256()) {
 		return nil
 	}
@@ -30,7 +32,8 @@ func RecordCertificate(ctx context.Context, q *dbsqlc.Queries, site string, o *f
 	if m.BmcEndpoint == "" || m.BmcEndpoint != o.GetEndpoint() {
 		return nil
 	}
-	err = q.PinBMCCertificate(ctx, dbsqlc.PinBMCCertificateParams{Site: site, Endpoint: m.BmcEndpoint, Sha256: o.GetCertificateSha256(), Now: &now})
+	err = q.PinBMCCertificate(ctx, dbsqlc.PinBMCCertificateParams{Site: site, Endpoint: m.BmcEndpoint,
+		Sha256: o.GetCertificateSha256(), Now: &now})
 	if err != nil {
 		return fmt.Errorf("record certificate of BMC: %w", err)
 	}
@@ -38,7 +41,8 @@ func RecordCertificate(ctx context.Context, q *dbsqlc.Queries, site string, o *f
 	if offered != "" && !convert.SHA256Hex.MatchString(offered) {
 		return nil
 	}
-	_, err = q.OfferBMCCertificate(ctx, dbsqlc.OfferBMCCertificateParams{Site: site, Endpoint: m.BmcEndpoint, OfferedSha256: offered, Now: now})
+	_, err = q.OfferBMCCertificate(ctx, dbsqlc.OfferBMCCertificateParams{Site: site, Endpoint: m.BmcEndpoint,
+		OfferedSha256: offered, Now: now})
 	return pgtx.Wrap(err, "record new certificate of BMC")
 }
 
@@ -51,8 +55,11 @@ type BMCCertificateFilter struct {
 }
 
 // ListBMCCertificates reads the certificates of BMCs by site and endpoint.
-func (s *Store) ListBMCCertificates(ctx context.Context, f BMCCertificateFilter) ([]*baremetalv1.BMCCertificate, error) {
-	p := dbsqlc.ListBMCCertificatesParams{Changed: f.Changed, AfterSite: f.AfterSite, AfterEndpoint: f.AfterEndpoint, PageSize: f.Limit}
+func (s *Store) ListBMCCertificates(
+	ctx context.Context, f BMCCertificateFilter,
+) ([]*baremetalv1.BMCCertificate, error) {
+	p := dbsqlc.ListBMCCertificatesParams{Changed: f.Changed, AfterSite: f.AfterSite, AfterEndpoint: f.AfterEndpoint,
+		PageSize: f.Limit}
 	if f.MachineID != "" {
 		m, err := bmcOf(ctx, s.db.Q, f.MachineID)
 		if err != nil {
@@ -95,13 +102,16 @@ func (s *Store) SiteOfMachine(ctx context.Context, machineID string) (string, er
 
 func bmcCertificate(r dbsqlc.BmcCertificate) *baremetalv1.BMCCertificate {
 	return &baremetalv1.BMCCertificate{
-		Site: r.Site, Endpoint: r.Endpoint, Sha256: r.Sha256, OfferedSha256: r.OfferedSha256, OfferedAt: convert.TimestampPtr(r.OfferedAt),
-		PinnedAt: convert.TimestampPtr(r.PinnedAt), TrustedBy: r.TrustedBy,
+		Site: r.Site, Endpoint: r.Endpoint, Sha256: r.Sha256, OfferedSha256: r.OfferedSha256,
+		OfferedAt: convert.TimestampPtr(r.OfferedAt),
+		PinnedAt:  convert.TimestampPtr(r.PinnedAt), TrustedBy: r.TrustedBy,
 	}
 }
 
 // TrustBMCCertificate makes the certificate that a machine's BMC shows now the trusted one, and notifies the site.
-func (s *Store) TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string, now time.Time) (*baremetalv1.BMCCertificate, error) {
+func (s *Store) TrustBMCCertificate(
+	ctx context.Context, machineID, sum, actor, comment string, now time.Time,
+) (*baremetalv1.BMCCertificate, error) {
 	var out *baremetalv1.BMCCertificate
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := bmcOf(ctx, q, machineID)
@@ -117,10 +127,13 @@ func (s *Store) TrustBMCCertificate(ctx context.Context, machineID, sum, actor, 
 			return nil
 		}
 		if row.OfferedSha256 == "" || row.OfferedSha256 != sum {
-			return failure.Precondition("BMC_CERTIFICATE_NOT_OFFERED", "the BMC of machine %s does not show this certificate now; "+
-				"ingot bmc certificates --machine %s shows which one it does", machineID, machineID).WithField("sha256", "not the offered one")
+			return failure.Precondition("BMC_CERTIFICATE_NOT_OFFERED",
+				"the BMC of machine %s does not show this certificate now; "+
+					"ingot bmc certificates --machine %s shows which one it does", machineID, machineID).WithField("sha256",
+				"not the offered one")
 		}
-		row, err = q.TrustBMCCertificate(ctx, dbsqlc.TrustBMCCertificateParams{Site: m.Site, Endpoint: m.BmcEndpoint, TrustedBy: actor, Now: &now})
+		row, err = q.TrustBMCCertificate(ctx, dbsqlc.TrustBMCCertificateParams{Site: m.Site, Endpoint: m.BmcEndpoint,
+			TrustedBy: actor, Now: &now})
 		if err != nil {
 			return fmt.Errorf("trust certificate of BMC: %w", err)
 		}
@@ -140,7 +153,9 @@ func (s *Store) TrustBMCCertificate(ctx context.Context, machineID, sum, actor, 
 }
 
 // UnparkBMC has a machine's BMC asked again that has refused its credentials, and notifies the site.
-func (s *Store) UnparkBMC(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.UnparkBMCResponse, error) {
+func (s *Store) UnparkBMC(
+	ctx context.Context, machineID, actor, comment string, now time.Time,
+) (*baremetalv1.UnparkBMCResponse, error) {
 	out := &baremetalv1.UnparkBMCResponse{}
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := bmcOf(ctx, q, machineID)
@@ -160,7 +175,8 @@ func (s *Store) UnparkBMC(ctx context.Context, machineID, actor, comment string,
 		}
 		out.Endpoint, out.UnparkedAt = m.BmcEndpoint, convert.Timestamp(at)
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: actor, Verb: "UNPARK_BMC", Target: machineID, Comment: comment, Data: map[string]string{"endpoint": m.BmcEndpoint},
+			Actor: actor, Verb: "UNPARK_BMC", Target: machineID, Comment: comment,
+			Data: map[string]string{"endpoint": m.BmcEndpoint},
 		}, now)
 	})
 	if err != nil {

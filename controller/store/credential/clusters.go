@@ -26,19 +26,24 @@ type SealedCluster struct {
 }
 
 func sealedCluster(r dbsqlc.Cluster) SealedCluster {
-	return SealedCluster{Ref: r.ClusterRef, Server: r.Server, CAPEM: r.CaPem, Sealed: r.Sealed, Version: r.Version, UpdatedAt: r.UpdatedAt}
+	return SealedCluster{Ref: r.ClusterRef, Server: r.Server, CAPEM: r.CaPem, Sealed: r.Sealed, Version: r.Version,
+		UpdatedAt: r.UpdatedAt}
 }
 
 func clusterNotFound(ref string) error {
-	return failure.NotFound("CLUSTER_NOT_FOUND", "there is no cluster %q; see `ingot cluster set`", ref).WithField("cluster_ref", "unknown")
+	return failure.NotFound("CLUSTER_NOT_FOUND", "there is no cluster %q; see `ingot cluster set`",
+		ref).WithField("cluster_ref", "unknown")
 }
 
 // SetCluster stores a cluster under a new version.
-func (s *Store) SetCluster(ctx context.Context, c SealedCluster, actor string, now time.Time, opts ...pgtx.WriteOption) (SealedCluster, error) {
+func (s *Store) SetCluster(
+	ctx context.Context, c SealedCluster, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (SealedCluster, error) {
 	var row dbsqlc.Cluster
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
-		row, err = q.PutCluster(ctx, dbsqlc.PutClusterParams{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM, Sealed: c.Sealed, Now: now})
+		row, err = q.PutCluster(ctx, dbsqlc.PutClusterParams{ClusterRef: c.Ref, Server: c.Server, CaPem: c.CAPEM,
+			Sealed: c.Sealed, Now: now})
 		if err != nil {
 			return fmt.Errorf("store cluster: %w", err)
 		}
@@ -46,7 +51,8 @@ func (s *Store) SetCluster(ctx context.Context, c SealedCluster, actor string, n
 			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: actor, Verb: "SET_CLUSTER", Target: c.Ref, Data: map[string]string{"version": fmt.Sprint(row.Version), "server": row.Server},
+			Actor: actor, Verb: "SET_CLUSTER", Target: c.Ref,
+			Data: map[string]string{"version": fmt.Sprint(row.Version), "server": row.Server},
 		}, now)
 	})
 	if err != nil {
@@ -81,7 +87,9 @@ func (s *Store) ListClusters(ctx context.Context, afterRef string, limit int32) 
 }
 
 // DeleteCluster forgets a cluster that neither a machine nor work under way names.
-func (s *Store) DeleteCluster(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (SealedCluster, error) {
+func (s *Store) DeleteCluster(
+	ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (SealedCluster, error) {
 	var row dbsqlc.Cluster
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -91,7 +99,8 @@ func (s *Store) DeleteCluster(ctx context.Context, ref, actor string, now time.T
 		if err != nil {
 			return fmt.Errorf("lock cluster: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("cluster "+ref, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("cluster "+ref, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		if err := clusterInUse(ctx, q, ref); err != nil {
@@ -111,7 +120,8 @@ func (s *Store) DeleteCluster(ctx context.Context, ref, actor string, now time.T
 func clusterInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
 	machine, err := q.MachineWithCluster(ctx, ref)
 	if err == nil {
-		return failure.Precondition("CLUSTER_IN_USE", "machine %s names the cluster %s", machine, ref).WithMeta("machine_id", machine)
+		return failure.Precondition("CLUSTER_IN_USE", "machine %s names the cluster %s", machine, ref).WithMeta("machine_id",
+			machine)
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("look for machines of the cluster: %w", err)
@@ -126,7 +136,8 @@ func clusterInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
 			return fmt.Errorf("read step of operation %s: %w", row.OperationID, err)
 		}
 		if ClusterOf(&step) == ref {
-			return failure.Precondition("CLUSTER_IN_USE", "operation %s needs %s", row.OperationID, ref).WithMeta("operation_id", row.OperationID)
+			return failure.Precondition("CLUSTER_IN_USE", "operation %s needs %s", row.OperationID, ref).WithMeta("operation_id",
+				row.OperationID)
 		}
 	}
 	return nil

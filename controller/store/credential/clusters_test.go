@@ -24,16 +24,19 @@ func TestClustersAreKept(t *testing.T) {
 	}
 	_, err := r.Store.DeleteCluster(t.Context(), "prod", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_IN_USE")
-	storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "d", Type: fleet.RunPlan, PlanID: "drain"})
+	storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "d", Type: fleet.RunPlan,
+		PlanID: "drain"})
 	storetest.Exec(t, r.Store, "UPDATE machines SET spec = spec - 'target_cluster_ref' WHERE machine_id = 'm-1'")
 	_, err = r.Store.DeleteCluster(t.Context(), "prod", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_IN_USE")
-	if gone, err := r.Store.DeleteCluster(t.Context(), "spare", "tester", storetest.Now()); err != nil || gone.Ref != "spare" {
+	if gone, err := r.Store.DeleteCluster(t.Context(), "spare", "tester", storetest.Now()); err != nil ||
+		gone.Ref != "spare" {
 		t.Errorf("%v %v", gone, err)
 	}
 	_, err = r.Store.GetCluster(t.Context(), "spare")
 	storetest.WantReason(t, err, "CLUSTER_NOT_FOUND")
-	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM audit_log WHERE verb IN ('SET_CLUSTER', 'DELETE_CLUSTER')"); n != 4 {
+	if n := storetest.Count(t, r.Store,
+		"SELECT count(*) FROM audit_log WHERE verb IN ('SET_CLUSTER', 'DELETE_CLUSTER')"); n != 4 {
 		t.Errorf("%d entries in the audit log", n)
 	}
 }
@@ -41,8 +44,10 @@ func TestClustersAreKept(t *testing.T) {
 func TestAStartNeedsTheCluster(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewClusterRig(t)
-	storetest.Exec(t, r.Store, `UPDATE machines SET spec = spec || '{"target_cluster_ref": "gone"}' WHERE machine_id = 'm-1'`)
-	_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x", Type: fleet.JoinCluster, Actor: "tester"}, storetest.Now())
+	storetest.Exec(t, r.Store,
+		`UPDATE machines SET spec = spec || '{"target_cluster_ref": "gone"}' WHERE machine_id = 'm-1'`)
+	_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x",
+		Type: fleet.JoinCluster, Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_NOT_FOUND")
 }
 
@@ -50,7 +55,8 @@ func TestAStartNeedsTheCluster(t *testing.T) {
 func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewClusterRig(t)
-	id := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "j", Type: fleet.JoinCluster}).GetOperationId()
+	id := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "j",
+		Type: fleet.JoinCluster}).GetOperationId()
 	token := *storetest.Decide(t, r.Store, id, operation.Evaluate{}).Command
 	if token.Kind != operation.KindJoinToken || token.ExecutorID != r.Site.ID {
 		t.Fatalf("the first command is %+v", token)
@@ -64,10 +70,12 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	if err != nil || a.Ref != "prod" || a.Join != token.ID || string(a.Sealed) != "sealed prod" {
 		t.Fatalf("%+v %v", a, err)
 	}
-	sent := storetest.Decide(t, r.Store, id, operation.Resulted{AgentID: r.Site.ID, CommandID: token.ID, Outcome: operation.OutcomeSucceeded})
+	sent := storetest.Decide(t, r.Store, id, operation.Resulted{AgentID: r.Site.ID, CommandID: token.ID,
+		Outcome: operation.OutcomeSucceeded})
 	join := *sent.Command
 	var spec fleetv1.CommandSpec
-	if err := proto.Unmarshal(sent.Send[0].Spec, &spec); err != nil || spec.GetJoin().GetNodeName() != "m-1" || len(spec.GetJoin().GetCaHashes()) != 1 {
+	if err := proto.Unmarshal(sent.Send[0].Spec, &spec); err != nil || spec.GetJoin().GetNodeName() != "m-1" ||
+		len(spec.GetJoin().GetCaHashes()) != 1 {
 		t.Errorf("%v %v", &spec, err)
 	}
 	if join.Kind != operation.KindJoin || join.ExecutorID != r.Host.ID {
@@ -79,7 +87,8 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	if a, err = r.Store.ClusterFor(t.Context(), r.Host.ID, join.ID, storetest.Now()); err != nil || a.Join != token.ID {
 		t.Errorf("the join is made of %q (%v), want the token of %s", a.Join, err, token.ID)
 	}
-	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM audit_log WHERE verb = 'GET_CLUSTER_ACCESS' AND target_id = 'm-1'"); n != 2 {
+	if n := storetest.Count(t, r.Store,
+		"SELECT count(*) FROM audit_log WHERE verb = 'GET_CLUSTER_ACCESS' AND target_id = 'm-1'"); n != 2 {
 		t.Errorf("%d entries in the audit log", n)
 	}
 }

@@ -33,8 +33,8 @@ func ClusterOf(s *baremetalv1.Step) string {
 	return ""
 }
 
-// ClustersReady refuses work that would need a cluster that is not there. A cluster that it finds stays until the transaction
-// has ended.
+// ClustersReady refuses work that would need a cluster that is not there. A cluster that it finds stays until the
+// transaction has ended.
 func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) error {
 	for _, f := range steps {
 		ref := ClusterOf(f.Step)
@@ -52,7 +52,8 @@ func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) 
 
 // ClusterActs of a cluster's commands, by their kind.
 var ClusterActs = map[operation.Kind]string{
-	operation.KindJoinToken: "token", operation.KindVerify: "verify", operation.KindDrain: "drain", operation.KindUncordon: "uncordon",
+	operation.KindJoinToken: "token", operation.KindVerify: "verify", operation.KindDrain: "drain",
+	operation.KindUncordon: "uncordon",
 }
 
 // ClusterKnown says that the cluster which a machine names is stored.
@@ -77,14 +78,15 @@ type ClusterAccess struct {
 	Join string
 }
 
-// ClusterFor reads what an agent needs for a command of its own that is under way: a site agent to speak to the cluster, a
-// host agent to join it once that was granted. The audit log has who got what.
+// ClusterFor reads what an agent needs for a command of its own that is under way: a site agent to speak to the
+// cluster, a host agent to join it once that was granted. The audit log has who got what.
 func (s *Store) ClusterFor(ctx context.Context, agentID, commandID string, now time.Time) (ClusterAccess, error) {
 	var out ClusterAccess
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		c, err := q.GetCommand(ctx, commandID)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && c.ExecutorID != agentID {
-			return failure.NotFound("COMMAND_NOT_FOUND", "there is no command %q of yours", commandID).WithField("command_id", "unknown")
+			return failure.NotFound("COMMAND_NOT_FOUND", "there is no command %q of yours", commandID).WithField("command_id",
+				"unknown")
 		}
 		if err != nil {
 			return fmt.Errorf("read command: %w", err)

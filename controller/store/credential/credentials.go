@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// SealedCredentials are credentials as they are stored: only who has the key can read them. What comes after UpdatedAt is
-// of BMCs alone.
+// SealedCredentials are credentials as they are stored: only who has the key can read them. What comes after UpdatedAt
+// is of BMCs alone.
 type SealedCredentials struct {
 	Ref       string
 	Sealed    []byte
@@ -42,7 +42,8 @@ func sealedCredentials(r dbsqlc.BmcCredential) SealedCredentials {
 }
 
 func credentialsNotFound(ref string) error {
-	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there are no BMC credentials %q", ref).WithField("credentials_ref", "unknown")
+	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there are no BMC credentials %q", ref).WithField("credentials_ref",
+		"unknown")
 }
 
 // CredentialsChange is what an admin says about the credentials of BMCs.
@@ -85,7 +86,9 @@ func (c CredentialsChange) over(old dbsqlc.BmcCredential) (dbsqlc.PutCredentials
 }
 
 // SetCredentials stores sealed credentials under a new version, and notifies the sites whose machines use them.
-func (s *Store) SetCredentials(ctx context.Context, c CredentialsChange, actor string, now time.Time, opts ...pgtx.WriteOption) (SealedCredentials, error) {
+func (s *Store) SetCredentials(
+	ctx context.Context, c CredentialsChange, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (SealedCredentials, error) {
 	var out SealedCredentials
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		old, err := q.LockCredentials(ctx, c.Ref)
@@ -108,11 +111,12 @@ func (s *Store) SetCredentials(ctx context.Context, c CredentialsChange, actor s
 			return fmt.Errorf("notify the sites: %w", err)
 		}
 		out = sealedCredentials(row)
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_BMC_CREDENTIALS", Target: c.Ref, Data: map[string]string{
-			"version": fmt.Sprint(row.Version), "allowed_endpoints": strings.Join(row.AllowedEndpoints, " "),
-			"allow_plain_http": fmt.Sprint(row.AllowPlainHttp), "allow_unverified_tls": fmt.Sprint(row.AllowUnverifiedTls),
-			"password_changed": fmt.Sprint(c.Sealed != nil),
-		}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_BMC_CREDENTIALS", Target: c.Ref,
+			Data: map[string]string{
+				"version": fmt.Sprint(row.Version), "allowed_endpoints": strings.Join(row.AllowedEndpoints, " "),
+				"allow_plain_http": fmt.Sprint(row.AllowPlainHttp), "allow_unverified_tls": fmt.Sprint(row.AllowUnverifiedTls),
+				"password_changed": fmt.Sprint(c.Sealed != nil),
+			}}, now)
 	})
 	if err != nil {
 		return SealedCredentials{}, fmt.Errorf("set credentials: %w", err)
@@ -147,17 +151,21 @@ func (s *Store) ListCredentials(ctx context.Context, afterRef string, limit int3
 func mayGoTo(c SealedCredentials, endpoint string) error {
 	a, err := bmcaddr.Parse(endpoint)
 	if err != nil || !c.Allowed.Covers(a) {
-		return failure.Precondition("BMC_ENDPOINT_NOT_ALLOWED", "the credentials %s are not for the BMC %s; an admin allows it: "+
-			"ingot bmc credentials allow", c.Ref, endpoint)
+		return failure.Precondition("BMC_ENDPOINT_NOT_ALLOWED",
+			"the credentials %s are not for the BMC %s; an admin allows it: "+
+				"ingot bmc credentials allow", c.Ref, endpoint)
 	}
 	if a.Plain() && !c.PlainHTTP {
-		return failure.Precondition("BMC_PLAIN_HTTP_NOT_ALLOWED", "the credentials %s may not be sent to %s, which is without TLS", c.Ref, endpoint)
+		return failure.Precondition("BMC_PLAIN_HTTP_NOT_ALLOWED",
+			"the credentials %s may not be sent to %s, which is without TLS", c.Ref, endpoint)
 	}
 	return nil
 }
 
 // DeleteCredentials removes credentials that no machine names.
-func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (SealedCredentials, error) {
+func (s *Store) DeleteCredentials(
+	ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (SealedCredentials, error) {
 	var row dbsqlc.BmcCredential
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -167,12 +175,14 @@ func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now ti
 		if err != nil {
 			return fmt.Errorf("lock credentials: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("BMC credentials "+ref, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("BMC credentials "+ref, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		machine, err := q.MachineWithCredentials(ctx, ref)
 		if err == nil {
-			return failure.Precondition("CREDENTIALS_IN_USE", "machine %s names the credentials %s", machine, ref).WithMeta("machine_id", machine)
+			return failure.Precondition("CREDENTIALS_IN_USE", "machine %s names the credentials %s", machine,
+				ref).WithMeta("machine_id", machine)
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("look for machines of the credentials: %w", err)
@@ -190,7 +200,9 @@ func (s *Store) DeleteCredentials(ctx context.Context, ref, actor string, now ti
 
 // CredentialsFor reads what an agent needs to speak to the BMC of a machine. Only a site agent gets them, for a machine
 // of its site that names them; the audit log has who got which version.
-func (s *Store) CredentialsFor(ctx context.Context, agentID, machineID, ref string, now time.Time) (SealedCredentials, error) {
+func (s *Store) CredentialsFor(
+	ctx context.Context, agentID, machineID, ref string, now time.Time,
+) (SealedCredentials, error) {
 	var row dbsqlc.BmcCredential
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		site, err := siteOfAgent(ctx, q, agentID)
@@ -199,7 +211,8 @@ func (s *Store) CredentialsFor(ctx context.Context, agentID, machineID, ref stri
 		}
 		m, err := q.CredentialsRefOfMachine(ctx, dbsqlc.CredentialsRefOfMachineParams{MachineID: machineID, Site: site})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q", site, machineID).WithField("machine_id", "not of this site")
+			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q", site, machineID).WithField("machine_id",
+				"not of this site")
 		}
 		if err != nil {
 			return fmt.Errorf("read machine: %w", err)

@@ -26,17 +26,21 @@ type MAASRegion struct {
 
 func maasRegion(r dbsqlc.MaasRegion) MAASRegion {
 	return MAASRegion{
-		Ref: r.RegionRef, Endpoint: r.Endpoint, Sealed: r.Sealed, CA: r.CaPem, UserData: r.UserData, RetainMachines: r.RetainMachines,
-		Version: r.Version, UpdatedAt: r.UpdatedAt,
+		Ref: r.RegionRef, Endpoint: r.Endpoint, Sealed: r.Sealed, CA: r.CaPem, UserData: r.UserData,
+		RetainMachines: r.RetainMachines,
+		Version:        r.Version, UpdatedAt: r.UpdatedAt,
 	}
 }
 
 func regionNotFound(ref string) error {
-	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there is no MAAS region %q; see `ingot maas set`", ref).WithField("region_ref", "unknown")
+	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there is no MAAS region %q; see `ingot maas set`",
+		ref).WithField("region_ref", "unknown")
 }
 
 // SetMAASRegion stores a region under a new version, and tells the sites whose machines it drives.
-func (s *Store) SetMAASRegion(ctx context.Context, m MAASRegion, actor string, now time.Time, opts ...pgtx.WriteOption) (MAASRegion, error) {
+func (s *Store) SetMAASRegion(
+	ctx context.Context, m MAASRegion, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (MAASRegion, error) {
 	var row dbsqlc.MaasRegion
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -74,7 +78,9 @@ func (s *Store) ListMAASRegions(ctx context.Context, afterRef string, limit int3
 }
 
 // DeleteMAASRegion removes a region that no machine names.
-func (s *Store) DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (MAASRegion, error) {
+func (s *Store) DeleteMAASRegion(
+	ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (MAASRegion, error) {
 	var row dbsqlc.MaasRegion
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -84,12 +90,14 @@ func (s *Store) DeleteMAASRegion(ctx context.Context, ref, actor string, now tim
 		if err != nil {
 			return fmt.Errorf("lock region: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("MAAS region "+ref, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("MAAS region "+ref, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		machine, err := q.MachineOfMAASRegion(ctx, ref)
 		if err == nil {
-			return failure.Precondition("CREDENTIALS_IN_USE", "MAAS region %s drives machine %s", ref, machine).WithMeta("machine_id", machine)
+			return failure.Precondition("CREDENTIALS_IN_USE", "MAAS region %s drives machine %s", ref,
+				machine).WithMeta("machine_id", machine)
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("look for machines of the region: %w", err)
@@ -105,8 +113,8 @@ func (s *Store) DeleteMAASRegion(ctx context.Context, ref, actor string, now tim
 	return maasRegion(row), nil
 }
 
-// MAASRegionFor reads what an agent needs to speak to the region of a machine. Only a site agent gets it, for a machine of
-// its site that the region drives; the audit log has who got which version.
+// MAASRegionFor reads what an agent needs to speak to the region of a machine. Only a site agent gets it, for a machine
+// of its site that the region drives; the audit log has who got which version.
 func (s *Store) MAASRegionFor(ctx context.Context, agentID, machineID, ref string, now time.Time) (MAASRegion, error) {
 	var row dbsqlc.MaasRegion
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {

@@ -19,15 +19,19 @@ func sealedSSH(r dbsqlc.SshCredential) SealedCredentials {
 }
 
 func SSHCredentialsNotFound(ref string) error {
-	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there are no SSH credentials %q; see `ingot ssh credentials set`", ref).WithField("credentials_ref", "unknown")
+	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there are no SSH credentials %q; see `ingot ssh credentials set`",
+		ref).WithField("credentials_ref", "unknown")
 }
 
 // SetSSHCredentials stores sealed credentials under a new version.
-func (s *Store) SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...pgtx.WriteOption) (SealedCredentials, error) {
+func (s *Store) SetSSHCredentials(
+	ctx context.Context, ref string, sealed []byte, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (SealedCredentials, error) {
 	var row dbsqlc.SshCredential
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
-		if row, err = q.PutSSHCredentials(ctx, dbsqlc.PutSSHCredentialsParams{CredentialsRef: ref, Sealed: sealed, Now: now}); err != nil {
+		if row, err = q.PutSSHCredentials(ctx, dbsqlc.PutSSHCredentialsParams{CredentialsRef: ref, Sealed: sealed,
+			Now: now}); err != nil {
 			return fmt.Errorf("store SSH credentials: %w", err)
 		}
 		if err := pgtx.ConditionsOf(opts).Replacing("SSH credentials "+ref, row.Version); err != nil {
@@ -45,7 +49,8 @@ func (s *Store) SetSSHCredentials(ctx context.Context, ref string, sealed []byte
 
 // ListSSHCredentials reads sealed credentials by name.
 func (s *Store) ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]SealedCredentials, error) {
-	rows, err := s.db.Lists(ctx).ListSSHCredentials(ctx, dbsqlc.ListSSHCredentialsParams{AfterRef: afterRef, PageSize: limit})
+	rows, err := s.db.Lists(ctx).ListSSHCredentials(ctx,
+		dbsqlc.ListSSHCredentialsParams{AfterRef: afterRef, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list SSH credentials: %w", err)
 	}
@@ -57,7 +62,9 @@ func (s *Store) ListSSHCredentials(ctx context.Context, afterRef string, limit i
 }
 
 // DeleteSSHCredentials removes credentials that no machine names.
-func (s *Store) DeleteSSHCredentials(ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption) (SealedCredentials, error) {
+func (s *Store) DeleteSSHCredentials(
+	ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (SealedCredentials, error) {
 	var row dbsqlc.SshCredential
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -67,12 +74,14 @@ func (s *Store) DeleteSSHCredentials(ctx context.Context, ref, actor string, now
 		if err != nil {
 			return fmt.Errorf("lock SSH credentials: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("SSH credentials "+ref, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("SSH credentials "+ref, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		machine, err := q.MachineWithSSHCredentials(ctx, ref)
 		if err == nil {
-			return failure.Precondition("CREDENTIALS_IN_USE", "machine %s names the credentials %s", machine, ref).WithMeta("machine_id", machine)
+			return failure.Precondition("CREDENTIALS_IN_USE", "machine %s names the credentials %s", machine,
+				ref).WithMeta("machine_id", machine)
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("look for machines of the SSH credentials: %w", err)
@@ -90,16 +99,20 @@ func (s *Store) DeleteSSHCredentials(ctx context.Context, ref, actor string, now
 
 // SSHCredentialsFor reads what an agent needs to log in to a machine. Only a site agent gets it, for a machine of its
 // site that names it; the audit log has who got which version.
-func (s *Store) SSHCredentialsFor(ctx context.Context, agentID, machineID, ref string, now time.Time) (SealedCredentials, error) {
+func (s *Store) SSHCredentialsFor(
+	ctx context.Context, agentID, machineID, ref string, now time.Time,
+) (SealedCredentials, error) {
 	var row dbsqlc.SshCredential
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		site, err := siteOfAgent(ctx, q, agentID)
 		if err != nil {
 			return err
 		}
-		named, err := q.SSHCredentialsRefOfMachine(ctx, dbsqlc.SSHCredentialsRefOfMachineParams{MachineID: machineID, Site: site})
+		named, err := q.SSHCredentialsRefOfMachine(ctx, dbsqlc.SSHCredentialsRefOfMachineParams{MachineID: machineID,
+			Site: site})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q", site, machineID).WithField("machine_id", "not of this site")
+			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q", site, machineID).WithField("machine_id",
+				"not of this site")
 		}
 		if err != nil {
 			return fmt.Errorf("read machine: %w", err)

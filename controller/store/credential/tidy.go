@@ -11,11 +11,12 @@ import (
 // keepEndedTokens is how long a list can still show a bearer token that has ended.
 const keepEndedTokens = 90 * 24 * time.Hour
 
-// Tidy removes what nothing needs any more: bearer tokens that ended long ago, and certificates of BMCs that no machine has.
-// It removes some at a time, and is called again and again.
+// Tidy removes what nothing needs any more: bearer tokens that ended long ago, and certificates of BMCs that no machine
+// has. It removes some at a time, and is called again and again.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const most = 5000
-	if _, err := s.db.Q.DropEndedAPITokens(ctx, dbsqlc.DropEndedAPITokensParams{Before: now.Add(-keepEndedTokens), MaxRows: most}); err != nil {
+	if _, err := s.db.Q.DropEndedAPITokens(ctx, dbsqlc.DropEndedAPITokensParams{Before: now.Add(-keepEndedTokens),
+		MaxRows: most}); err != nil {
 		return fmt.Errorf("drop ended tokens: %w", err)
 	}
 	if _, err := s.db.Q.DropBMCCertificates(ctx, most); err != nil {

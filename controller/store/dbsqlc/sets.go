@@ -36,8 +36,9 @@ func SetRank(sql string) int {
 	return NoSet
 }
 
-// SetOf is the statement of that rank that does the same for many at once. Its parameters are arrays of the other's in the same
-// order. A numbered one has a further array that numbers the rows, and returns the numbers of those that it has changed.
+// SetOf is the statement of that rank that does the same for many at once. Its parameters are arrays of the other's in
+// the same order. A numbered one has a further array that numbers the rows, and returns the numbers of those that it
+// has changed.
 func SetOf(rank int) (sql string, numbered bool) {
 	sql = sets[rank].many
 	return sql, returns(sql, "many")

@@ -25,7 +25,8 @@ func parameters(t *testing.T, sql string) (most int) {
 // table is what a statement writes.
 var table = regexp.MustCompile(`(?:INSERT INTO|UPDATE) (\w+)`)
 
-// A statement for many writes the same table with the same parameters as the one for one, and one more where it numbers rows.
+// A statement for many writes the same table with the same parameters as the one for one, and one more where it numbers
+// rows.
 func TestSetsBelongTogether(t *testing.T) {
 	for i, s := range sets {
 		name, _, _ := strings.Cut(s.one, "\n")
@@ -37,11 +38,13 @@ func TestSetsBelongTogether(t *testing.T) {
 		if numbered {
 			want++
 		}
-		if got := parameters(t, many); got != want || table.FindStringSubmatch(s.one)[1] != table.FindStringSubmatch(many)[1] {
+		if got := parameters(t, many); got != want ||
+			table.FindStringSubmatch(s.one)[1] != table.FindStringSubmatch(many)[1] {
 			t.Errorf("%s: %d parameters, want %d, in %s", name, got, want, many)
 		}
 		if counts := returns(s.one, "execrows"); !WritesOnly(s.one) || counts && !numbered {
-			t.Errorf("%s: returns rows: %v; it is counted (%v) and that of many is numbered (%v)", name, !WritesOnly(s.one), counts, numbered)
+			t.Errorf("%s: returns rows: %v; it is counted (%v) and that of many is numbered (%v)", name, !WritesOnly(s.one),
+				counts, numbered)
 		}
 	}
 	if SetRank(getPlan) != NoSet || WritesOnly(getPlan) || !WritesOnly(markPlanUsed) {

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Together runs queries in one round trip, in their order. Each function makes exactly one query, and it is called twice: its
-// query is noted first, and given its answer afterwards. So it has no effect before the query, and uses no answer of another's.
-// Outside of a transaction the queries are a transaction.
+// Together runs queries in one round trip, in their order. Each function makes exactly one query, and it is called
+// twice: its query is noted first, and given its answer afterwards. So it has no effect before the query, and uses no
+// answer of another's. Outside of a transaction the queries are a transaction.
 func (q *Queries) Together(ctx context.Context, queries ...func(*Queries) error) error {
 	if len(queries) == 0 {
 		return nil

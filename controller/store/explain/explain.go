@@ -32,14 +32,15 @@ const (
 	measured = 2000
 )
 
-// ExplainFacts reads all that bears on why a machine is as it is, in one snapshot of the database. operationID asks for an
-// operation; machineID may be empty then. Normal is left out.
+// ExplainFacts reads all that bears on why a machine is as it is, in one snapshot of the database. operationID asks for
+// an operation; machineID may be empty then. Normal is left out.
 func (s *Store) ExplainFacts(ctx context.Context, machineID, operationID string, now time.Time) (explain.Facts, error) {
 	g := gather{now: now, shares: &s.budgets.Counts}
-	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		g.q = s.db.Q.WithTx(tx)
-		return g.all(ctx, machineID, operationID)
-	})
+	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			g.q = s.db.Q.WithTx(tx)
+			return g.all(ctx, machineID, operationID)
+		})
 	if err != nil {
 		return explain.Facts{}, fmt.Errorf("gather facts: %w", err)
 	}
@@ -211,8 +212,10 @@ func (g *gather) agents(ctx context.Context) error {
 	for _, r := range rows {
 		a := explain.Agent{
 			Candidate: fleet.Candidate{
-				AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated, Live: r.Live,
-				LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID, ImageDigest: r.OsImageDigest,
+				AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
+				Live:     r.Live,
+				LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
+				ImageDigest: r.OsImageDigest,
 			},
 			Locked: r.Locked, Ended: pgtx.TimeVal(r.EndedAt), CertRevoked: pgtx.TimeVal(r.RevokedAt),
 		}
@@ -232,7 +235,8 @@ func (g *gather) site(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read site: %w", err)
 	}
-	site := &explain.Site{Name: row.Site, Revision: row.Revision, Applied: row.AppliedRevision, AppliedAt: pgtx.TimeVal(row.AppliedAt)}
+	site := &explain.Site{Name: row.Site, Revision: row.Revision, Applied: row.AppliedRevision,
+		AppliedAt: pgtx.TimeVal(row.AppliedAt)}
 	if site.Segments, err = segmentsToExplain(row); err != nil {
 		return err
 	}
@@ -245,7 +249,8 @@ func (g *gather) site(ctx context.Context) error {
 			MAC: l.Mac, Segment: l.Segment, Address: l.Address, Given: l.ExpiresAt.Add(-leaseTime(site.Segments, l.Segment)),
 		})
 	}
-	seen, err := g.q.StrangersOfSite(ctx, dbsqlc.StrangersOfSiteParams{Site: g.m.Site, SeenAfter: g.now.Add(-strangersFor)})
+	seen, err := g.q.StrangersOfSite(ctx, dbsqlc.StrangersOfSiteParams{Site: g.m.Site,
+		SeenAfter: g.now.Add(-strangersFor)})
 	if err != nil {
 		return fmt.Errorf("read discovered machines: %w", err)
 	}
@@ -275,7 +280,8 @@ func segmentsToExplain(row dbsqlc.Site) ([]explain.Segment, error) {
 		o := byName[c.GetName()]
 		g := explain.Segment{
 			Name: c.GetName(), Mode: c.GetMode(), State: o.GetState(), ForeignDHCP: o.GetForeignDhcpServer(),
-			PoolSize: int(o.GetPoolSize()), PoolUsed: int(o.GetPoolUsed()), LeaseTime: time.Duration(c.GetLeaseSeconds()) * time.Second,
+			PoolSize: int(o.GetPoolSize()), PoolUsed: int(o.GetPoolUsed()),
+			LeaseTime: time.Duration(c.GetLeaseSeconds()) * time.Second,
 		}
 		if g.LeaseTime == 0 {
 			g.LeaseTime = defaultLease
@@ -409,7 +415,8 @@ func (s *Store) StepNormals(ctx context.Context) (explain.Baselines, error) {
 	samples := make([]explain.Sample, 0, len(rows))
 	for _, r := range rows {
 		samples = append(samples, explain.Sample{
-			Kind: operation.Kind(r.Kind), Group: r.MachineGroup, Model: r.Model, Simulated: r.Simulated, Took: time.Duration(r.TookMs) * time.Millisecond,
+			Kind: operation.Kind(r.Kind), Group: r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
+			Took: time.Duration(r.TookMs) * time.Millisecond,
 		})
 	}
 	return explain.Measure(samples), nil
@@ -433,21 +440,24 @@ func (s *Store) LongSteps(ctx context.Context, before time.Time, limit int32) ([
 	out := make([]LongStep, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, LongStep{
-			OperationID: r.OperationID, MachineID: r.TargetID, Step: r.Name, Kind: operation.Kind(r.Kind), StartedAt: pgtx.TimeVal(r.StartedAt),
-			Group: r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
+			OperationID: r.OperationID, MachineID: r.TargetID, Step: r.Name, Kind: operation.Kind(r.Kind),
+			StartedAt: pgtx.TimeVal(r.StartedAt),
+			Group:     r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
 		})
 	}
 	return out, nil
 }
 
-// NoteStuck writes into an operation's log that a step is stuck, once for each step. It returns false if it is there already.
+// NoteStuck writes into an operation's log that a step is stuck, once for each step. It returns false if it is there
+// already.
 func (s *Store) NoteStuck(ctx context.Context, operationID, step, text string, now time.Time) (bool, error) {
 	written := false
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if _, err := q.LockOperationForLog(ctx, dbsqlc.LockOperationForLogParams{OperationID: operationID}); err != nil {
 			return fmt.Errorf("lock operation: %w", err)
 		}
-		n, err := q.NoteOnce(ctx, dbsqlc.NoteOnceParams{OperationID: operationID, Ts: now, Step: step, Data: []byte(text + "\n")})
+		n, err := q.NoteOnce(ctx, dbsqlc.NoteOnceParams{OperationID: operationID, Ts: now, Step: step,
+			Data: []byte(text + "\n")})
 		if err != nil {
 			return fmt.Errorf("append to log: %w", err)
 		}

@@ -28,22 +28,27 @@ func facts(t testing.TB, s *store.Store, machineID, operationID string, at time.
 	return f
 }
 
-// TestFactsOfAReimage follows a reimage of an empty machine until it waits for the installer, and finds in the facts what
-// the site has said, and nothing more.
+// TestFactsOfAReimage follows a reimage of an empty machine until it waits for the installer, and finds in the facts
+// what the site has said, and nothing more.
 func TestFactsOfAReimage(t *testing.T) {
 	r := storetest.NewMetalRig(t)
-	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "tiny"}, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Params: map[string]string{"image_ref": "tiny"}, Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	r.Decide(op, operation.Evaluate{})
-	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); e.Rule != "site" || e.WaitsOn != explain.OnAgent || e.OperationID != op {
+	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); e.Rule != "site" ||
+		e.WaitsOn != explain.OnAgent || e.OperationID != op {
 		t.Errorf("before the site has applied: %+v", e)
 	}
 	r.Applied()
 	r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on"})
 
 	f := facts(t, r.Store, "", op, storetest.Now())
-	if !f.Named || f.Machine.GetMachineId() != "m-1" || len(f.Commands) != 1 || f.Commands[0].ExecutorRole != "site" || f.Params["image_ref"] != "tiny" ||
-		f.PlanID != "repave" || f.Boot.Mode != operation.BootInstaller || !f.InstallerReady || f.Site.Applied != f.Site.Revision || f.Site.Segments[0].Name != "seg" ||
-		f.Last.Kind == "" || f.Controllers != 1 || len(f.Agents) != 1 || !f.Agents[0].Live || f.Agents[0].CertExpires.IsZero() {
+	if !f.Named || f.Machine.GetMachineId() != "m-1" || len(f.Commands) != 1 || f.Commands[0].ExecutorRole != "site" ||
+		f.Params["image_ref"] != "tiny" ||
+		f.PlanID != "repave" || f.Boot.Mode != operation.BootInstaller || !f.InstallerReady ||
+		f.Site.Applied != f.Site.Revision || f.Site.Segments[0].Name != "seg" ||
+		f.Last.Kind == "" || f.Controllers != 1 || len(f.Agents) != 1 || !f.Agents[0].Live ||
+		f.Agents[0].CertExpires.IsZero() {
 		t.Errorf("facts %+v, site %+v", f, f.Site)
 	}
 	e := explain.Explain(f)
@@ -51,35 +56,42 @@ func TestFactsOfAReimage(t *testing.T) {
 		t.Errorf("without DHCP: %+v", e)
 	}
 
-	r.SiteSays(sitestore.SiteReport{LeasesSame: true, Segments: []*fleetv1.SegmentObservation{{Segment: "seg", State: "up", ForeignDhcpServer: "10.20.0.66"}}})
-	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text, "10.20.0.66") {
+	r.SiteSays(sitestore.SiteReport{LeasesSame: true,
+		Segments: []*fleetv1.SegmentObservation{{Segment: "seg", State: "up", ForeignDhcpServer: "10.20.0.66"}}})
+	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text,
+		"10.20.0.66") {
 		t.Errorf("with another DHCP server: %q", e.Cause.Text)
 	}
 	r.SiteSays(sitestore.SiteReport{
 		Segments: []*fleetv1.SegmentObservation{{Segment: "seg", State: "up"}},
-		Leases:   []*fleetv1.SiteLease{{Segment: "seg", MacAddress: storetest.MetalMAC, Address: "10.20.0.101", ExpiresAt: timestamppb.New(storetest.Now().Add(time.Hour))}},
+		Leases: []*fleetv1.SiteLease{{Segment: "seg", MacAddress: storetest.MetalMAC, Address: "10.20.0.101",
+			ExpiresAt: timestamppb.New(storetest.Now().Add(time.Hour))}},
 	})
-	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text, "got the address 10.20.0.101") || e.WaitsOn != explain.OnAgent {
+	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text,
+		"got the address 10.20.0.101") || e.WaitsOn != explain.OnAgent {
 		t.Errorf("with an address: %q", e.Cause.Text)
 	}
 }
 
-// TestFactsChooseTheOperation: the one that left the machine in need of somebody stays the explanation, whatever housekeeping
-// came after it.
+// TestFactsChooseTheOperation: the one that left the machine in need of somebody stays the explanation, whatever
+// housekeeping came after it.
 func TestFactsChooseTheOperation(t *testing.T) {
 	s := storetest.New(t)
 	a, op, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	storetest.Decide(t, s, op, operation.Resulted{
-		CommandID: c.ID, AgentID: a.ID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "no such unit",
+		CommandID: c.ID, AgentID: a.ID, StateID: c.ExecutorStateID, Outcome: operation.OutcomeFailed,
+		Reason: "EXECUTION_FAILED", Message: "no such unit",
 	})
-	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance}).GetOperationId()
+	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
+		Type: fleet.ExitMaintenance}).GetOperationId()
 	storetest.Decide(t, s, exit, operation.Evaluate{})
 	f := facts(t, s, "m-1", "", storetest.Now())
 	if f.Op == nil || f.Op.ID != op {
 		t.Fatalf("the operation is %+v", f.Op)
 	}
-	if e := explain.Explain(f); e.Rule != "failed" || e.Cause.Reason != "EXECUTION_FAILED" || !storetest.ContainsAny(e.Summary, "no such unit") {
+	if e := explain.Explain(f); e.Rule != "failed" || e.Cause.Reason != "EXECUTION_FAILED" ||
+		!storetest.ContainsAny(e.Summary, "no such unit") {
 		t.Errorf("%+v", e)
 	}
 	if e := explain.Explain(facts(t, s, "m-1", exit, storetest.Now())); e.Rule != "succeeded" || e.OperationID != exit {
@@ -111,7 +123,8 @@ func TestFactsOfAFence(t *testing.T) {
 	if f.Unresolved == nil || f.Unresolved.ID != c.ID || f.UnresolvedOp != op {
 		t.Fatalf("the fence is %+v of %q", f.Unresolved, f.UnresolvedOp)
 	}
-	if e := explain.Explain(f); e.Rule != "fenced" || e.Cause.Reason != "OUTCOME_UNKNOWN" || e.WaitsOn != explain.OnOperator {
+	if e := explain.Explain(f); e.Rule != "fenced" || e.Cause.Reason != "OUTCOME_UNKNOWN" ||
+		e.WaitsOn != explain.OnOperator {
 		t.Errorf("%+v", e)
 	}
 }
@@ -123,11 +136,19 @@ func TestStepNormals(t *testing.T) {
 	storetest.Exec(t, s, `UPDATE machines SET spec = spec || '{"group": "web"}'`)
 	storetest.Exec(t, s, `INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document)
 		VALUES ('m-1', now(), 'a', 'h', '{"system": {"product": "R640"}}')`)
-	storetest.Exec(t, s, `INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, plan_id, created_at, finished_at, updated_at)
-		SELECT 'op-' || i, 'm-1', 'q' || i, '{}', 'REBOOT', 'SUCCEEDED', 'reboot', now(), now(), now() FROM generate_series(1, 20) i`)
-	storetest.Exec(t, s, `INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state, started_at, finished_at)
+	storetest.Exec(
+		t,
+		s,
+		`INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, plan_id, created_at, finished_at, updated_at)
+		SELECT 'op-' || i, 'm-1', 'q' || i, '{}', 'REBOOT', 'SUCCEEDED', 'reboot', now(), now(), now() FROM generate_series(1, 20) i`,
+	)
+	storetest.Exec(
+		t,
+		s,
+		`INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state, started_at, finished_at)
 		SELECT 'op-' || i, 0, 'reboot', 'reboot', '', 1, 0, CASE WHEN i = 20 THEN 'FAILED' ELSE 'SUCCEEDED' END, now(), now() + i * interval '1 second'
-		FROM generate_series(1, 20) i`)
+		FROM generate_series(1, 20) i`,
+	)
 	n, err := s.StepNormals(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +179,8 @@ func TestStuckIsNotedOnce(t *testing.T) {
 		t.Errorf("young operations are long: %v (%v)", got, err)
 	}
 	got, err := s.LongSteps(t.Context(), storetest.Now().Add(time.Hour), 10)
-	if err != nil || len(got) != 1 || got[0].OperationID != op || got[0].MachineID != "m-1" || got[0].Kind != operation.KindReboot || got[0].StartedAt.IsZero() {
+	if err != nil || len(got) != 1 || got[0].OperationID != op || got[0].MachineID != "m-1" ||
+		got[0].Kind != operation.KindReboot || got[0].StartedAt.IsZero() {
 		t.Fatalf("long steps: %v (%v)", got, err)
 	}
 	for i, want := range []bool{true, false} {
@@ -167,7 +189,8 @@ func TestStuckIsNotedOnce(t *testing.T) {
 		}
 	}
 	logs, err := s.LogsOf(t.Context(), op, 0, 10)
-	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "stuck\n" || logs[0].GetStream() != operationlog.ControllerStream {
+	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "stuck\n" ||
+		logs[0].GetStream() != operationlog.ControllerStream {
 		t.Errorf("the log is %v (%v)", logs, err)
 	}
 }
@@ -177,10 +200,12 @@ func TestFactsOfAWorkflow(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	w := r.Start("DECOMMISSION", "SOFT_RESET")
 	f := facts(t, r.Store, "m-1", "", storetest.Now())
-	if f.Workflow == nil || f.Workflow.ID != w.GetWorkflowId() || f.WorkflowSince.IsZero() || f.Op == nil || f.Op.ID != w.GetOperationId() {
+	if f.Workflow == nil || f.Workflow.ID != w.GetWorkflowId() || f.WorkflowSince.IsZero() || f.Op == nil ||
+		f.Op.ID != w.GetOperationId() {
 		t.Fatalf("workflow %+v of operation %+v", f.Workflow, f.Op)
 	}
-	if e := explain.Explain(f); e.OperationID != w.GetOperationId() || !storetest.ContainsAny(strings.Join(e.Cause.Facts, "\n"), "attempt of decommission (soft_reset) "+w.GetWorkflowId()) {
+	if e := explain.Explain(f); e.OperationID != w.GetOperationId() ||
+		!storetest.ContainsAny(strings.Join(e.Cause.Facts, "\n"), "attempt of decommission (soft_reset) "+w.GetWorkflowId()) {
 		t.Errorf("%+v", e)
 	}
 }

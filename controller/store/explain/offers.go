@@ -40,7 +40,8 @@ func (s *Store) explainOffers(ctx context.Context, g *gather) (err error) {
 		return err
 	}
 	err = s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
-		refused, err := workflowstore.RefusalIn(s.nodes.MayMove(ctx, q, g.m, nodestore.TransitionRequest{MachineID: g.m.MachineID, To: node.Pending, Force: true}))
+		refused, err := workflowstore.RefusalIn(s.nodes.MayMove(ctx, q, g.m,
+			nodestore.TransitionRequest{MachineID: g.m.MachineID, To: node.Pending, Force: true}))
 		o.Restarts = err == nil && refused == nil
 		return err
 	})
@@ -74,11 +75,12 @@ func (s *Store) mayStarts(ctx context.Context, g *gather) (map[explain.Start]*fl
 	return out, nil
 }
 
-// mayReimage asks again about a reimage that is refused for its image: a caller may name one of the catalogue. Where the catalogue
-// has none, and the machine needs one, IMAGE_NOT_FOUND is the answer.
+// mayReimage asks again about a reimage that is refused for its image: a caller may name one of the catalogue. Where
+// the catalogue has none, and the machine needs one, IMAGE_NOT_FOUND is the answer.
 func (s *Store) mayReimage(ctx context.Context, g *gather) error {
 	o := &g.f.Offers
-	if r := o.Starts[explain.StartReimage]; r == nil || r.Reason != "MACHINE_HAS_NO_IMAGE" && r.Reason != "IMAGE_NOT_FOUND" {
+	if r := o.Starts[explain.StartReimage]; r == nil || r.Reason != "MACHINE_HAS_NO_IMAGE" &&
+		r.Reason != "IMAGE_NOT_FOUND" {
 		return nil
 	}
 	return s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
@@ -90,7 +92,8 @@ func (s *Store) mayReimage(ctx context.Context, g *gather) error {
 		if len(images) > 0 {
 			ref = images[0].ImageRef
 		}
-		start := operationstore.StartRequest{MachineID: g.m.MachineID, Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: ref}}
+		start := operationstore.StartRequest{MachineID: g.m.MachineID, Type: fleet.Reimage,
+			Inputs: plan.Inputs{ImageRef: ref}}
 		_, _, err = s.operations.Fits(ctx, q, g.m, start)
 		o.Starts[explain.StartReimage], err = workflowstore.RefusalIn(err)
 		o.NamesImage = o.Starts[explain.StartReimage] == nil
@@ -122,7 +125,8 @@ func (g *gather) causes(ctx context.Context) error {
 	}
 	for _, r := range rows {
 		g.f.Causes = append(g.f.Causes, explain.MachineCause{
-			Cause: fleet.Cause(r.Cause), Subject: r.Subject, Reason: r.Reason, Message: r.Message, OperationID: r.OperationID, Since: r.Since,
+			Cause: fleet.Cause(r.Cause), Subject: r.Subject, Reason: r.Reason, Message: r.Message, OperationID: r.OperationID,
+			Since: r.Since,
 		})
 	}
 	slices.SortStableFunc(g.f.Causes, func(a, b explain.MachineCause) int { return fleet.Graver(a.Cause, b.Cause) })
@@ -155,7 +159,8 @@ func raised(v *budget.Verdict) string {
 		name string
 		kind budget.Kind
 		n    int
-	}{{"at-once", budget.AtOnce, r.AtOnce}, {"percent", budget.Percent, r.Percent}, {"per-hour", budget.PerHour, r.PerHour}, {"per-day", budget.PerDay, r.PerDay}} {
+	}{{"at-once", budget.AtOnce, r.AtOnce}, {"percent", budget.Percent, r.Percent},
+		{"per-hour", budget.PerHour, r.PerHour}, {"per-day", budget.PerDay, r.PerDay}} {
 		if f.kind == v.Kind && (f.kind != budget.Percent || f.n < 100) {
 			f.n++
 		}

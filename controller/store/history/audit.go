@@ -27,7 +27,8 @@ type AuditFilter struct {
 // ListAudit reads the audit log, newest first, from a row on.
 func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.AuditEntry, error) {
 	rows, err := s.db.CustomPlanLists(ctx).ListAudit(ctx, dbsqlc.ListAuditParams{
-		TargetID: f.TargetID, Actor: f.Actor, Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until), BeforeID: f.BeforeID, PageSize: f.Limit,
+		TargetID: f.TargetID, Actor: f.Actor, Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until),
+		BeforeID: f.BeforeID, PageSize: f.Limit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list audit log: %w", err)
@@ -35,7 +36,8 @@ func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.Au
 	out := make([]*baremetalv1.AuditEntry, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.AuditEntry{
-			AuditId: r.AuditID, Ts: convert.Timestamp(r.Ts), Actor: r.Actor, Verb: r.Verb, TargetId: r.TargetID, RequestId: r.RequestID,
+			AuditId: r.AuditID, Ts: convert.Timestamp(r.Ts), Actor: r.Actor, Verb: r.Verb, TargetId: r.TargetID,
+			RequestId: r.RequestID,
 			EventData: r.EventData, OperationId: r.OperationID,
 		})
 	}
@@ -97,7 +99,8 @@ func (e AuditEntry) Params(ctx context.Context, now time.Time) (dbsqlc.InsertAud
 	}
 	raw, err := pgtx.JSONMap(data)
 	return dbsqlc.InsertAuditParams{
-		Ts: now, Actor: e.Actor, Verb: e.Verb, TargetID: e.Target, RequestID: e.Request, OperationID: e.Operation, EventData: raw,
+		Ts: now, Actor: e.Actor, Verb: e.Verb, TargetID: e.Target, RequestID: e.Request, OperationID: e.Operation,
+		EventData: raw,
 	}, err
 }
 

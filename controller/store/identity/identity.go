@@ -21,9 +21,12 @@ import (
 )
 
 // judgeIdentity decides what a system must prove before it is certified for an assignment. The machine is locked.
-func judgeIdentity(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a dbsqlc.BootAssignment, r VouchRequest) (identity.Verdict, error) {
+func judgeIdentity(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a dbsqlc.BootAssignment, r VouchRequest,
+) (identity.Verdict, error) {
 	f := identity.Facts{
-		Recorded: m.TpmKeyDigest, Trust: identity.Trust(m.TpmKeyTrust), Installs: a.Mode == operation.BootInstaller, Shown: r.TPM,
+		Recorded: m.TpmKeyDigest, Trust: identity.Trust(m.TpmKeyTrust), Installs: a.Mode == operation.BootInstaller,
+		Shown:       r.TPM,
 		RecordedNow: m.TpmKeyAt != nil && !m.TpmKeyAt.Before(a.UpdatedAt),
 	}
 	var err error
@@ -54,7 +57,8 @@ const reportEvery = time.Minute
 
 // refuseIdentity records a system that can't be the machine. Anybody on the segment can make such a request, so what it
 // costs is bounded.
-func refuseIdentity(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, a dbsqlc.BootAssignment, r VouchRequest,
+func refuseIdentity(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, a dbsqlc.BootAssignment,
+	r VouchRequest,
 	v identity.Verdict, now time.Time) error {
 	out.Refused, out.Contested = v.Refused, v.Contested
 	if a.ImpostorAt != nil && now.Sub(*a.ImpostorAt) < reportEvery && a.ImpostorReason == v.Refused.Reason {
@@ -75,12 +79,15 @@ func refuseIdentity(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsq
 	if v.Contested {
 		verb = "ENROLMENT_CONTESTED"
 	}
-	return history.Audit(ctx, q, history.AuditEntry{Actor: r.SiteAgentID, Verb: verb, Target: m.MachineID, Operation: out.OperationID, Data: data}, now)
+	return history.Audit(ctx, q, history.AuditEntry{Actor: r.SiteAgentID, Verb: verb, Target: m.MachineID,
+		Operation: out.OperationID, Data: data}, now)
 }
 
-// recordIdentity keeps what an installer has proved. A key that is recorded stays; a certificate that came later makes it
-// the vendor's.
-func recordIdentity(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, key *identity.Key, v identity.Verdict, now time.Time) error {
+// recordIdentity keeps what an installer has proved. A key that is recorded stays; a certificate that came later makes
+// it the vendor's.
+func recordIdentity(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, key *identity.Key, v identity.Verdict, now time.Time,
+) error {
 	p := dbsqlc.SetMachineIdentityParams{MachineID: m.MachineID, Level: string(v.Level), Trust: string(v.Trust), Now: &now}
 	if v.Level == identity.LevelTPM {
 		p.Digest = key.Digest
@@ -115,12 +122,15 @@ func getsSecrets(s plan.Filled) bool {
 }
 
 // RequireIdentity sets the least level of a site's or a group's installers.
-func (s *Store) RequireIdentity(ctx context.Context, site, group string, level identity.Level, actor, comment string, now time.Time) error {
+func (s *Store) RequireIdentity(
+	ctx context.Context, site, group string, level identity.Level, actor, comment string, now time.Time,
+) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		target := site
 		if group != "" {
 			target = group
-			err := q.RequireIdentityOfGroup(ctx, dbsqlc.RequireIdentityOfGroupParams{NodeGroup: group, Level: string(level), Now: now})
+			err := q.RequireIdentityOfGroup(ctx, dbsqlc.RequireIdentityOfGroupParams{NodeGroup: group, Level: string(level),
+				Now: now})
 			if err != nil {
 				return fmt.Errorf("store the group's level: %w", err)
 			}
@@ -130,11 +140,13 @@ func (s *Store) RequireIdentity(ctx context.Context, site, group string, level i
 				return fmt.Errorf("store the site's level: %w", err)
 			}
 			if n == 0 {
-				return failure.NotFound("SITE_NOT_FOUND", "there is no site %q; see `ingot site list`", site).WithField("site", "unknown")
+				return failure.NotFound("SITE_NOT_FOUND", "there is no site %q; see `ingot site list`", site).WithField("site",
+					"unknown")
 			}
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: actor, Verb: "REQUIRE_IDENTITY", Target: target, Comment: comment, Data: map[string]string{"site": site, "group": group, "level": string(level)},
+			Actor: actor, Verb: "REQUIRE_IDENTITY", Target: target, Comment: comment,
+			Data: map[string]string{"site": site, "group": group, "level": string(level)},
 		}, now)
 	})
 	if err != nil {
@@ -144,7 +156,9 @@ func (s *Store) RequireIdentity(ctx context.Context, site, group string, level i
 }
 
 // ForgetTPM removes the key that a machine is known by. Without one it changes nothing.
-func (s *Store) ForgetTPM(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
+func (s *Store) ForgetTPM(
+	ctx context.Context, machineID, actor, comment string, now time.Time,
+) (*baremetalv1.Machine, error) {
 	return s.machines.WithMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		n, err := q.ForgetTPMKey(ctx, machineID)
 		if err != nil {

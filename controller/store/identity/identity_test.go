@@ -16,8 +16,8 @@ import (
 
 func key(digest string) *identity.Key { return &identity.Key{Digest: []byte(digest)} }
 
-// TestTPMIsRecordedByItsProof: showing a key records nothing; the proof does, and then no other box is certified for the
-// machine until an admin forgets the key.
+// TestTPMIsRecordedByItsProof: showing a key records nothing; the proof does, and then no other box is certified for
+// the machine until an admin forgets the key.
 func TestTPMIsRecordedByItsProof(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
@@ -94,12 +94,18 @@ func TestOneKeyIsOneMachine(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
 	storetest.Exec(t, r.Store, `INSERT INTO sites (site) VALUES ('elsewhere')`)
-	if _, err := r.Store.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-2", Spec: &baremetalv1.MachineSpec{Site: "elsewhere"}}, "tester", storetest.Now()); err != nil {
+	if _, err := r.Store.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-2",
+		Spec: &baremetalv1.MachineSpec{Site: "elsewhere"}}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Exec(t, r.Store, `UPDATE machines SET tpm_key_digest = 'ours', tpm_key_trust = 'first-use', tpm_key_at = now() WHERE machine_id = 'm-2'`)
+	storetest.Exec(
+		t,
+		r.Store,
+		`UPDATE machines SET tpm_key_digest = 'ours', tpm_key_trust = 'first-use', tpm_key_at = now() WHERE machine_id = 'm-2'`,
+	)
 	_, token := r.Reimaging("1")
-	if v := r.Claim(token, "k", key("ours"), true, storetest.Now()); v.Refused == nil || v.Refused.Reason != "TPM_KEY_TAKEN" {
+	if v := r.Claim(token, "k", key("ours"), true, storetest.Now()); v.Refused == nil ||
+		v.Refused.Reason != "TPM_KEY_TAKEN" {
 		t.Errorf("got %+v", v)
 	}
 }
@@ -123,12 +129,14 @@ func TestRequiredLevel(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, chip := range []*identity.Key{nil, key("ours")} {
-			if v := r.Claim(token, "k", chip, true, storetest.Now()); v.Refused == nil || v.Refused.Reason != "IDENTITY_LEVEL_TOO_LOW" {
+			if v := r.Claim(token, "k", chip, true, storetest.Now()); v.Refused == nil ||
+				v.Refused.Reason != "IDENTITY_LEVEL_TOO_LOW" {
 				t.Errorf("%s: an installer got %+v", name, v)
 			}
 		}
 		r.Cancel(op)
-		_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "2", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}, storetest.Now())
+		_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "2",
+			Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}, storetest.Now())
 		if f := failure.From(err); f.Reason != "IDENTITY_LEVEL_TOO_LOW" || !strings.Contains(f.Message, "ingot netboot") {
 			t.Errorf("%s: a reimage: %v", name, err)
 		}
@@ -142,13 +150,16 @@ func TestIdentityIsEvidence(t *testing.T) {
 		chip *identity.Key
 		want map[string]string
 	}{
-		"tpm":     {key("ours"), map[string]string{evidence.IdentityLevel: "tpm", evidence.IdentityTrust: "first-use"}},
-		"vendor":  {&identity.Key{Digest: []byte("ours"), Vendor: true}, map[string]string{evidence.IdentityLevel: "tpm", evidence.IdentityTrust: "vendor"}},
+		"tpm": {key("ours"), map[string]string{evidence.IdentityLevel: "tpm", evidence.IdentityTrust: "first-use"}},
+		"vendor": {&identity.Key{Digest: []byte("ours"), Vendor: true},
+			map[string]string{evidence.IdentityLevel: "tpm", evidence.IdentityTrust: "vendor"}},
 		"network": {nil, map[string]string{evidence.IdentityLevel: "network", evidence.Corroboration: "uncorroborated"}},
 	} {
 		r := storetest.NewMetalRig(t)
 		op, token := r.Reimaging("1")
-		r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on", evidence.PowerOffSeenAt: "2026-01-01T00:00:00Z", evidence.PowerOnSeenAt: "2026-01-01T00:00:01Z"})
+		r.Done(op, r.Site, "st-site", "boot-site",
+			map[string]string{"power": "on", evidence.PowerOffSeenAt: "2026-01-01T00:00:00Z",
+				evidence.PowerOnSeenAt: "2026-01-01T00:00:01Z"})
 		inst := r.Installer(r.Claim(token, "k", c.chip, true, storetest.Now()), "boot-ram")
 		r.Done(op, inst, "st-boot-ram", "boot-ram", map[string]string{evidence.ImageDigest: "sha256:dd"})
 		got, err := r.Store.GetOperation(t.Context(), op)

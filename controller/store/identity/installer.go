@@ -51,12 +51,15 @@ type Vouched struct {
 	Replaced []string
 }
 
-// contestWindow is how long the owner of an earlier key has to show a sign of life before another key takes its place. A
-// machine that was restarted comes with a new key, and its earlier self is silent.
+// contestWindow is how long the owner of an earlier key has to show a sign of life before another key takes its place.
+// A machine that was restarted comes with a new key, and its earlier self is silent.
 const contestWindow = 15 * time.Second
 
 // Vouch certifies the key of a netbooted system for its assignment. The same key gets the same certificate again.
-func (s *Store) Vouch(ctx context.Context, r VouchRequest, sign func(ctx context.Context, agentID string) (*agentstore.Signed, error), now time.Time) (*Vouched, error) {
+func (s *Store) Vouch(
+	ctx context.Context, r VouchRequest, sign func(ctx context.Context, agentID string) (*agentstore.Signed, error),
+	now time.Time,
+) (*Vouched, error) {
 	var out *Vouched
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -69,7 +72,10 @@ func (s *Store) Vouch(ctx context.Context, r VouchRequest, sign func(ctx context
 	return out, nil
 }
 
-func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign func(ctx context.Context, agentID string) (*agentstore.Signed, error), now time.Time) (*Vouched, error) {
+func vouch(
+	ctx context.Context, q *dbsqlc.Queries, r VouchRequest,
+	sign func(ctx context.Context, agentID string) (*agentstore.Signed, error), now time.Time,
+) (*Vouched, error) {
 	m, a, err := lockBoot(ctx, q, r)
 	if err != nil {
 		return nil, err
@@ -99,7 +105,8 @@ func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign func(ctx
 		case contenderContests:
 			out.Contested = true
 			return out, history.Audit(ctx, q, history.AuditEntry{
-				Actor: r.SiteAgentID, Verb: "ENROLMENT_CONTESTED", Target: m.MachineID, Operation: out.OperationID, Data: map[string]string{"mac": r.MAC},
+				Actor: r.SiteAgentID, Verb: "ENROLMENT_CONTESTED", Target: m.MachineID, Operation: out.OperationID,
+				Data: map[string]string{"mac": r.MAC},
 			}, now)
 		case contenderWaits:
 			out.Waits = true
@@ -152,9 +159,11 @@ const (
 	contenderTakesOver
 )
 
-// judgeContender says what a second key under one token is: it waits for a while, and if the owner of the first one gives
-// a sign of life meanwhile, the two are two systems.
-func judgeContender(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.BootAssignment, key []byte, now time.Time) (contenderVerdict, error) {
+// judgeContender says what a second key under one token is: it waits for a while, and if the owner of the first one
+// gives a sign of life meanwhile, the two are two systems.
+func judgeContender(
+	ctx context.Context, q *dbsqlc.Queries, a dbsqlc.BootAssignment, key []byte, now time.Time,
+) (contenderVerdict, error) {
 	if !bytes.Equal(a.ContenderKeyDigest, key) || a.ContenderAt == nil {
 		err := q.SetContender(ctx, dbsqlc.SetContenderParams{MachineID: a.MachineID, KeyDigest: key, Now: &now})
 		if err != nil {
@@ -193,7 +202,8 @@ func certAgain(ctx context.Context, q *dbsqlc.Queries, out *Vouched, a dbsqlc.Bo
 	return out, nil
 }
 
-func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, r VouchRequest, v identity.Verdict,
+func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, r VouchRequest,
+	v identity.Verdict,
 	sign func(ctx context.Context, agentID string) (*agentstore.Signed, error), now time.Time) error {
 	out.AgentID = ids.New(ids.Agent)
 	signed, err := sign(ctx, out.AgentID)
@@ -202,7 +212,8 @@ func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m db
 	}
 	out.ChainPEM = signed.ChainPEM
 	err = q.InsertAgent(ctx, dbsqlc.InsertAgentParams{
-		AgentID: out.AgentID, Role: "installer", MachineID: &m.MachineID, Site: m.Site, OperationID: pgtx.StrPtr(out.OperationID),
+		AgentID: out.AgentID, Role: "installer", MachineID: &m.MachineID, Site: m.Site,
+		OperationID:   pgtx.StrPtr(out.OperationID),
 		IdentityLevel: string(v.Level), IdentityTrust: string(v.Trust), Now: now,
 	})
 	if err != nil {
@@ -214,7 +225,8 @@ func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m db
 	if err := agentstore.InsertCert(ctx, q, out.AgentID, signed, r.PublicKeyDigest, now); err != nil {
 		return err
 	}
-	err = q.SetInstallerKey(ctx, dbsqlc.SetInstallerKeyParams{MachineID: m.MachineID, KeyDigest: r.PublicKeyDigest, AgentID: &out.AgentID})
+	err = q.SetInstallerKey(ctx, dbsqlc.SetInstallerKeyParams{MachineID: m.MachineID, KeyDigest: r.PublicKeyDigest,
+		AgentID: &out.AgentID})
 	if err != nil {
 		return fmt.Errorf("note the installer's key: %w", err)
 	}
@@ -235,7 +247,9 @@ const identityLife = time.Hour
 
 // IssueIdentity stores a token for the system that a granted repave writes, and revokes an earlier one of the same
 // command.
-func (s *Store) IssueIdentity(ctx context.Context, agentID, commandID, tokenID, secret string, now time.Time) (*Identity, error) {
+func (s *Store) IssueIdentity(
+	ctx context.Context, agentID, commandID, tokenID, secret string, now time.Time,
+) (*Identity, error) {
 	var out *Identity
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		c, err := q.GetCommand(ctx, commandID)
@@ -248,7 +262,8 @@ func (s *Store) IssueIdentity(ctx context.Context, agentID, commandID, tokenID, 
 		if c.State != string(operation.Granted) {
 			return failure.Precondition("GRANT_REFUSED", "the command is %s, not granted", c.State)
 		}
-		if err := q.RevokeTokensOfCommand(ctx, dbsqlc.RevokeTokensOfCommandParams{CommandID: &commandID, Now: &now}); err != nil {
+		if err := q.RevokeTokensOfCommand(ctx, dbsqlc.RevokeTokensOfCommandParams{CommandID: &commandID,
+			Now: &now}); err != nil {
 			return fmt.Errorf("revoke earlier tokens: %w", err)
 		}
 		err = q.InsertToken(ctx, dbsqlc.InsertTokenParams{
@@ -263,7 +278,8 @@ func (s *Store) IssueIdentity(ctx context.Context, agentID, commandID, tokenID, 
 		}
 		out.MachineID, out.OperationID = c.TargetID, c.OperationID
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: agentID, Verb: "ISSUE_IDENTITY", Target: c.TargetID, Operation: c.OperationID, Data: map[string]string{"token_id": tokenID},
+			Actor: agentID, Verb: "ISSUE_IDENTITY", Target: c.TargetID, Operation: c.OperationID,
+			Data: map[string]string{"token_id": tokenID},
 		}, now)
 	})
 	if err != nil {

@@ -21,12 +21,14 @@ func TestFilesOfOneInstallerStayTogether(t *testing.T) {
 	}{
 		"alone": {nil, "installer-kernel", "installer-initrd", ""},
 		"the next one is on its way": {
-			[]dbsqlc.InstallerImagesRow{image("installer-kernel-v2", "installer-kernel"), image("installer-uki-v2", "installer-uki")},
+			[]dbsqlc.InstallerImagesRow{image("installer-kernel-v2", "installer-kernel"),
+				image("installer-uki-v2", "installer-uki")},
 			"installer-kernel", "installer-initrd", "",
 		},
 		"the next one is whole": {
 			[]dbsqlc.InstallerImagesRow{
-				image("installer-uki-v2", "installer-uki"), image("installer-initrd-v2", "installer-initrd"), image("installer-kernel-v2", "installer-kernel"),
+				image("installer-uki-v2", "installer-uki"), image("installer-initrd-v2", "installer-initrd"),
+				image("installer-kernel-v2", "installer-kernel"),
 			},
 			"installer-kernel-v2", "installer-initrd-v2", "installer-uki-v2",
 		},
@@ -35,7 +37,8 @@ func TestFilesOfOneInstallerStayTogether(t *testing.T) {
 		},
 	} {
 		got := catalogstore.NewestInstallers(slices.Concat(old, c.later), "quiet")
-		if len(got) != 1 || got[0].GetKernelSha256() != c.kernel || got[0].GetInitrdSha256() != c.initrd || got[0].GetUkiSha256() != c.uki {
+		if len(got) != 1 || got[0].GetKernelSha256() != c.kernel || got[0].GetInitrdSha256() != c.initrd ||
+			got[0].GetUkiSha256() != c.uki {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 // place is what this process knows of how far the database has got. Its zero value knows nothing.
 type place struct {
 	mu sync.Mutex
-	// connected is the server of the newest connection, compared the one that this process has compared, and sure the one that
-	// all controllers have. doubt is called when the server changes.
+	// connected is the server of the newest connection, compared the one that this process has compared, and sure the one
+	// that all controllers have. doubt is called when the server changes.
 	connected, compared, sure string
 	doubt                     func()
 	// mark is the last beat of this process that was committed, earlier that of the one before it.
@@ -95,15 +95,16 @@ type Comparison struct {
 	Lost string
 	// Waiting: other controllers have not compared this server yet.
 	Waiting bool
-	// Anew: the database is of another incarnation than at the last comparison. It may not know the sessions that are open.
+	// Anew: the database is of another incarnation than at the last comparison. It may not know the sessions that are
+	// open.
 	Anew bool
 }
 
 // errLost ends the comparison's transaction where something is missing.
 var errLost = errors.New("the database lacks what was committed")
 
-// ComparePosition looks whether the database still has what this controller has seen committed, and counts the controller's beat
-// up. Where something is missing it freezes the fleet.
+// ComparePosition looks whether the database still has what this controller has seen committed, and counts the
+// controller's beat up. Where something is missing it freezes the fleet.
 func (s *Store) ComparePosition(ctx context.Context, controllerID string, now time.Time) (Comparison, error) {
 	c := comparing{controllerID: controllerID, now: now}
 	s.place.begin(&c)
@@ -184,7 +185,8 @@ func (c *comparing) run(ctx context.Context, q *dbsqlc.Queries) error {
 	if c.agreed = at.Compared == id.WalHistory; c.agreed {
 		return nil
 	}
-	n, err := q.ConcludeComparison(ctx, dbsqlc.ConcludeComparisonParams{WalHistory: id.WalHistory, Incarnation: at.Incarnation, Now: c.now})
+	n, err := q.ConcludeComparison(ctx, dbsqlc.ConcludeComparisonParams{WalHistory: id.WalHistory,
+		Incarnation: at.Incarnation, Now: c.now})
 	c.agreed = n > 0
 	return pgtx.Wrap(err, "conclude the comparison")
 }
@@ -234,14 +236,17 @@ func (s *Store) wentBack(ctx context.Context, c *comparing) error {
 	return err
 }
 
-// GrantWasLost freezes the fleet if the database lacks a grant that a controller has signed. It reports whether it did. A grant from
-// before the last restore is expected to be missing.
-func (s *Store) GrantWasLost(ctx context.Context, commandID string, seq uint64, agentID string, issued, now time.Time) (bool, error) {
+// GrantWasLost freezes the fleet if the database lacks a grant that a controller has signed. It reports whether it did.
+// A grant from before the last restore is expected to be missing.
+func (s *Store) GrantWasLost(
+	ctx context.Context, commandID string, seq uint64, agentID string, issued, now time.Time,
+) (bool, error) {
 	lost, err := s.grants.Do(ctx, grantSeen{commandID, int64(seq)})
 	if err != nil || !lost {
 		return false, err
 	}
-	what := fmt.Sprintf("agent %s has begun command %s under a grant of %s, which the database does not know", agentID, commandID, stampText(issued))
+	what := fmt.Sprintf("agent %s has begun command %s under a grant of %s, which the database does not know", agentID,
+		commandID, stampText(issued))
 	return s.noticeLoss(ctx, what, now, func(state dbsqlc.ClusterState) bool {
 		return state.RestoredAt == nil || issued.After(*state.RestoredAt)
 	})
@@ -277,7 +282,9 @@ func (s *Store) lostGrants(ctx context.Context, lot []grantSeen) ([]bool, error)
 }
 
 // noticeLoss begins a new incarnation and freezes the fleet, if what is stored now is still news.
-func (s *Store) noticeLoss(ctx context.Context, what string, now time.Time, news func(dbsqlc.ClusterState) bool) (noticed bool, err error) {
+func (s *Store) noticeLoss(
+	ctx context.Context, what string, now time.Time, news func(dbsqlc.ClusterState) bool,
+) (noticed bool, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		state, err := q.LockClusterState(ctx)
 		if err != nil {
@@ -294,9 +301,11 @@ func (s *Store) noticeLoss(ctx context.Context, what string, now time.Time, news
 	return noticed, nil
 }
 
-// newIncarnation freezes the fleet and ends the history that cursors know. Change ids of another system may lie above every
-// transaction of this one, so they are made anew; those of the same system never do.
-func newIncarnation(ctx context.Context, q *dbsqlc.Queries, state dbsqlc.ClusterState, why history.AuditEntry, now time.Time) error {
+// newIncarnation freezes the fleet and ends the history that cursors know. Change ids of another system may lie above
+// every transaction of this one, so they are made anew; those of the same system never do.
+func newIncarnation(
+	ctx context.Context, q *dbsqlc.Queries, state dbsqlc.ClusterState, why history.AuditEntry, now time.Time,
+) error {
 	id, err := q.ServerIdentity(ctx)
 	if err != nil {
 		return fmt.Errorf("identify the database server: %w", err)

@@ -21,7 +21,8 @@ func mayAim(ctx context.Context, old, wanted *baremetalv1.MachineSpec) error {
 	if changed == "" {
 		return nil
 	}
-	return failure.Denied(auth.ReasonScopeTooSmall, "only an admin changes %s: it decides where the machine's credentials go", changed).
+	return failure.Denied(auth.ReasonScopeTooSmall,
+		"only an admin changes %s: it decides where the machine's credentials go", changed).
 		WithField("machine.spec."+changed, "needs scope admin").
 		WithMeta("scope", caller.Scope.String()).WithMeta("required_scope", auth.ScopeAdmin.String())
 }
@@ -41,7 +42,8 @@ func aimChanged(old, wanted *baremetalv1.MachineSpec) string {
 		return "ssh_endpoint"
 	case ssh && !slices.Equal(old.GetSshHostKeys(), wanted.GetSshHostKeys()):
 		return "ssh_host_keys"
-	case (wanted.GetBmcCredentialsRef() != "" || ssh) && pgtx.OrText(old.GetSite(), defaultSite) != pgtx.OrText(wanted.GetSite(), defaultSite):
+	case (wanted.GetBmcCredentialsRef() != "" || ssh) &&
+		pgtx.OrText(old.GetSite(), defaultSite) != pgtx.OrText(wanted.GetSite(), defaultSite):
 		return "site" // whose agent gets them
 	}
 	return ""

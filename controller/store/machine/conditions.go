@@ -10,7 +10,9 @@ import (
 )
 
 // SetCondition writes a condition. One that was never true is not written as false: absence says the same.
-func SetCondition(ctx context.Context, q *dbsqlc.Queries, machineID string, c operation.ConditionChange, now time.Time) error {
+func SetCondition(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, c operation.ConditionChange, now time.Time,
+) error {
 	var err error
 	if c.Status {
 		err = q.SetCondition(ctx, dbsqlc.SetConditionParams{

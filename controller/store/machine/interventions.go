@@ -12,7 +12,9 @@ import (
 )
 
 // RaiseCause adds a cause of NeedsIntervention to a machine and shows the gravest one in the condition.
-func RaiseCause(ctx context.Context, q *dbsqlc.Queries, machineID, operationID string, r operation.RaisedCause, now time.Time) error {
+func RaiseCause(
+	ctx context.Context, q *dbsqlc.Queries, machineID, operationID string, r operation.RaisedCause, now time.Time,
+) error {
 	if err := q.RaiseCause(ctx, raiseParams(machineID, operationID, r, now)); err != nil {
 		return fmt.Errorf("raise cause %s: %w", r.Cause, err)
 	}
@@ -31,7 +33,9 @@ func raiseParams(machineID, operationID string, r operation.RaisedCause, now tim
 }
 
 // CureCauses takes the causes away that what happened cures. by is the condition's reason once none is left.
-func CureCauses(ctx context.Context, q *dbsqlc.Queries, machineID string, h fleet.Happened, by string, now time.Time) error {
+func CureCauses(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, h fleet.Happened, by string, now time.Time,
+) error {
 	causes, err := q.CausesOf(ctx, machineID)
 	if err != nil {
 		return fmt.Errorf("read causes: %w", err)
@@ -53,7 +57,8 @@ func CureCauses(ctx context.Context, q *dbsqlc.Queries, machineID string, h flee
 	return SetCondition(ctx, q, machineID, intervention(left, by), now)
 }
 
-// intervention returns the condition NeedsIntervention for the causes that a machine has: its reason is that of the gravest.
+// intervention returns the condition NeedsIntervention for the causes that a machine has: its reason is that of the
+// gravest.
 func intervention(causes []dbsqlc.MachineCause, curedBy string) operation.ConditionChange {
 	if len(causes) == 0 {
 		return operation.ConditionChange{Type: fleet.NeedsIntervention, Reason: curedBy}

@@ -12,12 +12,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// presentedTogether is how many machines of a page are presented in one go. Of a larger page the parts go side by side, so that the
-// database and those who read its answers don't wait for one another.
+// presentedTogether is how many machines of a page are presented in one go. Of a larger page the parts go side by side,
+// so that the database and those who read its answers don't wait for one another.
 const presentedTogether = 512
 
 // inParts has fn give the messages of each part of a page, and puts them together in the order of the page.
-func inParts[T any](ctx context.Context, page []T, fn func(context.Context, []T) ([]*baremetalv1.Machine, error)) ([]*baremetalv1.Machine, error) {
+func inParts[T any](ctx context.Context, page []T,
+	fn func(context.Context, []T) ([]*baremetalv1.Machine, error),
+) ([]*baremetalv1.Machine, error) {
 	if len(page) <= presentedTogether {
 		return fn(ctx, page)
 	}
@@ -35,16 +37,19 @@ func inParts[T any](ctx context.Context, page []T, fn func(context.Context, []T)
 	return slices.Concat(parts...), nil
 }
 
-// present makes messages of machines. Sealed ones have no field but their id, and the others only on the wire: for answers that
-// nobody looks into on this side.
+// present makes messages of machines. Sealed ones have no field but their id, and the others only on the wire: for
+// answers that nobody looks into on this side.
 func (s *Store) present(ctx context.Context, rows []dbsqlc.Machine, sealed bool) ([]*baremetalv1.Machine, error) {
 	return inParts(ctx, rows, func(ctx context.Context, part []dbsqlc.Machine) ([]*baremetalv1.Machine, error) {
 		return s.presentPart(ctx, part, sealed)
 	})
 }
 
-// presentFound reads machines where they were found and presents them, in the order of the page. One that no longer is is left out.
-func (s *Store) presentFound(ctx context.Context, page []dbsqlc.ChangedMachinesRow, sealed bool) ([]*baremetalv1.Machine, error) {
+// presentFound reads machines where they were found and presents them, in the order of the page. One that no longer is
+// is left out.
+func (s *Store) presentFound(
+	ctx context.Context, page []dbsqlc.ChangedMachinesRow, sealed bool,
+) ([]*baremetalv1.Machine, error) {
 	return inParts(ctx, page, func(ctx context.Context, part []dbsqlc.ChangedMachinesRow) ([]*baremetalv1.Machine, error) {
 		var where dbsqlc.MachinesOfPageParams
 		for _, f := range part {

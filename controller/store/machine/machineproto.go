@@ -15,8 +15,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
-// machineProto writes machines as they go over the wire, without making messages of them first: for lists, where making a message and
-// writing it again is most of what a machine costs. What it writes is what machineMessage says, or nothing.
+// machineProto writes machines as they go over the wire, without making messages of them first: for lists, where making
+// a message and writing it again is most of what a machine costs. What it writes is what machineMessage says, or
+// nothing.
 type machineProto struct {
 	page        []byte // all machines, one after the other
 	spec, inner []byte // what goes into a field whose length is not known yet
@@ -29,8 +30,11 @@ func newMachineProto(machines int) *machineProto {
 	return &machineProto{page: make([]byte, 0, machines*perMachine)}
 }
 
-// machine gives a message that has nothing but its id and the bytes of all other fields. ok is false where something is not flat.
-func (w *machineProto) machine(r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus) (m *baremetalv1.Machine, ok bool) {
+// machine gives a message that has nothing but its id and the bytes of all other fields. ok is false where something is
+// not flat.
+func (w *machineProto) machine(
+	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus,
+) (m *baremetalv1.Machine, ok bool) {
 	begin := len(w.page)
 	b, ok := w.labels(w.page, r.Labels)
 	if !ok {
@@ -54,7 +58,9 @@ func (w *machineProto) machine(r dbsqlc.Machine, conds []dbsqlc.MachineCondition
 	return m, true
 }
 
-func (w *machineProto) status(b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus) ([]byte, bool) {
+func (w *machineProto) status(
+	b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus,
+) ([]byte, bool) {
 	state, attention := fleet.Evaluate(convert.FleetFacts(r, conds))
 	b = wireNumber(b, 1, uint64(baremetalv1.MachineStatus_Phase_value[r.Phase]))
 	for _, c := range conds {
@@ -108,7 +114,8 @@ func (w *machineProto) condition(b []byte, c dbsqlc.MachineCondition) []byte {
 	return wireText(b, 5, c.Message)
 }
 
-// labels reads an object of strings. A string with a bracket may be an array for all that is known, and is left to others.
+// labels reads an object of strings. A string with a bracket may be an array for all that is known, and is left to
+// others.
 func (w *machineProto) labels(b, doc []byte) ([]byte, bool) {
 	if bytes.IndexByte(doc, '[') >= 0 {
 		return b, false

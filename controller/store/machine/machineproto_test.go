@@ -28,7 +28,8 @@ func (d drawn) text(of ...string) string {
 	if len(of) > 0 {
 		return of[d.IntN(len(of))]
 	}
-	return []string{"a", "rack-7", "täßt", "with [brackets]", `with "quotes" and \`, "日本", fmt.Sprint(d.Uint64())}[d.IntN(7)]
+	return []string{"a", "rack-7", "täßt", "with [brackets]", `with "quotes" and \`, "日本",
+		fmt.Sprint(d.Uint64())}[d.IntN(7)]
 }
 
 func (d drawn) ptr() *string {
@@ -57,9 +58,11 @@ func (d drawn) timePtr() *time.Time {
 
 func (d drawn) spec(t *testing.T) []byte {
 	s := &baremetalv1.MachineSpec{
-		SshEndpoint: d.text(), BmcEndpoint: d.text(), TargetClusterRef: d.text(), Provider: d.text(), Serial: d.text(), Rack: d.text(),
+		SshEndpoint: d.text(), BmcEndpoint: d.text(), TargetClusterRef: d.text(), Provider: d.text(), Serial: d.text(),
+		Rack:     d.text(),
 		Location: d.text(), Region: d.text(), CustomerId: d.text(), ExternalId: d.text(), Group: d.text(), Site: d.text(),
-		DefaultImageRef: d.text(), BmcCredentialsRef: d.text(), InstallDisk: d.text(), SshCredentialsRef: d.text(), ProviderRef: d.text(),
+		DefaultImageRef: d.text(), BmcCredentialsRef: d.text(), InstallDisk: d.text(), SshCredentialsRef: d.text(),
+		ProviderRef: d.text(),
 	}
 	for d.some() {
 		s.MacAddresses = append(s.MacAddresses, d.text())
@@ -83,7 +86,8 @@ func (d drawn) row(t *testing.T) (r dbsqlc.Machine, conds []dbsqlc.MachineCondit
 		t.Fatal(err)
 	}
 	r = dbsqlc.Machine{
-		MachineID: "m-" + fmt.Sprint(d.IntN(99)), Labels: doc, Spec: d.spec(t), Phase: d.text("READY", "MAINTENANCE", "FACTORY_READY", "ANOTHER"),
+		MachineID: "m-" + fmt.Sprint(d.IntN(99)), Labels: doc, Spec: d.spec(t),
+		Phase:     d.text("READY", "MAINTENANCE", "FACTORY_READY", "ANOTHER"),
 		NodeState: d.text("active", "offline", "retired"), NodeStateChangedAt: d.time(), CurrentOperationID: d.ptr(),
 		UnresolvedCommandID: d.ptr(), AgentID: d.ptr(), BootID: d.text(), Simulated: d.some(), OsImageDigest: d.text(),
 		Version: d.Int64(), CreatedAt: d.time(), UpdatedAt: d.time(), DeletedAt: d.timePtr(), PowerState: d.text(),
@@ -91,14 +95,16 @@ func (d drawn) row(t *testing.T) (r dbsqlc.Machine, conds []dbsqlc.MachineCondit
 	}
 	for d.some() {
 		conds = append(conds, dbsqlc.MachineCondition{
-			MachineID: r.MachineID, Type: d.text("Reachable", "RMA", "NeedsIntervention"), Status: d.some(), Reason: d.text(), Message: d.text(),
+			MachineID: r.MachineID, Type: d.text("Reachable", "RMA", "NeedsIntervention"), Status: d.some(), Reason: d.text(),
+			Message:        d.text(),
 			LastTransition: d.time(),
 		})
 	}
 	return r, conds
 }
 
-// TestSealedMachinesAreTheSame: what a client reads of a machine that went over the wire sealed is what it reads of any other.
+// TestSealedMachinesAreTheSame: what a client reads of a machine that went over the wire sealed is what it reads of any
+// other.
 func TestSealedMachinesAreTheSame(t *testing.T) {
 	t.Parallel()
 	sealed, left := 0, 0
@@ -142,7 +148,8 @@ func TestSealedMachinesAreTheSame(t *testing.T) {
 	}
 }
 
-// TestEverySpecFieldIsKnown: a field of the spec that is missing in specFields makes every list slow, and nothing else shows it.
+// TestEverySpecFieldIsKnown: a field of the spec that is missing in specFields makes every list slow, and nothing else
+// shows it.
 func TestEverySpecFieldIsKnown(t *testing.T) {
 	t.Parallel()
 	fields := (&baremetalv1.MachineSpec{}).ProtoReflect().Descriptor().Fields()
@@ -155,11 +162,15 @@ func TestEverySpecFieldIsKnown(t *testing.T) {
 
 func BenchmarkMachine(b *testing.B) {
 	r := dbsqlc.Machine{
-		MachineID: "m-0000001", Phase: "READY", NodeState: "active", BootID: "boot-1", CreatedAt: time.Unix(1e9, 5), UpdatedAt: time.Unix(1e9, 6), Version: 7,
+		MachineID: "m-0000001", Phase: "READY", NodeState: "active", BootID: "boot-1", CreatedAt: time.Unix(1e9, 5),
+		UpdatedAt: time.Unix(1e9, 6), Version: 7,
 		Labels: []byte(`{"env": "prod", "rack": "r1", "team": "team-1", "asset": "A000000001", "fill.rare": "no"}`),
-		Spec:   []byte(`{"rack": "r1", "site": "site-1", "group": "g1", "region": "eu-1", "serial": "SN0000001", "provider": "redfish", "mac_addresses": ["02:00:00:00:00:01"]}`),
+		Spec: []byte(
+			`{"rack": "r1", "site": "site-1", "group": "g1", "region": "eu-1", "serial": "SN0000001", "provider": "redfish", "mac_addresses": ["02:00:00:00:00:01"]}`,
+		),
 	}
-	conds := []dbsqlc.MachineCondition{{MachineID: r.MachineID, Type: "Reachable", Status: true, Reason: "Heartbeat", LastTransition: time.Unix(1e9, 7)}}
+	conds := []dbsqlc.MachineCondition{{MachineID: r.MachineID, Type: "Reachable", Status: true, Reason: "Heartbeat",
+		LastTransition: time.Unix(1e9, 7)}}
 	page := func(build func(i int) *baremetalv1.Machine) {
 		out := &baremetalv1.ListMachinesResponse{}
 		for i := range 1000 {

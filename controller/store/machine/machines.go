@@ -22,7 +22,9 @@ import (
 )
 
 // WithMachine runs fn with the machine locked, and returns the machine as it is afterwards.
-func (s *Store) WithMachine(ctx context.Context, id string, fn func(q *dbsqlc.Queries, m dbsqlc.Machine) error) (*baremetalv1.Machine, error) {
+func (s *Store) WithMachine(
+	ctx context.Context, id string, fn func(q *dbsqlc.Queries, m dbsqlc.Machine) error,
+) (*baremetalv1.Machine, error) {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, id)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -39,9 +41,11 @@ func (s *Store) WithMachine(ctx context.Context, id string, fn func(q *dbsqlc.Qu
 	return s.Machine(ctx, id, "")
 }
 
-// Register adds a machine, or updates what the message sets of a known one. MAC addresses must be normalized. With CreateOnly a
-// known one is refused, unless the same request has made it.
-func (s *Store) Register(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error) {
+// Register adds a machine, or updates what the message sets of a known one. MAC addresses must be normalized. With
+// CreateOnly a known one is refused, unless the same request has made it.
+func (s *Store) Register(
+	ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Machine, error) {
 	m = proto.Clone(m).(*baremetalv1.Machine)
 	if m.GetMachineId() == "" {
 		m.MachineId = ids.New(ids.Machine)
@@ -87,7 +91,9 @@ func ConflictOf(err error, m *baremetalv1.Machine) error {
 	return err
 }
 
-func (s *Store) InsertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, requestID, actor string, now time.Time) error {
+func (s *Store) InsertMachine(
+	ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, requestID, actor string, now time.Time,
+) error {
 	if err := mayAim(ctx, &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, m.GetSpec()); err != nil {
 		return err
 	}
@@ -96,7 +102,8 @@ func (s *Store) InsertMachine(ctx context.Context, q *dbsqlc.Queries, m *baremet
 		return err
 	}
 	err = q.InsertMachine(ctx, dbsqlc.InsertMachineParams{
-		MachineID: m.GetMachineId(), ExternalID: pgtx.StrPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec, Now: now,
+		MachineID: m.GetMachineId(), ExternalID: pgtx.StrPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec,
+		Now:                 now,
 		RegisteredByRequest: requestID,
 	})
 	if err != nil {
@@ -135,7 +142,8 @@ func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 // setMacs makes the machine's MAC addresses those of its spec; one that another machine has is refused and named.
 func setMacs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) error {
 	macs := m.GetSpec().GetMacAddresses()
-	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.GetMachineId(), Keep: pgtx.NonNil(macs)}); err != nil {
+	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.GetMachineId(),
+		Keep: pgtx.NonNil(macs)}); err != nil {
 		return fmt.Errorf("remove MAC addresses: %w", err)
 	}
 	if len(macs) == 0 {
@@ -162,14 +170,17 @@ func setMacs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) err
 	if len(add) == 0 {
 		return nil
 	}
-	if err := q.InsertMachineMacs(ctx, dbsqlc.InsertMachineMacsParams{Macs: add, MachineID: m.GetMachineId()}); err != nil {
+	if err := q.InsertMachineMacs(ctx, dbsqlc.InsertMachineMacsParams{Macs: add,
+		MachineID: m.GetMachineId()}); err != nil {
 		return fmt.Errorf("insert MAC addresses: %w", err)
 	}
 	return nil
 }
 
 // Update changes labels and spec by the rules of package fieldmask.
-func (s *Store) Update(ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error) {
+func (s *Store) Update(
+	ctx context.Context, m *baremetalv1.Machine, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Machine, error) {
 	m = proto.Clone(m).(*baremetalv1.Machine)
 	c := pgtx.ConditionsOf(append([]pgtx.WriteOption{pgtx.ExpectRead(m.GetVersion())}, opts...))
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
@@ -208,11 +219,16 @@ func merged(old dbsqlc.Machine, m *baremetalv1.Machine, mask []string) (*baremet
 	return out, nil
 }
 
-func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, c pgtx.Conditions, actor string, now time.Time) error {
+func updateMachine(
+	ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, c pgtx.Conditions, actor string,
+	now time.Time,
+) error {
 	if old.DeletedAt != nil {
-		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again", old.MachineID)
+		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again",
+			old.MachineID)
 	}
-	if err := c.Check("machine "+old.MachineID, MachineExists, pgtx.Stored{Exists: true, Version: old.Version}); err != nil {
+	if err := c.Check("machine "+old.MachineID, MachineExists,
+		pgtx.Stored{Exists: true, Version: old.Version}); err != nil {
 		return err
 	}
 	m, err := merged(old, m, c.Mask)
@@ -245,11 +261,13 @@ func updateMachine(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m
 	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE", Target: old.MachineID}, now)
 }
 
-// GetMachine finds a machine by id, or by external id when id is empty. A deleted one is not found: only reconciles show tombstones.
+// GetMachine finds a machine by id, or by external id when id is empty. A deleted one is not found: only reconciles
+// show tombstones.
 func (s *Store) GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error) {
 	m, err := s.Machine(ctx, id, externalID)
 	if err == nil && m.GetDeletedAt() != nil {
-		return nil, failure.NotFound("MACHINE_NOT_FOUND", "machine %s was deleted; its history is kept: ingot timeline %s", id, id).
+		return nil, failure.NotFound("MACHINE_NOT_FOUND", "machine %s was deleted; its history is kept: ingot timeline %s",
+			id, id).
 			WithField("machine_id", "deleted")
 	}
 	return m, err
@@ -341,9 +359,11 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 		return nil, err
 	}
 	rows, err := s.db.CustomPlanLists(ctx).WalkMachines(ctx, dbsqlc.WalkMachinesParams{
-		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider, Site: f.Site,
+		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider,
+		Site:   f.Site,
 		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy,
-		Operating: f.Operating, Fenced: f.Fenced, NodeStates: pgtx.NonNil(f.NodeStates), NotNodeStates: pgtx.NonNil(f.NotNodeStates), Among: among, WithConditions: pgtx.NonNil(f.With),
+		Operating: f.Operating, Fenced: f.Fenced, NodeStates: pgtx.NonNil(f.NodeStates),
+		NotNodeStates: pgtx.NonNil(f.NotNodeStates), Among: among, WithConditions: pgtx.NonNil(f.With),
 		WithoutConditions: pgtx.NonNil(f.Without), PageSize: f.Limit,
 	})
 	if err != nil {
@@ -352,11 +372,12 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	return rows, nil
 }
 
-// fewCandidates is how many machines with a condition are named one by one. Where there are more, a walk meets them soon.
+// fewCandidates is how many machines with a condition are named one by one. Where there are more, a walk meets them
+// soon.
 const fewCandidates = 2000
 
-// candidates are the machines of which the first of the wanted conditions is true, where they are few; none says that there
-// are none at all.
+// candidates are the machines of which the first of the wanted conditions is true, where they are few; none says that
+// there are none at all.
 func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string, none bool, err error) {
 	if len(f.With) == 0 || pgtx.Counting(ctx) != nil {
 		return []string{}, false, nil
@@ -386,12 +407,15 @@ func (s *Store) GetInventory(ctx context.Context, machineID string) (*baremetalv
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}
 	return &baremetalv1.Inventory{
-		MachineId: r.MachineID, Document: r.Document, Hash: r.Hash, ReportedAt: convert.Timestamp(r.ReportedAt), Simulated: r.Simulated,
+		MachineId: r.MachineID, Document: r.Document, Hash: r.Hash, ReportedAt: convert.Timestamp(r.ReportedAt),
+		Simulated: r.Simulated,
 	}, nil
 }
 
 // NodeHistory reads the changes of a machine's node state, newest first, and how many there are.
-func (s *Store) NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error) {
+func (s *Store) NodeHistory(
+	ctx context.Context, machineID string, limit, offset int32,
+) ([]*baremetalv1.NodeStateLog, int32, error) {
 	rows, err := s.db.Q.NodeHistory(ctx, dbsqlc.NodeHistoryParams{MachineID: machineID, PageSize: limit, Skip: offset})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read node history: %w", err)
@@ -403,14 +427,17 @@ func (s *Store) NodeHistory(ctx context.Context, machineID string, limit, offset
 	out := make([]*baremetalv1.NodeStateLog, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeStateLog{
-			Id: fmt.Sprint(r.ID), Uuid: lineUUID(r.ID), FromState: convert.NodeStateMessage(r.FromState), ToState: convert.NodeStateMessage(r.ToState),
-			TriggeredBy: r.TriggeredBy, UserId: r.UserID, Comment: r.Remark, Metadata: convert.JSONToMap(r.Metadata), CreatedAt: convert.Timestamp(r.CreatedAt),
+			Id: fmt.Sprint(r.ID), Uuid: lineUUID(r.ID), FromState: convert.NodeStateMessage(r.FromState),
+			ToState:     convert.NodeStateMessage(r.ToState),
+			TriggeredBy: r.TriggeredBy, UserId: r.UserID, Comment: r.Remark, Metadata: convert.JSONToMap(r.Metadata),
+			CreatedAt: convert.Timestamp(r.CreatedAt),
 		})
 	}
 	return out, int32(total), nil
 }
 
-// lineUUID names a line of the log of changes: a UUID of version 8 (RFC 9562, 5.8) that is made of the line's number alone.
+// lineUUID names a line of the log of changes: a UUID of version 8 (RFC 9562, 5.8) that is made of the line's number
+// alone.
 func lineUUID(id int64) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "ingot node_state_log %d", id))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80

@@ -33,7 +33,9 @@ func PowerOfProvider(o *fleetv1.ProviderObservation) string {
 }
 
 // ProviderStatuses reads what providers say of machines, by machine.
-func ProviderStatuses(ctx context.Context, q *dbsqlc.Queries, machines []string) (map[string]*baremetalv1.ProviderStatus, error) {
+func ProviderStatuses(
+	ctx context.Context, q *dbsqlc.Queries, machines []string,
+) (map[string]*baremetalv1.ProviderStatus, error) {
 	rows, err := q.ProviderObservationsOf(ctx, machines)
 	if err != nil {
 		return nil, fmt.Errorf("read what providers say: %w", err)
@@ -41,7 +43,8 @@ func ProviderStatuses(ctx context.Context, q *dbsqlc.Queries, machines []string)
 	out := map[string]*baremetalv1.ProviderStatus{}
 	for _, r := range rows {
 		out[r.MachineID] = &baremetalv1.ProviderStatus{
-			Provider: r.Provider, State: r.State, Status: r.Status, SystemId: r.SystemID, PowerState: r.PowerState, Drift: r.Drift,
+			Provider: r.Provider, State: r.State, Status: r.Status, SystemId: r.SystemID, PowerState: r.PowerState,
+			Drift:  r.Drift,
 			Reason: r.Reason, Message: r.Message, ChangedAt: convert.Timestamp(r.ChangedAt), Deployed: r.Deployed,
 		}
 	}
@@ -60,7 +63,8 @@ func ProviderTargets(ctx context.Context, q *dbsqlc.Queries, site string) ([]*fl
 			continue
 		}
 		out = append(out, &fleetv1.ProviderTarget{
-			MachineId: r.MachineID, Provider: workflow.ProviderMAAS, RegionRef: r.RegionRef, RegionVersion: r.RegionVersion, MacAddresses: r.Macs,
+			MachineId: r.MachineID, Provider: workflow.ProviderMAAS, RegionRef: r.RegionRef, RegionVersion: r.RegionVersion,
+			MacAddresses: r.Macs,
 		})
 	}
 	return out, nil

@@ -62,8 +62,8 @@ type Changes struct {
 }
 
 // Reconcile reads what has changed after a cursor, or since a time when the cursor is empty. It never misses a change
-// and may repeat one: changes are ordered by their transactions, and none at or above the oldest open transaction is on a
-// page, so whatever commits later sorts after the cursor.
+// and may repeat one: changes are ordered by their transactions, and none at or above the oldest open transaction is on
+// a page, so whatever commits later sorts after the cursor.
 func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
 	return s.reconcile(ctx, from, since, limit, false)
 }
@@ -73,7 +73,9 @@ func (s *Store) ReconcileSealed(ctx context.Context, from string, since time.Tim
 	return s.reconcile(ctx, from, since, limit, true)
 }
 
-func (s *Store) reconcile(ctx context.Context, from string, since time.Time, limit int32, sealed bool) (*Changes, error) {
+func (s *Store) reconcile(
+	ctx context.Context, from string, since time.Time, limit int32, sealed bool,
+) (*Changes, error) {
 	here, bounds, err := s.here(ctx)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,8 @@ func (s *Store) reconcile(ctx context.Context, from string, since time.Time, lim
 			return nil, err
 		}
 		if at.System != here.System || at.Timeline != here.Timeline || at.Incarnation != here.Incarnation {
-			return nil, failure.Precondition("CURSOR_EXPIRED", "the cursor is of another incarnation of this database; walk the fleet again")
+			return nil, failure.Precondition("CURSOR_EXPIRED",
+				"the cursor is of another incarnation of this database; walk the fleet again")
 		}
 	}
 	found, err := s.changes(ctx, at, since, limit)
@@ -102,18 +105,22 @@ func (s *Store) reconcile(ctx context.Context, from string, since time.Time, lim
 	return out, err
 }
 
-// fewChanges is how many changes since a time are found by that time and put in order then. More are read in their order
-// until a page is full.
+// fewChanges is how many changes since a time are found by that time and put in order then. More are read in their
+// order until a page is full.
 const fewChanges = 5000
 
 // changes finds the machines of a page, and by which transaction each of them was changed.
-func (s *Store) changes(ctx context.Context, at cursor, since time.Time, limit int32) ([]dbsqlc.ChangedMachinesRow, error) {
-	inOrder := dbsqlc.ChangedMachinesParams{AfterXid: at.Xid, AfterID: at.Machine, Since: pgtx.TimePtr(since), PageSize: limit}
+func (s *Store) changes(
+	ctx context.Context, at cursor, since time.Time, limit int32,
+) ([]dbsqlc.ChangedMachinesRow, error) {
+	inOrder := dbsqlc.ChangedMachinesParams{AfterXid: at.Xid, AfterID: at.Machine, Since: pgtx.TimePtr(since),
+		PageSize: limit}
 	if since.IsZero() {
 		return s.db.Q.ChangedMachines(ctx, inOrder)
 	}
 	q := s.db.CustomPlan()
-	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, MaxRows: fewChanges + 1, PageSize: limit})
+	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, MaxRows: fewChanges + 1,
+		PageSize: limit})
 	if err != nil {
 		return nil, err
 	}

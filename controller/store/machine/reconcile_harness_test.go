@@ -153,80 +153,87 @@ func xidOf(cursor string) (uint64, error) {
 // byCursor follows the opaque cursor.
 func byCursor(s *store.Store, name, from string, size int32) *reader {
 	cursor := from
-	return &reader{name: name, seen: map[string][]sighting{}, next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
-		c, err := s.Reconcile(ctx, cursor, time.Time{}, size)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		cursor = c.Next
-		passed, err := xidOf(cursor)
-		return versionsOf(c.Machines), passed, c.More, err
-	}}
+	return &reader{name: name, seen: map[string][]sighting{},
+		next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
+			c, err := s.Reconcile(ctx, cursor, time.Time{}, size)
+			if err != nil {
+				return nil, 0, false, err
+			}
+			cursor = c.Next
+			passed, err := xidOf(cursor)
+			return versionsOf(c.Machines), passed, c.More, err
+		}}
 }
 
 // bySafeTime starts anew by safe_updated_since after each round.
 func bySafeTime(s *store.Store, size int32) *reader {
 	var since time.Time
 	cursor := ""
-	return &reader{name: "by safe_updated_since", seen: map[string][]sighting{}, next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
-		from := since
-		if cursor != "" {
-			from = time.Time{}
-		}
-		c, err := s.Reconcile(ctx, cursor, from, size)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		if cursor = c.Next; !c.More {
-			cursor, since = "", c.SafeSince
-		}
-		return versionsOf(c.Machines), 0, c.More, nil
-	}}
+	return &reader{name: "by safe_updated_since", seen: map[string][]sighting{},
+		next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
+			from := since
+			if cursor != "" {
+				from = time.Time{}
+			}
+			c, err := s.Reconcile(ctx, cursor, from, size)
+			if err != nil {
+				return nil, 0, false, err
+			}
+			if cursor = c.Next; !c.More {
+				cursor, since = "", c.SafeSince
+			}
+			return versionsOf(c.Machines), 0, c.More, nil
+		}}
 }
 
 // byWalk walks the fleet once, then follows the cursor that was taken before its first page.
 func byWalk(s *store.Store, size int32) *reader {
 	var after *reader
 	lastID := ""
-	return &reader{name: "by a walk", seen: map[string][]sighting{}, next: func(ctx context.Context, r *reader) (map[string]int64, uint64, bool, error) {
-		if after == nil {
-			head, _, err := s.HeadCursor(ctx)
-			if err != nil {
-				return nil, 0, false, err
+	return &reader{name: "by a walk", seen: map[string][]sighting{},
+		next: func(ctx context.Context, r *reader) (map[string]int64, uint64, bool, error) {
+			if after == nil {
+				head, _, err := s.HeadCursor(ctx)
+				if err != nil {
+					return nil, 0, false, err
+				}
+				after = byCursor(s, "", head, size)
 			}
-			after = byCursor(s, "", head, size)
-		}
-		if lastID != "end" {
-			machines, err := s.WalkMachines(ctx, machinestore.MachineFilter{AfterID: lastID, Limit: size})
-			if lastID = "end"; len(machines) == int(size) {
-				lastID = machines[size-1].GetMachineId()
+			if lastID != "end" {
+				machines, err := s.WalkMachines(ctx, machinestore.MachineFilter{AfterID: lastID, Limit: size})
+				if lastID = "end"; len(machines) == int(size) {
+					lastID = machines[size-1].GetMachineId()
+				}
+				return versionsOf(machines), 0, true, err
 			}
-			return versionsOf(machines), 0, true, err
-		}
-		return after.next(ctx, after)
-	}}
+			return after.next(ctx, after)
+		}}
 }
 
 // byPlainTime is what many would write: everything above the newest time seen. It misses changes.
 func byPlainTime(s *store.Store, size int32) *reader {
 	last := time.Unix(0, 0)
-	return &reader{name: "by plain updated_at", seen: map[string][]sighting{}, next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
-		rows, err := s.Pool().Query(ctx, "SELECT machine_id, version, updated_at FROM machines WHERE updated_at > $1 ORDER BY updated_at LIMIT $2", last, size)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		found := map[string]int64{}
-		var id string
-		var version int64
-		tag, err := pgx.ForEachRow(rows, []any{&id, &version, &last}, func() error { found[id] = version; return nil })
-		return found, 0, tag.RowsAffected() == int64(size), err
-	}}
+	return &reader{name: "by plain updated_at", seen: map[string][]sighting{},
+		next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
+			rows, err := s.Pool().Query(ctx,
+				"SELECT machine_id, version, updated_at FROM machines WHERE updated_at > $1 ORDER BY updated_at LIMIT $2", last,
+				size)
+			if err != nil {
+				return nil, 0, false, err
+			}
+			found := map[string]int64{}
+			var id string
+			var version int64
+			tag, err := pgx.ForEachRow(rows, []any{&id, &version, &last}, func() error { found[id] = version; return nil })
+			return found, 0, tag.RowsAffected() == int64(size), err
+		}}
 }
 
 // tableVersions is the truth. Tombstones are left out on demand.
 func tableVersions(t testing.TB, s *store.Store, tombstones bool) map[string]int64 {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), "SELECT machine_id, version FROM machines WHERE $1 OR deleted_at IS NULL", tombstones)
+	rows, err := s.Pool().Query(t.Context(), "SELECT machine_id, version FROM machines WHERE $1 OR deleted_at IS NULL",
+		tombstones)
 	if err != nil {
 		t.Fatal(err)
 	}

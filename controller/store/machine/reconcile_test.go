@@ -44,14 +44,16 @@ func (w *writers) change(ctx context.Context, fn func(tx pgx.Tx) ([]string, erro
 	if len(touched) == 0 {
 		return tx.Rollback(ctx)
 	}
-	rows, err := tx.Query(ctx, "SELECT machine_id, version, change_xid::text::bigint FROM machines WHERE machine_id = ANY($1)", touched)
+	rows, err := tx.Query(ctx,
+		"SELECT machine_id, version, change_xid::text::bigint FROM machines WHERE machine_id = ANY($1)", touched)
 	if err != nil {
 		return err
 	}
 	found := map[string]committed{}
 	var id string
 	var c committed
-	if _, err := pgx.ForEachRow(rows, []any{&id, &c.version, &c.xid}, func() error { found[id] = c; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &c.version, &c.xid},
+		func() error { found[id] = c; return nil }); err != nil {
 		return err
 	}
 	before := time.Now()
@@ -131,7 +133,8 @@ func (w *writers) macs(writer int) func(context.Context, int) error {
 				_, err = tx.Exec(ctx, "INSERT INTO machine_macs (mac, machine_id) VALUES ($1::text::macaddr, $2)", mac, id[0])
 				return id, err
 			}
-			const lock = "SELECT 1 FROM machines m JOIN machine_macs a USING (machine_id) WHERE a.mac = $1::text::macaddr FOR UPDATE OF m"
+			const lock = "SELECT 1 FROM machines m JOIN machine_macs a USING (machine_id) WHERE a.mac = $1::text::macaddr FOR " +
+				"UPDATE OF m"
 			if _, err := tx.Exec(ctx, lock, mac); err != nil {
 				return nil, err
 			}
@@ -174,11 +177,13 @@ func (w *writers) byAPI(writer int) func(context.Context, int) error {
 		switch i % 10 {
 		case 0:
 			id = fmt.Sprintf("m-api-%d-%d", writer, i)
-			_, err = w.s.Register(ctx, &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "x", before)
+			_, err = w.s.Register(ctx, &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}},
+				"x", before)
 		case 9:
 			_, err = w.s.Delete(ctx, id, "x", true, before)
 		default:
-			_, err = w.s.Update(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"n": fmt.Sprint(i)}}, "x", before)
+			_, err = w.s.Update(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"n": fmt.Sprint(i)}}, "x",
+				before)
 		}
 		if err != nil {
 			return err
@@ -215,7 +220,8 @@ func (w *writers) slow(own []string) func(context.Context, int) error {
 func (w *writers) run(g *task.Group, slow []string) {
 	kinds := []func(context.Context, int) error{w.slow(slow)}
 	for i := len(kinds); i < 16; i++ {
-		kinds = append(kinds, []func(context.Context, int) error{w.rows, w.conditions, w.macs(i), w.rollbacks, w.byAPI(i)}[i%5])
+		kinds = append(kinds, []func(context.Context, int) error{w.rows, w.conditions, w.macs(i), w.rollbacks,
+			w.byAPI(i)}[i%5])
 	}
 	for n, kind := range kinds {
 		g.Go(fmt.Sprintf("writer-%d", n), func(ctx context.Context) error {
@@ -326,7 +332,8 @@ func report(t *testing.T, readers []*reader, l *ledger) {
 		if strings.HasPrefix(r.name, "cursor") && checked == 0 {
 			t.Errorf("%s: no change could be judged", r.name)
 		}
-		t.Logf("%s: %d pages, %d of %d committed changes of %d machines judged in passing", r.name, len(r.pages), checked, total, len(l.changes))
+		t.Logf("%s: %d pages, %d of %d committed changes of %d machines judged in passing", r.name, len(r.pages), checked,
+			total, len(l.changes))
 	}
 }
 
@@ -395,14 +402,16 @@ func TestVersionsMoveWithRealChangesOnly(t *testing.T) {
 	storetest.WantReason(t, err, "VERSION_CONFLICT")
 }
 
-// A large page is read in parts. Each machine on it is what it is by itself, and they are in the order of their changes.
+// A large page is read in parts. Each machine on it is what it is by itself, and they are in the order of their
+// changes.
 func TestLargePage(t *testing.T) {
 	s := storetest.New(t)
 	begin := storetest.Now()
 	const machines = 600
 	for _, err := range storetest.Together(t, machines, func(ctx context.Context, i int) error {
 		_, err := s.Register(ctx, &baremetalv1.Machine{
-			MachineId: fmt.Sprintf("m-%03d", i), Labels: map[string]string{"number": fmt.Sprint(i)}, Spec: &baremetalv1.MachineSpec{Provider: "fake"},
+			MachineId: fmt.Sprintf("m-%03d", i), Labels: map[string]string{"number": fmt.Sprint(i)},
+			Spec: &baremetalv1.MachineSpec{Provider: "fake"},
 		}, "tester", storetest.Now())
 		return err
 	}) {
@@ -423,7 +432,8 @@ func TestLargePage(t *testing.T) {
 	}
 	for _, since := range []time.Time{begin, {}} {
 		var page *machinestore.Changes
-		// A page ends before the oldest transaction that is open, which may be another test's: databases of one server count together.
+		// A page ends before the oldest transaction that is open, which may be another test's: databases of one server count
+		// together.
 		testkit.Eventually(t, time.Minute, func() bool {
 			page, err = s.Reconcile(t.Context(), "", since, 1000)
 			return err != nil || len(page.Machines) == machines
@@ -439,7 +449,8 @@ func TestLargePage(t *testing.T) {
 			}
 		}
 		if !slices.Equal(ids, order) || page.More {
-			t.Fatalf("since %v: %d machines, more %t, not in the order of their changes:\n%q\n%q", since, len(ids), page.More, ids, order)
+			t.Fatalf("since %v: %d machines, more %t, not in the order of their changes:\n%q\n%q", since, len(ids), page.More,
+				ids, order)
 		}
 		if page, err = s.Reconcile(t.Context(), "", since, 300); err != nil || len(page.Machines) != 300 || !page.More ||
 			page.Machines[299].GetMachineId() != order[299] {
@@ -448,7 +459,8 @@ func TestLargePage(t *testing.T) {
 	}
 }
 
-// A page reads machines in the places where they were found, and may come after one has moved, or to a place that another has now.
+// A page reads machines in the places where they were found, and may come after one has moved, or to a place that
+// another has now.
 func TestMachinesThatHaveMovedAreFound(t *testing.T) {
 	s := storetest.New(t)
 	q := dbsqlc.New(s.Pool())
@@ -465,7 +477,8 @@ func TestMachinesThatHaveMovedAreFound(t *testing.T) {
 	if err != nil || len(found) != 4 {
 		t.Fatalf("%d machines: %v", len(found), err)
 	}
-	if _, err := s.Pool().Exec(t.Context(), "UPDATE machines SET config_generation = 7 WHERE machine_id = 'm-2'"); err != nil {
+	if _, err := s.Pool().Exec(t.Context(),
+		"UPDATE machines SET config_generation = 7 WHERE machine_id = 'm-2'"); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := q.MachinesOfPage(t.Context(), dbsqlc.MachinesOfPageParams{

@@ -17,13 +17,13 @@ import (
 // large is a fleet of which a scan shows in the counts of the database, though it takes no time yet.
 const large = 20_000
 
-// manyByIndex are questions for which the database may look through an index of a fleet as small as this one, and sort what it finds:
-// it takes very few machines for those that are not deleted, until it has statistics.
+// manyByIndex are questions for which the database may look through an index of a fleet as small as this one, and sort
+// what it finds: it takes very few machines for those that are not deleted, until it has statistics.
 var manyByIndex = map[string]bool{"a walk": true, "a list by rack": true, "a page of many changes": true}
 
-// TestNothingReadsAWholeFleet: right after a large fleet has come into the database, before anybody has told the planner of it, the
-// work on one machine, and the questions of clients, read a small part of it. What is prepared is used often enough for the database
-// to choose its plan for all parameters.
+// TestNothingReadsAWholeFleet: right after a large fleet has come into the database, before anybody has told the
+// planner of it, the work on one machine, and the questions of clients, read a small part of it. What is prepared is
+// used often enough for the database to choose its plan for all parameters.
 func TestNothingReadsAWholeFleet(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -51,7 +51,8 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 			return err
 		},
 		"a walk": func(i int) error {
-			_, err := s.WalkMachines(ctx, machinestore.MachineFilter{AfterID: fmt.Sprintf("fill-%06d", i), Limit: 100, Sealed: true})
+			_, err := s.WalkMachines(ctx, machinestore.MachineFilter{AfterID: fmt.Sprintf("fill-%06d", i), Limit: 100,
+				Sealed: true})
 			return err
 		},
 		"a list by rack": func(int) error {
@@ -67,7 +68,8 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 			// More have changed than are found by that time.
 			page, err := s.ReconcileSealed(ctx, "", time.Now().Add(-time.Hour), 1000)
 			if err == nil && (len(page.Machines) != 1000 || !page.More || page.Machines[999].GetMachineId() != "fill-001000") {
-				err = fmt.Errorf("%d machines, more %t, the last is %v", len(page.Machines), page.More, page.Machines[len(page.Machines)-1])
+				err = fmt.Errorf("%d machines, more %t, the last is %v", len(page.Machines), page.More,
+					page.Machines[len(page.Machines)-1])
 			}
 			return err
 		},
@@ -123,8 +125,8 @@ func rare(ctx context.Context, s *store.Store, f machinestore.MachineFilter) err
 	return err
 }
 
-// scanned is how many rows of the tables that grow with a fleet have been read, by table, in scans of whole tables or in those of indexes
-// too (pg_stat_user_tables). Each connection tells what it has counted when it is told to.
+// scanned is how many rows of the tables that grow with a fleet have been read, by table, in scans of whole tables or
+// in those of indexes too (pg_stat_user_tables). Each connection tells what it has counted when it is told to.
 func scanned(t *testing.T, s *store.Store, conn *pgx.Conn, counted string) map[string]int64 {
 	t.Helper()
 	ctx := t.Context()
@@ -150,14 +152,16 @@ func scanned(t *testing.T, s *store.Store, conn *pgx.Conn, counted string) map[s
 	return out
 }
 
-// loadFleet makes machines with a condition, an agent, a session and an operation that has ended, as a load from elsewhere would.
+// loadFleet makes machines with a condition, an agent, a session and an operation that has ended, as a load from
+// elsewhere would.
 func loadFleet(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 		for _, q := range []string{
 			"SET LOCAL session_replication_role = replica",
 			// Nobody tells the planner of them while the test goes on.
-			"ALTER TABLE machines SET (autovacuum_enabled = false)", "ALTER TABLE machine_conditions SET (autovacuum_enabled = false)",
+			"ALTER TABLE machines SET (autovacuum_enabled = false)",
+			"ALTER TABLE machine_conditions SET (autovacuum_enabled = false)",
 			"ALTER TABLE agents SET (autovacuum_enabled = false)", "ALTER TABLE agent_sessions SET (autovacuum_enabled = false)",
 			"ALTER TABLE operations SET (autovacuum_enabled = false)",
 			"CREATE TEMP TABLE n ON COMMIT DROP AS SELECT lpad(i::text, 6, '0') AS n, i FROM generate_series(1, 20000) i",

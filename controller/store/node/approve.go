@@ -39,9 +39,11 @@ func (r ApproveRequest) start(machineID string) operationstore.StartRequest {
 	}
 }
 
-// ApproveDiscovered registers a discovered machine and moves it to pending, in one transaction. A repeat returns the first
-// one's operation. created says that the operation is new.
-func (s *Store) ApproveDiscovered(ctx context.Context, r ApproveRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+// ApproveDiscovered registers a discovered machine and moves it to pending, in one transaction. A repeat returns the
+// first one's operation. created says that the operation is new.
+func (s *Store) ApproveDiscovered(
+	ctx context.Context, r ApproveRequest, now time.Time,
+) (op *baremetalv1.Operation, created bool, err error) {
 	for range pgtx.MaxTries {
 		// Two approvals at once: where the other one won, its machine is found the next time.
 		if op, created, err = s.approveOnce(ctx, r, now); !takenMeanwhile(err) {
@@ -60,7 +62,9 @@ func takenMeanwhile(err error) bool {
 		errors.As(err, &f) && f.Reason == "MAC_ADDRESS_IN_USE"
 }
 
-func (s *Store) approveOnce(ctx context.Context, r ApproveRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+func (s *Store) approveOnce(
+	ctx context.Context, r ApproveRequest, now time.Time,
+) (op *baremetalv1.Operation, created bool, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		known, err := q.LockMachineByMac(ctx, r.MAC)
 		switch {
@@ -79,19 +83,25 @@ func (s *Store) approveOnce(ctx context.Context, r ApproveRequest, now time.Time
 }
 
 // approvedBefore finds the operation of a repeated approval; a machine that was registered otherwise is no discovery.
-func (s *Store) approvedBefore(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r ApproveRequest) (*baremetalv1.Operation, error) {
+func (s *Store) approvedBefore(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r ApproveRequest,
+) (*baremetalv1.Operation, error) {
 	op, err := s.operations.Replay(ctx, q, r.start(m.MachineID))
 	if op != nil || err != nil {
 		return op, err
 	}
-	return nil, failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to machine %s; move that one to pending", r.MAC, m.MachineID).
+	return nil, failure.AlreadyExists("MAC_ADDRESS_IN_USE",
+		"MAC address %s belongs to machine %s; move that one to pending", r.MAC, m.MachineID).
 		WithField("mac_address", "taken by machine "+m.MachineID).WithMeta("machine_id", m.MachineID)
 }
 
-func (s *Store) approve(ctx context.Context, q *dbsqlc.Queries, r ApproveRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) approve(
+	ctx context.Context, q *dbsqlc.Queries, r ApproveRequest, now time.Time,
+) (*baremetalv1.Operation, error) {
 	seen, err := q.GetDiscovered(ctx, dbsqlc.GetDiscoveredParams{Site: r.Site, Mac: r.MAC})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, failure.NotFound("DISCOVERY_NOT_FOUND", "no machine with MAC address %s has asked to boot at site %s; see `ingot site discovered`", r.MAC, r.Site).
+		return nil, failure.NotFound("DISCOVERY_NOT_FOUND",
+			"no machine with MAC address %s has asked to boot at site %s; see `ingot site discovered`", r.MAC, r.Site).
 			WithField("mac_address", "not among the discovered machines of the site")
 	}
 	if err != nil {
@@ -129,7 +139,8 @@ func unusedID(ctx context.Context, q *dbsqlc.Queries, id string) error {
 	if err != nil {
 		return fmt.Errorf("read machine: %w", err)
 	}
-	return failure.Precondition("NODE_GUARD_FAILED", "machine %s is registered already; give its MAC address to it, or choose another id", id).
+	return failure.Precondition("NODE_GUARD_FAILED",
+		"machine %s is registered already; give its MAC address to it, or choose another id", id).
 		WithField("machine_id", "taken by another machine")
 }
 

@@ -23,10 +23,12 @@ func TestDeprovisioningErasesAndRetires(t *testing.T) {
 	storetest.Maintenance(t, s, "m-1")
 	ask1 := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "erase", To: node.Deprovisioning, Actor: "tester"}
 	op, created, err := s.TransitionNode(t.Context(), ask1, storetest.Now())
-	if err != nil || !created || op.GetType() != baremetalv1.Operation_RUN_PLAN || op.GetPlanId() != "erase" || storetest.State(t, s, "m-1") != "deprovisioning" {
+	if err != nil || !created || op.GetType() != baremetalv1.Operation_RUN_PLAN || op.GetPlanId() != "erase" ||
+		storetest.State(t, s, "m-1") != "deprovisioning" {
 		t.Fatalf("%v %t %v, %s", op, created, err, storetest.State(t, s, "m-1"))
 	}
-	if again, created, err := s.TransitionNode(t.Context(), ask1, storetest.Now()); err != nil || created || again.GetOperationId() != op.GetOperationId() {
+	if again, created, err := s.TransitionNode(t.Context(), ask1, storetest.Now()); err != nil || created ||
+		again.GetOperationId() != op.GetOperationId() {
 		t.Errorf("repeated: %v %t %v", again, created, err)
 	}
 	d := storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
@@ -38,7 +40,8 @@ func TestDeprovisioningErasesAndRetires(t *testing.T) {
 		if got := storetest.State(t, s, "m-1"); got != "deprovisioning" {
 			t.Fatalf("%s before the erasure was read back", got)
 		}
-		d = storetest.Decide(t, s, op.GetOperationId(), operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, Evidence: proof})
+		d = storetest.Decide(t, s, op.GetOperationId(), operation.Resulted{CommandID: c.ID, AgentID: a.ID,
+			Outcome: operation.OutcomeSucceeded, Evidence: proof})
 	}
 	storetest.Whole(t, s, "m-1", op.GetOperationId(), operation.Succeeded)
 	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>deprovisioning admin", "deprovisioning>retired workflow")...)

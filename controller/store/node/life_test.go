@@ -55,9 +55,11 @@ func TestRetriesOfAStageEnd(t *testing.T) {
 	}
 }
 
-// A cleanup that fails leaves the node quarantined with the failure as its reason, and a further attempt goes on from there.
+// A cleanup that fails leaves the node quarantined with the failure as its reason, and a further attempt goes on from
+// there.
 func TestAFailedCleanupQuarantines(t *testing.T) {
-	for mode, kind := range map[workflow.Mode]string{workflow.FullDecommission: "erase", workflow.StorageCleanup: "erase", workflow.SoftReset: "reboot", workflow.Reimage: "repave"} {
+	for mode, kind := range map[workflow.Mode]string{workflow.FullDecommission: "erase", workflow.StorageCleanup: "erase",
+		workflow.SoftReset: "reboot", workflow.Reimage: "repave"} {
 		t.Run(string(mode), func(t *testing.T) {
 			r := storetest.NewLifeRig(t)
 			r.Start(workflow.Decommission, mode)
@@ -67,7 +69,8 @@ func TestAFailedCleanupQuarantines(t *testing.T) {
 				storetest.Age(t, r.Store, r.Workflow().GetOperationId(), 0)
 			}
 			n, err := r.Store.GetNode(t.Context(), "m-1")
-			if err != nil || n.GetState() != node.Quarantined || n.GetQuarantineReason() != "EXECUTION_FAILED" || n.GetQuarantinedFrom() != node.Draining {
+			if err != nil || n.GetState() != node.Quarantined || n.GetQuarantineReason() != "EXECUTION_FAILED" ||
+				n.GetQuarantinedFrom() != node.Draining {
 				t.Fatalf("%v (%v), workflow %v", n, err, r.Workflow())
 			}
 			// It came from work: an admin's clear does not put it in service.
@@ -113,24 +116,29 @@ func TestAnAdminQuarantinesAndReleases(t *testing.T) {
 	if storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.NeedsIntervention) == nil {
 		t.Error("a quarantined machine needs nobody")
 	}
-	if _, err := s.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil || storetest.State(t, s, "m-1") != "active" {
+	if _, err := s.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil ||
+		storetest.State(t, s, "m-1") != "active" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
 	storetest.Register(t, s, "m-new")
-	if _, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-new", RequestID: "q", To: node.Quarantined, Actor: "tester", Comment: "whose is it?"}, storetest.Now()); err != nil {
+	if _, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-new", RequestID: "q",
+		To: node.Quarantined, Actor: "tester", Comment: "whose is it?"}, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, storetest.Transition(s, "m-new", "in", node.Active, false), "NODE_GUARD_FAILED")
-	if err := storetest.Transition(s, "m-new", "back", node.Discovered, false); err != nil || storetest.State(t, s, "m-new") != "discovered" {
+	if err := storetest.Transition(s, "m-new", "back", node.Discovered, false); err != nil ||
+		storetest.State(t, s, "m-new") != "discovered" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-new"))
 	}
 }
 
-// A node is quarantined at once, whatever is under way on it: that is cancelled, and nothing is granted for it any more.
+// A node is quarantined at once, whatever is under way on it: that is cancelled, and nothing is granted for it any
+// more.
 func TestQuarantineCancelsWhatIsUnderWay(t *testing.T) {
 	s := storetest.New(t)
 	a, op, c := storetest.Rebooting(t, s, "m-1")
-	r := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "q", To: node.Quarantined, Actor: "tester", Comment: "it smells"}
+	r := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "q", To: node.Quarantined, Actor: "tester",
+		Comment: "it smells"}
 	for range 2 { // a repeat has the same answer
 		got, created, err := s.TransitionNode(t.Context(), r, storetest.Now())
 		if err != nil || created || got.GetOperationId() != op || storetest.State(t, s, "m-1") != "quarantined" {
@@ -143,7 +151,8 @@ func TestQuarantineCancelsWhatIsUnderWay(t *testing.T) {
 	if got := storetest.Machine(t, s, "m-1").GetStatus().GetActiveOperationId(); got != "" {
 		t.Errorf("operation %s is active", got)
 	}
-	if _, err := s.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil || storetest.State(t, s, "m-1") != "active" {
+	if _, err := s.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil ||
+		storetest.State(t, s, "m-1") != "active" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
 }
@@ -176,8 +185,10 @@ func TestWhatIsInServiceIsNotSimplyRemoved(t *testing.T) {
 	if storetest.State(t, s, "m-1") != "active" {
 		t.Errorf("the node is %s", storetest.State(t, s, "m-1"))
 	}
-	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true, Actor: "tester"}
-	if _, _, err := s.TransitionNode(t.Context(), purge, storetest.Now()); err != nil || storetest.State(t, s, "m-1") != "retired" {
+	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true,
+		Actor: "tester"}
+	if _, _, err := s.TransitionNode(t.Context(), purge, storetest.Now()); err != nil ||
+		storetest.State(t, s, "m-1") != "retired" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
 	if _, err := s.Delete(t.Context(), "m-2", "tester", true, storetest.Now()); err != nil {
@@ -192,15 +203,19 @@ func TestWhatIsInServiceIsNotSimplyRemoved(t *testing.T) {
 func TestARetiredMachineTakesNoOperation(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true, Actor: "tester"}
+	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true,
+		Actor: "tester"}
 	if _, _, err := s.TransitionNode(t.Context(), purge, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SetFlag(t.Context(), "m-1", string(fleet.RetiredFlag), false, "tester", "", storetest.Now()); err != nil {
+	if _, err := s.SetFlag(t.Context(), "m-1", string(fleet.RetiredFlag), false, "tester", "",
+		storetest.Now()); err != nil {
 		t.Logf("the flag is not cleared: %v", err)
 	}
-	for _, kind := range []fleet.OperationType{fleet.Reboot, fleet.Reimage, fleet.EnterMaintenance, fleet.ExitMaintenance, fleet.Netboot} {
-		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x-" + string(kind), Type: kind, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
+	for _, kind := range []fleet.OperationType{fleet.Reboot, fleet.Reimage, fleet.EnterMaintenance, fleet.ExitMaintenance,
+		fleet.Netboot} {
+		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x-" + string(kind),
+			Type: kind, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
 		storetest.WantReason(t, err, "MACHINE_BLOCKED")
 	}
 	if err := storetest.Transition(s, "m-1", "back", node.Offline, false); err != nil {
@@ -211,11 +226,13 @@ func TestARetiredMachineTakesNoOperation(t *testing.T) {
 // A retired machine goes out of the inventory at any later time: its disks are erased, and its record is removed.
 func TestARetiredMachineIsDecommissionedLater(t *testing.T) {
 	r := storetest.NewLifeRig(t)
-	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true, Actor: "tester"}
+	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true,
+		Actor: "tester"}
 	if _, _, err := r.Store.TransitionNode(t.Context(), purge, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := r.Store.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "soft", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}, storetest.Now())
+	_, _, err := r.Store.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "soft",
+		Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "NODE_TRANSITION_ILLEGAL")
 	r.Start(workflow.Decommission, workflow.FullDecommission)
 	if w := r.Run(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.Node() != "DELETED" {
@@ -250,15 +267,18 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	// Nobody has assigned a plan: that the node's default has another name than the plan that failed says nothing.
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "same", node.Pending, true), "NODE_GUARD_FAILED")
 	again := "write-renamed"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &again}, "tester", storetest.Now()); err != nil {
+	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &again}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "renamed", node.Pending, true), "NODE_GUARD_FAILED")
 	other := "write-again"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &other}, "tester", storetest.Now()); err != nil {
+	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &other}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := storetest.Transition(s, "m-1", "other", node.Pending, true); err != nil || storetest.State(t, s, "m-1") != "pending" {
+	if err := storetest.Transition(s, "m-1", "other", node.Pending, true); err != nil ||
+		storetest.State(t, s, "m-1") != "pending" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
 }
@@ -269,7 +289,8 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	in := func(id, group, serial string) storetest.Enrolled {
 		t.Helper()
 		_, err := s.Register(t.Context(), &baremetalv1.Machine{
-			MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", Group: group, Serial: serial, MacAddresses: []string{"52:54:00:00:00:0" + id[len(id)-1:]}},
+			MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", Group: group, Serial: serial,
+				MacAddresses: []string{"52:54:00:00:00:0" + id[len(id)-1:]}},
 		}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -288,11 +309,13 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 		return strings.Join(n.GetFailingChecks(), "; ")
 	}
 	a := in("m-1", "", "sn-1")
-	if storetest.State(t, s, "m-1") != "bootstrap_issued" || !strings.Contains(failing("m-1"), "inventory: the machine has sent no inventory") {
+	if storetest.State(t, s, "m-1") != "bootstrap_issued" ||
+		!strings.Contains(failing("m-1"), "inventory: the machine has sent no inventory") {
 		t.Errorf("%s: %s", storetest.State(t, s, "m-1"), failing("m-1"))
 	}
 	a.Arrived(t, s, "52:54:00:00:00:09")
-	if storetest.State(t, s, "m-1") != "bootstrap_issued" || !strings.Contains(failing("m-1"), "52:54:00:00:00:01 is registered") {
+	if storetest.State(t, s, "m-1") != "bootstrap_issued" ||
+		!strings.Contains(failing("m-1"), "52:54:00:00:00:01 is registered") {
 		t.Errorf("with another machine's address it is %s: %s", storetest.State(t, s, "m-1"), failing("m-1"))
 	}
 	a.Arrived(t, s, "52:54:00:00:00:01")
@@ -301,11 +324,13 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 	b := in("m-2", "", "sn-other")
 	b.Arrived(t, s, "52:54:00:00:00:02")
-	if storetest.State(t, s, "m-2") != "bootstrap_issued" || !strings.Contains(failing("m-2"), `"sn-other" is registered`) {
+	if storetest.State(t, s, "m-2") != "bootstrap_issued" ||
+		!strings.Contains(failing("m-2"), `"sn-other" is registered`) {
 		t.Errorf("with another serial number it is %s: %s", storetest.State(t, s, "m-2"), failing("m-2"))
 	}
 	for group, checks := range map[string][]string{"quick": {nodestore.NoChecks}, "seen": {node.CheckReachable}} {
-		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: group, HealthChecks: checks}, "tester", storetest.Now()); err != nil {
+		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: group, HealthChecks: checks},
+			"tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		id := map[string]string{"quick": "m-3", "seen": "m-4"}[group]
@@ -315,8 +340,8 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 }
 
-// Work that destroys data is refused while MAAS says that it has released the machine, broken it, or has another one in its
-// place, until that is over or accepted; the site says from which drift on.
+// Work that destroys data is refused while MAAS says that it has released the machine, broken it, or has another one in
+// its place, until that is over or accepted; the site says from which drift on.
 func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 	s := storetest.New(t)
 	agent := storetest.MAASMachine(t, s)
@@ -324,7 +349,8 @@ func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 	reimage := func() error {
 		n++
 		_, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
-			MachineID: "m-1", RequestID: fmt.Sprint("r-", n), Kind: workflow.Decommission, Mode: workflow.Reimage, Actor: "tester", DryRun: true, Inputs: storetest.Inputs("img"),
+			MachineID: "m-1", RequestID: fmt.Sprint("r-", n), Kind: workflow.Decommission, Mode: workflow.Reimage,
+			Actor: "tester", DryRun: true, Inputs: storetest.Inputs("img"),
 		}, storetest.Now())
 		return err
 	}
@@ -339,10 +365,12 @@ func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 		if f := storetest.WantReason(t, reimage(), "PROVIDER_DRIFT"); !strings.Contains(f.Message, "--adopt-provider-state") {
 			t.Errorf("the refusal names no next step: %s", f.Message)
 		}
-		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: fmt.Sprint("image-", n), Type: fleet.Reimage, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
+		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: fmt.Sprint("image-", n),
+			Type: fleet.Reimage, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
 		storetest.WantReason(t, err, "PROVIDER_DRIFT")
 	}
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester", storetest.Now()); err != nil {
+	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := reimage(); err != nil || storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.ProviderDrift) != nil {
@@ -384,40 +412,46 @@ func TestReportsDoNotBlankEarlierFacts(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", "52:54:00:00:00:01")
 	first := &baremetalv1.ReportNodeRequest{
-		MacAddress: "52:54:00:00:00:01", IpAddress: "10.0.0.9", Hostname: "h-1", Vendor: "acme", Model: "x1", SerialNumber: "sn-1", SystemUuid: "u-1",
+		MacAddress: "52:54:00:00:00:01", IpAddress: "10.0.0.9", Hostname: "h-1", Vendor: "acme", Model: "x1",
+		SerialNumber: "sn-1", SystemUuid: "u-1",
 	}
 	if _, err := s.ReportNode(t.Context(), first, "installer", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	n, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: "52:54:00:00:00:01", Hostname: "h-2"}, "installer", storetest.Now())
+	n, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: "52:54:00:00:00:01", Hostname: "h-2"},
+		"installer", storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := n.GetLastReport()
-	if got.GetIpAddress() != "10.0.0.9" || got.GetHostname() != "h-2" || got.GetVendor() != "acme" || got.GetModel() != "x1" || got.GetSerialNumber() != "sn-1" || got.GetSystemUuid() != "u-1" {
+	if got.GetIpAddress() != "10.0.0.9" || got.GetHostname() != "h-2" || got.GetVendor() != "acme" ||
+		got.GetModel() != "x1" || got.GetSerialNumber() != "sn-1" || got.GetSystemUuid() != "u-1" {
 		t.Errorf("the report is %v", got)
 	}
 }
 
-// What MAAS was seen to say before a machine's work ended, or while it ran, is neither shown as drift nor does it refuse the next
-// work, also where the answer is told later. What MAAS says after that counts again.
+// What MAAS was seen to say before a machine's work ended, or while it ran, is neither shown as drift nor does it
+// refuse the next work, also where the answer is told later. What MAAS says after that counts again.
 func TestWhatAProviderSaidBeforeTheEndOfWorkIsNoDrift(t *testing.T) {
 	s := storetest.New(t)
 	agent := storetest.MAASMachine(t, s)
 	tells := func(status maasstatus.Status, seen time.Time) {
 		t.Helper()
 		o := &fleetv1.ProviderObservation{
-			MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(status), StatusName: fmt.Sprint(status),
-			SystemId: "abc", SeenAt: timestamppb.New(seen),
+			MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(status),
+			StatusName: fmt.Sprint(status),
+			SystemId:   "abc", SeenAt: timestamppb.New(seen),
 		}
-		report := sitestore.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true, Providers: []*fleetv1.ProviderObservation{o}}
+		report := sitestore.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true,
+			Providers: []*fleetv1.ProviderObservation{o}}
 		if _, err := s.RecordSite(t.Context(), report, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	begin := func(request string) (*baremetalv1.Operation, error) {
 		op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
-			MachineID: "m-1", RequestID: request, Kind: workflow.Decommission, Mode: workflow.StorageCleanup, Actor: "tester", Inputs: storetest.Inputs("img"),
+			MachineID: "m-1", RequestID: request, Kind: workflow.Decommission, Mode: workflow.StorageCleanup, Actor: "tester",
+			Inputs: storetest.Inputs("img"),
 		}, storetest.Now())
 		return op, err
 	}

@@ -45,16 +45,19 @@ func watchStates(t testing.TB, s *store.Store) {
 	}
 }
 
-// oneLineEach fails unless the log has exactly one line for every change, in order, and nothing else. It returns their number.
+// oneLineEach fails unless the log has exactly one line for every change, in order, and nothing else. It returns their
+// number.
 func oneLineEach(t testing.TB, s *store.Store) int {
 	t.Helper()
 	read := func(table string) map[string][]string {
-		rows, err := s.Pool().Query(t.Context(), "SELECT machine_id, from_state || '>' || to_state FROM "+table+" ORDER BY id")
+		rows, err := s.Pool().Query(t.Context(), "SELECT machine_id, from_state || '>' || to_state FROM "+table+
+			" ORDER BY id")
 		if err != nil {
 			t.Fatal(err)
 		}
 		out, id, line := map[string][]string{}, "", ""
-		if _, err := pgx.ForEachRow(rows, []any{&id, &line}, func() error { out[id] = append(out[id], line); return nil }); err != nil {
+		if _, err := pgx.ForEachRow(rows, []any{&id, &line},
+			func() error { out[id] = append(out[id], line); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return out
@@ -86,7 +89,8 @@ func TestTheLogIsWrittenWithTheState(t *testing.T) {
 	if err := storetest.ExecSQL(t, s, "UPDATE machines SET node_state = 'active' WHERE machine_id = 'm-1'"); err != nil {
 		t.Fatal(err)
 	}
-	if err := storetest.ExecSQL(t, s, "INSERT INTO node_state_log (machine_id, from_state, to_state, triggered_by, created_at) VALUES ('m-1', 'active', 'retired', 'admin', now())"); err != nil {
+	if err := storetest.ExecSQL(t, s, "INSERT INTO node_state_log (machine_id, from_state, to_state, triggered_by, "+
+		"created_at) VALUES ('m-1', 'active', 'retired', 'admin', now())"); err != nil {
 		t.Fatal(err)
 	}
 	if n := oneLineEach(t, s); n != 2 {
@@ -108,11 +112,13 @@ func TestMovesAreLogged(t *testing.T) {
 	if err := storetest.Transition(s, "m-1", "a", node.Pending, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "b", To: node.Retired, DryRun: true}, storetest.Now()); err != nil {
+	if _, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "b",
+		To: node.Retired, DryRun: true}, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Count(out.String(), `"msg":"node moved"`)
-	for _, want := range []string{`"machine_id":"m-1"`, `"from":"discovered"`, `"to":"pending"`, `"triggered_by":"admin"`, `"user_id":"tester"`, `"operation_id":"op`} {
+	for _, want := range []string{`"machine_id":"m-1"`, `"from":"discovered"`, `"to":"pending"`, `"triggered_by":"admin"`,
+		`"user_id":"tester"`, `"operation_id":"op`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in %s", want, out.String())
 		}
@@ -164,7 +170,8 @@ func (l *nodeLife) act(ctx context.Context) error {
 		scope.Set(points[l.rnd.IntN(len(points))], failpoint.Error())
 		ctx = failpoint.With(ctx, scope)
 	}
-	acts := []func(context.Context) error{l.transition, l.transition, l.start, l.report, l.work, l.work, l.work, l.work, l.work, l.beat, l.admin}
+	acts := []func(context.Context) error{l.transition, l.transition, l.start, l.report, l.work, l.work, l.work, l.work,
+		l.work, l.beat, l.admin}
 	err := acts[l.rnd.IntN(len(acts))](ctx)
 	var refused *failure.Error
 	if errors.As(err, &refused) || errors.Is(err, failpoint.ErrInjected) {
@@ -189,14 +196,16 @@ func (l *nodeLife) transition(ctx context.Context) error {
 		image = "img"
 	}
 	_, _, err := l.s.TransitionNode(ctx, nodestore.TransitionRequest{
-		MachineID: l.agent.Machine, RequestID: l.request(), To: to, ImageRef: image, Force: l.chance(70), Actor: "ann", DryRun: l.chance(5),
+		MachineID: l.agent.Machine, RequestID: l.request(), To: to, ImageRef: image, Force: l.chance(70), Actor: "ann",
+		DryRun: l.chance(5),
 	}, l.at())
 	return err
 }
 
 func (l *nodeLife) start(ctx context.Context) error {
 	kinds := []operationstore.StartRequest{
-		{Type: fleet.Reimage, PlanID: "write"}, {Type: fleet.Reimage, PlanID: "write-again"}, {Type: fleet.Reboot}, {Type: fleet.RunPlan, PlanID: "erase"},
+		{Type: fleet.Reimage, PlanID: "write"}, {Type: fleet.Reimage, PlanID: "write-again"}, {Type: fleet.Reboot},
+		{Type: fleet.RunPlan, PlanID: "erase"},
 		{Type: fleet.RMAType}, {Type: fleet.RMAType, PlanID: "rma-return"},
 	}
 	r := kinds[l.rnd.IntN(len(kinds))]
@@ -207,7 +216,8 @@ func (l *nodeLife) start(ctx context.Context) error {
 
 func (l *nodeLife) report(ctx context.Context) error {
 	all := node.Statuses()
-	_, err := l.s.ReportNode(ctx, &baremetalv1.ReportNodeRequest{MacAddress: l.mac, InstallationStatus: all[l.rnd.IntN(len(all))], InstallationError: "no"}, "installer", l.at())
+	_, err := l.s.ReportNode(ctx, &baremetalv1.ReportNodeRequest{MacAddress: l.mac,
+		InstallationStatus: all[l.rnd.IntN(len(all))], InstallationError: "no"}, "installer", l.at())
 	return err
 }
 
@@ -232,7 +242,8 @@ func (l *nodeLife) work(ctx context.Context) error {
 func (l *nodeLife) event(ctx context.Context, op string) (operation.Event, error) {
 	var id, st string
 	var digest []byte
-	err := l.s.Pool().QueryRow(ctx, "SELECT command_id, executor_state_id, digest FROM commands WHERE operation_id = $1 ORDER BY step_idx DESC, attempt DESC LIMIT 1", op).Scan(&id, &st, &digest)
+	err := l.s.Pool().QueryRow(ctx, "SELECT command_id, executor_state_id, digest FROM commands WHERE operation_id = $1 "+
+		"ORDER BY step_idx DESC, attempt DESC LIMIT 1", op).Scan(&id, &st, &digest)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
@@ -247,7 +258,8 @@ func (l *nodeLife) event(ctx context.Context, op string) (operation.Event, error
 		return operation.Evaluate{}, nil
 	case n < 60:
 		l.grant++
-		return operation.GrantAsked{CommandID: id, AgentID: l.agent.ID, StateID: st, BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: digest, Epoch: 1, Earlier: storetest.AsksBefore(l.grant)}, nil
+		return operation.GrantAsked{CommandID: id, AgentID: l.agent.ID, StateID: st, BootID: fmt.Sprint("boot-", l.boot),
+			Seq: l.grant, Digest: digest, Epoch: 1, Earlier: storetest.AsksBefore(l.grant)}, nil
 	}
 	r := operation.Resulted{
 		CommandID: id, AgentID: l.agent.ID, StateID: st, Outcome: operation.OutcomeSucceeded,
@@ -305,8 +317,9 @@ func (l *nodeLife) admin(ctx context.Context) error {
 	return err
 }
 
-// After a long random life, with failures, cancels, reports, flags, retirements and controllers that die at any moment of a
-// decision, no node stands for work that nobody does, and the log has every change once. INGOT_NODE_STEPS sets the length.
+// After a long random life, with failures, cancels, reports, flags, retirements and controllers that die at any moment
+// of a decision, no node stands for work that nobody does, and the log has every change once. INGOT_NODE_STEPS sets the
+// length.
 func TestNodesAfterARandomLife(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -316,8 +329,11 @@ func TestNodesAfterARandomLife(t *testing.T) {
 	lives := make([]*nodeLife, workers)
 	for i := range lives {
 		id, mac := fmt.Sprintf("m-%d", i), fmt.Sprintf("52:54:00:00:01:%02d", i)
-		lives[i] = &nodeLife{s: s, agent: able(t, s, id), mac: mac, rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i))), boot: 1}
-		if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: []string{mac}}}, "ann", storetest.Now()); err != nil {
+		lives[i] = &nodeLife{s: s, agent: able(t, s, id), mac: mac, rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i))),
+			boot: 1}
+		if _, err := s.Update(t.Context(),
+			&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: []string{mac}}},
+			"ann", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -338,7 +354,8 @@ func TestNodesAfterARandomLife(t *testing.T) {
 	}
 	moves := oneLineEach(t, s)
 	visited := storetest.Count(t, s, "SELECT count(DISTINCT to_state) FROM node_state_log")
-	t.Logf("%d steps, %d operations, %d moves into %d states", steps, storetest.Count(t, s, "SELECT count(*) FROM operations"), moves, visited)
+	t.Logf("%d steps, %d operations, %d moves into %d states", steps,
+		storetest.Count(t, s, "SELECT count(*) FROM operations"), moves, visited)
 	if moves < steps/40 || visited < 9 {
 		t.Errorf("hardly anything has happened: %d moves into %d states", moves, visited)
 	}

@@ -20,13 +20,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
-// installer gives plans of one step that writes an image: "write", "write-again", which waits longer, and "write-renamed", which is
-// "write" under another name.
+// installer gives plans of one step that writes an image: "write", "write-again", which waits longer, and
+// "write-renamed", which is "write" under another name.
 func installer(t testing.TB, s *store.Store) {
 	t.Helper()
 	for id, seconds := range map[string]int32{"write": 0, "write-again": 3600, "write-renamed": 0} {
 		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
-			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds, Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
+			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds,
+				Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
 		}}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -55,9 +56,12 @@ func wantHistory(t testing.TB, s *store.Store, id string, want ...string) {
 }
 
 // write starts a reimage and grants its command.
-func write(t testing.TB, s *store.Store, a storetest.Enrolled, request string, seq uint64) (id string, c *operation.Command) {
+func write(
+	t testing.TB, s *store.Store, a storetest.Enrolled, request string, seq uint64,
+) (id string, c *operation.Command) {
 	t.Helper()
-	id = storetest.Start(t, s, operationstore.StartRequest{MachineID: a.Machine, RequestID: request, Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	id = storetest.Start(t, s, operationstore.StartRequest{MachineID: a.Machine, RequestID: request, Type: fleet.Reimage,
+		PlanID: "write"}).GetOperationId()
 	c = storetest.Decide(t, s, id, operation.Evaluate{}).Command
 	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, seq, 1)); !d.Decision.Grant {
 		t.Fatalf("no grant: %+v", d.Decision.Refusal)
@@ -66,19 +70,23 @@ func write(t testing.TB, s *store.Store, a storetest.Enrolled, request string, s
 }
 
 func wrote(a storetest.Enrolled, c *operation.Command) operation.Resulted {
-	return operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{"image_digest": "sha256:ab"}}
+	return operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
+		Evidence: map[string]string{"image_digest": "sha256:ab"}}
 }
 
 func notWritten(a storetest.Enrolled, c *operation.Command) operation.Resulted {
-	return operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeFailed, Reason: "DISK_WRITE_ERROR", Message: "bad disk"}
+	return operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeFailed, Reason: "DISK_WRITE_ERROR",
+		Message: "bad disk"}
 }
 
-var adopted = []string{"discovered>bootstrap_issued admin", "bootstrap_issued>enrolling system", "enrolling>active system"}
+var adopted = []string{"discovered>bootstrap_issued admin", "bootstrap_issued>enrolling system",
+	"enrolling>active system"}
 
-var reinstalling = []string{"active>reprovision workflow", "reprovision>pending workflow", "pending>installing workflow"}
+var reinstalling = []string{"active>reprovision workflow", "reprovision>pending workflow",
+	"pending>installing workflow"}
 
-// A node that was in service waits with its new image for somebody who verifies it, and every move is of the operation. Nothing
-// turns green by itself: the operator's ExitMaintenance is that word.
+// A node that was in service waits with its new image for somebody who verifies it, and every move is of the operation.
+// Nothing turns green by itself: the operator's ExitMaintenance is that word.
 func TestReimageOfAnActiveNode(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -91,18 +99,26 @@ func TestReimageOfAnActiveNode(t *testing.T) {
 	storetest.Decide(t, s, id, wrote(a, c))
 	storetest.Whole(t, s, "m-1", id, operation.Succeeded)
 	wantHistory(t, s, "m-1", append(append(adopted[:3:3], reinstalling...), "installing>installed workflow")...)
-	if n := storetest.Count(t, s, "SELECT count(*) FROM node_state_log WHERE triggered_by = 'workflow' AND metadata ->> 'operation_id' = $1", id); n != 4 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM node_state_log WHERE triggered_by = 'workflow' AND metadata ->> 'operation_id' = $1",
+		id); n != 4 {
 		t.Errorf("%d moves name the operation", n)
 	}
-	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
+	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
+		Type: fleet.ExitMaintenance})
 	storetest.Decide(t, s, exit.GetOperationId(), operation.Evaluate{})
 	if got := storetest.NodeMoves(t, s, "m-1"); got[len(got)-1] != "installed>active admin" {
 		t.Errorf("exit maintenance moves it %s", got[len(got)-1])
 	}
-	if st := storetest.Machine(t, s, "m-1").GetStatus(); !st.GetSchedulable() || st.GetEffectiveState() != baremetalv1.MachineStatus_IDLE {
+	if st := storetest.Machine(t, s, "m-1").GetStatus(); !st.GetSchedulable() ||
+		st.GetEffectiveState() != baremetalv1.MachineStatus_IDLE {
 		t.Errorf("in the end it is %s: %s", st.GetEffectiveState(), st.GetAttentionReason())
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM node_state_log WHERE to_state = 'active' AND triggered_by = 'admin' AND user_id = 'tester'"); n != 1 {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT count(*) FROM node_state_log WHERE to_state = 'active' AND triggered_by = 'admin' AND user_id = 'tester'",
+	); n != 1 {
 		t.Errorf("%d promotions name who left maintenance", n)
 	}
 }
@@ -112,7 +128,8 @@ func TestReimageThatNeverBegan(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
 	serviced(t, s, "m-1")
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		PlanID: "write"}).GetOperationId()
 	storetest.Decide(t, s, id, operation.Evaluate{})
 	storetest.Decide(t, s, id, operation.CancelAsked{Actor: "x"})
 	wantHistory(t, s, "m-1", adopted...)
@@ -127,12 +144,14 @@ func TestGroupsPromote(t *testing.T) {
 		promote bool
 		want    string
 	}{{"careful", false, "installed"}, {"quick", true, "active"}} {
-		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: c.group, AutoPromote: c.promote}, "tester", storetest.Now()); err != nil {
+		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: c.group, AutoPromote: c.promote},
+			"tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		id := "m-" + c.group
 		a := serviced(t, s, id)
-		if _, err := s.UpdateNode(t.Context(), id, nodestore.NodeUpdate{Group: &c.group}, "tester", storetest.Now()); err != nil {
+		if _, err := s.UpdateNode(t.Context(), id, nodestore.NodeUpdate{Group: &c.group}, "tester",
+			storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		op, cmd := write(t, s, a, "r", 1)
@@ -142,24 +161,27 @@ func TestGroupsPromote(t *testing.T) {
 		}
 	}
 	// Another image for a node that nobody has verified goes the same way.
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-careful", RequestID: "r2", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-careful", RequestID: "r2", Type: fleet.Reimage,
+		PlanID: "write"}).GetOperationId()
 	if c := storetest.Decide(t, s, op, operation.Evaluate{}).Command; c == nil || c.State != operation.Sent {
 		t.Errorf("an installed node is not reimaged: %+v", c)
 	}
 	groups, err := s.ListNodeGroups(t.Context(), "", 10)
-	if err != nil || len(groups) != 2 || groups[0].GetNodes() != 1 || groups[0].GetAutoPromote() || !groups[1].GetAutoPromote() {
+	if err != nil || len(groups) != 2 || groups[0].GetNodes() != 1 || groups[0].GetAutoPromote() ||
+		!groups[1].GetAutoPromote() {
 		t.Errorf("groups %v, %v", groups, err)
 	}
 }
 
 // purge retires a node without a decommission.
 func purge(ctx context.Context, s *store.Store, id, request string) error {
-	_, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: id, RequestID: request, To: node.Retired, Purge: true, Actor: "tester"}, storetest.Now())
+	_, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: id, RequestID: request, To: node.Retired,
+		Purge: true, Actor: "tester"}, storetest.Now())
 	return err
 }
 
-// Three installations fail for good, each in an operation of its own, and leave no node installing without an owner; then
-// the node waits for a person, who must bring another plan and force it.
+// Three installations fail for good, each in an operation of its own, and leave no node installing without an owner;
+// then the node waits for a person, who must bring another plan and force it.
 func TestThreeFailedInstalls(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -176,17 +198,21 @@ func TestThreeFailedInstalls(t *testing.T) {
 		if err != nil || op.GetError().GetCode() != code {
 			t.Fatalf("operation %d: %v %v", i, op.GetError(), err)
 		}
-		if int(st.GetInstallAttempts()) != i || st.GetLastInstallError() != "DISK_WRITE_ERROR: bad disk" || storetest.State(t, s, "m-1") != want {
-			t.Fatalf("after %d failures: %d attempts, %q, %s", i, st.GetInstallAttempts(), st.GetLastInstallError(), storetest.State(t, s, "m-1"))
+		if int(st.GetInstallAttempts()) != i || st.GetLastInstallError() != "DISK_WRITE_ERROR: bad disk" ||
+			storetest.State(t, s, "m-1") != want {
+			t.Fatalf("after %d failures: %d attempts, %q, %s", i, st.GetInstallAttempts(), st.GetLastInstallError(),
+				storetest.State(t, s, "m-1"))
 		}
 	}
 	plan := "write"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester", storetest.Now()); err != nil {
+	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "t1", node.Pending, true), "NODE_GUARD_FAILED")
 	plan = "write-again"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester", storetest.Now()); err != nil {
+	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "t2", node.Pending, false), "NODE_GUARD_FAILED")
@@ -217,7 +243,8 @@ func TestNodeMovesAreOfOneDecision(t *testing.T) {
 	for n, point := range []string{"store.before-apply", "store.before-commit", "store.after-commit"} {
 		id := fmt.Sprintf("m-%d", n)
 		a := serviced(t, s, id)
-		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reimage,
+			PlanID: "write"}).GetOperationId()
 		c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 		for _, e := range []operation.Event{storetest.Ask(a, c, 1, 1), notWritten(a, c)} {
 			before := storetest.Everything(t, s, tables...)
@@ -237,7 +264,8 @@ func TestNodeMovesAreOfOneDecision(t *testing.T) {
 				storetest.Decide(t, s, op, e)
 			}
 		}
-		if st := storetest.Machine(t, s, id).GetStatus(); st.GetInstallAttempts() != 1 || storetest.State(t, s, id) != "pending" {
+		if st := storetest.Machine(t, s, id).GetStatus(); st.GetInstallAttempts() != 1 ||
+			storetest.State(t, s, id) != "pending" {
 			t.Errorf("%s: %d attempts, %s", point, st.GetInstallAttempts(), storetest.State(t, s, id))
 		}
 		wantHistory(t, s, id, append(append(adopted[:3:3], reinstalling...), "installing>pending workflow")...)
@@ -250,7 +278,8 @@ func TestOneTransitionForManyRequests(t *testing.T) {
 	storetest.Register(t, s, "m-1")
 	ops := make([]string, 10)
 	for i, err := range storetest.Together(t, 10, func(ctx context.Context, i int) error {
-		op, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "same", To: node.Pending, Actor: "tester"}, storetest.Now())
+		op, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "same", To: node.Pending,
+			Actor: "tester"}, storetest.Now())
 		ops[i] = op.GetOperationId()
 		return err
 	}) {
@@ -280,7 +309,8 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 		return storetest.State(t, s, "m-1")
 	}
 	at := storetest.Now()
-	if beat(at.Add(-time.Minute)) != "active" || beat(at.Add(time.Minute)) != "offline" || beat(at.Add(time.Minute)) != "offline" {
+	if beat(at.Add(-time.Minute)) != "active" || beat(at.Add(time.Minute)) != "offline" ||
+		beat(at.Add(time.Minute)) != "offline" {
 		t.Fatal("wrong without heartbeats")
 	}
 	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute)}); err != nil {
@@ -291,7 +321,8 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 	}
 	beat(at.Add(time.Hour))
 	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
-	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>offline system", "offline>active system", "active>offline system", "offline>active system")...)
+	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>offline system", "offline>active system",
+		"active>offline system", "offline>active system")...)
 	if err := purge(t.Context(), s, "m-1", "out"); err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +338,8 @@ func TestTransitionsStartTheirWork(t *testing.T) {
 	serviced(t, s, "m-1")
 	mark := func(request string) *baremetalv1.Operation {
 		t.Helper()
-		op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request, To: node.Reprovision, ImageRef: "img", Actor: "tester"}, storetest.Now())
+		op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request,
+			To: node.Reprovision, ImageRef: "img", Actor: "tester"}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +364,8 @@ func TestDryRunStoresNothing(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
 	before := storetest.Everything(t, s, append([]string{"node_state_log"}, storetest.Decided...)...)
-	op, created, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r", To: node.Pending, DryRun: true}, storetest.Now())
+	op, created, err := s.TransitionNode(t.Context(),
+		nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r", To: node.Pending, DryRun: true}, storetest.Now())
 	if err != nil || created || op.GetOperationId() != "" || op.GetParams()["node_state"] != "pending" {
 		t.Errorf("%v %t %v", op, created, err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// MayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces what may be
-// forced. A purge is left out.
+// MayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces
+// what may be forced. A purge is left out.
 func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.State, err error) {
 	var cancels bool
 	err = s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
@@ -27,7 +27,8 @@ func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.Stat
 			return fmt.Errorf("read machine: %w", err)
 		}
 		for _, to := range node.Targets(node.Parse(m.NodeState), node.Admin) {
-			refused, err := workflowstore.RefusalIn(s.MayMove(ctx, q, m, TransitionRequest{MachineID: machineID, To: to, Force: true, Comment: "given"}))
+			refused, err := workflowstore.RefusalIn(s.MayMove(ctx, q, m,
+				TransitionRequest{MachineID: machineID, To: to, Force: true, Comment: "given"}))
 			if err != nil {
 				return err
 			}
@@ -35,7 +36,8 @@ func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.Stat
 				out = append(out, to)
 			}
 		}
-		cancels = m.CurrentOperationID != nil && slices.Contains(cancelledIntoService, node.Parse(m.NodeState)) && slices.Contains(out, node.Retired)
+		cancels = m.CurrentOperationID != nil && slices.Contains(cancelledIntoService, node.Parse(m.NodeState)) &&
+			slices.Contains(out, node.Retired)
 		return nil
 	})
 	if err != nil || !cancels {
@@ -48,12 +50,12 @@ func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.Stat
 	return out, err
 }
 
-// cancelledIntoService are states of work from which a cancel may put a node back into service. There, it is not retired without a
-// decommission.
+// cancelledIntoService are states of work from which a cancel may put a node back into service. There, it is not
+// retired without a decommission.
 var cancelledIntoService = []node.State{node.Migrating, node.Deprovisioning, node.Draining}
 
-// mayRetireCancelled says why a node would not be retired after its operation was cancelled. Where the cancel leaves the node depends
-// on how far the work has come, so that both are done, and taken back.
+// mayRetireCancelled says why a node would not be retired after its operation was cancelled. Where the cancel leaves
+// the node depends on how far the work has come, so that both are done, and taken back.
 func (s *Store) mayRetireCancelled(ctx context.Context, machineID string) error {
 	_, _, err := s.TransitionNode(ctx, TransitionRequest{
 		MachineID: machineID, RequestID: ids.New("offer"), To: node.Retired, Force: true, Comment: "given", DryRun: true,
@@ -93,7 +95,9 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 }
 
 // mayBegin says why a workflow would not begin.
-func (s *Store) mayBegin(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r workflowstore.WorkflowStart) error {
+func (s *Store) mayBegin(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r workflowstore.WorkflowStart,
+) error {
 	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
 		return err
 	}
@@ -113,6 +117,7 @@ func (s *Store) mayBegin(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 		m.Phase = string(fleet.Maintenance) // by an operation that is opened first
 	}
 	w := workflow.Workflow{Kind: r.Kind, Mode: r.Mode, Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1}
-	_, _, err = s.workflows.AttemptFits(ctx, q, m, workflowstore.Attempt{Workflow: &w, Traits: traits, Stages: stages, Request: r.Request()})
+	_, _, err = s.workflows.AttemptFits(ctx, q, m, workflowstore.Attempt{Workflow: &w, Traits: traits, Stages: stages,
+		Request: r.Request()})
 	return err
 }

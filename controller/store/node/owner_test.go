@@ -44,7 +44,8 @@ func able(t testing.TB, s *store.Store, id string) storetest.Enrolled {
 
 func moveNode(t testing.TB, s *store.Store, id, request string, to node.State) *baremetalv1.Operation {
 	t.Helper()
-	op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to, ImageRef: imageFor(to), Actor: "tester"}, storetest.Now())
+	op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to,
+		ImageRef: imageFor(to), Actor: "tester"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ var ends = map[string]func(t *testing.T, s *store.Store, a storetest.Enrolled, o
 	"failed after the grant": func(t *testing.T, s *store.Store, a storetest.Enrolled, op string) {
 		var seq uint64
 		c := granted(t, s, a, op, &seq)
-		storetest.Decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "no"})
+		storetest.Decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeFailed,
+			Reason: "EXECUTION_FAILED", Message: "no"})
 	},
 	"unknown after the grant": func(t *testing.T, s *store.Store, a storetest.Enrolled, op string) {
 		var seq uint64
@@ -108,12 +110,14 @@ func TestTheEndOfWorkMovesTheNode(t *testing.T) {
 	installer(t, s)
 	want := map[node.State]map[string]string{
 		node.Reprovision: {
-			"canceled before anything was granted": "pending", "nobody takes it": "pending", "canceled after the grant": "pending",
-			"failed after the grant": "pending", "unknown after the grant": "pending",
+			"canceled before anything was granted": "pending", "nobody takes it": "pending",
+			"canceled after the grant": "pending",
+			"failed after the grant":   "pending", "unknown after the grant": "pending",
 		},
 		node.Deprovisioning: {
-			"canceled before anything was granted": "active", "nobody takes it": "quarantined", "canceled after the grant": "active",
-			"failed after the grant": "quarantined", "unknown after the grant": "quarantined",
+			"canceled before anything was granted": "active", "nobody takes it": "quarantined",
+			"canceled after the grant": "active",
+			"failed after the grant":   "quarantined", "unknown after the grant": "quarantined",
 		},
 		node.Migrating: {"canceled before anything was granted": "active", "nobody takes it": "active"},
 	}
@@ -128,7 +132,8 @@ func TestTheEndOfWorkMovesTheNode(t *testing.T) {
 			a := able(t, s, id)
 			if from == node.Reprovision {
 				plan := "write"
-				if _, err := s.UpdateNode(t.Context(), id, nodestore.NodeUpdate{PlanID: &plan}, "tester", storetest.Now()); err != nil {
+				if _, err := s.UpdateNode(t.Context(), id, nodestore.NodeUpdate{PlanID: &plan}, "tester",
+					storetest.Now()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -145,17 +150,19 @@ func TestTheEndOfWorkMovesTheNode(t *testing.T) {
 	}
 }
 
-// An erasure that was begun and did not end well leaves a machine of whose disks nobody knows what they hold: it is kept out
-// of all work.
+// An erasure that was begun and did not end well leaves a machine of whose disks nobody knows what they hold: it is
+// kept out of all work.
 func TestABegunErasureQuarantines(t *testing.T) {
 	s := storetest.New(t)
-	for n, outcome := range []operation.Outcome{operation.OutcomeCanceled, operation.OutcomeFailed, operation.OutcomeUnknown} {
+	for n, outcome := range []operation.Outcome{operation.OutcomeCanceled, operation.OutcomeFailed,
+		operation.OutcomeUnknown} {
 		id := fmt.Sprintf("m-%d", n)
 		a := able(t, s, id)
 		op := moveNode(t, s, id, "work", node.Deprovisioning).GetOperationId()
 		var seq uint64
 		c := granted(t, s, a, op, &seq)
-		d := storetest.Decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{"boot_next": "network"}})
+		d := storetest.Decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.ID,
+			Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{"boot_next": "network"}})
 		seq++
 		if g := storetest.Decide(t, s, op, storetest.Ask(a, d.Command, seq, 1)); !g.Decision.Grant {
 			t.Fatalf("no grant: %+v", g.Decision.Refusal)
@@ -163,8 +170,10 @@ func TestABegunErasureQuarantines(t *testing.T) {
 		if outcome == operation.OutcomeCanceled {
 			storetest.Decide(t, s, op, operation.CancelAsked{Actor: "ann"})
 		}
-		storetest.Decide(t, s, op, operation.Resulted{CommandID: d.Command.ID, AgentID: a.ID, Outcome: outcome, Reason: "EXECUTION_FAILED"})
-		if got := storetest.State(t, s, id); got != "quarantined" || storetest.Condition(storetest.Machine(t, s, id), fleet.NeedsIntervention) == nil {
+		storetest.Decide(t, s, op, operation.Resulted{CommandID: d.Command.ID, AgentID: a.ID, Outcome: outcome,
+			Reason: "EXECUTION_FAILED"})
+		if got := storetest.State(t, s, id); got != "quarantined" ||
+			storetest.Condition(storetest.Machine(t, s, id), fleet.NeedsIntervention) == nil {
 			t.Errorf("%s: the node is %s", outcome, got)
 		}
 		owned(t, s)
@@ -176,19 +185,22 @@ func TestMigratingWaitsForTheMachine(t *testing.T) {
 	s := storetest.New(t)
 	a := able(t, s, "m-1")
 	op := moveNode(t, s, "m-1", "swap", node.Migrating)
-	if op.GetType() != baremetalv1.Operation_RMA || op.GetPlanId() != "replace" || storetest.State(t, s, "m-1") != "migrating" {
+	if op.GetType() != baremetalv1.Operation_RMA || op.GetPlanId() != "replace" ||
+		storetest.State(t, s, "m-1") != "migrating" {
 		t.Fatalf("%v, %s", op, storetest.State(t, s, "m-1"))
 	}
 	storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
 	h := a.Hello("st-1", "boot-1")
 	h.Capabilities = append(h.Capabilities, "repave")
 	storetest.Open(t, s, h)
-	storetest.Decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.ID, StateID: "st-1", BootID: "boot-1", OfTarget: true})
+	storetest.Decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.ID, StateID: "st-1", BootID: "boot-1",
+		OfTarget: true})
 	if got := storetest.State(t, s, "m-1"); got != "migrating" {
 		t.Fatalf("the same boot, and the node is %s", got)
 	}
 	storetest.Open(t, s, a.Hello("st-2", "boot-2"))
-	storetest.Decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.ID, StateID: "st-2", BootID: "boot-2", OfTarget: true})
+	storetest.Decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.ID, StateID: "st-2", BootID: "boot-2",
+		OfTarget: true})
 	storetest.Whole(t, s, "m-1", op.GetOperationId(), operation.Succeeded)
 	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>migrating admin", "migrating>active workflow")...)
 }
@@ -206,8 +218,8 @@ func TestEnrolledIsNotEnrolling(t *testing.T) {
 	wantHistory(t, s, "m-1", adopted...)
 }
 
-// Moving a node to enrolling starts the onboarding that the state stands for: it adopts the machine, and has one attempt
-// however often it is asked for.
+// Moving a node to enrolling starts the onboarding that the state stands for: it adopts the machine, and has one
+// attempt however often it is asked for.
 func TestMovingToEnrollingOnboards(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
@@ -215,7 +227,8 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	ask := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "enrol", To: node.Enrolling, Actor: "tester"}
 	foretold := ask
 	foretold.DryRun = true
-	if op, created, err := s.TransitionNode(t.Context(), foretold, storetest.Now()); err != nil || created || op.GetOperationId() != "" {
+	if op, created, err := s.TransitionNode(t.Context(), foretold, storetest.Now()); err != nil || created ||
+		op.GetOperationId() != "" {
 		t.Fatalf("dry run: %v %v %v", op, created, err)
 	}
 	op, created, err := s.TransitionNode(t.Context(), ask, storetest.Now())
@@ -236,7 +249,8 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	}
 	storetest.Lease(t, s)
 	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
-	storetest.Decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.ID, StateID: "st-1", BootID: "boot-1", OfTarget: true})
+	storetest.Decide(t, s, op.GetOperationId(), operation.SessionOpened{AgentID: a.ID, StateID: "st-1", BootID: "boot-1",
+		OfTarget: true})
 	if got := storetest.State(t, s, "m-1"); got != "active" {
 		t.Errorf("onboarded, and the node is %s", got)
 	}
@@ -251,7 +265,8 @@ func TestDrainingNeedsNoCluster(t *testing.T) {
 		t.Errorf("asked for, and the node is %s", got)
 	}
 	d := storetest.Decide(t, s, op, operation.Evaluate{})
-	if d.Phase != operation.Succeeded || !strings.Contains(d.Decision.Op.Evidence["node_drained"], "in no cluster") || storetest.State(t, s, "m-1") != "retired" {
+	if d.Phase != operation.Succeeded || !strings.Contains(d.Decision.Op.Evidence["node_drained"], "in no cluster") ||
+		storetest.State(t, s, "m-1") != "retired" {
 		t.Errorf("%s %v, the node is %s", d.Phase, d.Decision.Op.Evidence, storetest.State(t, s, "m-1"))
 	}
 	if again := moveAgain(t, s, "m-1", "drain", node.Draining); again != op {
@@ -261,15 +276,16 @@ func TestDrainingNeedsNoCluster(t *testing.T) {
 
 func moveAgain(t testing.TB, s *store.Store, id, request string, to node.State) string {
 	t.Helper()
-	op, created, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to, Actor: "tester"}, storetest.Now())
+	op, created, err := s.TransitionNode(t.Context(),
+		nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to, Actor: "tester"}, storetest.Now())
 	if err != nil || created {
 		t.Fatalf("repeated: created %t, %v", created, err)
 	}
 	return op.GetOperationId()
 }
 
-// What an older version, or a restored database, has left in a state of work goes to where it needs no owner, once, by an
-// operation that says so; what has an owner, or has only just lost it, stays.
+// What an older version, or a restored database, has left in a state of work goes to where it needs no owner, once, by
+// an operation that says so; what has an owner, or has only just lost it, stays.
 func TestRepairOfOwnerlessNodes(t *testing.T) {
 	s := storetest.New(t)
 	n := 0
@@ -280,14 +296,17 @@ func TestRepairOfOwnerlessNodes(t *testing.T) {
 		n++
 		id := fmt.Sprintf("m-%d", n)
 		storetest.Register(t, s, id)
-		if err := storetest.ExecSQL(t, s, `UPDATE machines SET node_state = $2, node_state_changed_at = now() - interval '1 hour' WHERE machine_id = $1`, id, node.Name(st)); err != nil {
+		if err := storetest.ExecSQL(t, s,
+			`UPDATE machines SET node_state = $2, node_state_changed_at = now() - interval '1 hour' WHERE machine_id = $1`, id,
+			node.Name(st)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	installer(t, s)
 	a := serviced(t, s, "m-busy")
 	write(t, s, a, "r", 1)
-	if early, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(-2*time.Hour), storetest.Now()); err != nil || len(early) > 0 {
+	if early, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(-2*time.Hour), storetest.Now()); err != nil ||
+		len(early) > 0 {
 		t.Errorf("too early: %v %v", early, err)
 	}
 	moved, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(-time.Minute), storetest.Now())
@@ -304,7 +323,8 @@ func TestRepairOfOwnerlessNodes(t *testing.T) {
 			t.Errorf("history %v", h)
 		}
 	}
-	if again, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(time.Hour), storetest.Now()); err != nil || len(again) > 0 {
+	if again, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(time.Hour), storetest.Now()); err != nil ||
+		len(again) > 0 {
 		t.Errorf("again: %v %v", again, err)
 	}
 	if got := storetest.State(t, s, "m-busy"); got != "installing" {
@@ -324,7 +344,11 @@ func TestConditionsAreRecomputed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := storetest.ExecSQL(t, s, `INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition) VALUES ('m-3', 'Retired', true, 'NodeState', now())`); err != nil {
+	if err := storetest.ExecSQL(
+		t,
+		s,
+		`INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition) VALUES ('m-3', 'Retired', true, 'NodeState', now())`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, on := range []bool{true, false} {
@@ -338,7 +362,8 @@ func TestConditionsAreRecomputed(t *testing.T) {
 	has := func(id string, c fleet.ConditionType) bool {
 		return storetest.Condition(storetest.Machine(t, s, id), c) != nil
 	}
-	if !has("m-1", fleet.RetiredFlag) || !has("m-2", fleet.NeedsIntervention) || has("m-3", fleet.RetiredFlag) || has("m-4", fleet.RetiredFlag) {
+	if !has("m-1", fleet.RetiredFlag) || !has("m-2", fleet.NeedsIntervention) || has("m-3", fleet.RetiredFlag) ||
+		has("m-4", fleet.RetiredFlag) {
 		t.Error("the conditions do not follow")
 	}
 	if n, err := s.RecomputeConditions(t.Context(), storetest.Now()); err != nil || n != 0 {
@@ -351,7 +376,8 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
 	a := serviced(t, s, "m-1")
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"}).GetOperationId()
+	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		PlanID: "write"}).GetOperationId()
 	at := storetest.Now()
 	for i := 1; i <= 3; i++ {
 		at = at.Add(time.Minute)
@@ -377,19 +403,23 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 		owned(t, s)
 	}
 	op, err := s.GetOperation(t.Context(), id)
-	if err != nil || op.GetError().GetCode() != "INSTALL_ATTEMPTS_EXHAUSTED" || op.GetError().GetDetails()["cause"] != "DISK_WRITE_ERROR" || storetest.State(t, s, "m-1") != "install_failed" {
+	if err != nil || op.GetError().GetCode() != "INSTALL_ATTEMPTS_EXHAUSTED" ||
+		op.GetError().GetDetails()["cause"] != "DISK_WRITE_ERROR" || storetest.State(t, s, "m-1") != "install_failed" {
 		t.Errorf("%v %v, %s", op.GetError(), err, storetest.State(t, s, "m-1"))
 	}
 	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
-	if err != nil || rows[0].GetMetadata()["error"] != "DISK_WRITE_ERROR: bad disk" || rows[0].GetMetadata()["attempt"] != "3" {
+	if err != nil || rows[0].GetMetadata()["error"] != "DISK_WRITE_ERROR: bad disk" ||
+		rows[0].GetMetadata()["attempt"] != "3" {
 		t.Errorf("%v %v", rows, err)
 	}
-	if c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.NeedsIntervention); c.GetReason() != "INSTALL_ATTEMPTS_EXHAUSTED" {
+	if c := storetest.Condition(storetest.Machine(t, s, "m-1"),
+		fleet.NeedsIntervention); c.GetReason() != "INSTALL_ATTEMPTS_EXHAUSTED" {
 		t.Errorf("condition %v", c)
 	}
 }
 
-// An installer that reports by itself has an operation for its owner: it is busy, it can be cancelled, and silence ends it.
+// An installer that reports by itself has an operation for its owner: it is busy, it can be cancelled, and silence ends
+// it.
 func TestReportedInstallationHasAnOwner(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", storetest.Reporter)
@@ -406,10 +436,12 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 	}
 	op := pending("a")
 	got, err := s.GetOperation(t.Context(), op)
-	if err != nil || got.GetType() != baremetalv1.Operation_NODE_TRANSITION || got.GetPlanId() != "reported-install" || got.GetWaitReason() != "WAITING_FOR_INSTALLER" {
+	if err != nil || got.GetType() != baremetalv1.Operation_NODE_TRANSITION || got.GetPlanId() != "reported-install" ||
+		got.GetWaitReason() != "WAITING_FOR_INSTALLER" {
 		t.Fatalf("%v %v", got, err)
 	}
-	_, _, err = s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "other", Type: fleet.EnterMaintenance}, storetest.Now())
+	_, _, err = s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "other",
+		Type: fleet.EnterMaintenance}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_BUSY")
 	storetest.Decide(t, s, op, operation.CancelAsked{Actor: "ann"})
 	if storetest.State(t, s, "m-1") != "pending" {
@@ -420,7 +452,8 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Whole(t, s, "m-1", op, operation.Failed)
-	if st := storetest.Machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 1 || storetest.State(t, s, "m-1") != "pending" || !strings.Contains(st.GetLastInstallError(), "has not reported") {
+	if st := storetest.Machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 1 ||
+		storetest.State(t, s, "m-1") != "pending" || !strings.Contains(st.GetLastInstallError(), "has not reported") {
 		t.Errorf("after the silence: %s, %v", storetest.State(t, s, "m-1"), st)
 	}
 	if h := storetest.NodeMoves(t, s, "m-1"); !slices.Contains(h, "pending>installing node_report") {
@@ -433,10 +466,11 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 	storetest.WantReason(t, err, "MACHINE_BLOCKED")
 }
 
-// A machine of a cluster is draining while its pods are moved away, and then retired; where that does not end well it is
-// offline, and active again as its agent is there.
+// A machine of a cluster is draining while its pods are moved away, and then retired; where that does not end well it
+// is offline, and active again as its agent is there.
 func TestDrainingIsTheWorkOfItsCluster(t *testing.T) {
-	for outcome, want := range map[operation.Outcome]string{operation.OutcomeSucceeded: "retired", operation.OutcomeFailed: "active", operation.OutcomeCanceled: "active"} {
+	for outcome, want := range map[operation.Outcome]string{operation.OutcomeSucceeded: "retired",
+		operation.OutcomeFailed: "active", operation.OutcomeCanceled: "active"} {
 		r := storetest.NewClusterRig(t)
 		op := moveNode(t, r.Store, "m-1", "drain", node.Draining).GetOperationId()
 		if got := storetest.State(t, r.Store, "m-1"); got != "draining" {
@@ -448,7 +482,8 @@ func TestDrainingIsTheWorkOfItsCluster(t *testing.T) {
 			storetest.Decide(t, r.Store, op, operation.CancelAsked{Actor: "ann"})
 		}
 		storetest.Decide(t, r.Store, op, operation.Resulted{
-			AgentID: r.Site.ID, CommandID: c.ID, Outcome: outcome, Reason: "EXECUTION_FAILED", Evidence: map[string]string{evidence.NodeDrained: "m-1"},
+			AgentID: r.Site.ID, CommandID: c.ID, Outcome: outcome, Reason: "EXECUTION_FAILED",
+			Evidence: map[string]string{evidence.NodeDrained: "m-1"},
 		})
 		if got := storetest.State(t, r.Store, "m-1"); got != want {
 			t.Errorf("%s: the node is %s, want %s", outcome, got, want)

@@ -16,10 +16,12 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// quarantineBusy quarantines a node on which something is under way. The node is quarantined at once, so that nothing is
-// granted for it any more, and the operation is cancelled in the same transaction: what was granted is told to stop, and ends
-// as any cancelled operation does. That operation is the answer, also of a repeat.
-func (s *Store) quarantineBusy(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+// quarantineBusy quarantines a node on which something is under way. The node is quarantined at once, so that nothing
+// is granted for it any more, and the operation is cancelled in the same transaction: what was granted is told to stop,
+// and ends as any cancelled operation does. That operation is the answer, also of a repeat.
+func (s *Store) quarantineBusy(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
+) (*baremetalv1.Operation, bool, error) {
 	owner := pgtx.StrVal(m.CurrentOperationID)
 	v := nodestate.Move{
 		To: node.Quarantined, By: node.Admin, User: r.Actor, Comment: r.Comment, Ended: owner,
@@ -40,7 +42,9 @@ func (s *Store) quarantineBusy(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.
 }
 
 // quarantinedBefore answers a repeat of the request that has quarantined the node while something was under way.
-func (s *Store) quarantinedBefore(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest) (*baremetalv1.Operation, bool, error) {
+func (s *Store) quarantinedBefore(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest,
+) (*baremetalv1.Operation, bool, error) {
 	id, err := q.MovedByRequest(ctx, dbsqlc.MovedByRequestParams{MachineID: m.MachineID, RequestID: r.RequestID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, false, failure.Precondition("NODE_TRANSITION_ILLEGAL", "the node is quarantined already").

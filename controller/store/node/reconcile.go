@@ -40,9 +40,9 @@ func (s *Store) OwnerlessNodes(ctx context.Context, before time.Time) ([]Ownerle
 // RepairedNode is a node that was taken out of a state in which nobody worked on it. OperationID records the move.
 type RepairedNode struct{ MachineID, From, To, OperationID string }
 
-// RepairOwnerless takes nodes that have been without an owner since before a time to a state that needs none. Each move is an
-// operation of type NODE_TRANSITION that has ended with it, under a request id of that state, so that any number of controllers make
-// one of it.
+// RepairOwnerless takes nodes that have been without an owner since before a time to a state that needs none. Each move
+// is an operation of type NODE_TRANSITION that has ended with it, under a request id of that state, so that any number
+// of controllers make one of it.
 func (s *Store) RepairOwnerless(ctx context.Context, before, now time.Time) ([]RepairedNode, error) {
 	found, err := s.OwnerlessNodes(ctx, before)
 	if err != nil {
@@ -65,7 +65,8 @@ func (s *Store) repairNode(ctx context.Context, n OwnerlessNode, now time.Time) 
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		out = nil
 		m, err := machinestore.LockMachine(ctx, q, n.MachineID)
-		if err != nil || m.NodeState != node.Name(n.State) || !m.NodeStateChangedAt.Equal(n.Since) || m.CurrentOperationID != nil {
+		if err != nil || m.NodeState != node.Name(n.State) || !m.NodeStateChangedAt.Equal(n.Since) ||
+			m.CurrentOperationID != nil {
 			return err // somebody else was faster
 		}
 		if _, err := q.OpenWorkflowOf(ctx, n.MachineID); !errors.Is(err, pgx.ErrNoRows) {
@@ -73,7 +74,8 @@ func (s *Store) repairNode(ctx context.Context, n OwnerlessNode, now time.Time) 
 		}
 		to, _ := node.Ownerless(n.State)
 		r := TransitionRequest{
-			MachineID: n.MachineID, RequestID: fmt.Sprintf("work-lost/%s/%d", m.NodeState, n.Since.UnixMicro()), To: to, Actor: "system",
+			MachineID: n.MachineID, RequestID: fmt.Sprintf("work-lost/%s/%d", m.NodeState, n.Since.UnixMicro()), To: to,
+			Actor: "system",
 		}
 		v := nodestate.Move{To: to, By: node.System, Metadata: map[string]string{"reason": "work_lost"}}
 		start := r.start()
@@ -88,8 +90,9 @@ func (s *Store) repairNode(ctx context.Context, n OwnerlessNode, now time.Time) 
 	return out, err
 }
 
-// RecomputeConditions sets the conditions that stand for a node state as the state says, and returns of how many machines
-// one had to be changed: Retired follows the states that are out of the inventory, quarantine needs intervention.
+// RecomputeConditions sets the conditions that stand for a node state as the state says, and returns of how many
+// machines one had to be changed: Retired follows the states that are out of the inventory, quarantine needs
+// intervention.
 func (s *Store) RecomputeConditions(ctx context.Context, now time.Time) (int, error) {
 	ids, err := s.db.Q.StaleConditions(ctx)
 	if err != nil {
@@ -115,10 +118,12 @@ func recompute(ctx context.Context, q *dbsqlc.Queries, machineID string, now tim
 	state, facts := node.Parse(m.NodeState), convert.FleetFacts(m, conds)
 	var changes []operation.ConditionChange
 	if gone := node.Gone(state) || m.Retiring != nil; gone != facts.Conditions[fleet.RetiredFlag] && !setByAdmin(conds) {
-		changes = append(changes, operation.ConditionChange{Type: fleet.RetiredFlag, Status: gone, Reason: "NodeState", Message: "the node is " + m.NodeState})
+		changes = append(changes, operation.ConditionChange{Type: fleet.RetiredFlag, Status: gone, Reason: "NodeState",
+			Message: "the node is " + m.NodeState})
 	}
 	if state == node.Quarantined && !facts.Conditions[fleet.NeedsIntervention] {
-		if err := machinestore.RaiseCause(ctx, q, machineID, "", machinestore.QuarantineCause("MACHINE_QUARANTINED", "the node is quarantined"), now); err != nil {
+		if err := machinestore.RaiseCause(ctx, q, machineID, "",
+			machinestore.QuarantineCause("MACHINE_QUARANTINED", "the node is quarantined"), now); err != nil {
 			return err
 		}
 	}

@@ -55,9 +55,12 @@ func (s *Store) Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*
 	return out, nil
 }
 
-func (s *Store) nodeMessage(ctx context.Context, m *baremetalv1.Machine, row dbsqlc.Machine) (*baremetalv1.Node, error) {
+func (s *Store) nodeMessage(
+	ctx context.Context, m *baremetalv1.Machine, row dbsqlc.Machine,
+) (*baremetalv1.Node, error) {
 	st := m.GetStatus()
-	// A move is offered as somebody would ask for it who says why and forces what may be forced; purge is for admins alone.
+	// A move is offered as somebody would ask for it who says why and forces what may be forced; purge is for admins
+	// alone.
 	f, err := nodestate.Move{To: node.Pending, Force: true, Comment: "given"}.FactsWithPlan(ctx, s.db.Q, row)
 	if err != nil {
 		return nil, err
@@ -81,8 +84,8 @@ func (s *Store) nodeMessage(ctx context.Context, m *baremetalv1.Machine, row dbs
 	return out, err
 }
 
-// recordMoves lists the moves that start no work and that an admin may make now. Whether work may be started is asked for one node
-// at a time: see mayMoves.
+// recordMoves lists the moves that start no work and that an admin may make now. Whether work may be started is asked
+// for one node at a time: see mayMoves.
 func recordMoves(from node.State, f node.Facts) []node.State {
 	return slices.DeleteFunc(node.Open(from, node.Admin, f), func(to node.State) bool {
 		t, _ := node.Find(from, to, node.Admin)
@@ -120,13 +123,16 @@ type NodeUpdate struct {
 }
 
 // UpdateNode sets a node's plan and group. The same again changes nothing.
-func (s *Store) UpdateNode(ctx context.Context, id string, u NodeUpdate, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Node, error) {
+func (s *Store) UpdateNode(
+	ctx context.Context, id string, u NodeUpdate, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Node, error) {
 	_, err := s.machines.WithMachine(ctx, id, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		if m.DeletedAt != nil {
 			_, refusal := node.Check(node.Deleted, node.Pending, node.Admin, node.Facts{})
 			return nodestate.NodeRefused(m, refusal)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("machine "+id, machinestore.MachineExists, pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("machine "+id, machinestore.MachineExists,
+			pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
 			return err
 		}
 		data := map[string]string{}
@@ -200,7 +206,9 @@ func checksOf(r *baremetalv1.SetNodeGroupRequest) []string {
 }
 
 // SetNodeGroup sets the policy of a group, which the request names.
-func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error) {
+func (s *Store) SetNodeGroup(
+	ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.NodeGroup, error) {
 	group := r.GetGroup()
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		p := dbsqlc.UpsertNodeGroupParams{
@@ -214,10 +222,11 @@ func (s *Store) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupReq
 		if err := pgtx.ConditionsOf(opts).Replacing("node group "+group, row.Version); err != nil {
 			return err
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_NODE_GROUP", Target: group, Data: map[string]string{
-			"auto_promote": fmt.Sprint(r.GetAutoPromote()), "explicit_promotion": fmt.Sprint(r.GetExplicitPromotion()),
-			"health_checks": strings.Join(row.HealthChecks, ","),
-		}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_NODE_GROUP", Target: group,
+			Data: map[string]string{
+				"auto_promote": fmt.Sprint(r.GetAutoPromote()), "explicit_promotion": fmt.Sprint(r.GetExplicitPromotion()),
+				"health_checks": strings.Join(row.HealthChecks, ","),
+			}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set node group: %w", err)
@@ -246,7 +255,8 @@ func (s *Store) ListNodeGroups(ctx context.Context, after string, limit int32) (
 	out := make([]*baremetalv1.NodeGroup, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.NodeGroup{
-			Group: r.NodeGroup, AutoPromote: r.AutoPromote, ExplicitPromotion: r.ExplicitPromotion, UpdatedAt: convert.TimestampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
+			Group: r.NodeGroup, AutoPromote: r.AutoPromote, ExplicitPromotion: r.ExplicitPromotion,
+			UpdatedAt: convert.TimestampPtr(r.UpdatedAt), Nodes: int32(r.Nodes),
 			IdentityLevel: r.IdentityLevel, Version: r.Version,
 			HealthChecks: r.HealthChecks,
 		})

@@ -27,12 +27,15 @@ import (
 
 // ReportNode takes what an installer says about itself and its work. The MAC address must be normalized. Actor is the
 // opaque name of whoever carries the report.
-func (s *Store) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node, error) {
+func (s *Store) ReportNode(
+	ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time,
+) (*baremetalv1.Node, error) {
 	var id string
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachineByMac(ctx, r.GetMacAddress())
 		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("MACHINE_NOT_FOUND", "no node has the MAC address %s", r.GetMacAddress()).WithField("mac_address", "unknown")
+			return failure.NotFound("MACHINE_NOT_FOUND", "no node has the MAC address %s",
+				r.GetMacAddress()).WithField("mac_address", "unknown")
 		}
 		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
@@ -43,14 +46,18 @@ func (s *Store) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest
 	if err != nil {
 		var f *failure.Error
 		if errors.As(err, &f) && f.Reason == "REPORT_REFUSED" {
-			s.db.Log.Warn("installation report refused", "machine_id", id, "reason", f.Message, "status", r.GetInstallationStatus())
+			s.db.Log.Warn("installation report refused", "machine_id", id, "reason", f.Message, "status",
+				r.GetInstallationStatus())
 		}
 		return nil, fmt.Errorf("take report: %w", err)
 	}
 	return s.GetNode(ctx, id)
 }
 
-func (s *Store) report(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) error {
+func (s *Store) report(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string,
+	now time.Time,
+) error {
 	if m.DeletedAt != nil {
 		_, refusal := node.Check(node.Deleted, node.Installing, node.NodeReport, node.Facts{})
 		return nodestate.NodeRefused(m, refusal)
@@ -61,8 +68,9 @@ func (s *Store) report(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 		}
 	}
 	err := q.UpsertNodeReport(ctx, dbsqlc.UpsertNodeReportParams{
-		MachineID: m.MachineID, Mac: r.GetMacAddress(), IpAddress: r.GetIpAddress(), Hostname: r.GetHostname(), Vendor: r.GetVendor(),
-		Model: r.GetModel(), SerialNumber: r.GetSerialNumber(), SystemUuid: r.GetSystemUuid(),
+		MachineID: m.MachineID, Mac: r.GetMacAddress(), IpAddress: r.GetIpAddress(), Hostname: r.GetHostname(),
+		Vendor: r.GetVendor(),
+		Model:  r.GetModel(), SerialNumber: r.GetSerialNumber(), SystemUuid: r.GetSystemUuid(),
 		InstallationStatus: r.GetInstallationStatus(), InstallationPercent: percentOf(r), Now: now,
 	})
 	if err != nil {
@@ -81,12 +89,17 @@ func percentOf(r *baremetalv1.ReportNodeRequest) int32 {
 	return r.GetInstallationProgress()
 }
 
-// reportInstall brings the report to the operation that waits for it, which moves the node. An installation that another
-// operation makes is judged by that operation's evidence: somebody else's word may tell of its progress and decides nothing.
-func (s *Store) reportInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) error {
+// reportInstall brings the report to the operation that waits for it, which moves the node. An installation that
+// another operation makes is judged by that operation's evidence: somebody else's word may tell of its progress and
+// decides nothing.
+func (s *Store) reportInstall(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string,
+	now time.Time,
+) error {
 	e := operation.Reported{Status: r.GetInstallationStatus(), Error: r.GetInstallationError(), Actor: actor}
 	was := node.Install{State: node.Parse(m.NodeState), Attempts: int(m.InstallAttempts), LastError: m.LastInstallError}
-	_, refusal := node.Decide(was, node.Report{Status: e.Status, Percent: int(r.GetInstallationProgress()), Error: e.Error})
+	_, refusal := node.Decide(was, node.Report{Status: e.Status, Percent: int(r.GetInstallationProgress()),
+		Error: e.Error})
 	if refusal != nil {
 		return nodestate.NodeRefused(m, refusal)
 	}
@@ -97,7 +110,8 @@ func (s *Store) reportInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	case m.CurrentOperationID != nil && !waiting && e.Status == node.Progress:
 		return nil
 	case m.CurrentOperationID != nil && !waiting:
-		return failure.Precondition("REPORT_REFUSED", "operation %s is active on the machine and decides by its own evidence", *m.CurrentOperationID).
+		return failure.Precondition("REPORT_REFUSED", "operation %s is active on the machine and decides by its own evidence",
+			*m.CurrentOperationID).
 			WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
 	case !waiting:
 		if m, err = s.awaitReports(ctx, q, m, actor, now); err != nil {
@@ -122,9 +136,11 @@ func waitingForReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine)
 	return row.PlanID == operationstore.ReportedPlan, nil
 }
 
-// awaitReports makes the operation that owns the node while an installer that is not ours installs it, and gives the machine
-// as it is then. A node that was pending is installing from here on, with all its attempts.
-func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor string, now time.Time) (dbsqlc.Machine, error) {
+// awaitReports makes the operation that owns the node while an installer that is not ours installs it, and gives the
+// machine as it is then. A node that was pending is installing from here on, with all its attempts.
+func (s *Store) awaitReports(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor string, now time.Time,
+) (dbsqlc.Machine, error) {
 	if err := notBlocked(ctx, q, m); err != nil {
 		return m, err
 	}
@@ -137,7 +153,8 @@ func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 		return m, err
 	}
 	start := operationstore.StartRequest{
-		MachineID: m.MachineID, RequestID: ids.New(ids.Operation), Type: fleet.NodeTransition, PlanID: operationstore.ReportedPlan, Actor: actor,
+		MachineID: m.MachineID, RequestID: ids.New(ids.Operation), Type: fleet.NodeTransition,
+		PlanID: operationstore.ReportedPlan, Actor: actor,
 		Params: map[string]string{"node_state": node.Name(node.Installing)},
 	}
 	n, err := s.operations.InsertOperation(ctx, q, m, start, p, steps, now)
@@ -145,7 +162,8 @@ func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 		return m, err
 	}
 	op := n.Op
-	entry := history.AuditEntry{Actor: actor, Verb: string(start.Type), Target: m.MachineID, Request: start.RequestID, Operation: op.ID, Data: start.Params}
+	entry := history.AuditEntry{Actor: actor, Verb: string(start.Type), Target: m.MachineID, Request: start.RequestID,
+		Operation: op.ID, Data: start.Params}
 	if err := history.Audit(ctx, q, entry, now); err != nil {
 		return m, err
 	}
@@ -153,7 +171,8 @@ func (s *Store) awaitReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 		if err := nodestate.SetInstall(ctx, q, m, node.Install{}, ""); err != nil {
 			return m, err
 		}
-		v := nodestate.Move{To: node.Installing, By: node.NodeReport, User: actor, Metadata: map[string]string{"operation_id": op.ID}}
+		v := nodestate.Move{To: node.Installing, By: node.NodeReport, User: actor,
+			Metadata: map[string]string{"operation_id": op.ID}}
 		if err := nodestate.MoveTo(ctx, q, m.MachineID, v, now); err != nil {
 			return m, err
 		}
@@ -171,7 +190,8 @@ func notBlocked(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error 
 		return fmt.Errorf("read conditions: %w", err)
 	}
 	if f := convert.FleetFacts(m, conds); f.Conditions[fleet.RMA] || f.Conditions[fleet.RetiredFlag] {
-		return failure.Precondition("MACHINE_BLOCKED", "machine %s is flagged RMA or Retired; nothing may be installed on it", m.MachineID).
+		return failure.Precondition("MACHINE_BLOCKED", "machine %s is flagged RMA or Retired; nothing may be installed on it",
+			m.MachineID).
 			WithMeta("machine_id", m.MachineID)
 	}
 	return nil

@@ -19,7 +19,8 @@ import (
 func reported(t testing.TB, s *store.Store, status string, percent int32, why string) (*baremetalv1.Node, error) {
 	t.Helper()
 	return s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
-		MacAddress: storetest.Reporter, Hostname: "h", InstallationStatus: status, InstallationProgress: percent, InstallationError: why,
+		MacAddress: storetest.Reporter, Hostname: "h", InstallationStatus: status, InstallationProgress: percent,
+		InstallationError: why,
 	}, "installer", storetest.Now())
 }
 
@@ -58,7 +59,8 @@ func TestReportsMoveTheNode(t *testing.T) {
 	if err := storetest.Transition(s, "m-1", "verify", node.Active, false); err != nil {
 		t.Fatal(err)
 	}
-	wantHistory(t, s, "m-1", "discovered>pending admin", "pending>installing node_report", "installing>installed node_report", "installed>active admin")
+	wantHistory(t, s, "m-1", "discovered>pending admin", "pending>installing node_report",
+		"installing>installed node_report", "installed>active admin")
 }
 
 // The third failure ends it, and says in the history what was wrong.
@@ -77,7 +79,8 @@ func TestReportsOfThreeFailures(t *testing.T) {
 		}
 	}
 	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
-	if err != nil || rows[0].GetToState() != node.InstallFailed || rows[0].GetMetadata()["error"] != "disk not found" || rows[0].GetMetadata()["attempt"] != "3" {
+	if err != nil || rows[0].GetToState() != node.InstallFailed || rows[0].GetMetadata()["error"] != "disk not found" ||
+		rows[0].GetMetadata()["attempt"] != "3" {
 		t.Errorf("%v %v", rows, err)
 	}
 	_, err = reported(t, s, node.Started, 0, "")
@@ -89,7 +92,9 @@ func TestReportsDoNotDecideForAnOperation(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
 	a := serviced(t, s, "m-1")
-	if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: []string{storetest.Reporter}}}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: []string{storetest.Reporter}}}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	op, c := write(t, s, a, "r", 1)
@@ -102,7 +107,8 @@ func TestReportsDoNotDecideForAnOperation(t *testing.T) {
 	}
 	storetest.Decide(t, s, op, operation.CancelAsked{Actor: "x"})
 	storetest.Decide(t, s, op, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeCanceled})
-	if st := storetest.Machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 0 || st.GetLastInstallError() != "CANCELED_BY_REQUEST" {
+	if st := storetest.Machine(t, s, "m-1").GetStatus(); st.GetInstallAttempts() != 0 ||
+		st.GetLastInstallError() != "CANCELED_BY_REQUEST" {
 		t.Errorf("a cancel counts: %d, %q", st.GetInstallAttempts(), st.GetLastInstallError())
 	}
 }
@@ -115,7 +121,12 @@ func TestReportOfNobody(t *testing.T) {
 
 func discovery(t testing.TB, s *store.Store, mac string) {
 	t.Helper()
-	err := storetest.ExecSQL(t, s, `INSERT INTO discovered_machines (site, mac, segment, first_seen_at, last_seen_at) VALUES ('default', $1::text::macaddr, 'a', now(), now())`, mac)
+	err := storetest.ExecSQL(
+		t,
+		s,
+		`INSERT INTO discovered_machines (site, mac, segment, first_seen_at, last_seen_at) VALUES ('default', $1::text::macaddr, 'a', now(), now())`,
+		mac,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +154,14 @@ func TestApproveOnce(t *testing.T) {
 		}
 	}
 	n, err := s.GetNode(t.Context(), machines[0])
-	if err != nil || n.GetState() != node.Pending || n.GetPlanId() != "repave" || n.GetGroup() != "g" || n.GetMachine().GetSpec().GetRack() != "r1" ||
+	if err != nil || n.GetState() != node.Pending || n.GetPlanId() != "repave" || n.GetGroup() != "g" ||
+		n.GetMachine().GetSpec().GetRack() != "r1" ||
 		strings.Join(n.GetMachine().GetSpec().GetMacAddresses(), "") != storetest.Reporter {
 		t.Errorf("%v %v", n, err)
 	}
 	wantHistory(t, s, machines[0], "discovered>pending admin")
-	if left, err := s.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: "default", Limit: 100}); err != nil || len(left) != 0 {
+	if left, err := s.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: "default", Limit: 100}); err != nil ||
+		len(left) != 0 {
 		t.Errorf("still discovered: %v %v", left, err)
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machines"); n != 1 {
@@ -181,7 +194,8 @@ func TestReimageApproves(t *testing.T) {
 	installer(t, s)
 	storetest.Register(t, s, "m-1")
 	storetest.Maintenance(t, s, "m-1")
-	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, PlanID: "write"})
+	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		PlanID: "write"})
 	wantHistory(t, s, "m-1", "discovered>pending admin")
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "busy", node.BootstrapIssued, false), "NODE_TRANSITION_ILLEGAL")
 }

@@ -29,13 +29,16 @@ type retirement struct {
 }
 
 func (r retirement) request(machineID string) TransitionRequest {
-	return TransitionRequest{MachineID: machineID, RequestID: r.RequestID, To: node.Retired, Force: r.Force, Purge: r.Purge, Actor: r.User}
+	return TransitionRequest{MachineID: machineID, RequestID: r.RequestID, To: node.Retired, Force: r.Force,
+		Purge: r.Purge, Actor: r.User}
 }
 
-// retireBusy retires a node on which something is under way: that is cancelled first. Where it ends at once, so does the
-// move; else the machine is blocked now, the node is retired in the transaction that ends the operation, and until then that
-// operation is the answer.
-func (s *Store) retireBusy(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+// retireBusy retires a node on which something is under way: that is cancelled first. Where it ends at once, so does
+// the move; else the machine is blocked now, the node is retired in the transaction that ends the operation, and until
+// then that operation is the answer.
+func (s *Store) retireBusy(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
+) (*baremetalv1.Operation, bool, error) {
 	ended, err := s.operations.StopWork(ctx, q, m, r.Actor, "the node is retired", now)
 	if err != nil {
 		return nil, false, err
@@ -62,12 +65,14 @@ func (s *Store) retireBusy(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 
 func retireLater(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) error {
 	id, err := history.AuditID(ctx, q, history.AuditEntry{
-		Actor: r.Actor, Verb: "NODE_RETIRING", Target: m.MachineID, Request: r.RequestID, Operation: pgtx.StrVal(m.CurrentOperationID), Comment: r.Comment,
+		Actor: r.Actor, Verb: "NODE_RETIRING", Target: m.MachineID, Request: r.RequestID,
+		Operation: pgtx.StrVal(m.CurrentOperationID), Comment: r.Comment,
 	}, now)
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(retirement{RequestID: r.RequestID, User: r.Actor, Force: r.Force, Purge: r.Purge, AuditID: id})
+	raw, err := json.Marshal(retirement{RequestID: r.RequestID, User: r.Actor, Force: r.Force, Purge: r.Purge,
+		AuditID: id})
 	if err != nil {
 		return fmt.Errorf("serialize retirement: %w", err)
 	}
@@ -75,7 +80,8 @@ func retireLater(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Tra
 		return fmt.Errorf("note the retirement: %w", err)
 	}
 	return machinestore.SetCondition(ctx, q, m.MachineID, operation.ConditionChange{
-		Type: fleet.RetiredFlag, Status: true, Reason: "NodeState", Message: "the node is retired when operation " + pgtx.StrVal(m.CurrentOperationID) + " has ended",
+		Type: fleet.RetiredFlag, Status: true, Reason: "NodeState", Message: "the node is retired when operation " +
+			pgtx.StrVal(m.CurrentOperationID) + " has ended",
 	}, now)
 }
 

@@ -46,8 +46,8 @@ func told(s *store.Store) *[]*operationstore.Applied {
 	return &all
 }
 
-// What was never granted never starts, whether it waits for its agent or has been sent: the operation ends in the transaction
-// that blocks the machine, and its executor is told.
+// What was never granted never starts, whether it waits for its agent or has been sent: the operation ends in the
+// transaction that blocks the machine, and its executor is told.
 func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 	for how, doIt := range block {
 		for _, sent := range []bool{false, true} {
@@ -59,7 +59,8 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
+			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+				Type: fleet.Reboot}).GetOperationId()
 			c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 			if err := doIt(t, s, "m-1"); err != nil {
 				t.Fatalf("%s: %v", how, err)
@@ -76,7 +77,8 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 					t.Errorf("%s: a command that was sent before is granted afterwards", how)
 				}
 			}
-			_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "another", Type: fleet.Reboot}, storetest.Now())
+			_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "another",
+				Type: fleet.Reboot}, storetest.Now())
 			storetest.WantReason(t, err, "MACHINE_BLOCKED")
 			if how == "retired node" && storetest.State(t, s, "m-1") != "retired" {
 				t.Errorf("the node is %s", storetest.State(t, s, "m-1"))
@@ -85,12 +87,13 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 	}
 }
 
-// What was granted is told to stop, and nothing more is granted or made; a node that is to be retired is, in the transaction
-// that ends the operation, however it ends.
+// What was granted is told to stop, and nothing more is granted or made; a node that is to be retired is, in the
+// transaction that ends the operation, however it ends.
 func TestBlockingStopsWhatWasGranted(t *testing.T) {
 	for how, doIt := range block {
 		for outcome, phase := range map[operation.Outcome]operation.Phase{
-			operation.OutcomeCanceled: operation.Canceled, operation.OutcomeSucceeded: operation.Succeeded, operation.OutcomeUnknown: operation.Failed, "": operation.Failed,
+			operation.OutcomeCanceled: operation.Canceled, operation.OutcomeSucceeded: operation.Succeeded,
+			operation.OutcomeUnknown: operation.Failed, "": operation.Failed,
 		} {
 			s := storetest.New(t)
 			installer(t, s)
@@ -100,7 +103,8 @@ func TestBlockingStopsWhatWasGranted(t *testing.T) {
 			if err := doIt(t, s, "m-1"); err != nil {
 				t.Fatalf("%s: %v", how, err)
 			}
-			if !blocked(t, s, "m-1") || storetest.State(t, s, "m-1") != "installing" || len(*tell) != 1 || (*tell)[0].Decision.CancelOnAgent != c.ID {
+			if !blocked(t, s, "m-1") || storetest.State(t, s, "m-1") != "installing" || len(*tell) != 1 ||
+				(*tell)[0].Decision.CancelOnAgent != c.ID {
 				t.Fatalf("%s: blocked %t, %s, told %+v", how, blocked(t, s, "m-1"), storetest.State(t, s, "m-1"), *tell)
 			}
 			owned(t, s)
@@ -127,8 +131,8 @@ func TestBlockingStopsWhatWasGranted(t *testing.T) {
 	}
 }
 
-// A request to retire a busy machine is one request: before the end it answers with the operation that is being cancelled,
-// afterwards with the move, and it never moves twice.
+// A request to retire a busy machine is one request: before the end it answers with the operation that is being
+// cancelled, afterwards with the move, and it never moves twice.
 func TestRetiringIsOneRequest(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -136,7 +140,8 @@ func TestRetiringIsOneRequest(t *testing.T) {
 	op, c := write(t, s, a, "r", 1)
 	retire := func(request string) *baremetalv1.Operation {
 		t.Helper()
-		got, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request, To: node.Retired, Actor: "ann", Comment: "worn out"}, storetest.Now())
+		got, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request,
+			To: node.Retired, Actor: "ann", Comment: "worn out"}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +158,8 @@ func TestRetiringIsOneRequest(t *testing.T) {
 		t.Errorf("afterwards: %v", got)
 	}
 	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
-	if err != nil || rows[0].GetToState() != node.Retired || rows[0].GetUserId() != "ann" || rows[0].GetComment() != "worn out" || rows[0].GetTriggeredBy() != "admin" {
+	if err != nil || rows[0].GetToState() != node.Retired || rows[0].GetUserId() != "ann" ||
+		rows[0].GetComment() != "worn out" || rows[0].GetTriggeredBy() != "admin" {
 		t.Errorf("%v %v", rows, err)
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM node_state_log WHERE to_state = 'retired'"); n != 1 {
@@ -170,8 +176,10 @@ func TestRetiringABusyMachineDry(t *testing.T) {
 	write(t, s, a, "r", 1)
 	tables := append([]string{"node_state_log"}, storetest.Decided...)
 	before := storetest.Everything(t, s, tables...)
-	op, created, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, DryRun: true}, storetest.Now())
-	if err != nil || created || op.GetOperationId() != "" || len(*tell) != 0 || storetest.Everything(t, s, tables...) != before {
+	op, created, err := s.TransitionNode(t.Context(),
+		nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, DryRun: true}, storetest.Now())
+	if err != nil || created || op.GetOperationId() != "" || len(*tell) != 0 ||
+		storetest.Everything(t, s, tables...) != before {
 		t.Errorf("%v %t %v, told %d", op, created, err, len(*tell))
 	}
 }
@@ -205,19 +213,22 @@ func TestRetiringSurvivesACrash(t *testing.T) {
 		}
 		owned(t, s)
 		storetest.Decide(t, s, op, end)
-		if got := storetest.State(t, s, "m-1"); got != "retired" || storetest.Count(t, s, "SELECT count(*) FROM node_state_log WHERE to_state = 'retired'") != 1 {
+		if got := storetest.State(t, s, "m-1"); got != "retired" ||
+			storetest.Count(t, s, "SELECT count(*) FROM node_state_log WHERE to_state = 'retired'") != 1 {
 			t.Errorf("%s: in the end the node is %s", point, got)
 		}
 	}
 }
 
-// Of a retirement and a grant at the same time one comes first: what was granted is stopped, and what was not never starts.
+// Of a retirement and a grant at the same time one comes first: what was granted is stopped, and what was not never
+// starts.
 func TestRetirementAgainstAGrant(t *testing.T) {
 	s := storetest.New(t)
 	for n := range 20 {
 		id := fmt.Sprintf("m-%d", n)
 		a := storetest.Live(t, s, id)
-		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot}).GetOperationId()
+		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r",
+			Type: fleet.Reboot}).GetOperationId()
 		c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 		var g *operationstore.Applied
 		for _, err := range storetest.Together(t, 2, func(ctx context.Context, i int) error {

@@ -88,9 +88,11 @@ var nodeWork = map[node.State]struct {
 // errDryRun takes a transaction back.
 var errDryRun = errors.New("nothing is to be stored")
 
-// TransitionNode moves a node by an admin's word, together with the operation that stands for the move. A repeat returns
-// the first one's operation. created says that the operation is new.
-func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+// TransitionNode moves a node by an admin's word, together with the operation that stands for the move. A repeat
+// returns the first one's operation. created says that the operation is new.
+func (s *Store) TransitionNode(
+	ctx context.Context, r TransitionRequest, now time.Time,
+) (op *baremetalv1.Operation, created bool, err error) {
 	if op, err = s.operations.Replay(ctx, s.db.Q, r.start()); op != nil || err != nil {
 		return op, false, err
 	}
@@ -120,7 +122,9 @@ func (s *Store) TransitionNode(ctx context.Context, r TransitionRequest, now tim
 	return op, created, nil
 }
 
-func (s *Store) transition(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+func (s *Store) transition(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
+) (*baremetalv1.Operation, bool, error) {
 	from := node.Parse(m.NodeState)
 	v := nodestate.Move{To: r.To, By: node.Admin, User: r.Actor, Comment: r.Comment, Force: r.Force, Purge: r.Purge}
 	if from == r.To && node.InProgress(from) {
@@ -169,13 +173,16 @@ func (s *Store) transition(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 }
 
 func nodeBusy(m dbsqlc.Machine) error {
-	return failure.Precondition("MACHINE_BUSY", "operation %s is active on the machine; wait for it or cancel it first", *m.CurrentOperationID).
+	return failure.Precondition("MACHINE_BUSY", "operation %s is active on the machine; wait for it or cancel it first",
+		*m.CurrentOperationID).
 		WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
 }
 
 // resume gives a node that is in a state of work the work that the state stands for: what is under way already is the
 // answer, and what was lost begins again.
-func (s *Store) resume(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, bool, error) {
+func (s *Store) resume(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
+) (*baremetalv1.Operation, bool, error) {
 	if m.CurrentOperationID != nil {
 		row, err := q.GetOperation(ctx, *m.CurrentOperationID)
 		if err != nil {
@@ -189,7 +196,9 @@ func (s *Store) resume(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 }
 
 // startWork creates the operation that owns the node while it is in the state.
-func (s *Store) startWork(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) startWork(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
+) (*baremetalv1.Operation, error) {
 	if r.To == node.Enrolling {
 		return s.workflows.BeginWorkflow(ctx, q, m, r.onboarding(), now)
 	}
@@ -210,7 +219,10 @@ func noWork(to node.State) string {
 }
 
 // record moves a node and keeps an operation that has ended with the move, so that a repeat of the request finds it.
-func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r operationstore.StartRequest, v nodestate.Move, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) record(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r operationstore.StartRequest, v nodestate.Move,
+	now time.Time,
+) (*baremetalv1.Operation, error) {
 	p, err := catalogstore.GetPlan(ctx, q, fleet.DefaultPlan(fleet.NodeTransition))
 	if err != nil {
 		return nil, err
@@ -225,9 +237,11 @@ func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	}
 	op := n.Op
 	for _, f := range steps {
-		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: operation.Kind(f.Kind), State: operation.StepWaiting})
+		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: operation.Kind(f.Kind),
+			State: operation.StepWaiting})
 	}
-	entry := history.AuditEntry{Actor: r.Actor, Verb: string(r.Type), Target: m.MachineID, Request: r.RequestID, Operation: op.ID, Comment: r.Comment, Data: r.Params}
+	entry := history.AuditEntry{Actor: r.Actor, Verb: string(r.Type), Target: m.MachineID, Request: r.RequestID,
+		Operation: op.ID, Comment: r.Comment, Data: r.Params}
 	if err := history.Audit(ctx, q, entry, now); err != nil {
 		return nil, err
 	}
@@ -239,7 +253,9 @@ func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 }
 
 // recordMove makes an admin's move, and what goes with it.
-func (s *Store) recordMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v nodestate.Move, now time.Time) error {
+func (s *Store) recordMove(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v nodestate.Move, now time.Time,
+) error {
 	if err := nodestate.MoveTo(ctx, q, m.MachineID, v, now); err != nil {
 		return err
 	}
@@ -251,7 +267,8 @@ func (s *Store) recordMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 		return nodestate.SetInstall(ctx, q, m, node.Install{}, "")
 	}
 	if v.To == node.Quarantined {
-		return machinestore.RaiseCause(ctx, q, m.MachineID, "", machinestore.QuarantineCause("MACHINE_QUARANTINED", quarantinedBy(v, m.NodeState)), now)
+		return machinestore.RaiseCause(ctx, q, m.MachineID, "",
+			machinestore.QuarantineCause("MACHINE_QUARANTINED", quarantinedBy(v, m.NodeState)), now)
 	}
 	return nil
 }
@@ -264,7 +281,10 @@ func quarantinedBy(v nodestate.Move, from string) string {
 }
 
 // finishRecord ends an operation that has just been created.
-func (s *Store) finishRecord(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, op operation.Operation, row dbsqlc.Operation, evidence map[string]string, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) finishRecord(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, op operation.Operation, row dbsqlc.Operation,
+	evidence map[string]string, now time.Time,
+) (*baremetalv1.Operation, error) {
 	l := &operationstore.OperationContext{Machine: m, Row: row, Snap: operation.Snapshot{Op: op}}
 	l.Row.EventSeq = 1
 	d := operation.Instant(op, evidence, now)

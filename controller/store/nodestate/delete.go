@@ -18,9 +18,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the decommission of a
-// machine that is in service.
-func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error) {
+// Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the
+// decommission of a machine that is in service.
+func (s *Store) Delete(
+	ctx context.Context, id, actor string, purge bool, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Machine, error) {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, id)
 		switch {
@@ -33,12 +35,15 @@ func (s *Store) Delete(ctx context.Context, id, actor string, purge bool, now ti
 		case m.CurrentOperationID != nil:
 			return failure.Precondition("MACHINE_BUSY", "operation %s is active; cancel it first", *m.CurrentOperationID)
 		case m.UnresolvedCommandID != nil:
-			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first", *m.UnresolvedCommandID)
+			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first",
+				*m.UnresolvedCommandID)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("machine "+id, machinestore.MachineExists, pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("machine "+id, machinestore.MachineExists,
+			pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
 			return err
 		}
-		if err := MoveTo(ctx, q, id, Move{To: node.Deleted, By: node.Admin, User: actor, deleting: true, Purge: purge}, now); err != nil {
+		if err := MoveTo(ctx, q, id, Move{To: node.Deleted, By: node.Admin, User: actor, deleting: true, Purge: purge},
+			now); err != nil {
 			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE", Target: id, Data: purged(purge)}, now)

@@ -16,9 +16,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// driftOf judges what a machine's provider says by the node's state and by the system id that the machine is known by. What an
-// operator has accepted is no drift.
-func driftOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, o workflow.Observation) (text string, major bool, err error) {
+// driftOf judges what a machine's provider says by the node's state and by the system id that the machine is known by.
+// What an operator has accepted is no drift.
+func driftOf(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, o workflow.Observation,
+) (text string, major bool, err error) {
 	row, err := q.GetProviderObservation(ctx, m.MachineID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return "", false, fmt.Errorf("read what the provider says: %w", err)
@@ -36,9 +38,10 @@ func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
 	return workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID, HeldBy: row.HeldBy}
 }
 
-// NoDrift refuses work that destroys data while the machine's provider says what does not go with the node's state, as far as
-// the site's threshold asks for it. The node's state may have changed since the provider was asked: it is compared anew. What
-// was seen before the machine's last work ended refuses nothing: that work changed what the provider says.
+// NoDrift refuses work that destroys data while the machine's provider says what does not go with the node's state, as
+// far as the site's threshold asks for it. The node's state may have changed since the provider was asked: it is
+// compared anew. What was seen before the machine's last work ended refuses nothing: that work changed what the
+// provider says.
 func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 	if m.Provider != workflow.ProviderMAAS {
 		return nil
@@ -67,7 +70,8 @@ func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		return nil
 	}
 	return failure.Precondition("PROVIDER_DRIFT",
-		"%s; resolve it in MAAS, or accept it with `ingot node update %s --adopt-provider-state`, then ask again", text, m.MachineID).
+		"%s; resolve it in MAAS, or accept it with `ingot node update %s --adopt-provider-state`, then ask again", text,
+		m.MachineID).
 		WithMeta("machine_id", m.MachineID).WithMeta("provider_state", row.State).WithMeta("system_id", row.SystemID)
 }
 
@@ -75,7 +79,8 @@ func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 func AdoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (string, error) {
 	row, err := q.GetProviderObservation(ctx, m.MachineID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", failure.Precondition("NODE_GUARD_FAILED", "nothing is known of what a provider says of machine %s", m.MachineID).
+		return "", failure.Precondition("NODE_GUARD_FAILED", "nothing is known of what a provider says of machine %s",
+			m.MachineID).
 			WithField("adopt_provider_state", "only for machines of provider maas that the site's agent has asked about")
 	}
 	if err != nil {
@@ -102,10 +107,11 @@ func fromBefore(row dbsqlc.ProviderObservation, seenAt, now time.Time) bool {
 	return row.SetAsideAt != nil && !seenAt.After(*row.SetAsideAt) && now.Sub(*row.SetAsideAt) < trustedSkew
 }
 
-// SetAside says that work on the machine has ended: what its provider said before is compared with nothing any more, until the
-// provider is asked again.
+// SetAside says that work on the machine has ended: what its provider said before is compared with nothing any more,
+// until the provider is asked again.
 func SetAside(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error {
-	row, err := q.SetAsideProviderObservation(ctx, dbsqlc.SetAsideProviderObservationParams{MachineID: machineID, Now: &now})
+	row, err := q.SetAsideProviderObservation(ctx, dbsqlc.SetAsideProviderObservationParams{MachineID: machineID,
+		Now: &now})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -121,7 +127,8 @@ func driftFollows(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, to n
 		return nil
 	}
 	row, err := q.GetProviderObservation(ctx, m.MachineID)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && (row.State == string(maasstatus.StateUnknown) || row.SetAsideAt != nil) {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil &&
+		(row.State == string(maasstatus.StateUnknown) || row.SetAsideAt != nil) {
 		return nil
 	}
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// FailingChecks lists the health checks of the machine's group that do not pass. live says that its own agent has a session.
+// FailingChecks lists the health checks of the machine's group that do not pass. live says that its own agent has a
+// session.
 func FailingChecks(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, live bool) ([]string, error) {
 	g, err := GroupOf(ctx, q, m)
 	if err != nil || len(g.HealthChecks) == 0 {
@@ -76,7 +77,8 @@ func parseInventory[T ~string | ~[]byte](raw T) (inventoryDoc, error) {
 	return doc, nil
 }
 
-// HasAccelerator reports whether the newest inventory of a machine shows an accelerator; one that has reported none shows none.
+// HasAccelerator reports whether the newest inventory of a machine shows an accelerator; one that has reported none
+// shows none.
 func HasAccelerator(ctx context.Context, q *dbsqlc.Queries, machineID string) (bool, error) {
 	row, err := q.LatestInventory(ctx, machineID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -104,7 +106,8 @@ func providerFault(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (st
 		if err != nil {
 			return "", fmt.Errorf("read conditions: %w", err)
 		}
-		silent := slices.ContainsFunc(conds, func(c dbsqlc.MachineCondition) bool { return c.Type == string(fleet.BMCReachable) && !c.Status })
+		silent := slices.ContainsFunc(conds,
+			func(c dbsqlc.MachineCondition) bool { return c.Type == string(fleet.BMCReachable) && !c.Status })
 		if silent {
 			return "the machine's BMC does not answer", nil
 		}
@@ -136,7 +139,8 @@ func Arrive(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID st
 	return true, MoveAlong(ctx, q, m.MachineID, Move{By: node.System, User: agentID}, now, path...)
 }
 
-// AdmitHealthy makes the nodes active that have waited for their health checks and pass them now, and returns their number.
+// AdmitHealthy makes the nodes active that have waited for their health checks and pass them now, and returns their
+// number.
 func (s *Store) AdmitHealthy(ctx context.Context, now time.Time) (int, error) {
 	arrived, after := 0, ""
 	for {

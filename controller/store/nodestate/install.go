@@ -28,7 +28,9 @@ func GroupOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (dbsqlc.N
 }
 
 // InstallFailed counts a failed attempt. After the last one the node leaves installing.
-func InstallFailed(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v Move, why, planID string, now time.Time) error {
+func InstallFailed(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v Move, why, planID string, now time.Time,
+) error {
 	next := node.FailedAttempt(node.Install{State: node.Installing, Attempts: int(m.InstallAttempts)}, why)
 	if err := SetInstall(ctx, q, m, next, planID); err != nil || next.State == node.Installing {
 		return err
@@ -44,7 +46,8 @@ func InstallFailed(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v M
 // SetInstall stores how an installation stands, besides the state.
 func SetInstall(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, i node.Install, planID string) error {
 	err := q.SetInstall(ctx, dbsqlc.SetInstallParams{
-		MachineID: m.MachineID, InstallAttempts: int32(i.Attempts), LastInstallError: i.LastError, FailedPlanID: planID, NodePlan: InstallPlan(m),
+		MachineID: m.MachineID, InstallAttempts: int32(i.Attempts), LastInstallError: i.LastError, FailedPlanID: planID,
+		NodePlan: InstallPlan(m),
 	})
 	if err != nil {
 		return fmt.Errorf("record installation: %w", err)

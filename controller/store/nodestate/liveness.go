@@ -46,22 +46,25 @@ func (f *fleetSlices) next(ctx context.Context, q *dbsqlc.Queries) (after string
 	return after, nil
 }
 
-// UpdateReachable sets and clears the condition Reachable by the heartbeats that have been stored, and moves nodes between
-// active and offline with it.
+// UpdateReachable sets and clears the condition Reachable by the heartbeats that have been stored, and moves nodes
+// between active and offline with it.
 func (s *Store) UpdateReachable(ctx context.Context, silentSince, now time.Time) error {
 	after, err := s.reach.next(ctx, s.db.Q)
 	if err != nil {
 		return err
 	}
-	slice, err := s.db.Q.ReachableOfSlice(ctx, dbsqlc.ReachableOfSliceParams{AfterID: after, Size: sliceSize, SilentSince: silentSince})
+	slice, err := s.db.Q.ReachableOfSlice(ctx, dbsqlc.ReachableOfSliceParams{AfterID: after, Size: sliceSize,
+		SilentSince: silentSince})
 	if err != nil {
 		return fmt.Errorf("read a slice of the hosts: %w", err)
 	}
-	silent, err := s.db.Q.HostsSilentLately(ctx, dbsqlc.HostsSilentLatelyParams{HeardAfter: silentSince.Add(-lately), SilentSince: silentSince})
+	silent, err := s.db.Q.HostsSilentLately(ctx, dbsqlc.HostsSilentLatelyParams{HeardAfter: silentSince.Add(-lately),
+		SilentSince: silentSince})
 	if err != nil {
 		return fmt.Errorf("read hosts that fell silent: %w", err)
 	}
-	speaking, err := s.db.Q.HostsSpeakingLately(ctx, dbsqlc.HostsSpeakingLatelyParams{OpenedAfter: now.Add(-lately), SilentSince: silentSince})
+	speaking, err := s.db.Q.HostsSpeakingLately(ctx, dbsqlc.HostsSpeakingLatelyParams{OpenedAfter: now.Add(-lately),
+		SilentSince: silentSince})
 	if err != nil {
 		return fmt.Errorf("read hosts that speak again: %w", err)
 	}
@@ -102,11 +105,13 @@ func (s *Store) setReachable(ctx context.Context, machineID string, status bool,
 			from, to = to, from
 		}
 		if node.Parse(m.NodeState) == from {
-			if err := MoveNode(ctx, q, machineID, to, node.System, "", "", map[string]string{"reason": reason}, now); err != nil {
+			if err := MoveNode(ctx, q, machineID, to, node.System, "", "", map[string]string{"reason": reason},
+				now); err != nil {
 				return err
 			}
 		}
-		return machinestore.SetCondition(ctx, q, machineID, operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
+		return machinestore.SetCondition(ctx, q, machineID,
+			operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
 	})
 }
 

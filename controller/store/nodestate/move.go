@@ -66,9 +66,13 @@ func (m Moved) Log(log *slog.Logger) {
 		"user_id", m.User, "operation_id", m.Metadata["operation_id"], "reason", m.Metadata["reason"])
 }
 
-// MoveNode changes the state of a node by the table of package node, in the caller's transaction, and logs it. A node that
-// is in the state stays as it is. Moving to deleted leaves a tombstone; it takes metadata that says how the disks stand.
-func MoveNode(ctx context.Context, q *dbsqlc.Queries, machineID string, to node.State, by node.Trigger, userID, comment string, metadata map[string]string, now time.Time) error {
+// MoveNode changes the state of a node by the table of package node, in the caller's transaction, and logs it. A node
+// that is in the state stays as it is. Moving to deleted leaves a tombstone; it takes metadata that says how the disks
+// stand.
+func MoveNode(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, to node.State, by node.Trigger, userID, comment string,
+	metadata map[string]string, now time.Time,
+) error {
 	return MoveTo(ctx, q, machineID, Move{To: to, By: by, User: userID, Comment: comment, Metadata: metadata}, now)
 }
 
@@ -99,7 +103,8 @@ func MoveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, no
 		return bury(ctx, q, m, now)
 	}
 	if err := q.SetNodeState(ctx, dbsqlc.SetNodeStateParams{
-		MachineID: machineID, NodeState: node.Name(v.To), Reason: cmp.Or(v.Reason, v.Metadata["reason"], "MACHINE_QUARANTINED"), Now: now,
+		MachineID: machineID, NodeState: node.Name(v.To),
+		Reason: cmp.Or(v.Reason, v.Metadata["reason"], "MACHINE_QUARANTINED"), Now: now,
 	}); err != nil {
 		return fmt.Errorf("set node state: %w", err)
 	}
@@ -115,8 +120,8 @@ func MoveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, no
 	return followRetirement(ctx, q, machineID, from, v.To, now)
 }
 
-// followProvider compares what the machine's provider says with the new state, unless work made the move: what was seen before
-// or during that work is of another state.
+// followProvider compares what the machine's provider says with the new state, unless work made the move: what was seen
+// before or during that work is of another state.
 func (v Move) followProvider(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
 	if v.Ended != "" {
 		return SetAside(ctx, q, m.MachineID, now)
@@ -125,10 +130,14 @@ func (v Move) followProvider(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 }
 
 // followQuarantine keeps the cause of a quarantine with the state. Those who know more of the cause say it afterwards.
-func followQuarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from node.State, v Move, now time.Time) error {
+func followQuarantine(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from node.State, v Move, now time.Time,
+) error {
 	switch node.Quarantined {
 	case v.To:
-		return machinestore.RaiseCause(ctx, q, m.MachineID, "", machinestore.QuarantineCause(cmp.Or(v.Reason, v.Metadata["reason"], "MACHINE_QUARANTINED"), "the node is quarantined"), now)
+		return machinestore.RaiseCause(ctx, q, m.MachineID, "",
+			machinestore.QuarantineCause(cmp.Or(v.Reason, v.Metadata["reason"], "MACHINE_QUARANTINED"),
+				"the node is quarantined"), now)
 	case from:
 		released := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByRelease}}
 		return machinestore.CureCauses(ctx, q, m.MachineID, released, "Released", now)
@@ -137,7 +146,9 @@ func followQuarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, 
 }
 
 // followAdoption records that a machine which has enrolled with a system of its own runs that system.
-func followAdoption(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from, to node.State, now time.Time) error {
+func followAdoption(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from, to node.State, now time.Time,
+) error {
 	if from != node.Enrolling || to != node.Active || m.AgentID == nil {
 		return nil
 	}
@@ -147,10 +158,12 @@ func followAdoption(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, fr
 // facts reads what guards look at.
 func (v Move) facts(m dbsqlc.Machine) node.Facts {
 	f := node.Facts{
-		Attempts: int(m.InstallAttempts), PlanID: InstallPlan(m), FailedPlanID: m.FailedPlanID, Force: v.Force, Deleting: v.deleting,
+		Attempts: int(m.InstallAttempts), PlanID: InstallPlan(m), FailedPlanID: m.FailedPlanID, Force: v.Force,
+		Deleting: v.deleting,
 		Installs: v.Installs,
 		Purge:    v.Purge, Comment: v.Comment != "", From: node.Parse(m.QuarantinedFrom),
-		ErasureRequired: v.Metadata[MetaErasure] != ErasureNotRequired, ErasureVerified: v.Metadata[MetaErasure] == ErasureVerified,
+		ErasureRequired: v.Metadata[MetaErasure] != ErasureNotRequired,
+		ErasureVerified: v.Metadata[MetaErasure] == ErasureVerified,
 	}
 	if op := pgtx.StrVal(m.CurrentOperationID); op != v.Ended {
 		f.ActiveOperation = op
@@ -158,8 +171,8 @@ func (v Move) facts(m dbsqlc.Machine) node.Facts {
 	return f
 }
 
-// FactsWithPlan adds to facts whether a node whose installation has failed has another plan now: one that was assigned since,
-// and does other work than the one that failed. A plan of another name with the same steps is the same plan.
+// FactsWithPlan adds to facts whether a node whose installation has failed has another plan now: one that was assigned
+// since, and does other work than the one that failed. A plan of another name with the same steps is the same plan.
 func (v Move) FactsWithPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.Facts, error) {
 	f := v.facts(m)
 	if node.Parse(m.NodeState) != node.InstallFailed || v.To != node.Pending {
@@ -189,7 +202,8 @@ func samePlan(ctx context.Context, q *dbsqlc.Queries, a, b string) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	return slices.EqualFunc(one.GetSteps(), other.GetSteps(), func(x, y *baremetalv1.Step) bool { return proto.Equal(x, y) }), nil
+	return slices.EqualFunc(one.GetSteps(), other.GetSteps(),
+		func(x, y *baremetalv1.Step) bool { return proto.Equal(x, y) }), nil
 }
 
 // InstallPlan is the plan that a reimage of the machine runs where it names none.
@@ -201,11 +215,12 @@ func InstallPlan(m dbsqlc.Machine) string {
 }
 
 func NodeRefused(m dbsqlc.Machine, r *fleet.Refusal) error {
-	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
+	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("node_state",
+		m.NodeState)
 }
 
-// logMove says for the node_state_log whose the next change of the state is, and why: the row itself is written with the
-// state, by its trigger. Free text goes to the audit log.
+// logMove says for the node_state_log whose the next change of the state is, and why: the row itself is written with
+// the state, by its trigger. Free text goes to the audit log.
 func logMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v Move, now time.Time) error {
 	metadata, err := pgtx.JSONMap(v.Metadata)
 	if err != nil {
@@ -232,7 +247,9 @@ func logMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v Move, n
 }
 
 // followRetirement keeps the condition Retired with the states that are out of the inventory.
-func followRetirement(ctx context.Context, q *dbsqlc.Queries, machineID string, from, to node.State, now time.Time) error {
+func followRetirement(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, from, to node.State, now time.Time,
+) error {
 	if node.Gone(from) == node.Gone(to) {
 		return nil
 	}
@@ -242,7 +259,9 @@ func followRetirement(ctx context.Context, q *dbsqlc.Queries, machineID string, 
 }
 
 // MoveAlong makes several moves, one after the other.
-func MoveAlong(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, now time.Time, states ...node.State) error {
+func MoveAlong(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, now time.Time, states ...node.State,
+) error {
 	for _, to := range states {
 		step := v
 		step.To = to
@@ -256,7 +275,8 @@ func MoveAlong(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move,
 
 // bury takes a machine out of the inventory for good. Its addresses are free for another record.
 func bury(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
-	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.MachineID, Keep: []string{}}); err != nil {
+	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.MachineID,
+		Keep: []string{}}); err != nil {
 		return fmt.Errorf("free MAC addresses: %w", err)
 	}
 	if err := q.TombstoneMachine(ctx, dbsqlc.TombstoneMachineParams{MachineID: m.MachineID, Now: &now}); err != nil {

@@ -19,9 +19,12 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-func RecordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.ProviderObservation, now time.Time) error {
+func RecordProvider(
+	ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.ProviderObservation, now time.Time,
+) error {
 	m, err := q.LockMachine(ctx, o.GetMachineId())
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && (m.Site != site || m.DeletedAt != nil || m.Provider != o.GetProvider()) {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil &&
+		(m.Site != site || m.DeletedAt != nil || m.Provider != o.GetProvider()) {
 		return nil // gone or moved since it was asked
 	}
 	if err != nil {
@@ -48,7 +51,8 @@ func RecordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 		}
 	}
 	err = q.PutProviderObservation(ctx, dbsqlc.PutProviderObservationParams{
-		MachineID: m.MachineID, Provider: o.GetProvider(), State: string(state), Status: o.GetStatusName(), SystemID: o.GetSystemId(),
+		MachineID: m.MachineID, Provider: o.GetProvider(), State: string(state), Status: o.GetStatusName(),
+		SystemID:   o.GetSystemId(),
 		PowerState: machinestore.PowerOfProvider(o), Deployed: o.GetDeployed(), Drift: drift, Reason: o.GetReason(),
 		Message: pgtx.OrText(o.GetMessage(), o.GetStatusMessage()), HeldBy: o.GetHeldBy(), Judged: judged, Now: now,
 	})
@@ -58,7 +62,8 @@ func RecordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 	if !known {
 		return nil // what was known before is no less true for not being confirmed
 	}
-	if err := providerWell(ctx, q, m.MachineID, state, pgtx.OrText(o.GetStatusMessage(), o.GetStatusName()), now); err != nil {
+	if err := providerWell(ctx, q, m.MachineID, state, pgtx.OrText(o.GetStatusMessage(), o.GetStatusName()),
+		now); err != nil {
 		return err
 	}
 	if !judged {
@@ -68,14 +73,20 @@ func RecordProvider(ctx context.Context, q *dbsqlc.Queries, site string, o *flee
 }
 
 // providerWell raises an error that a provider reports, and cures it when the provider reports another state.
-func providerWell(ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, message string, now time.Time) error {
+func providerWell(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, message string, now time.Time,
+) error {
 	if state == maasstatus.StateFailed {
-		return machinestore.RaiseCause(ctx, q, machineID, "", operation.RaisedCause{Cause: fleet.CauseProvider, Reason: "MAAS_FAILED", Message: message}, now)
+		return machinestore.RaiseCause(ctx, q, machineID, "",
+			operation.RaisedCause{Cause: fleet.CauseProvider, Reason: "MAAS_FAILED", Message: message}, now)
 	}
-	return machinestore.CureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByProvider}}, "ProviderRecovered", now)
+	return machinestore.CureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByProvider}},
+		"ProviderRecovered", now)
 }
 
-func showDrift(ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, drift string, now time.Time) error {
+func showDrift(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, state maasstatus.State, drift string, now time.Time,
+) error {
 	reason := "AsExpected"
 	if drift != "" {
 		reason = "Unexpected" + string(state)
@@ -85,7 +96,8 @@ func showDrift(ctx context.Context, q *dbsqlc.Queries, machineID string, state m
 	}, now)
 }
 
-// ObservedProviderState is what a workflow shows of the provider: its state, and of machines with a BMC of ours the power.
+// ObservedProviderState is what a workflow shows of the provider: its state, and of machines with a BMC of ours the
+// power.
 func ObservedProviderState(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (string, error) {
 	if m.Provider != workflow.ProviderMAAS {
 		return m.PowerState, nil

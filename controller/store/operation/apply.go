@@ -57,16 +57,19 @@ type Applied struct {
 
 // Decide loads an operation, lets operation.Decide answer the event, and stores the answer, all in one transaction.
 // version, if not 0, must be the operation's or nothing happens.
-func (s *Store) Decide(ctx context.Context, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
+func (s *Store) Decide(
+	ctx context.Context, operationID string, version int64, e operation.Event, now time.Time,
+) (*Applied, error) {
 	var out *Applied
-	err := s.db.InGroup(ctx, pgtx.LockKey{OperationID: operationID, CommandID: commandOf(e)}, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		var err error
-		out, err = s.DecideIn(ctx, q, operationID, version, e, now)
-		if err != nil {
-			return err
-		}
-		return FailpointBeforeCommit.HitCtx(ctx)
-	})
+	err := s.db.InGroup(ctx, pgtx.LockKey{OperationID: operationID, CommandID: commandOf(e)},
+		func(_ pgx.Tx, q *dbsqlc.Queries) error {
+			var err error
+			out, err = s.DecideIn(ctx, q, operationID, version, e, now)
+			if err != nil {
+				return err
+			}
+			return FailpointBeforeCommit.HitCtx(ctx)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
 	}
@@ -74,7 +77,9 @@ func (s *Store) Decide(ctx context.Context, operationID string, version int64, e
 	return out, fpAfterCommit.HitCtx(ctx)
 }
 
-func (s *Store) DecideIn(ctx context.Context, q *dbsqlc.Queries, operationID string, version int64, e operation.Event, now time.Time) (*Applied, error) {
+func (s *Store) DecideIn(
+	ctx context.Context, q *dbsqlc.Queries, operationID string, version int64, e operation.Event, now time.Time,
+) (*Applied, error) {
 	l, err := s.loadFor(ctx, q, operationID, commandOf(e), now)
 	if err != nil {
 		return nil, err
@@ -83,7 +88,9 @@ func (s *Store) DecideIn(ctx context.Context, q *dbsqlc.Queries, operationID str
 }
 
 // decideOn decides on an operation that is locked and stores the answer.
-func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, version int64, e operation.Event, now time.Time) (*Applied, error) {
+func (s *Store) decideOn(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, version int64, e operation.Event, now time.Time,
+) (*Applied, error) {
 	operationID := l.Row.OperationID
 	l.cmdline = s.catalog.InstallerCmdline
 	if r, ok := e.(operation.Reported); ok {
@@ -111,7 +118,8 @@ func (s *Store) decideOn(ctx context.Context, q *dbsqlc.Queries, l *OperationCon
 		}
 	}
 	a, err := Apply(ctx, q, l, d, now)
-	if err != nil || l.Machine.Retiring == nil || pgtx.StrVal(l.Machine.CurrentOperationID) != operationID || !operation.IsTerminal(a.Phase) {
+	if err != nil || l.Machine.Retiring == nil || pgtx.StrVal(l.Machine.CurrentOperationID) != operationID ||
+		!operation.IsTerminal(a.Phase) {
 		return a, err
 	}
 	return a, s.Retire(ctx, q, l.Machine.MachineID, now)
@@ -162,14 +170,15 @@ func sessionOf(e operation.Event) (agentID string, epoch int64) {
 	return "", 0
 }
 
-// countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it is
-// and tells Decide so.
+// countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it
+// is and tells Decide so.
 func (l *OperationContext) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
 	g, ok := e.(operation.GrantAsked)
 	if !ok || l.Snap.World.StaleEpoch {
 		return nil
 	}
-	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID, Seq: int64(g.Seq)})
+	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID,
+		Seq: int64(g.Seq)})
 	if err != nil {
 		return fmt.Errorf("count grant: %w", err)
 	}
@@ -194,7 +203,9 @@ func (l *OperationContext) epochOf(ctx context.Context, q *dbsqlc.Queries, agent
 }
 
 // Apply writes a decision. It is the only code that writes the state of operations, steps and commands.
-func Apply(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time) (*Applied, error) {
+func Apply(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
+) (*Applied, error) {
 	out := &Applied{
 		Decision: d, OperationID: l.Row.OperationID, MachineID: l.Row.TargetID, Version: l.Row.Version,
 		Phase: d.Op.Phase, Type: d.Op.Type, CreatedAt: d.Op.CreatedAt, FinishedAt: d.Op.FinishedAt, Command: l.Snap.Command,
@@ -204,15 +215,18 @@ func Apply(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operat
 	}
 	w := &writes{list: l.before}
 	w.machine(ctx, l, d.Machine, now)
-	if err := w.special(ctx, q, l.changesCauses(d.Machine), func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {
+	if err := w.special(ctx, q, l.changesCauses(d.Machine),
+		func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err
 	}
 	if err := w.special(ctx, q, d.FlagRollback, func() error {
-		return machinestore.RaiseCause(ctx, q, l.Row.TargetID, "", machinestore.MemoryCause("the agent asked for a grant with a number that was used before"), now)
+		return machinestore.RaiseCause(ctx, q, l.Row.TargetID, "",
+			machinestore.MemoryCause("the agent asked for a grant with a number that was used before"), now)
 	}); err != nil {
 		return nil, err
 	}
-	if err := w.special(ctx, q, l.bootChanges(d.Machine), func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
+	if err := w.special(ctx, q, l.bootChanges(d.Machine),
+		func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err
 	}
 	if err := w.special(ctx, q, !nodeStays(l, d), func() error { return nodeFollows(ctx, q, l, d, now) }); err != nil {
@@ -244,7 +258,8 @@ func Apply(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operat
 	if err := w.special(ctx, q, l.Row.Destructive, func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
 		return nil, err
 	}
-	return out, errors.Join(w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) }), w.flush(ctx, q))
+	return out, errors.Join(w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) }),
+		w.flush(ctx, q))
 }
 
 // writes are the statements of a decision that need no answers. They go to the database together.
@@ -363,7 +378,9 @@ func eventParams(l *OperationContext, d operation.Decision, now time.Time) (dbsq
 }
 
 // snapshotAt serializes the operation as it was in a phase, once for each.
-func snapshotAt(made map[operation.Phase][]byte, row dbsqlc.Operation, op operation.Operation, phase operation.Phase) ([]byte, error) {
+func snapshotAt(
+	made map[operation.Phase][]byte, row dbsqlc.Operation, op operation.Operation, phase operation.Phase,
+) ([]byte, error) {
 	if phase != "" && phase != op.Phase {
 		op.Phase, op.FinishedAt, op.Error = phase, time.Time{}, nil
 	}
@@ -378,7 +395,9 @@ func snapshotAt(made map[operation.Phase][]byte, row dbsqlc.Operation, op operat
 }
 
 // command writes a command, and gives it if it is to be sent when that has committed.
-func (w *writes) command(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+func (w *writes) command(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, now time.Time,
+) (*Outgoing, error) {
 	if c == d.NewCommand {
 		return w.newCommand(ctx, q, l, d, c, now)
 	}
@@ -409,7 +428,9 @@ func (w *writes) command(ctx context.Context, q *dbsqlc.Queries, l *OperationCon
 	return nil, nil
 }
 
-func (w *writes) newCommand(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, now time.Time) (*Outgoing, error) {
+func (w *writes) newCommand(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, now time.Time,
+) (*Outgoing, error) {
 	step := &baremetalv1.Step{}
 	if err := proto.Unmarshal(l.steps[c.StepIdx].Spec, step); err != nil {
 		return nil, fmt.Errorf("parse stored step: %w", err)

@@ -45,8 +45,9 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 	w.NewBootToken = ids.Secret(BootTokenBytes)
 	w.Boot = operation.Boot{
 		Mode: pgtx.OrText(b.Mode, operation.BootDisk), OperationID: pgtx.StrVal(b.OperationID), Revision: b.Revision,
-		InstallerAgentID: pgtx.StrVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments), InstallerReady: b.Ready,
-		IdentityLevel: b.IdentityLevel, IdentityTrust: b.IdentityTrust,
+		InstallerAgentID: pgtx.StrVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments),
+		InstallerReady: b.Ready,
+		IdentityLevel:  b.IdentityLevel, IdentityTrust: b.IdentityTrust,
 	}
 }
 
@@ -56,7 +57,9 @@ func (l *OperationContext) bootChanges(m operation.MachineChange) bool {
 }
 
 // applyBoot stores a new assignment under the site's next revision, and ends the identities of the systems before.
-func (l *OperationContext) applyBoot(ctx context.Context, q *dbsqlc.Queries, m operation.MachineChange, now time.Time) error {
+func (l *OperationContext) applyBoot(
+	ctx context.Context, q *dbsqlc.Queries, m operation.MachineChange, now time.Time,
+) error {
 	if m.RevokeHosts {
 		_, err := q.RevokeHostCerts(ctx, dbsqlc.RevokeHostCertsParams{
 			MachineID: &l.Machine.MachineID, OperationID: &l.Row.OperationID, Now: &now,
@@ -80,7 +83,8 @@ func Assign(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operatio
 		return fmt.Errorf("number the site's document: %w", err)
 	}
 	err = q.PutAssignment(ctx, dbsqlc.PutAssignmentParams{
-		MachineID: m.MachineID, Site: m.Site, Mode: a.Mode, OperationID: pgtx.StrPtr(a.OperationID), Token: a.Token, Revision: revision, Now: now,
+		MachineID: m.MachineID, Site: m.Site, Mode: a.Mode, OperationID: pgtx.StrPtr(a.OperationID), Token: a.Token,
+		Revision: revision, Now: now,
 	})
 	if err != nil {
 		return fmt.Errorf("store boot assignment: %w", err)
@@ -92,8 +96,11 @@ func Assign(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operatio
 }
 
 // repaveAction says what to write, from the image catalogue. A simulated disk takes an image that is only a name.
-func (l *OperationContext) repaveAction(ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage) (*fleetv1.RepaveAction, error) {
-	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()), ProtectedDisks: l.spec.GetProtectedDisks()}
+func (l *OperationContext) repaveAction(
+	ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage,
+) (*fleetv1.RepaveAction, error) {
+	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()),
+		ProtectedDisks: l.spec.GetProtectedDisks()}
 	i, err := q.ImageByRef(ctx, r.GetImage())
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -116,7 +123,9 @@ func (l *OperationContext) powerAction(d operation.Decision) *fleetv1.PowerActio
 }
 
 // installerAction names the installer's kernel and what it is told: where its site is, and under which token it boots.
-func (l *OperationContext) installerAction(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.CommandSpec_Installer, error) {
+func (l *OperationContext) installerAction(
+	ctx context.Context, q *dbsqlc.Queries,
+) (*fleetv1.CommandSpec_Installer, error) {
 	b, err := q.BootOf(ctx, l.Machine.MachineID)
 	if err != nil {
 		return nil, fmt.Errorf("read boot assignment: %w", err)
@@ -132,7 +141,8 @@ func (l *OperationContext) installerAction(ctx context.Context, q *dbsqlc.Querie
 	f := images[0]
 	return &fleetv1.CommandSpec_Installer{Installer: &fleetv1.InstallerAction{
 		KernelSha256: f.GetKernelSha256(), InitrdSha256: f.GetInitrdSha256(),
-		Cmdline: strings.TrimSpace("ingot.role=installer ingot.site=http://" + address + " ingot.token=" + b.Token + " " + f.GetCmdline()),
+		Cmdline: strings.TrimSpace("ingot.role=installer ingot.site=http://" + address + " ingot.token=" + b.Token + " " +
+			f.GetCmdline()),
 	}}, nil
 }
 
@@ -159,16 +169,18 @@ func (l *OperationContext) bootAddress(ctx context.Context, q *dbsqlc.Queries) (
 	return "", failure.Unavailable("SITE_AGENT_SILENT", "the site's agent has not said where its boot server is")
 }
 
-// Catalogued refuses an image that is not in the catalogue, where a real disk is going to be written. A simulated machine,
-// and one behind another provider, takes any name.
+// Catalogued refuses an image that is not in the catalogue, where a real disk is going to be written. A simulated
+// machine, and one behind another provider, takes any name.
 func Catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil {
 		return err
 	}
 	if s := plan.ByInstaller(steps); s != nil && m.Provider == workflow.ProviderMAAS {
-		return failure.Invalid("INVALID_FIELD", "step %s is done by our own installer, and machine %s is installed by MAAS", s.Step.GetName(), m.MachineID).
-			WithField("plan_id", "for a machine of provider maas: plan "+plan.RepaveMAAS+", or one with steps of kind provider_action; to erase it, a decommission").
+		return failure.Invalid("INVALID_FIELD", "step %s is done by our own installer, and machine %s is installed by MAAS",
+			s.Step.GetName(), m.MachineID).
+			WithField("plan_id", "for a machine of provider maas: plan "+plan.RepaveMAAS+
+				", or one with steps of kind provider_action; to erase it, a decommission").
 			WithMeta("machine_id", m.MachineID)
 	}
 	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
@@ -181,7 +193,8 @@ func Catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps 
 		}
 		i, err := q.HoldImage(ctx, f.Step.GetRepave().GetImage())
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && i.Kind != "os" {
-			return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue; see `ingot image list`", f.Step.GetRepave().GetImage()).
+			return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue; see `ingot image list`",
+				f.Step.GetRepave().GetImage()).
 				WithField("image_ref", "not in the catalogue")
 		}
 		if err != nil {

@@ -22,24 +22,29 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// nodeName is what the machine's Node is called. A machine id that is no DNS name joins nothing: the API server refuses it.
+// nodeName is what the machine's Node is called. A machine id that is no DNS name joins nothing: the API server refuses
+// it.
 func (l *OperationContext) nodeName() string { return l.Machine.MachineID }
 
 // speaksToCluster says that the operation has a step for which somebody speaks to a cluster.
 func (l *OperationContext) speaksToCluster() bool {
 	return slices.ContainsFunc(l.Snap.Op.Steps, func(s operation.Step) bool {
-		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == operation.KindJoin || s.Kind == operation.KindStage && s.Mode == workflow.DrainNode
+		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == operation.KindJoin || s.Kind == operation.KindStage &&
+			s.Mode == workflow.DrainNode
 	})
 }
 
 // clusterAction is what a site agent is told to do in a cluster.
-func (l *OperationContext) clusterAction(ctx context.Context, q *dbsqlc.Queries, kind operation.Kind, step *baremetalv1.Step) (*fleetv1.CommandSpec_Cluster, error) {
+func (l *OperationContext) clusterAction(
+	ctx context.Context, q *dbsqlc.Queries, kind operation.Kind, step *baremetalv1.Step,
+) (*fleetv1.CommandSpec_Cluster, error) {
 	uuid, err := q.SystemUUIDOf(ctx, l.Machine.MachineID)
 	if err != nil {
 		return nil, fmt.Errorf("read system UUID: %w", err)
 	}
 	a := &fleetv1.ClusterAction{
-		Act: credentialstore.ClusterActs[kind], ClusterRef: credentialstore.ClusterOf(step), NodeName: l.nodeName(), SystemUuid: uuid, BootId: l.Machine.BootID,
+		Act: credentialstore.ClusterActs[kind], ClusterRef: credentialstore.ClusterOf(step), NodeName: l.nodeName(),
+		SystemUuid: uuid, BootId: l.Machine.BootID,
 		KubeletVersion: step.GetVerify().GetKubeletVersion(), Force: step.GetDrain().GetForce(),
 		DeleteLocalData: step.GetDrain().GetDeleteLocalData(), RemoveNode: step.GetDrain().GetRemoveNode(),
 	}
@@ -53,7 +58,9 @@ func (l *OperationContext) clusterAction(ctx context.Context, q *dbsqlc.Queries,
 }
 
 // joinAction is what the machine's own agent is told.
-func (l *OperationContext) joinAction(ctx context.Context, q *dbsqlc.Queries, step *baremetalv1.Step) (*fleetv1.CommandSpec_Join, error) {
+func (l *OperationContext) joinAction(
+	ctx context.Context, q *dbsqlc.Queries, step *baremetalv1.Step,
+) (*fleetv1.CommandSpec_Join, error) {
 	a := &fleetv1.JoinAction{ClusterRef: credentialstore.ClusterOf(step), NodeName: l.nodeName()}
 	if l.command != nil {
 		a.TokenCommandId = l.command.CommandID // it was decided on because that one is done
@@ -69,20 +76,25 @@ func (l *OperationContext) joinAction(ctx context.Context, q *dbsqlc.Queries, st
 }
 
 // commandSpec is what the executor is told to do.
-func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command, step *baremetalv1.Step, generation int64) (*fleetv1.CommandSpec, error) {
+func commandSpec(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, c *operation.Command,
+	step *baremetalv1.Step, generation int64,
+) (*fleetv1.CommandSpec, error) {
 	s := d.Op.Steps[c.StepIdx]
 	spec := &fleetv1.CommandSpec{
 		CommandId: c.ID, OperationId: d.Op.ID, TargetId: d.Op.MachineID, Step: s.Name, Attempt: int32(c.Attempt),
 		NeedsGrant: true, TimeoutMs: int32(executorTimeout(s.Timeout).Milliseconds()),
 		// No grant is given after the deadline, and one that was given in time may be used: the executor's own limit lies
 		// behind both.
-		ExpiresAt: timestamppb.New(c.Deadline.Add(s.Timeout)), Provider: l.Machine.Provider, BmcEndpoint: l.spec.GetBmcEndpoint(),
+		ExpiresAt: timestamppb.New(c.Deadline.Add(s.Timeout)), Provider: l.Machine.Provider,
+		BmcEndpoint:       l.spec.GetBmcEndpoint(),
 		BmcCredentialsRef: l.spec.GetBmcCredentialsRef(), MacAddresses: l.spec.GetMacAddresses(),
 	}
 	var err error
 	switch c.Kind {
 	case operation.KindReboot:
-		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{Mode: pgtx.OrText(step.GetReboot().GetMode(), "graceful")}}
+		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{Mode: pgtx.OrText(step.GetReboot().GetMode(),
+			"graceful")}}
 	case operation.KindNetboot:
 		spec.Action = &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: step.GetNetboot().GetMode()}}
 	case operation.KindRepave:
@@ -95,7 +107,8 @@ func commandSpec(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d 
 		spec.Action, spec.NeedsGrant = action, false
 	case operation.KindErase:
 		spec.Action = &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{
-			Method: pgtx.OrText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(), ProtectedDisks: l.spec.GetProtectedDisks(),
+			Method: pgtx.OrText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(),
+			ProtectedDisks: l.spec.GetProtectedDisks(),
 		}}
 	case operation.KindReset:
 		spec.Action = &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}}
@@ -151,13 +164,16 @@ func providerStep(s *baremetalv1.Step) *baremetalv1.ProviderAction {
 // providerAction is what the site's agent is told to do through the machine's provider.
 func (l *OperationContext) providerAction(a *baremetalv1.ProviderAction) *fleetv1.CommandSpec_ProviderAction {
 	return &fleetv1.CommandSpec_ProviderAction{ProviderAction: &fleetv1.ProviderAction{
-		Action: a.GetAction(), Params: a.GetParams(), RegionRef: pgtx.OrText(l.spec.GetProviderRef(), nodestate.DefaultRegion), Serial: l.spec.GetSerial(),
+		Action: a.GetAction(), Params: a.GetParams(), RegionRef: pgtx.OrText(l.spec.GetProviderRef(),
+			nodestate.DefaultRegion), Serial: l.spec.GetSerial(),
 	}}
 }
 
-// scriptAction is what the site agent is told: which bytes, with which arguments, on whom. A script that is gone all the
-// same leaves an action that no agent takes.
-func (l *OperationContext) scriptAction(ctx context.Context, q *dbsqlc.Queries, s *baremetalv1.SshCommand) (*fleetv1.CommandSpec_Script, error) {
+// scriptAction is what the site agent is told: which bytes, with which arguments, on whom. A script that is gone all
+// the same leaves an action that no agent takes.
+func (l *OperationContext) scriptAction(
+	ctx context.Context, q *dbsqlc.Queries, s *baremetalv1.SshCommand,
+) (*fleetv1.CommandSpec_Script, error) {
 	a := &fleetv1.ScriptAction{
 		ScriptRef: s.GetCommand(), Args: s.GetArgs(), Endpoint: l.spec.GetSshEndpoint(), HostKeys: l.spec.GetSshHostKeys(),
 		CredentialsRef: l.spec.GetSshCredentialsRef(),

@@ -87,7 +87,9 @@ func (r StartRequest) body() map[string]string {
 }
 
 // Start creates an operation, or returns the one that the same request has made before. created says which.
-func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+func (s *Store) Start(
+	ctx context.Context, r StartRequest, now time.Time,
+) (op *baremetalv1.Operation, created bool, err error) {
 	a := pgtx.LockKey{MachineID: r.MachineID, RequestID: r.RequestID}
 	end, repeat, err := s.repeats.Begin(ctx, a)
 	if err != nil {
@@ -126,7 +128,8 @@ func (s *Store) Start(ctx context.Context, r StartRequest, now time.Time) (op *b
 
 // Replay returns the operation of a repeated request, nil if there is none.
 func (s *Store) Replay(ctx context.Context, q *dbsqlc.Queries, r StartRequest) (*baremetalv1.Operation, error) {
-	row, err := q.GetOperationByRequest(ctx, dbsqlc.GetOperationByRequestParams{TargetID: r.MachineID, RequestID: r.RequestID})
+	row, err := q.GetOperationByRequest(ctx, dbsqlc.GetOperationByRequestParams{TargetID: r.MachineID,
+		RequestID: r.RequestID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -137,9 +140,13 @@ func (s *Store) Replay(ctx context.Context, q *dbsqlc.Queries, r StartRequest) (
 }
 
 // repeated returns the operation of a repeated request, if it is the same.
-func (s *Store) repeated(ctx context.Context, q *dbsqlc.Queries, r StartRequest, row dbsqlc.Operation) (*baremetalv1.Operation, error) {
-	if diff := pgtx.Differing(normalBody(row, convert.JSONToMap(row.RequestBody)), normalBody(row, r.body())); len(diff) > 0 {
-		e := failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used on this machine with another %s (operation %s)",
+func (s *Store) repeated(
+	ctx context.Context, q *dbsqlc.Queries, r StartRequest, row dbsqlc.Operation,
+) (*baremetalv1.Operation, error) {
+	if diff := pgtx.Differing(normalBody(row, convert.JSONToMap(row.RequestBody)),
+		normalBody(row, r.body())); len(diff) > 0 {
+		e := failure.AlreadyExists("REQUEST_ID_REUSED",
+			"request_id %q was used on this machine with another %s (operation %s)",
 			r.RequestID, strings.Join(diff, ", "), row.OperationID).WithMeta("operation_id", row.OperationID)
 		for _, f := range diff {
 			e = e.WithField(f, "differs from the first request")
@@ -151,11 +158,13 @@ func (s *Store) repeated(ctx context.Context, q *dbsqlc.Queries, r StartRequest,
 
 // sameAsNone are parameters that say no more than leaving them out does, of every type that takes them.
 var sameAsNone = map[string][]string{
-	"mode": {"graceful", "PXE"}, "reboot_mode": {"graceful"}, "netboot_mode": {"PXE"}, "path": {"auto"}, "reboot": {"false"},
+	"mode": {"graceful", "PXE"}, "reboot_mode": {"graceful"}, "netboot_mode": {"PXE"}, "path": {"auto"},
+	"reboot":          {"false"},
 	"timeout_seconds": {"0"},
 }
 
-// normalBody is the body of a request for this operation without what is the default anyway: an explicit default is no other request.
+// normalBody is the body of a request for this operation without what is the default anyway: an explicit default is no
+// other request.
 func normalBody(row dbsqlc.Operation, body map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range body {
@@ -169,20 +178,24 @@ func normalBody(row dbsqlc.Operation, body map[string]string) map[string]string 
 	return out
 }
 
-// drains reports whether the operation is one by which a quarantined node goes on: its drain, or a decommission of it, unless
-// two machines answer in its name.
+// drains reports whether the operation is one by which a quarantined node goes on: its drain, or a decommission of it,
+// unless two machines answer in its name.
 func (r StartRequest) drains(m dbsqlc.Machine) bool {
-	return (r.Internal && r.PlanID == DrainPlan || r.Type == fleet.Decommission) && node.Parse(m.NodeState) == node.Quarantined && !Contested(m)
+	return (r.Internal && r.PlanID == DrainPlan || r.Type == fleet.Decommission) &&
+		node.Parse(m.NodeState) == node.Quarantined && !Contested(m)
 }
 
 // Contested reports whether a node is quarantined because two machines answer in its name.
 func Contested(m dbsqlc.Machine) bool {
 	class, _ := workflow.Classify(m.QuarantineReason)
-	return node.Parse(m.NodeState) == node.Quarantined && class == workflow.ClassConflict && m.QuarantineReason != "MACHINE_QUARANTINED"
+	return node.Parse(m.NodeState) == node.Quarantined && class == workflow.ClassConflict &&
+		m.QuarantineReason != "MACHINE_QUARANTINED"
 }
 
 // Fits checks that the work may be done on the machine now, and gives its plan and steps.
-func (s *Store) Fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (*baremetalv1.Plan, []plan.Filled, error) {
+func (s *Store) Fits(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest,
+) (*baremetalv1.Plan, []plan.Filled, error) {
 	planID := r.PlanID
 	if planID == "" && r.Type == fleet.Reimage {
 		planID = nodestate.InstallPlan(m)
@@ -202,7 +215,8 @@ func (s *Store) Fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	}
 	if fleet.Housekeeping(r.Type) != plan.Housekeeping(p) {
 		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
-			WithField("plan_id", "plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
+			WithField("plan_id",
+				"plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
 	}
 	if plan.OfWorkflow(p) && !r.Internal {
 		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
@@ -233,7 +247,9 @@ func (s *Store) Fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	return p, steps, nil
 }
 
-func (s *Store) Create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) Create(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time,
+) (*baremetalv1.Operation, error) {
 	p, steps, err := s.Fits(ctx, q, m, r)
 	if err != nil {
 		return nil, err
@@ -243,11 +259,13 @@ func (s *Store) Create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 		return nil, err
 	}
 	approves := approvesByInstalling(m, r, steps)
-	if err := n.special(ctx, q, approves, func() error { return approveByInstalling(ctx, q, m, r, n.Op.ID, now) }); err != nil {
+	if err := n.special(ctx, q, approves,
+		func() error { return approveByInstalling(ctx, q, m, r, n.Op.ID, now) }); err != nil {
 		return nil, err
 	}
 	entry, err := history.AuditEntry{
-		Actor: r.Actor, Verb: string(r.Type), Target: r.MachineID, Request: r.RequestID, Operation: n.Op.ID, Comment: r.Comment,
+		Actor: r.Actor, Verb: string(r.Type), Target: r.MachineID, Request: r.RequestID, Operation: n.Op.ID,
+		Comment: r.Comment,
 	}.Params(ctx, now)
 	if err != nil {
 		return nil, err
@@ -263,10 +281,13 @@ func (s *Store) Create(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine,
 	return n.Message(), n.flush(ctx, q)
 }
 
-// firstLook decides on a new operation in the transaction that creates it, so that nobody has to read all of it again. What takes part
-// in more than its machine, a budget, a workflow or a node's approval, is looked at by itself. It is looked at now that the machine is locked,
-// which may be long after it was asked for: what was under way then has ended before it begins.
-func (s *Store) firstLook(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, n *newOperation, f *preloaded, now time.Time) error {
+// firstLook decides on a new operation in the transaction that creates it, so that nobody has to read all of it again.
+// What takes part in more than its machine, a budget, a workflow or a node's approval, is looked at by itself. It is
+// looked at now that the machine is locked, which may be long after it was asked for: what was under way then has ended
+// before it begins.
+func (s *Store) firstLook(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, n *newOperation, f *preloaded, now time.Time,
+) error {
 	if locked := s.db.Now(); locked.After(now) {
 		now = locked
 	}
@@ -325,7 +346,8 @@ func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 	if r.drains(m) {
 		state.NodeState = fleet.NodeState(node.Name(node.Draining))
 	}
-	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.Removes}); r != nil {
+	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive,
+		ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.Removes}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
 			e = e.WithMeta("active_operation_id", *m.CurrentOperationID)
@@ -364,9 +386,13 @@ type newOperation struct {
 
 func (n *newOperation) Message() *baremetalv1.Operation { return convert.OperationMessage(n.Row, n.Op) }
 
-func (s *Store) newOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (*newOperation, error) {
+func (s *Store) newOperation(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled,
+	now time.Time,
+) (*newOperation, error) {
 	op := operation.Operation{
-		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, PlanID: p.GetPlanId(), Phase: operation.Pending, WakeAt: now,
+		ID: ids.New(ids.Operation), MachineID: m.MachineID, Type: r.Type, PlanID: p.GetPlanId(), Phase: operation.Pending,
+		WakeAt:       now,
 		CurrentStage: steps[0].Step.GetName(), Version: 1, CreatedAt: now,
 	}
 	params, err := pgtx.JSONMap(r.Params)
@@ -382,14 +408,18 @@ func (s *Store) newOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Ma
 	}
 	n := &newOperation{Op: op, Row: dbsqlc.Operation{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: string(r.Type),
-		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage, WakeAt: pgtx.TimePtr(now.Add(startGrace)),
+		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage,
+		WakeAt:   pgtx.TimePtr(now.Add(startGrace)),
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 	}}
 	return n, n.write(ctx, p, steps)
 }
 
 // InsertOperation writes the new operation, and no more than that.
-func (s *Store) InsertOperation(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled, now time.Time) (*newOperation, error) {
+func (s *Store) InsertOperation(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled,
+	now time.Time,
+) (*newOperation, error) {
 	n, err := s.newOperation(ctx, q, m, r, p, steps, now)
 	if err != nil {
 		return nil, err
@@ -423,12 +453,14 @@ func (n *newOperation) write(ctx context.Context, p *baremetalv1.Plan, filled []
 		return pgtx.Wrap(q.InsertSteps(ctx, insertSteps(r.OperationID, n.steps)), "insert steps")
 	})
 	n.add(func(q *dbsqlc.Queries) error {
-		return pgtx.Wrap(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &r.OperationID, MachineID: r.TargetID}), "point the machine to its operation")
+		return pgtx.Wrap(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &r.OperationID,
+			MachineID: r.TargetID}), "point the machine to its operation")
 	})
 	n.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertEvents(ctx, events), "insert events") })
 	if !p.GetUsed() {
 		n.add(func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: r.PlanID, Now: &r.CreatedAt}), "mark plan as used")
+			return pgtx.Wrap(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: r.PlanID, Now: &r.CreatedAt}),
+				"mark plan as used")
 		})
 	}
 	return nil
@@ -442,7 +474,8 @@ func stepRows(operationID string, steps []plan.Filled) (rows []dbsqlc.OperationS
 			return nil, fmt.Errorf("serialize step: %w", err)
 		}
 		rows = append(rows, dbsqlc.OperationStep{
-			OperationID: operationID, Idx: int32(i), Name: f.Step.GetName(), Kind: f.Kind, Spec: spec, TimeoutMs: f.Timeout.Milliseconds(),
+			OperationID: operationID, Idx: int32(i), Name: f.Step.GetName(), Kind: f.Kind, Spec: spec,
+			TimeoutMs:  f.Timeout.Milliseconds(),
 			MaxRetries: int32(f.Retries), State: string(operation.StepWaiting), Evidence: []byte("{}"),
 		})
 	}

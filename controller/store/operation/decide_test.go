@@ -35,7 +35,8 @@ func TestDecisionsAreWhole(t *testing.T) {
 
 func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, action failpoint.Action) {
 	a := storetest.Live(t, s, machineID)
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "reboot",
+		Type: fleet.Reboot}).GetOperationId()
 	var c *operation.Command
 	if step != "look" {
 		c = storetest.Decide(t, s, id, operation.Evaluate{}).Command
@@ -49,7 +50,8 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 	case "grant":
 		e = storetest.Ask(a, c, 1, 1)
 	case "result":
-		e, want = operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"}, operation.Succeeded
+		e, want = operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
+			SessionBootID: "boot-2"}, operation.Succeeded
 	case "late look":
 		at, want = at.Add(24*time.Hour), operation.Failed
 	case "cancel":
@@ -85,7 +87,8 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 func TestStaleVersionsDecideNothing(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
+		Type: fleet.Reboot}).GetOperationId()
 	first, err := s.Decide(t.Context(), id, 1, operation.Evaluate{}, storetest.Now())
 	if err != nil || first.StaleVersion || first.Version != 2 {
 		t.Fatalf("%+v, %v", first, err)
@@ -182,7 +185,8 @@ func TestFeedMissesNothing(t *testing.T) {
 			}
 			return nil
 		}
-		op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r", Type: fleet.EnterMaintenance}, storetest.Now())
+		op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r",
+			Type: fleet.EnterMaintenance}, storetest.Now())
 		if err == nil {
 			_, err = s.Decide(ctx, op.GetOperationId(), 0, operation.Evaluate{}, storetest.Now())
 		}
@@ -211,7 +215,8 @@ func TestAuditAndItsScrub(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	storetest.Live(t, s, "m-2")
 	for _, id := range []string{"m-1", "m-2"} {
-		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot, Comment: "asked by Ada"})
+		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot,
+			Comment: "asked by Ada"})
 		if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -242,17 +247,20 @@ func TestAuditAndItsScrub(t *testing.T) {
 		t.Errorf("%d rows before, %d after, %v", len(rows), len(after), err)
 	}
 	for i, r := range rows {
-		if got := after[i+1]; got.GetVerb() != r.GetVerb() || got.GetActor() != r.GetActor() || !got.GetTs().AsTime().Equal(r.GetTs().AsTime()) {
+		if got := after[i+1]; got.GetVerb() != r.GetVerb() || got.GetActor() != r.GetActor() ||
+			!got.GetTs().AsTime().Equal(r.GetTs().AsTime()) {
 			t.Errorf("scrubbing changed %v to %v", r, got)
 		}
 	}
 	// Nowhere else is there any trace.
-	if all := storetest.Everything(t, s, "operations", "operation_events", "machines", "node_state_log", "commands"); storetest.ContainsAny(all, "Ada") {
+	if all := storetest.Everything(t, s, "operations", "operation_events", "machines", "node_state_log",
+		"commands"); storetest.ContainsAny(all, "Ada") {
 		t.Error("the comment is stored outside of the audit log")
 	}
 }
 
-// TestTheFeedKeepsTheOrderOfAnOperation: a transaction has its number before it gets the operation, and another is through meanwhile.
+// TestTheFeedKeepsTheOrderOfAnOperation: a transaction has its number before it gets the operation, and another is
+// through meanwhile.
 func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
@@ -277,7 +285,8 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	if err := tx.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&number); err != nil {
 		t.Fatal(err)
 	}
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
+		Type: fleet.Reboot}).GetOperationId()
 	if page, err := s.Feed(t.Context(), head, 100); err != nil || len(page) != 0 {
 		t.Fatalf("%d events are shown while an earlier transaction is open: %v", len(page), err)
 	}

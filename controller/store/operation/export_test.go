@@ -11,6 +11,8 @@ import (
 )
 
 // DecideInTx decides in a transaction that has begun.
-func (s *Store) DecideInTx(ctx context.Context, tx pgx.Tx, operationID string, e operation.Event, now time.Time) (*Applied, error) {
+func (s *Store) DecideInTx(
+	ctx context.Context, tx pgx.Tx, operationID string, e operation.Event, now time.Time,
+) (*Applied, error) {
 	return s.DecideIn(ctx, s.db.Q.WithTx(&pgtx.Postcommit{Tx: tx}), operationID, 0, e, now)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
-// Where somebody carries out what is decided, an operation begins in the transaction that creates it. What comes after is as after
-// any first look, also when many begin together.
+// Where somebody carries out what is decided, an operation begins in the transaction that creates it. What comes after
+// is as after any first look, also when many begin together.
 func TestAnOperationBeginsWhereItIsCreated(t *testing.T) {
 	s := storetest.New(t)
 	const machines = 24
@@ -40,7 +40,8 @@ func TestAnOperationBeginsWhereItIsCreated(t *testing.T) {
 		if len(first) != 1 || first[0].Version != 2 {
 			return fmt.Errorf("told of %d decisions", len(first))
 		}
-		if again, created, err := s.Start(ctx, r, storetest.Now()); err != nil || created || again.GetOperationId() != id || len(h.Of(id)) != 1 {
+		if again, created, err := s.Start(ctx, r, storetest.Now()); err != nil || created || again.GetOperationId() != id ||
+			len(h.Of(id)) != 1 {
 			return fmt.Errorf("a repeat: %v, created %t, %w", again, created, err)
 		}
 		if r.Type == fleet.EnterMaintenance {
@@ -58,7 +59,8 @@ func TestAnOperationBeginsWhereItIsCreated(t *testing.T) {
 		}
 		for _, e := range []operation.Event{
 			storetest.Ask(a, c, 1, 1),
-			operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2", Evidence: map[string]string{"boot_next": "network"}},
+			operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2",
+				Evidence: map[string]string{"boot_next": "network"}},
 		} {
 			if _, err := s.Decide(ctx, id, 0, e, storetest.Now()); err != nil {
 				return err
@@ -79,13 +81,15 @@ func TestAnOperationBeginsWhereItIsCreated(t *testing.T) {
 	}
 }
 
-// An operation begins when its machine is its own, however long ago it was asked for: never before the end of the one before it.
+// An operation begins when its machine is its own, however long ago it was asked for: never before the end of the one
+// before it.
 func TestAnOperationBeginsWhenItsMachineIsFree(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	h := storetest.Listen(s)
 	began := storetest.Now()
-	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}, began.Add(-time.Minute))
+	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot},
+		began.Add(-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +105,10 @@ func TestDestructiveWorkIsLookedAtByItself(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	storetest.Maintenance(t, s, "m-1")
 	h := storetest.Listen(s)
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: "any"}})
-	if len(h.Created) != 1 || h.Created[0] != op.GetOperationId() || len(h.Applied) != 0 || op.GetPhase().String() != "PENDING" {
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: plan.Inputs{ImageRef: "any"}})
+	if len(h.Created) != 1 || h.Created[0] != op.GetOperationId() || len(h.Applied) != 0 ||
+		op.GetPhase().String() != "PENDING" {
 		t.Errorf("%v, %v, %s", h.Created, h.Applied, op.GetPhase())
 	}
 }
@@ -117,10 +123,12 @@ func TestAFirstLookThatFailsLeavesNothing(t *testing.T) {
 		scope := failpoint.NewScope()
 		scope.Set("store.before-apply", action)
 		err := storetest.Dies(func() error {
-			_, _, err := s.Start(failpoint.With(t.Context(), scope), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}, storetest.Now())
+			_, _, err := s.Start(failpoint.With(t.Context(), scope),
+				operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}, storetest.Now())
 			return err
 		})
-		if !errors.Is(err, failpoint.ErrInjected) || storetest.Everything(t, s, storetest.Decided...) != before || len(h.Applied)+len(h.Created) != 0 {
+		if !errors.Is(err, failpoint.ErrInjected) || storetest.Everything(t, s, storetest.Decided...) != before ||
+			len(h.Applied)+len(h.Created) != 0 {
 			t.Errorf("%v: %v, told of %d", action, err, len(h.Applied)+len(h.Created))
 		}
 	}

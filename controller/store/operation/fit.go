@@ -21,8 +21,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// onMetal reports whether our own installer writes the disks of the machine: one of another provider, and a simulated one,
-// has none to be written from.
+// onMetal reports whether our own installer writes the disks of the machine: one of another provider, and a simulated
+// one, has none to be written from.
 func onMetal(m dbsqlc.Machine, executors []dbsqlc.CandidatesForRow) bool {
 	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
 	return ours && !m.Simulated && !slices.ContainsFunc(executors, func(r dbsqlc.CandidatesForRow) bool {
@@ -32,7 +32,9 @@ func onMetal(m dbsqlc.Machine, executors []dbsqlc.CandidatesForRow) bool {
 
 // installable refuses an installation that cannot succeed, before the machine leaves its system: no way leads into the
 // installer, or the inventory rules the image or the disk rule out.
-func (s *Store) installable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, steps []plan.Filled) error {
+func (s *Store) installable(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, steps []plan.Filled,
+) error {
 	i := slices.IndexFunc(steps, func(f plan.Filled) bool { return f.Kind == string(operation.KindRepave) })
 	if i < 0 || !onMetal(m, nil) {
 		return nil
@@ -63,13 +65,16 @@ func (s *Store) installable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mac
 }
 
 // metalFacts reads who may act on the machine, and what it boots, unless that has been read.
-func metalFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, begun *preloaded, now time.Time) (*preloaded, error) {
+func metalFacts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, begun *preloaded, now time.Time,
+) (*preloaded, error) {
 	if begun != nil {
 		return begun, nil
 	}
 	f := &preloaded{executors: map[string][]dbsqlc.CandidatesForRow{}, boots: map[string]dbsqlc.BootWorldsRow{}}
 	p := dbsqlc.CandidatesForParams{
-		Now: now, MachineIds: []string{m.MachineID}, OperationIds: []string{pgtx.StrVal(m.CurrentOperationID)}, Sites: []string{m.Site},
+		Now: now, MachineIds: []string{m.MachineID}, OperationIds: []string{pgtx.StrVal(m.CurrentOperationID)},
+		Sites: []string{m.Site},
 	}
 	return f, q.Together(ctx,
 		func(q *dbsqlc.Queries) error { return f.readExecutors(ctx, q, p) },
@@ -77,7 +82,8 @@ func metalFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, begun 
 	)
 }
 
-// unfitNow is unfit for the installation that the operation is about to leave the machine's system for; nil for any other.
+// unfitNow is unfit for the installation that the operation is about to leave the machine's system for; nil for any
+// other.
 func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fleet.Refusal, error) {
 	op := l.Snap.Op
 	if operation.IsTerminal(op.Phase) || !onMetal(l.Machine, l.executors) {
@@ -98,9 +104,11 @@ func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fl
 	return l.unfit(ctx, q, step.GetRepave())
 }
 
-// unfit returns why an image cannot be installed on the machine, by the inventory of the system that runs on it now; nil
-// where that may be possible, or nothing is known.
-func (l *OperationContext) unfit(ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage) (*fleet.Refusal, error) {
+// unfit returns why an image cannot be installed on the machine, by the inventory of the system that runs on it now;
+// nil where that may be possible, or nothing is known.
+func (l *OperationContext) unfit(
+	ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage,
+) (*fleet.Refusal, error) {
 	if !slices.ContainsFunc(l.executors, func(c dbsqlc.CandidatesForRow) bool { return c.Role == "host" && c.Live }) {
 		return nil, nil // what was reported once may be out of date
 	}
@@ -131,7 +139,8 @@ func (l *OperationContext) unfit(ctx context.Context, q *dbsqlc.Queries, r *bare
 		return nil, nil //nolint:nilerr // rules are checked where they are set; the installer has the last word
 	}
 	why := disk.Fit(known, disk.Image{
-		Ref: image.ImageRef, Arch: image.Arch, Firmware: image.Firmware, RawSize: image.SizeBytes, MinimumDisk: image.MinimumDiskBytes,
+		Ref: image.ImageRef, Arch: image.Arch, Firmware: image.Firmware, RawSize: image.SizeBytes,
+		MinimumDisk: image.MinimumDiskBytes,
 	}, rule, protected)
 	if why == nil {
 		return nil, nil
@@ -142,7 +151,9 @@ func (l *OperationContext) unfit(ctx context.Context, q *dbsqlc.Queries, r *bare
 
 // nextStep is what helps against each misfit.
 var nextStep = map[baremetalv1.Reason]string{
-	baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH: "see `ingot machine inventory`, and name one disk with `ingot machine update --install-disk`",
-	baremetalv1.Reason_IMAGE_TOO_LARGE:           "name a larger disk with `ingot machine update --install-disk`, or take a smaller image",
-	baremetalv1.Reason_IMAGE_UNSUPPORTED:         "take an image made for it; see `ingot image list`",
+	baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH: "see `ingot machine inventory`, and name one disk with `ingot machine " +
+		"update --install-disk`",
+	baremetalv1.Reason_IMAGE_TOO_LARGE: "name a larger disk with `ingot machine update --install-disk`, or take a " +
+		"smaller image",
+	baremetalv1.Reason_IMAGE_UNSUPPORTED: "take an image made for it; see `ingot image list`",
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// TestAReimageThatCannotSucceedIsRefused: by what the running system has reported, with the reason, the machine and what to
-// do; no operation comes of it. What is not known is no refusal.
+// TestAReimageThatCannotSucceedIsRefused: by what the running system has reported, with the reason, the machine and
+// what to do; no operation comes of it. What is not known is no refusal.
 func TestAReimageThatCannotSucceedIsRefused(t *testing.T) {
 	t.Parallel()
 	const (
@@ -27,13 +27,16 @@ func TestAReimageThatCannotSucceedIsRefused(t *testing.T) {
 		away             bool
 		want             string
 	}{
-		"it fits":                    {disks: right},
-		"no disk is meant":           {disks: other, want: "DISK_RULE_NO_UNIQUE_MATCH"},
-		"two disks are meant":        {disks: right + "," + right, want: "DISK_RULE_NO_UNIQUE_MATCH"},
-		"the disk is too small":      {disks: small, want: "IMAGE_TOO_LARGE"},
-		"another architecture":       {disks: right, sql: `UPDATE images SET arch = 'arm64' WHERE image_ref = 'tiny'`, want: "IMAGE_UNSUPPORTED"},
-		"another firmware":           {disks: right, sql: `UPDATE images SET firmware = '{uefi}' WHERE image_ref = 'tiny'`, want: "IMAGE_UNSUPPORTED"},
-		"no installer for it":        {disks: right, sql: `UPDATE images SET arch = 'arm64' WHERE kind <> 'os'`, want: "INSTALLER_MISSING"},
+		"it fits":               {disks: right},
+		"no disk is meant":      {disks: other, want: "DISK_RULE_NO_UNIQUE_MATCH"},
+		"two disks are meant":   {disks: right + "," + right, want: "DISK_RULE_NO_UNIQUE_MATCH"},
+		"the disk is too small": {disks: small, want: "IMAGE_TOO_LARGE"},
+		"another architecture": {disks: right, sql: `UPDATE images SET arch = 'arm64' WHERE image_ref = 'tiny'`,
+			want: "IMAGE_UNSUPPORTED"},
+		"another firmware": {disks: right, sql: `UPDATE images SET firmware = '{uefi}' WHERE image_ref = 'tiny'`,
+			want: "IMAGE_UNSUPPORTED"},
+		"no installer for it": {disks: right, sql: `UPDATE images SET arch = 'arm64' WHERE kind <> 'os'`,
+			want: "INSTALLER_MISSING"},
 		"no installer":               {sql: `DELETE FROM images WHERE kind <> 'os'`, want: "INSTALLER_MISSING"},
 		"no provisioning network":    {sql: `UPDATE sites SET segments = '[]'`, want: "NO_BOOT_PATH"},
 		"a way that it does not go":  {path: "kexec", want: "NO_BOOT_PATH"},
@@ -54,7 +57,8 @@ func TestAReimageThatCannotSucceedIsRefused(t *testing.T) {
 			}
 			in := storetest.Inputs("tiny")
 			in.InstallerPath = c.path
-			op, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: in, Actor: "tester"}, storetest.Now())
+			op, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+				Type: fleet.Reimage, Inputs: in, Actor: "tester"}, storetest.Now())
 			if c.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -62,7 +66,8 @@ func TestAReimageThatCannotSucceedIsRefused(t *testing.T) {
 				return
 			}
 			f := failure.From(err)
-			if !failure.HasReason(err, c.want) || f.Kind != failure.KindPrecondition || f.Metadata["machine_id"] != "m-1" || f.Metadata["image_ref"] != "tiny" {
+			if !failure.HasReason(err, c.want) || f.Kind != failure.KindPrecondition || f.Metadata["machine_id"] != "m-1" ||
+				f.Metadata["image_ref"] != "tiny" {
 				t.Fatalf("%v, %v", op, err)
 			}
 			if !strings.Contains(err.Error(), "`ingot ") {
@@ -75,23 +80,26 @@ func TestAReimageThatCannotSucceedIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem: the disks changed after the operation was asked for. It fails
-// before anything is sent to the machine, and the node is what it was.
+// TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem: the disks changed after the operation was asked for. It
+// fails before anything is sent to the machine, and the node is what it was.
 func TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
 	a := r.OfMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "reboot")
 	before := storetest.State(t, r.Store, "m-1")
-	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")})
+	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: storetest.Inputs("tiny")})
 	doc := `{"cpu":{"architecture":"amd64"},"disks":[{"name":"sda","serial":"QM2","size_bytes":1073741824}]}`
-	if err := r.Store.InventoryEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host", Seq: 2}, "m-1", "h2", []byte(doc), false, storetest.Now()); err != nil {
+	if err := r.Store.InventoryEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host", Seq: 2}, "m-1",
+		"h2", []byte(doc), false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	got := r.Decide(op.GetOperationId(), operation.Evaluate{})
 	if got.Phase != operation.Failed || got.Decision.Op.Error.Code != "DISK_RULE_NO_UNIQUE_MATCH" {
 		t.Fatalf("it is %s: %+v", got.Phase, got.Decision.Op.Error)
 	}
-	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM commands"); n != 0 || storetest.State(t, r.Store, "m-1") != before {
+	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM commands"); n != 0 ||
+		storetest.State(t, r.Store, "m-1") != before {
 		t.Errorf("%d commands, and the node went from %s to %s", n, before, storetest.State(t, r.Store, "m-1"))
 	}
 	m, err := r.Store.GetMachine(t.Context(), "m-1", "")
@@ -103,8 +111,8 @@ func TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem(t *testing.T) {
 	}
 }
 
-// TestARefusedPreflightLeavesTheNodeAsItWas: with the controller killed around every decision. The node neither moves nor
-// counts an attempt, and its system keeps its identity, which ends with a verified write and not before.
+// TestARefusedPreflightLeavesTheNodeAsItWas: with the controller killed around every decision. The node neither moves
+// nor counts an attempt, and its system keeps its identity, which ends with a verified write and not before.
 func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
 	for _, crash := range []string{"", "store.before-apply", "store.before-commit", "store.after-commit"} {
 		t.Run("crash="+crash, func(t *testing.T) {
@@ -113,23 +121,27 @@ func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
 			r.Crash, r.Extra = crash, []string{"preflight"}
 			old := r.OfMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "reboot")
 			before, moves := storetest.State(t, r.Store, "m-1"), len(storetest.NodeMoves(t, r.Store, "m-1"))
-			op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r1", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+			op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r1", Type: fleet.Reimage,
+				Inputs: storetest.Inputs("tiny")}).GetOperationId()
 			inst := r.IntoInstaller(op)
 			r.Answers(op, inst, operation.OutcomeFailed, "DISK_RULE_NO_UNIQUE_MATCH")
 			r.Applied()
 			r.Grant(op, inst, "st-boot-ram", "boot-ram")
 			r.OldSystem(old, "boot-host-2")
 			got, err := r.Store.GetOperation(t.Context(), op)
-			if err != nil || got.GetError().GetCode() != "DISK_RULE_NO_UNIQUE_MATCH" || !strings.Contains(got.GetError().GetMessage(), "runs again") {
+			if err != nil || got.GetError().GetCode() != "DISK_RULE_NO_UNIQUE_MATCH" ||
+				!strings.Contains(got.GetError().GetMessage(), "runs again") {
 				t.Fatalf("the operation is %v (%v)", got, err)
 			}
 			m := storetest.Machine(t, r.Store, "m-1").GetStatus()
-			if storetest.State(t, r.Store, "m-1") != before || len(storetest.NodeMoves(t, r.Store, "m-1")) != moves || m.GetInstallAttempts() != 0 || m.GetUnresolvedCommandId() != "" {
+			if storetest.State(t, r.Store, "m-1") != before || len(storetest.NodeMoves(t, r.Store, "m-1")) != moves ||
+				m.GetInstallAttempts() != 0 || m.GetUnresolvedCommandId() != "" {
 				t.Errorf("the node went from %s to %s, %v", before, storetest.State(t, r.Store, "m-1"), m)
 			}
 			r.HoldsRevoked(old, 0)
 
-			op = storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r2", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+			op = storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r2", Type: fleet.Reimage,
+				Inputs: storetest.Inputs("tiny")}).GetOperationId()
 			inst = r.IntoInstaller(op)
 			r.Answers(op, inst, operation.OutcomeSucceeded, "")
 			if storetest.State(t, r.Store, "m-1") != before {
@@ -141,7 +153,8 @@ func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
 			}
 			r.HoldsRevoked(old, 0)
 			r.Decide(op, operation.Resulted{
-				CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram", Outcome: operation.OutcomeSucceeded,
+				CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram",
+				Outcome:  operation.OutcomeSucceeded,
 				Evidence: map[string]string{evidence.ImageDigest: "sha256:dd"},
 			})
 			r.HoldsRevoked(old, 1)

@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 )
 
-// installs says that an operation of the type with these steps is an installation whose node state follows it. The moves
-// of onboardings and decommissions are their workflow's.
+// installs says that an operation of the type with these steps is an installation whose node state follows it. The
+// moves of onboardings and decommissions are their workflow's.
 func installs(t fleet.OperationType, kinds ...operation.Kind) bool {
 	if t == fleet.Onboard || t == fleet.Decommission {
 		return false
@@ -53,15 +53,17 @@ func stepKinds(steps []operation.Step) []operation.Kind {
 	return out
 }
 
-// approvesByInstalling reports whether asking for the installation moves the node to pending: nobody has approved it yet, or its
-// attempts are spent and this is the operator's new plan.
+// approvesByInstalling reports whether asking for the installation moves the node to pending: nobody has approved it
+// yet, or its attempts are spent and this is the operator's new plan.
 func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
 	state := node.Parse(m.NodeState)
 	return installs(r.Type, filledKinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
 }
 
 // approveByInstalling moves such a node to pending, with all its attempts.
-func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, operationID string, now time.Time) error {
+func approveByInstalling(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, operationID string, now time.Time,
+) error {
 	err := nodestate.MoveTo(ctx, q, m.MachineID, nodestate.Move{
 		To: node.Pending, By: node.Admin, User: r.Actor, Comment: r.Comment, Installs: true,
 		Metadata: map[string]string{"operation_id": operationID}, Ended: operationID,
@@ -72,8 +74,8 @@ func approveByInstalling(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	return nodestate.SetInstall(ctx, q, m, node.Install{}, "")
 }
 
-// installBegins says that the decision grants the write: from here on what the machine ran before may be gone. On the way into
-// the installer, and while that only looks, the node is what it was.
+// installBegins says that the decision grants the write: from here on what the machine ran before may be gone. On the
+// way into the installer, and while that only looks, the node is what it was.
 func installBegins(l *OperationContext, d operation.Decision) bool {
 	c := l.Snap.Command
 	if !d.Grant || c == nil || c.State == operation.Granted {
@@ -84,7 +86,8 @@ func installBegins(l *OperationContext, d operation.Decision) bool {
 
 // workMove is a move by the operation, or by the report that it waited for.
 func workMove(l *OperationContext, to node.State) nodestate.Move {
-	v := nodestate.Move{To: to, By: node.Workflow, Metadata: map[string]string{"operation_id": l.Row.OperationID}, Ended: l.Row.OperationID}
+	v := nodestate.Move{To: to, By: node.Workflow, Metadata: map[string]string{"operation_id": l.Row.OperationID},
+		Ended: l.Row.OperationID}
 	if l.report != nil {
 		v.By, v.User = node.NodeReport, l.report.Actor
 	}
@@ -98,12 +101,13 @@ func countsAttempts(m dbsqlc.Machine, op operation.Operation) bool {
 		return false
 	}
 	kinds := stepKinds(op.Steps)
-	return installs(op.Type, kinds...) || waitsForReports(op) || op.Type == fleet.Onboard && slices.Contains(kinds, operation.KindRepave)
+	return installs(op.Type, kinds...) || waitsForReports(op) || op.Type == fleet.Onboard &&
+		slices.Contains(kinds, operation.KindRepave)
 }
 
-// beginInstall moves a node into installing by the way that the table has from where it is. Nodes on the adoption path, and
-// those that are out of service, stay what they are: what their new system's agent says moves them. Attempts that an
-// operation has left unspent are what the next one has.
+// beginInstall moves a node into installing by the way that the table has from where it is. Nodes on the adoption path,
+// and those that are out of service, stay what they are: what their new system's agent says moves them. Attempts that
+// an operation has left unspent are what the next one has.
 func beginInstall(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, now time.Time) error {
 	paths := map[node.State][]node.State{
 		node.Active:      {node.Reprovision, node.Pending, node.Installing},
@@ -126,7 +130,9 @@ func beginInstall(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, n
 }
 
 // endInstall moves the node to where the end of its installation leaves it. What fails of it has been counted.
-func endInstall(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time) error {
+func endInstall(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
+) error {
 	m, err := q.GetMachine(ctx, l.Machine.MachineID)
 	if err != nil {
 		return fmt.Errorf("read machine: %w", err)
@@ -173,7 +179,9 @@ func installDone(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v nod
 
 // verifiedByExit promotes an installed node whose operator has taken the machine out of maintenance: that is the manual
 // verification, unless the node's group asks for an explicit word.
-func verifiedByExit(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time) error {
+func verifiedByExit(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
+) error {
 	if d.Op.Phase != operation.Succeeded || node.Parse(l.Machine.NodeState) != node.Installed {
 		return nil
 	}
@@ -181,7 +189,8 @@ func verifiedByExit(ctx context.Context, q *dbsqlc.Queries, l *OperationContext,
 	if err != nil || g.ExplicitPromotion {
 		return err
 	}
-	actor, err := q.ActorOfOperation(ctx, dbsqlc.ActorOfOperationParams{MachineID: l.Row.TargetID, OperationID: l.Row.OperationID})
+	actor, err := q.ActorOfOperation(ctx, dbsqlc.ActorOfOperationParams{MachineID: l.Row.TargetID,
+		OperationID: l.Row.OperationID})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read who asked: %w", err)
 	}

@@ -19,13 +19,16 @@ import (
 )
 
 // Settle lifts a fence on an operator's word. The command must be the machine's unresolved one.
-func (s *Store) Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
+func (s *Store) Settle(
+	ctx context.Context, machineID, commandID, verdict, actor, comment string, now time.Time,
+) (*baremetalv1.Machine, error) {
 	return s.machines.WithMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		if m.UnresolvedCommandID == nil {
 			return failure.Precondition("NOTHING_TO_SETTLE", "machine %s has no unresolved command", machineID)
 		}
 		if *m.UnresolvedCommandID != commandID {
-			return failure.Precondition("NOTHING_TO_SETTLE", "the unresolved command is %s, not %s", *m.UnresolvedCommandID, commandID).
+			return failure.Precondition("NOTHING_TO_SETTLE", "the unresolved command is %s, not %s", *m.UnresolvedCommandID,
+				commandID).
 				WithField("command_id", "not the machine's unresolved command")
 		}
 		row, err := q.GetCommand(ctx, commandID)
@@ -42,22 +45,27 @@ func (s *Store) Settle(ctx context.Context, machineID, commandID, verdict, actor
 	})
 }
 
-// ClearIntervention clears NeedsIntervention and takes the machine out of quarantine, back to the state that it came from. One that
-// was in a state of work is not fit for use by an admin's word alone.
-func (s *Store) ClearIntervention(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.Machine, error) {
+// ClearIntervention clears NeedsIntervention and takes the machine out of quarantine, back to the state that it came
+// from. One that was in a state of work is not fit for use by an admin's word alone.
+func (s *Store) ClearIntervention(
+	ctx context.Context, machineID, actor, comment string, now time.Time,
+) (*baremetalv1.Machine, error) {
 	return s.machines.WithMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		if err := MayClear(m); err != nil {
 			return err
 		}
-		if err := machinestore.CureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByAdmin}}, "ClearedByAdmin", now); err != nil {
+		if err := machinestore.CureCauses(ctx, q, machineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByAdmin}},
+			"ClearedByAdmin", now); err != nil {
 			return err
 		}
 		if node.Parse(m.NodeState) == node.Quarantined {
-			if err := nodestate.MoveNode(ctx, q, machineID, node.Parse(m.QuarantinedFrom), node.Admin, actor, comment, nil, now); err != nil {
+			if err := nodestate.MoveNode(ctx, q, machineID, node.Parse(m.QuarantinedFrom), node.Admin, actor, comment, nil,
+				now); err != nil {
 				return err
 			}
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CLEAR_INTERVENTION", Target: machineID, Comment: comment}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CLEAR_INTERVENTION", Target: machineID,
+			Comment: comment}, now)
 	})
 }
 
@@ -68,14 +76,19 @@ func MayClear(m dbsqlc.Machine) error {
 		return nil
 	}
 	return failure.Precondition("NODE_GUARD_FAILED",
-		"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it to draining or retired",
+		"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it "+
+			"to draining or retired",
 		node.Name(from), m.QuarantineReason).WithMeta("machine_id", m.MachineID)
 }
 
 // SetFlag sets or clears RMA or Retired. What is under way on a machine that is flagged is cancelled.
-func (s *Store) SetFlag(ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Machine, error) {
+func (s *Store) SetFlag(
+	ctx context.Context, machineID, flag string, value bool, actor, comment string, now time.Time,
+	opts ...pgtx.WriteOption,
+) (*baremetalv1.Machine, error) {
 	return s.machines.WithMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
-		if err := pgtx.ConditionsOf(opts).Check("machine "+machineID, machinestore.MachineExists, pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("machine "+machineID, machinestore.MachineExists,
+			pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
 			return err
 		}
 		change := operation.ConditionChange{Type: fleet.ConditionType(flag), Status: value, Reason: "SetByAdmin"}
@@ -88,13 +101,16 @@ func (s *Store) SetFlag(ctx context.Context, machineID, flag string, value bool,
 			}
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
-			Actor: actor, Verb: "SET_FLAG", Target: machineID, Comment: comment, Data: map[string]string{"flag": flag, "value": fmt.Sprint(value)},
+			Actor: actor, Verb: "SET_FLAG", Target: machineID, Comment: comment,
+			Data: map[string]string{"flag": flag, "value": fmt.Sprint(value)},
 		}, now)
 	})
 }
 
 // causes stores what a decision raises and cures. A machine that needs nobody has no causes to read.
-func (l *OperationContext) causes(ctx context.Context, q *dbsqlc.Queries, m operation.MachineChange, now time.Time) error {
+func (l *OperationContext) causes(
+	ctx context.Context, q *dbsqlc.Queries, m operation.MachineChange, now time.Time,
+) error {
 	needed := l.Snap.World.Machine.Conditions[fleet.NeedsIntervention]
 	if len(m.Happened.Cures) > 0 && needed {
 		if err := machinestore.CureCauses(ctx, q, l.Row.TargetID, m.Happened, "OperationSucceeded", now); err != nil {
@@ -112,12 +128,14 @@ func (l *OperationContext) changesCauses(m operation.MachineChange) bool {
 	return m.Raise != nil || len(m.Happened.Cures) > 0 && l.Snap.World.Machine.Conditions[fleet.NeedsIntervention]
 }
 
-// A machine that is blocked or retired runs nothing. The operation under way is cancelled in the transaction that blocks it:
-// what was never granted never starts, queued or sent; what was granted is told to stop, and the operation ends with its
-// answer, or after the patience of any cancel. From the block on nothing new is made or granted.
+// A machine that is blocked or retired runs nothing. The operation under way is cancelled in the transaction that
+// blocks it: what was never granted never starts, queued or sent; what was granted is told to stop, and the operation
+// ends with its answer, or after the patience of any cancel. From the block on nothing new is made or granted.
 
 // StopWork cancels what is under way on a machine, in the caller's transaction. ended says that nothing is any more.
-func (s *Store) StopWork(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor, why string, now time.Time) (ended bool, err error) {
+func (s *Store) StopWork(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor, why string, now time.Time,
+) (ended bool, err error) {
 	if m.CurrentOperationID == nil {
 		return true, nil
 	}

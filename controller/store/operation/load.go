@@ -42,7 +42,9 @@ type OperationContext struct {
 
 // load locks the machine, then the operation, and reads the rest. commandID names the command that the event is about;
 // empty means the latest attempt.
-func load(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time) (*OperationContext, error) {
+func load(
+	ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time,
+) (*OperationContext, error) {
 	a := pgtx.LockKey{OperationID: operationID, CommandID: commandID}
 	f, err := preloadedFor(ctx, q, a, now)
 	if err != nil {
@@ -81,14 +83,18 @@ func loadCommand(ctx context.Context, q *dbsqlc.Queries, commandID string) (*con
 	return &row, nil
 }
 
-func (l *OperationContext) world(ctx context.Context, q *dbsqlc.Queries, f *preloaded, now time.Time) (_ operation.World, err error) {
+func (l *OperationContext) world(
+	ctx context.Context, q *dbsqlc.Queries, f *preloaded, now time.Time,
+) (_ operation.World, err error) {
 	w := operation.World{
-		Machine: convert.FleetFacts(l.Machine, f.conditions[l.Machine.MachineID]), Provider: pgtx.OrText(l.Machine.Provider, fleet.AgentProvider),
+		Machine:      convert.FleetFacts(l.Machine, f.conditions[l.Machine.MachineID]),
+		Provider:     pgtx.OrText(l.Machine.Provider, fleet.AgentProvider),
 		TargetBootID: l.Machine.BootID, TargetAgentID: pgtx.StrVal(l.Machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
 	}
 	w.Machine.Freeze = f.freeze
-	w.Install = operation.Install{Counted: countsAttempts(l.Machine, l.Snap.Op), Failed: int(l.Machine.InstallAttempts), Max: node.MaxAttempts}
+	w.Install = operation.Install{Counted: countsAttempts(l.Machine, l.Snap.Op), Failed: int(l.Machine.InstallAttempts),
+		Max: node.MaxAttempts}
 	l.boot(f, &w)
 	if err := l.readWorkflow(ctx, q, &w); err != nil {
 		return w, err
@@ -128,8 +134,8 @@ func (l *OperationContext) candidates(provider string) []fleet.Candidate {
 	return out
 }
 
-// reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what a
-// cluster does.
+// reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what
+// a cluster does.
 func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluster bool) bool {
 	c.Capabilities = slices.DeleteFunc(slices.Clone(c.Capabilities), func(name string) bool {
 		return (name != "cluster" || !cluster) && (name != "ssh" || spec.GetSshEndpoint() == "")

@@ -18,9 +18,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestReimageThroughTheStore walks a reimage of an empty machine through the tables: assignment, site, vouching, identity,
-// and the proof by the new system. Then with the controller killed at each stage, before, in and after the transaction of
-// every decision, and with the site's agent killed before every event.
+// TestReimageThroughTheStore walks a reimage of an empty machine through the tables: assignment, site, vouching,
+// identity, and the proof by the new system. Then with the controller killed at each stage, before, in and after the
+// transaction of every decision, and with the site's agent killed before every event.
 func TestReimageThroughTheStore(t *testing.T) {
 	for _, crash := range []string{"", "store.before-apply", "store.before-commit", "store.after-commit"} {
 		for _, siteDies := range []bool{false, true} {
@@ -41,7 +41,8 @@ func TestReimageThroughTheStore(t *testing.T) {
 // first, or takes its place after its silence.
 func TestSecondKey(t *testing.T) {
 	r := storetest.NewMetalRig(t)
-	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	r.Decide(op, operation.Evaluate{})
 	token := r.Applied().GetAssignments()[0].GetToken()
 	if _, err := r.Vouch("another token", "key", storetest.Now()); err == nil {
@@ -51,7 +52,8 @@ func TestSecondKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := r.Vouch(token, "key", storetest.Now()); err != nil || string(again.ChainPEM) != string(first.ChainPEM) || again.AgentID != first.AgentID {
+	if again, err := r.Vouch(token, "key", storetest.Now()); err != nil ||
+		string(again.ChainPEM) != string(first.ChainPEM) || again.AgentID != first.AgentID {
 		t.Errorf("the same key got %+v (%v)", again, err)
 	}
 	at := storetest.Now()
@@ -78,7 +80,8 @@ func TestSecondKey(t *testing.T) {
 // TestPowerOffLiftsAFence: what was granted to a machine that is off runs no more.
 func TestPowerOffLiftsAFence(t *testing.T) {
 	r := storetest.NewMetalRig(t)
-	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	r.Decide(op, operation.Evaluate{})
 	v := r.Applied()
 	r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on"})
@@ -94,9 +97,10 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	}
 	saw := func(state string, at time.Time) {
 		t.Helper()
-		_, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true, BMCs: []*fleetv1.BMCObservation{{
-			MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
-		}}}, storetest.Now())
+		_, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
+			BMCs: []*fleetv1.BMCObservation{{
+				MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
+			}}}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +112,8 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	}
 	saw("off", storetest.Now().Add(time.Second))
 	m := storetest.Machine(t, r.Store, "m-1")
-	if m.GetStatus().GetUnresolvedCommandId() != "" || m.GetStatus().GetPowerState() != "off" || storetest.Condition(m, fleet.BMCReachable) == nil {
+	if m.GetStatus().GetUnresolvedCommandId() != "" || m.GetStatus().GetPowerState() != "off" ||
+		storetest.Condition(m, fleet.BMCReachable) == nil {
 		t.Errorf("the machine is %v", m.GetStatus())
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {
@@ -120,7 +125,8 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 // TestConsoleOfAnotherSiteIsNotKept: a site's agent writes to the operations of its own machines and to no others.
 func TestConsoleOfAnotherSiteIsNotKept(t *testing.T) {
 	r := storetest.NewMetalRig(t)
-	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	for seq, site := range []string{"elsewhere", "lab"} {
 		k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: uint64(seq) + 1}
 		for range 2 { // a repeat of a number that was seen does nothing
@@ -130,7 +136,8 @@ func TestConsoleOfAnotherSiteIsNotKept(t *testing.T) {
 		}
 	}
 	logs, err := r.Store.LogsOf(t.Context(), op, 0, 10)
-	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "from lab" || logs[0].GetStream() != sessionstore.ConsoleStream {
+	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "from lab" ||
+		logs[0].GetStream() != sessionstore.ConsoleStream {
 		t.Errorf("the log is %v (%v)", logs, err)
 	}
 }
@@ -148,7 +155,8 @@ func TestDriftShows(t *testing.T) {
 			t.Errorf("with the difference %q the machine is degraded: %v", diff, shown)
 		}
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'CONFIG_DRIFT' AND event_data ->> 'diff' LIKE '%mtu 9000%' AND event_data ->> 'digest' = 'sha256:77'"); n != 1 {
+	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'CONFIG_DRIFT' AND event_data ->> 'diff' "+
+		"LIKE '%mtu 9000%' AND event_data ->> 'digest' = 'sha256:77'"); n != 1 {
 		t.Errorf("%d differences in the audit log", n)
 	}
 }

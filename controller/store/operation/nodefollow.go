@@ -27,18 +27,22 @@ func nodeStays(l *OperationContext, d operation.Decision) bool {
 			return false // which verifies the installation
 		}
 	}
-	return d.AttemptFailed == "" && !workflowstate.OfWorkflow(d.Op.Type) && !installs(d.Op.Type, stepKinds(d.Op.Steps)...) && !waitsForReports(d.Op)
+	return d.AttemptFailed == "" && !workflowstate.OfWorkflow(d.Op.Type) &&
+		!installs(d.Op.Type, stepKinds(d.Op.Steps)...) && !waitsForReports(d.Op)
 }
 
-// nodeFollows moves the node with a decision about its operation, in the decision's transaction. A node is in a state that
-// stands for work from the decision that begins it to the one that ends it, and no longer.
-func nodeFollows(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time) error {
+// nodeFollows moves the node with a decision about its operation, in the decision's transaction. A node is in a state
+// that stands for work from the decision that begins it to the one that ends it, and no longer.
+func nodeFollows(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
+) error {
 	kinds := stepKinds(d.Op.Steps)
 	if installs(d.Op.Type, kinds...) && installBegins(l, d) {
 		return beginInstall(ctx, q, l, now)
 	}
 	if d.AttemptFailed != "" {
-		if err := nodestate.InstallFailed(ctx, q, l.Machine, workMove(l, node.InstallFailed), d.AttemptFailed, planOfAttempt(l), now); err != nil {
+		if err := nodestate.InstallFailed(ctx, q, l.Machine, workMove(l, node.InstallFailed), d.AttemptFailed,
+			planOfAttempt(l), now); err != nil {
 			return err
 		}
 	}
@@ -55,8 +59,8 @@ func nodeFollows(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d 
 	return endOfWork(ctx, q, l, d, now)
 }
 
-// planOfAttempt names the plan that an attempt has failed under. An installer that reports by itself, and an onboarding, do what
-// the node's own plan stands for.
+// planOfAttempt names the plan that an attempt has failed under. An installer that reports by itself, and an
+// onboarding, do what the node's own plan stands for.
 func planOfAttempt(l *OperationContext) string {
 	if waitsForReports(l.Snap.Op) || workflowstate.OfWorkflow(l.Snap.Op.Type) {
 		return nodestate.InstallPlan(l.Machine)
@@ -64,8 +68,8 @@ func planOfAttempt(l *OperationContext) string {
 	return l.Row.PlanID
 }
 
-// endAttempts forgets the failed attempts of an installation that an onboarding has brought to a good end. The moves are the
-// workflow's.
+// endAttempts forgets the failed attempts of an installation that an onboarding has brought to a good end. The moves
+// are the workflow's.
 func endAttempts(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision) error {
 	if d.Op.Type != fleet.Onboard || d.Op.Phase != operation.Succeeded || l.Machine.InstallAttempts == 0 {
 		return nil
@@ -109,10 +113,14 @@ func drains(op operation.Operation) bool {
 	})
 }
 
-// notErased: a machine whose erasure has failed, or has ended after it was begun, is kept out of all work. One whose erasure was
-// cancelled before it was begun is in service as before.
-func notErased(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, along func(node.Trigger, ...node.State) error, now time.Time) error {
-	begun, err := q.GrantedFor(ctx, dbsqlc.GrantedForParams{OperationID: l.Row.OperationID, Kind: string(operation.KindErase)})
+// notErased: a machine whose erasure has failed, or has ended after it was begun, is kept out of all work. One whose
+// erasure was cancelled before it was begun is in service as before.
+func notErased(
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision,
+	along func(node.Trigger, ...node.State) error, now time.Time,
+) error {
+	begun, err := q.GrantedFor(ctx, dbsqlc.GrantedForParams{OperationID: l.Row.OperationID,
+		Kind: string(operation.KindErase)})
 	if err != nil {
 		return fmt.Errorf("look for granted commands: %w", err)
 	}

@@ -29,7 +29,9 @@ func (s *Store) GetOperation(ctx context.Context, id string) (*baremetalv1.Opera
 	return s.OperationOf(ctx, s.db.Q, row)
 }
 
-func (s *Store) OperationOf(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Operation) (*baremetalv1.Operation, error) {
+func (s *Store) OperationOf(
+	ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Operation,
+) (*baremetalv1.Operation, error) {
 	all, err := withProgress(ctx, q, []dbsqlc.Operation{row})
 	if err != nil {
 		return nil, err
@@ -139,7 +141,8 @@ func (s *Store) runsOf(ctx context.Context, rows []dbsqlc.Operation) ([]*baremet
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, convert.RunMessage(convert.OperationMessage(r, op), op, latest[r.OperationID], progress[r.OperationID]))
+		out = append(out, convert.RunMessage(convert.OperationMessage(r, op), op, latest[r.OperationID],
+			progress[r.OperationID]))
 	}
 	return out, nil
 }
@@ -149,7 +152,9 @@ type (
 	progressByStep = map[int]dbsqlc.StepProgress
 )
 
-func (s *Store) runParts(ctx context.Context, idList []string) (map[string][]dbsqlc.OperationStep, map[string]latestByStep, map[string]progressByStep, error) {
+func (s *Store) runParts(
+	ctx context.Context, idList []string,
+) (map[string][]dbsqlc.OperationStep, map[string]latestByStep, map[string]progressByStep, error) {
 	stepRows, err := s.db.Q.StepsOfMany(ctx, idList)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read steps: %w", err)
@@ -189,7 +194,8 @@ func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.
 		if out, err = s.DecideIn(ctx, q, operationID, 0, operation.CancelAsked{Actor: actor}, now); err != nil {
 			return err
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CANCEL", Target: out.MachineID, Operation: operationID}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CANCEL", Target: out.MachineID,
+			Operation: operationID}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cancel operation: %w", err)
@@ -197,8 +203,8 @@ func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.
 	return out, nil
 }
 
-// Refused is the error of an event that was refused, nil of one that was not. It says which operation, and where that stands: a client
-// that repeats a cancel learns from it what became of the first one.
+// Refused is the error of an event that was refused, nil of one that was not. It says which operation, and where that
+// stands: a client that repeats a cancel learns from it what became of the first one.
 func (a *Applied) Refused() error {
 	r := a.Decision.Refusal
 	if r == nil {
@@ -228,9 +234,12 @@ func (s *Store) ListCommands(ctx context.Context, f CommandFilter) ([]*baremetal
 	for _, r := range rows {
 		out = append(out, &baremetalv1.Command{
 			CommandId: r.CommandID, OperationId: r.OperationID, MachineId: r.TargetID, Step: r.StepName, Attempt: r.Attempt,
-			Kind: r.Kind, State: r.State, ExecutorAgentId: r.ExecutorID, CreatedAt: convert.Timestamp(r.CreatedAt), SentAt: convert.TimestampPtr(r.SentAt),
-			AckedAt: convert.TimestampPtr(r.AckedAt), GrantedAt: convert.TimestampPtr(r.GrantedAt), FinishedAt: convert.TimestampPtr(r.FinishedAt),
-			Deadline: convert.Timestamp(r.Deadline), Outcome: r.Outcome, Message: r.Message, Evidence: convert.JSONToMap(r.Evidence),
+			Kind: r.Kind, State: r.State, ExecutorAgentId: r.ExecutorID, CreatedAt: convert.Timestamp(r.CreatedAt),
+			SentAt:  convert.TimestampPtr(r.SentAt),
+			AckedAt: convert.TimestampPtr(r.AckedAt), GrantedAt: convert.TimestampPtr(r.GrantedAt),
+			FinishedAt: convert.TimestampPtr(r.FinishedAt),
+			Deadline:   convert.Timestamp(r.Deadline), Outcome: r.Outcome, Message: r.Message,
+			Evidence:  convert.JSONToMap(r.Evidence),
 			SettledBy: r.SettledBy,
 		})
 	}
@@ -246,7 +255,8 @@ type Due struct {
 // ClaimDue takes operations whose time has come. A claimed one becomes due again after claimFor, in case that whoever
 // claimed it dies.
 func (s *Store) ClaimDue(ctx context.Context, now time.Time, limit int32) ([]Due, error) {
-	rows, err := s.db.Q.ClaimDueOperations(ctx, dbsqlc.ClaimDueOperationsParams{Now: &now, PushTo: pgtx.TimePtr(now.Add(claimFor)), MaxRows: limit})
+	rows, err := s.db.Q.ClaimDueOperations(ctx, dbsqlc.ClaimDueOperationsParams{Now: &now,
+		PushTo: pgtx.TimePtr(now.Add(claimFor)), MaxRows: limit})
 	if err != nil {
 		return nil, fmt.Errorf("claim due operations: %w", err)
 	}
@@ -262,7 +272,8 @@ const claimFor = 3 * time.Second
 // WaitingJobs counts the jobs of a kind that no worker has taken yet, up to a limit. The table is River's.
 func (s *Store) WaitingJobs(ctx context.Context, kind string, limit int) (n int, err error) {
 	err = s.db.Pool().QueryRow(ctx, `SELECT count(*) FROM (
-		SELECT 1 FROM river_job WHERE state = 'available' AND queue = 'default' AND kind = $1 LIMIT $2) w`, kind, limit).Scan(&n)
+		SELECT 1 FROM river_job WHERE state = 'available' AND queue = 'default' AND kind = $1
+		LIMIT $2) w`, kind, limit).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count waiting jobs: %w", err)
 	}
@@ -279,7 +290,9 @@ func (s *Store) CountUnwakeable(ctx context.Context, now time.Time) (int64, erro
 }
 
 // RecordProgress stores how far a granted command has got. Others are ignored.
-func (s *Store) RecordProgress(ctx context.Context, agentID, commandID string, percent int32, message string, now time.Time) error {
+func (s *Store) RecordProgress(
+	ctx context.Context, agentID, commandID string, percent int32, message string, now time.Time,
+) error {
 	err := s.db.Q.RecordProgress(ctx, dbsqlc.RecordProgressParams{
 		CommandID: commandID, ExecutorID: agentID, Percent: percent, Message: message, Now: now,
 	})

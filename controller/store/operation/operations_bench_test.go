@@ -14,9 +14,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// BenchmarkOperation is one operation of one step as an engine has the store do it: its start, the first look, the grant, the
-// result. Many machines are at it at once, as many as the sub-benchmark's name says. The processor times are those of this process
-// and of the database; they hardly depend on what else the computer does.
+// BenchmarkOperation is one operation of one step as an engine has the store do it: its start, the first look, the
+// grant, the result. Many machines are at it at once, as many as the sub-benchmark's name says. The processor times are
+// those of this process and of the database; they hardly depend on what else the computer does.
 //
 //	go test ./controller/store -run '^$' -bench Operation -benchtime 2000x
 func BenchmarkOperation(b *testing.B) {
@@ -53,7 +53,8 @@ func benchmarkOperation(b *testing.B, machines int) {
 	}
 	const warm = 200 // every connection plans each statement a few times first
 	run(0, warm)
-	statements, trips, own, server, wal := c.statements.Load(), c.trips.Load(), storetest.OwnTime(b), storetest.ServerTime(b, s), storetest.WalPosition(b, s)
+	statements, trips, own, server, wal := c.statements.Load(), c.trips.Load(), storetest.OwnTime(b),
+		storetest.ServerTime(b, s), storetest.WalPosition(b, s)
 	b.ResetTimer()
 	run(warm, b.N)
 	b.StopTimer()
@@ -65,9 +66,11 @@ func benchmarkOperation(b *testing.B, machines int) {
 	b.ReportMetric(float64(storetest.WalPosition(b, s)-wal)/n, "wal-B/op")
 }
 
-// netbootOnce does what an engine does for one operation that leaves the agent its session. The number counts up for the agent.
+// netbootOnce does what an engine does for one operation that leaves the agent its session. The number counts up for
+// the agent.
 func netbootOnce(ctx context.Context, s *store.Store, a storetest.Enrolled, n int) error {
-	op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("n-", n), Type: fleet.Netboot, Actor: "tester"}, storetest.Now())
+	op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("n-", n),
+		Type: fleet.Netboot, Actor: "tester"}, storetest.Now())
 	if err != nil {
 		return err
 	}
@@ -81,7 +84,8 @@ func netbootOnce(ctx context.Context, s *store.Store, a storetest.Enrolled, n in
 		return err
 	}
 	d, err := s.Decide(ctx, id, 0, operation.Resulted{
-		CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{evidence.BootNext: "PXE"},
+		CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
+		Evidence: map[string]string{evidence.BootNext: "PXE"},
 	}, storetest.Now())
 	if err == nil && d.Phase != operation.Succeeded {
 		err = fmt.Errorf("it is %s", d.Phase)

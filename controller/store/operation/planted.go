@@ -15,7 +15,9 @@ import (
 // What follows takes protections away in builds with the tag "planted"; ordinary ones never come here.
 
 // loadFor is load. Without the guard of versions it reads in a transaction of its own, whose locks end with it.
-func (s *Store) loadFor(ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time) (l *OperationContext, err error) {
+func (s *Store) loadFor(
+	ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time,
+) (l *OperationContext, err error) {
 	if !planted.VersionGuard {
 		return load(ctx, q, operationID, commandID, now)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
-// preloaded are the rows that changes of several machines begin with, read for all of them at once. The machines and operations are
-// locked; they are as they were before any of the changes.
+// preloaded are the rows that changes of several machines begin with, read for all of them at once. The machines and
+// operations are locked; they are as they were before any of the changes.
 type preloaded struct {
 	machines   map[string]dbsqlc.Machine
 	operations map[string]dbsqlc.Operation
@@ -31,7 +31,8 @@ type preloaded struct {
 // request is a client's own name of an operation on a machine.
 type request struct{ machineID, requestID string }
 
-// preloadedFor gives what the transaction began with, if the change is one of those that it was read for; else it is read now.
+// preloadedFor gives what the transaction began with, if the change is one of those that it was read for; else it is
+// read now.
 func preloadedFor(ctx context.Context, q *dbsqlc.Queries, a pgtx.LockKey, now time.Time) (*preloaded, error) {
 	if f, ok := pgtx.PostcommitOf(q).TakePreloaded(a).(*preloaded); ok {
 		return f, nil
@@ -44,10 +45,14 @@ func preloadedFor(ctx context.Context, q *dbsqlc.Queries, a pgtx.LockKey, now ti
 }
 
 // preload reads them for the changes whose machines are locked, in one round trip.
-func preload(ctx context.Context, q *dbsqlc.Queries, changes []pgtx.LockKey, locked []dbsqlc.Machine, now time.Time) (*preloaded, error) {
+func preload(
+	ctx context.Context, q *dbsqlc.Queries, changes []pgtx.LockKey, locked []dbsqlc.Machine, now time.Time,
+) (*preloaded, error) {
 	f := &preloaded{
-		machines: map[string]dbsqlc.Machine{}, operations: map[string]dbsqlc.Operation{}, steps: map[string][]dbsqlc.OperationStep{},
-		commands: map[string]*convert.CommandRow{}, latest: map[string]*convert.CommandRow{}, requests: map[request]dbsqlc.Operation{},
+		machines: map[string]dbsqlc.Machine{}, operations: map[string]dbsqlc.Operation{},
+		steps:    map[string][]dbsqlc.OperationStep{},
+		commands: map[string]*convert.CommandRow{}, latest: map[string]*convert.CommandRow{},
+		requests:   map[request]dbsqlc.Operation{},
 		conditions: map[string][]dbsqlc.MachineCondition{}, executors: map[string][]dbsqlc.CandidatesForRow{},
 		boots: map[string]dbsqlc.BootWorldsRow{},
 	}

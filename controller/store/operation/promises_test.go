@@ -17,12 +17,14 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// TestTransitionLogHasItsColumns: each row says from where, to where, by whom and when, and the node says when it was moved.
+// TestTransitionLogHasItsColumns: each row says from where, to where, by whom and when, and the node says when it was
+// moved.
 func TestTransitionLogHasItsColumns(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", storetest.Reporter)
 	at := storetest.Now().Add(time.Hour)
-	_, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r", To: node.Pending, Actor: "tester"}, at)
+	_, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r",
+		To: node.Pending, Actor: "tester"}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,8 @@ func TestTransitionLogHasItsColumns(t *testing.T) {
 		at       time.Time
 	}{{node.Pending, node.Installing, "node_report", later}, {node.Discovered, node.Pending, "admin", at}} {
 		r := rows[i]
-		if r.GetId() == "" || r.GetFromState() != want.from || r.GetToState() != want.to || r.GetTriggeredBy() != want.by || !r.GetCreatedAt().AsTime().Equal(want.at) {
+		if r.GetId() == "" || r.GetFromState() != want.from || r.GetToState() != want.to || r.GetTriggeredBy() != want.by ||
+			!r.GetCreatedAt().AsTime().Equal(want.at) {
 			t.Errorf("row %v, want %+v", r, want)
 		}
 	}
@@ -51,7 +54,8 @@ func TestTransitionLogHasItsColumns(t *testing.T) {
 	if moved := storetest.Machine(t, s, "m-1").GetStatus().GetNodeStateChangedAt().AsTime(); !moved.Equal(later) {
 		t.Errorf("the state changed at %v, the node says %v", later, moved)
 	}
-	required := storetest.Count(t, s, `SELECT count(*) FROM information_schema.columns WHERE table_name = 'node_state_log' AND is_nullable = 'NO'
+	required := storetest.Count(t, s,
+		`SELECT count(*) FROM information_schema.columns WHERE table_name = 'node_state_log' AND is_nullable = 'NO'
 		AND column_name IN ('id', 'machine_id', 'from_state', 'to_state', 'triggered_by', 'created_at')`)
 	if required != 6 {
 		t.Errorf("%d of 6 columns are required", required)
@@ -68,8 +72,9 @@ func TestReportsKeepEveryField(t *testing.T) {
 	at := storetest.Now()
 	for _, host := range []string{"before", "web-1"} {
 		_, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
-			MacAddress: storetest.Reporter, IpAddress: "10.0.0.7", Hostname: host, Vendor: "ACME", Model: "X1", SerialNumber: "SN1",
-			SystemUuid: "4c4c4544-0000-1000-8000-000000000001",
+			MacAddress: storetest.Reporter, IpAddress: "10.0.0.7", Hostname: host, Vendor: "ACME", Model: "X1",
+			SerialNumber: "SN1",
+			SystemUuid:   "4c4c4544-0000-1000-8000-000000000001",
 		}, "installer", at)
 		if err != nil {
 			t.Fatal(err)
@@ -77,8 +82,9 @@ func TestReportsKeepEveryField(t *testing.T) {
 	}
 	n, err := s.GetNode(t.Context(), "m-1")
 	want := &baremetalv1.NodeReport{
-		MacAddress: storetest.Reporter, IpAddress: "10.0.0.7", Hostname: "web-1", Vendor: "ACME", Model: "X1", SerialNumber: "SN1",
-		SystemUuid: "4c4c4544-0000-1000-8000-000000000001", ReportedAt: timestamppb.New(at),
+		MacAddress: storetest.Reporter, IpAddress: "10.0.0.7", Hostname: "web-1", Vendor: "ACME", Model: "X1",
+		SerialNumber: "SN1",
+		SystemUuid:   "4c4c4544-0000-1000-8000-000000000001", ReportedAt: timestamppb.New(at),
 	}
 	if err != nil || !proto.Equal(n.GetLastReport(), want) || n.GetState() != node.Pending {
 		t.Errorf("%v, %v; want %v", n, err, want)
@@ -90,15 +96,17 @@ func TestBMCReachableFollowsTheProbes(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	saw := func(reachable bool, reason string) {
 		t.Helper()
-		_, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true, BMCs: []*fleetv1.BMCObservation{{
-			MachineId: "m-1", Reachable: reachable, PowerState: "on", Reason: reason, SeenAt: timestamppb.New(storetest.Now()),
-		}}}, storetest.Now())
+		_, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
+			BMCs: []*fleetv1.BMCObservation{{
+				MachineId: "m-1", Reachable: reachable, PowerState: "on", Reason: reason, SeenAt: timestamppb.New(storetest.Now()),
+			}}}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	saw(true, "")
-	if c := storetest.Condition(storetest.Machine(t, r.Store, "m-1"), fleet.BMCReachable); c == nil || c.GetReason() == "" || c.GetLastTransition() == nil {
+	if c := storetest.Condition(storetest.Machine(t, r.Store, "m-1"), fleet.BMCReachable); c == nil ||
+		c.GetReason() == "" || c.GetLastTransition() == nil {
 		t.Errorf("a BMC that answers: %v", c)
 	}
 	saw(false, "BMC_UNREACHABLE")
@@ -117,8 +125,8 @@ func TestBMCReachableFollowsTheProbes(t *testing.T) {
 	}
 }
 
-// TestAnEmptyInventoryChangesNothing: it says that the agent does not know yet, and neither what was known nor what is under
-// way is given up for it.
+// TestAnEmptyInventoryChangesNothing: it says that the agent does not know yet, and neither what was known nor what is
+// under way is given up for it.
 func TestAnEmptyInventoryChangesNothing(t *testing.T) {
 	s := storetest.New(t)
 	a, id, c := storetest.Rebooting(t, s, "m-1")

@@ -33,7 +33,8 @@ func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceB
 func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// A reboot at the store (start, first look, acknowledgement, grant, result) waits for the database no oftener than this.
+// A reboot at the store (start, first look, acknowledgement, grant, result) waits for the database no oftener than
+// this.
 func TestRoundTripsOfAReboot(t *testing.T) {
 	const most = 40
 	c := &counter{}
@@ -78,7 +79,8 @@ func TestTogether(t *testing.T) {
 	if err == nil {
 		t.Errorf("a function without a query: %v", err)
 	}
-	err = q.Together(t.Context(), func(q *dbsqlc.Queries) error { _, err := q.GetMachine(t.Context(), "m-none"); return err })
+	err = q.Together(t.Context(),
+		func(q *dbsqlc.Queries) error { _, err := q.GetMachine(t.Context(), "m-none"); return err })
 	if !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("no rows: %v", err)
 	}

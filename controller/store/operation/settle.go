@@ -18,7 +18,9 @@ import (
 )
 
 // SettleCommand moves an unknown command to done and lifts its fence.
-func SettleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *operation.Command, by string, now time.Time) error {
+func SettleCommand(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, c *operation.Command, by string, now time.Time,
+) error {
 	l := &OperationContext{Snap: operation.Snapshot{Command: c}}
 	settled := operation.Settle(c, by)
 	w := &writes{}
@@ -38,19 +40,23 @@ func SettleCommand(ctx context.Context, q *dbsqlc.Queries, machineID string, c *
 // Quarantine takes a machine out of all work and says why.
 func Quarantine(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, reason, message string, now time.Time) error {
 	if _, ok := node.Find(node.Parse(m.NodeState), node.Quarantined, node.System); ok {
-		err := nodestate.MoveNode(ctx, q, m.MachineID, node.Quarantined, node.System, "", "", map[string]string{"reason": reason}, now)
+		err := nodestate.MoveNode(ctx, q, m.MachineID, node.Quarantined, node.System, "", "",
+			map[string]string{"reason": reason}, now)
 		if err != nil {
 			return err
 		}
 	}
-	if err := q.SetQuarantineReason(ctx, dbsqlc.SetQuarantineReasonParams{MachineID: m.MachineID, Reason: reason}); err != nil {
+	if err := q.SetQuarantineReason(ctx, dbsqlc.SetQuarantineReasonParams{MachineID: m.MachineID,
+		Reason: reason}); err != nil {
 		return fmt.Errorf("record the reason of the quarantine: %w", err)
 	}
 	return machinestore.RaiseCause(ctx, q, m.MachineID, "", machinestore.QuarantineCause(reason, message), now)
 }
 
 // Quarantine takes a machine out of all work, and returns its active operation, if any, to be ended.
-func (s *Store) Quarantine(ctx context.Context, machineID, reason, message string, now time.Time) (operationID string, err error) {
+func (s *Store) Quarantine(
+	ctx context.Context, machineID, reason, message string, now time.Time,
+) (operationID string, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		m, err := q.LockMachine(ctx, machineID)
 		if err != nil {
@@ -60,7 +66,8 @@ func (s *Store) Quarantine(ctx context.Context, machineID, reason, message strin
 		if err := Quarantine(ctx, q, m, reason, message, now); err != nil {
 			return err
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: "system", Verb: "QUARANTINE", Target: machineID, Data: map[string]string{"reason": reason}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: "system", Verb: "QUARANTINE", Target: machineID,
+			Data: map[string]string{"reason": reason}}, now)
 	})
 	if err != nil {
 		return "", fmt.Errorf("quarantine machine: %w", err)

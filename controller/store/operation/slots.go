@@ -30,8 +30,8 @@ func (l *OperationContext) slot(ctx context.Context, q *dbsqlc.Queries, now time
 	return true, budgetstore.TakeSlots(ctx, q, []string{l.Row.OperationID}, now)
 }
 
-// freeSlot gives a slot back when the operation's end allows it: a success proves that the machine is well, and one that
-// was never granted a command did nothing. Any other waits for a success, or for a person.
+// freeSlot gives a slot back when the operation's end allows it: a success proves that the machine is well, and one
+// that was never granted a command did nothing. Any other waits for a success, or for a person.
 func (l *OperationContext) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time) error {
 	if !l.Row.Destructive || !operation.IsTerminal(d.Op.Phase) || operation.IsTerminal(operation.Phase(l.Row.Phase)) {
 		return nil
@@ -44,7 +44,8 @@ func (l *OperationContext) freeSlot(ctx context.Context, q *dbsqlc.Queries, d op
 		}
 		return nil
 	}
-	if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: d.Op.MachineID, Now: &now}); err != nil {
+	if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: d.Op.MachineID,
+		Now: &now}); err != nil {
 		return fmt.Errorf("give slot back: %w", err)
 	}
 	return nil

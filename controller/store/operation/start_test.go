@@ -23,7 +23,8 @@ func TestThousandStartsWithOneRequest(t *testing.T) {
 	ids := make([]string, n)
 	created := make([]bool, n)
 	errs := storetest.Together(t, n, func(ctx context.Context, i int) error {
-		op, isNew, err := s.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: "r-1", Type: fleet.Reboot, Actor: "x"}, storetest.Now())
+		op, isNew, err := s.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: "r-1", Type: fleet.Reboot,
+			Actor: "x"}, storetest.Now())
 		ids[i], created[i] = op.GetOperationId(), isNew
 		return err
 	})
@@ -47,7 +48,8 @@ func TestThousandStartsWithOneRequest(t *testing.T) {
 func TestRepeatAfterTheEnd(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	again, created, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "enter", Type: fleet.EnterMaintenance}, storetest.Now())
+	again, created, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "enter",
+		Type: fleet.EnterMaintenance}, storetest.Now())
 	if err != nil || created || again.GetPhase().String() != "SUCCEEDED" {
 		t.Errorf("%v, created %t, %v", again, created, err)
 	}
@@ -57,7 +59,8 @@ func TestRequestIDReused(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	first := operationstore.StartRequest{
-		MachineID: "m-1", RequestID: "r-1", Type: fleet.Netboot, Params: map[string]string{"mode": "PXE"}, Inputs: plan.Inputs{NetbootMode: "PXE"},
+		MachineID: "m-1", RequestID: "r-1", Type: fleet.Netboot, Params: map[string]string{"mode": "PXE"},
+		Inputs: plan.Inputs{NetbootMode: "PXE"},
 	}
 	op := storetest.Start(t, s, first)
 	for field, change := range map[string]func(*operationstore.StartRequest){
@@ -76,7 +79,8 @@ func TestRequestIDReused(t *testing.T) {
 	}
 	storetest.Live(t, s, "m-3")
 	named := first
-	named.MachineID, named.Params, named.Inputs = "m-3", map[string]string{"mode": "HTTP"}, plan.Inputs{NetbootMode: "HTTP"}
+	named.MachineID, named.Params, named.Inputs = "m-3", map[string]string{"mode": "HTTP"},
+		plan.Inputs{NetbootMode: "HTTP"}
 	storetest.Start(t, s, named)
 	dropped := named
 	dropped.Params, dropped.Inputs = nil, plan.Inputs{}
@@ -97,7 +101,8 @@ func TestOneActiveOperationPerMachine(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	const n = 50
 	errs := storetest.Together(t, n, func(ctx context.Context, i int) error {
-		_, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: strings.Repeat("r", i+1), Type: fleet.Reboot}, storetest.Now())
+		_, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: strings.Repeat("r", i+1),
+			Type: fleet.Reboot}, storetest.Now())
 		return err
 	})
 	won := 0
@@ -106,7 +111,8 @@ func TestOneActiveOperationPerMachine(t *testing.T) {
 			won++
 			continue
 		}
-		if f := storetest.WantReason(t, err, "MACHINE_BUSY"); f.Metadata["active_operation_id"] != storetest.Machine(t, s, "m-1").GetStatus().GetActiveOperationId() {
+		if f := storetest.WantReason(t, err, "MACHINE_BUSY"); f.Metadata["active_operation_id"] != storetest.Machine(t, s,
+			"m-1").GetStatus().GetActiveOperationId() {
 			t.Errorf("busy with %v", f.Metadata)
 		}
 	}
@@ -131,15 +137,19 @@ func TestSchemaHoldsTheRules(t *testing.T) {
 		SELECT 'op-2', target_id, 'r-2', '{}', type, 'PENDING', plan_id, now(), now(), now() FROM operations WHERE operation_id = $1`
 	refused("a second active operation", copyOp, id)
 	refused("an active operation that nothing wakes", "UPDATE operations SET wake_at = NULL WHERE operation_id = $1", id)
-	refused("an active operation that has finished", "UPDATE operations SET finished_at = now() WHERE operation_id = $1", id)
-	refused("a second unsettled command", `INSERT INTO commands SELECT 'c-2', operation_id, target_id, step_idx, step_name, attempt + 1, kind,
+	refused("an active operation that has finished", "UPDATE operations SET finished_at = now() WHERE operation_id = $1",
+		id)
+	refused("a second unsettled command",
+		`INSERT INTO commands SELECT 'c-2', operation_id, target_id, step_idx, step_name, attempt + 1, kind,
 		spec, digest, executor_id, executor_state_id, state, outcome, reason, message, evidence, boot_id_before, grant_seq, deadline, created_at
 		FROM commands WHERE command_id = $1`, c.ID)
-	refused("a current operation that does not exist", "UPDATE machines SET current_operation_id = 'op-x' WHERE machine_id = 'm-1'")
+	refused("a current operation that does not exist",
+		"UPDATE machines SET current_operation_id = 'op-x' WHERE machine_id = 'm-1'")
 	refused("a deleted machine row", "DELETE FROM machines WHERE machine_id = 'm-1'")
 	refused("a deleted operation row", "DELETE FROM operations WHERE operation_id = $1", id)
 	storetest.Decide(t, s, id, operation.CancelAsked{Actor: "x"})
-	for _, set := range []string{"phase = 'RUNNING', wake_at = now(), finished_at = NULL", "evidence = '{}'", "wait_reason = 'x'", "version = version + 1"} {
+	for _, set := range []string{"phase = 'RUNNING', wake_at = now(), finished_at = NULL", "evidence = '{}'",
+		"wait_reason = 'x'", "version = version + 1"} {
 		refused("a changed finished operation: "+set, "UPDATE operations SET "+set+" WHERE operation_id = $1", id)
 	}
 }
@@ -171,7 +181,8 @@ func TestClaimDueSharesTheWork(t *testing.T) {
 	for i := range machines {
 		id := "m-" + strings.Repeat("x", i+1)
 		storetest.Register(t, s, id)
-		want[storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.EnterMaintenance}).GetOperationId()] = true
+		want[storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r",
+			Type: fleet.EnterMaintenance}).GetOperationId()] = true
 	}
 	at := storetest.Now().Add(time.Minute)
 	got := make([][]operationstore.Due, claimers)
@@ -194,7 +205,8 @@ func TestClaimDueSharesTheWork(t *testing.T) {
 				t.Errorf("%s was claimed twice, or is not ours", d.OperationID)
 			}
 			seen[d.OperationID] = true
-			if v := storetest.Count(t, s, "SELECT version FROM operations WHERE operation_id = $1", d.OperationID); int64(v) != d.Version {
+			if v := storetest.Count(t, s, "SELECT version FROM operations WHERE operation_id = $1",
+				d.OperationID); int64(v) != d.Version {
 				t.Errorf("claimed version %d, it is %d", d.Version, v)
 			}
 		}
@@ -215,7 +227,8 @@ func TestClaimDueSharesTheWork(t *testing.T) {
 func TestClaimDueSkipsWhatIsLocked(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance}).GetOperationId()
+	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+		Type: fleet.EnterMaintenance}).GetOperationId()
 	tx, err := s.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

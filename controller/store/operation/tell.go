@@ -5,15 +5,15 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 )
 
-// OnCreated sets the function that is told of new operations once they have committed. It must not block. An operation of which
-// nobody is told is looked at all the same, when its wake_at has come.
+// OnCreated sets the function that is told of new operations once they have committed. It must not block. An operation
+// of which nobody is told is looked at all the same, when its wake_at has come.
 func (s *Store) OnCreated(tell func(operationID string)) { s.created = tell }
 
 // Created is a new operation, as a transaction notes it.
 type Created string
 
-// OnApplied sets the function that tells agents and watchers of decisions that are part of something larger: an operation that
-// is cancelled because its machine is blocked or retired, or that a report moves.
+// OnApplied sets the function that tells agents and watchers of decisions that are part of something larger: an
+// operation that is cancelled because its machine is blocked or retired, or that a report moves.
 func (s *Store) OnApplied(tell func(*Applied)) { s.applied = tell }
 
 // tell does what follows a commit.

@@ -39,7 +39,9 @@ func (l *OperationContext) readWorkflow(ctx context.Context, q *dbsqlc.Queries, 
 }
 
 // followWorkflow moves the workflow, and the node with it, as the decision on its attempt says.
-func (l *OperationContext) followWorkflow(ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time) error {
+func (l *OperationContext) followWorkflow(
+	ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time,
+) error {
 	if l.workflow == nil {
 		return nil
 	}
@@ -67,7 +69,9 @@ func (l *OperationContext) followWorkflow(ctx context.Context, q *dbsqlc.Queries
 }
 
 // beginStages does what belongs to the stages that this decision has begun, or whose own check it has passed.
-func (l *OperationContext) beginStages(ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time) error {
+func (l *OperationContext) beginStages(
+	ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time,
+) error {
 	for i, s := range d.Op.Steps {
 		was := l.Snap.Op.Steps[i].State
 		begun := was == operation.StepWaiting && s.State != operation.StepWaiting && s.Kind != operation.KindStage
@@ -76,9 +80,10 @@ func (l *OperationContext) beginStages(ctx context.Context, q *dbsqlc.Queries, d
 			continue
 		}
 		stage := workflow.StageOf(l.workflow.Kind, s.Name)
-		if err := workflowstate.MoveNodeAlong(ctx, q, l.Machine.MachineID, l.Row.OperationID, "", "", func(m dbsqlc.Machine) []workflow.Move {
-			return workflow.At(stage, fleet.NodeState(m.NodeState))
-		}, now); err != nil {
+		if err := workflowstate.MoveNodeAlong(ctx, q, l.Machine.MachineID, l.Row.OperationID, "", "",
+			func(m dbsqlc.Machine) []workflow.Move {
+				return workflow.At(stage, fleet.NodeState(m.NodeState))
+			}, now); err != nil {
 			return err
 		}
 		if stage == workflow.CleanupSecrets {

@@ -41,7 +41,8 @@ func (s *Store) Feed(ctx context.Context, after FeedPos, limit int32) ([]Event, 
 	if after.Xid == "" {
 		after.Xid = "0"
 	}
-	rows, err := s.db.Q.EventFeed(ctx, dbsqlc.EventFeedParams{AfterXid: after.Xid, AfterOperation: after.Operation, AfterSeq: after.Seq, PageSize: limit})
+	rows, err := s.db.Q.EventFeed(ctx, dbsqlc.EventFeedParams{AfterXid: after.Xid, AfterOperation: after.Operation,
+		AfterSeq: after.Seq, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}

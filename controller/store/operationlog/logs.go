@@ -32,15 +32,16 @@ const (
 	logRemovedStep = "log-removed"
 )
 
-// bounded gives the piece that is stored for another one, given what the log has: itself, cut to its bound; a note that the log
-// is full; or nothing, once that note is there.
+// bounded gives the piece that is stored for another one, given what the log has: itself, cut to its bound; a note that
+// the log is full; or nothing, once that note is there.
 func bounded(p dbsqlc.AppendLogParams, has dbsqlc.LockOperationForLogRow) (dbsqlc.AppendLogParams, bool) {
 	switch {
 	case has.Full:
 		return p, false
 	case has.Last >= maxLogPieces || has.Bytes >= maxLogBytes:
 		p.Stream, p.Step = ControllerStream, logFullStep
-		p.Data = fmt.Appendf(nil, "the log ends here: one operation may have %d pieces or %d MiB\n", maxLogPieces, maxLogBytes>>20)
+		p.Data = fmt.Appendf(nil, "the log ends here: one operation may have %d pieces or %d MiB\n", maxLogPieces,
+			maxLogBytes>>20)
 	case len(p.Data) > maxPiece:
 		p.Data = append(p.Data[:maxPiece:maxPiece], "… cut\n"...)
 	}
@@ -49,7 +50,8 @@ func bounded(p dbsqlc.AppendLogParams, has dbsqlc.LockOperationForLogRow) (dbsql
 
 // AppendLog adds a piece to the log of an operation within its bounds, and returns its number; 0 when it was left out.
 func AppendLog(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.AppendLogParams) (int64, error) {
-	has, err := q.LockOperationForLog(ctx, dbsqlc.LockOperationForLogParams{OperationID: p.OperationID, Few: fewPieces, FullStep: logFullStep})
+	has, err := q.LockOperationForLog(ctx, dbsqlc.LockOperationForLogParams{OperationID: p.OperationID, Few: fewPieces,
+		FullStep: logFullStep})
 	if err != nil {
 		return 0, fmt.Errorf("lock operation: %w", err)
 	}
@@ -61,10 +63,13 @@ func AppendLog(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.AppendLogParams)
 }
 
 // AppendLog adds a piece to an operation's log and returns its number; 0 when the log is full.
-func (s *Store) AppendLog(ctx context.Context, operationID, stream, step string, data []byte, now time.Time) (int64, error) {
+func (s *Store) AppendLog(
+	ctx context.Context, operationID, stream, step string, data []byte, now time.Time,
+) (int64, error) {
 	var seq int64
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) (err error) {
-		seq, err = AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: stream, Step: step, Data: data})
+		seq, err = AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: stream, Step: step,
+			Data: data})
 		return err
 	})
 	if err != nil {
@@ -74,7 +79,9 @@ func (s *Store) AppendLog(ctx context.Context, operationID, stream, step string,
 }
 
 // LogsOf reads an operation's log after a number.
-func (s *Store) LogsOf(ctx context.Context, operationID string, after int64, limit int32) ([]*baremetalv1.LogChunk, error) {
+func (s *Store) LogsOf(
+	ctx context.Context, operationID string, after int64, limit int32,
+) ([]*baremetalv1.LogChunk, error) {
 	rows, err := s.db.Q.LogsOf(ctx, dbsqlc.LogsOfParams{OperationID: operationID, AfterSeq: after, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
@@ -86,15 +93,18 @@ func chunks(rows []dbsqlc.OperationLog) []*baremetalv1.LogChunk {
 	out := make([]*baremetalv1.LogChunk, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, &baremetalv1.LogChunk{
-			Ts: convert.Timestamp(r.Ts), RunId: r.OperationID, OperationId: r.OperationID, Stream: r.Stream, Step: r.Step, Seq: r.Seq, Data: r.Data,
+			Ts: convert.Timestamp(r.Ts), RunId: r.OperationID, OperationId: r.OperationID, Stream: r.Stream, Step: r.Step,
+			Seq: r.Seq, Data: r.Data,
 		})
 	}
 	return out
 }
 
-// OldLogs gives up to limit operations that have a log, were made before a time, and come after an id; and the id to go on from,
-// "" when there are no more. Those that have not ended by then are left out.
-func (s *Store) OldLogs(ctx context.Context, after string, before time.Time, limit int32) (ids []string, next string, err error) {
+// OldLogs gives up to limit operations that have a log, were made before a time, and come after an id; and the id to go
+// on from, "" when there are no more. Those that have not ended by then are left out.
+func (s *Store) OldLogs(
+	ctx context.Context, after string, before time.Time, limit int32,
+) (ids []string, next string, err error) {
 	rows, err := s.db.Q.LogsFrom(ctx, dbsqlc.LogsFromParams{AfterID: after, PageSize: limit})
 	if err != nil {
 		return nil, "", fmt.Errorf("look for old logs: %w", err)
@@ -113,11 +123,14 @@ func (s *Store) OldLogs(ctx context.Context, after string, before time.Time, lim
 	return ids, next, nil
 }
 
-// RemoveLog removes the log of an operation after export has kept its pieces, and leaves a note that says where they are.
-// A log that has nothing but the note stays as it is.
-func (s *Store) RemoveLog(ctx context.Context, operationID string, now time.Time, export func([]*baremetalv1.LogChunk) (place string, err error)) error {
+// RemoveLog removes the log of an operation after export has kept its pieces, and leaves a note that says where they
+// are. A log that has nothing but the note stays as it is.
+func (s *Store) RemoveLog(
+	ctx context.Context, operationID string, now time.Time, export func([]*baremetalv1.LogChunk) (place string, err error),
+) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		has, err := q.LockOperationForLog(ctx, dbsqlc.LockOperationForLogParams{OperationID: operationID, Few: fewPieces, FullStep: logFullStep})
+		has, err := q.LockOperationForLog(ctx, dbsqlc.LockOperationForLogParams{OperationID: operationID, Few: fewPieces,
+			FullStep: logFullStep})
 		if err != nil {
 			return fmt.Errorf("lock operation: %w", err)
 		}

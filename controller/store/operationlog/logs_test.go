@@ -19,8 +19,10 @@ import (
 func ended(t *testing.T, s *store.Store, machineID string) string {
 	t.Helper()
 	storetest.Register(t, s, machineID)
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "r", Type: fleet.EnterMaintenance})
-	if a := storetest.Decide(t, s, op.GetOperationId(), operation.CancelAsked{Actor: "tester"}); a.Phase != operation.Canceled {
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: machineID, RequestID: "r",
+		Type: fleet.EnterMaintenance})
+	if a := storetest.Decide(t, s, op.GetOperationId(),
+		operation.CancelAsked{Actor: "tester"}); a.Phase != operation.Canceled {
 		t.Fatalf("it is %s", a.Phase)
 	}
 	return op.GetOperationId()
@@ -49,7 +51,8 @@ func TestTheLogOfAnOperationIsBounded(t *testing.T) {
 	for _, l := range logs {
 		bytes += len(l.GetData())
 	}
-	if last := logs[len(logs)-1]; bytes > 17<<20 || bytes < 15<<20 || last.GetStream() != "controller" || !strings.Contains(string(last.GetData()), "ends here") {
+	if last := logs[len(logs)-1]; bytes > 17<<20 || bytes < 15<<20 || last.GetStream() != "controller" ||
+		!strings.Contains(string(last.GetData()), "ends here") {
 		t.Errorf("%d bytes, and last %s: %s", bytes, last.GetStream(), last.GetData()[:min(len(last.GetData()), 100)])
 	}
 }
@@ -65,8 +68,10 @@ func TestOldLogsAreRemovedOnceTheyAreKept(t *testing.T) {
 		}
 	}
 	storetest.Register(t, s, "m-4")
-	running := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-4", RequestID: "r", Type: fleet.EnterMaintenance}).GetOperationId()
-	if ids, next, err := s.OldLogs(t.Context(), "", storetest.Now().Add(-time.Hour), 2); err != nil || len(ids) != 0 || next != "" {
+	running := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-4", RequestID: "r",
+		Type: fleet.EnterMaintenance}).GetOperationId()
+	if ids, next, err := s.OldLogs(t.Context(), "", storetest.Now().Add(-time.Hour), 2); err != nil || len(ids) != 0 ||
+		next != "" {
 		t.Errorf("younger than an hour: %v, %q, %v", ids, next, err)
 	}
 	var got []string
@@ -84,11 +89,13 @@ func TestOldLogsAreRemovedOnceTheyAreKept(t *testing.T) {
 		t.Errorf("old are %v of %v, without %s", got, all, running)
 	}
 	full := errors.New("the disk is full")
-	err := s.RemoveLog(t.Context(), all[0], storetest.Now(), func([]*baremetalv1.LogChunk) (string, error) { return "", full })
+	err := s.RemoveLog(t.Context(), all[0], storetest.Now(),
+		func([]*baremetalv1.LogChunk) (string, error) { return "", full })
 	if !errors.Is(err, full) {
 		t.Errorf("removed without being kept: %v", err)
 	}
-	if logs, err := s.LogsOf(t.Context(), all[0], 0, 10); err != nil || len(logs) != 1 || string(logs[0].GetData()) != "hello\n" {
+	if logs, err := s.LogsOf(t.Context(), all[0], 0, 10); err != nil || len(logs) != 1 ||
+		string(logs[0].GetData()) != "hello\n" {
 		t.Errorf("after a full disk: %v, %v", logs, err)
 	}
 	for range 2 { // the second time there is nothing to keep
@@ -98,7 +105,9 @@ func TestOldLogsAreRemovedOnceTheyAreKept(t *testing.T) {
 			return "/somewhere/else", nil
 		})
 		logs, readErr := s.LogsOf(t.Context(), all[0], 0, 10)
-		if err != nil || readErr != nil || len(logs) != 1 || !strings.Contains(string(logs[0].GetData()), "1 pieces were removed by their age; they are kept in /somewhere/else") {
+		if err != nil || readErr != nil || len(logs) != 1 ||
+			!strings.Contains(string(logs[0].GetData()),
+				"1 pieces were removed by their age; they are kept in /somewhere/else") {
 			t.Errorf("%v, %v, %v of %v", logs, err, readErr, kept)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Batcher asks the database for many at once. Whoever comes while it is being asked waits and goes with the next lot; one that comes
-// alone is served at once. The zero value, with fn set, is ready.
+// Batcher asks the database for many at once. Whoever comes while it is being asked waits and goes with the next lot;
+// one that comes alone is served at once. The zero value, with fn set, is ready.
 type Batcher[In, Out any] struct {
 	// Batch answers a lot, in its order. It belongs to no caller.
 	Batch func(context.Context, []In) ([]Out, error)

@@ -31,8 +31,8 @@ type written struct {
 	err  error
 }
 
-// setsOf puts together the statements of members that only write: as few statements as there can be, each member's in its order.
-// Members write to different machines, so that it does not matter whose comes first.
+// setsOf puts together the statements of members that only write: as few statements as there can be, each member's in
+// its order. Members write to different machines, so that it does not matter whose comes first.
 func setsOf(members [][]*oneWrite) []*sameWrites {
 	var out []*sameWrites
 	for {

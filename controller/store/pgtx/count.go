@@ -28,8 +28,9 @@ type counter struct {
 
 type counterKey struct{}
 
-// Count returns how many rows the lists have that read asks for. read gets a context with which lists of this store return nothing
-// and are counted instead; it asks for AllRows. known is false where counting took longer than countTime.
+// Count returns how many rows the lists have that read asks for. read gets a context with which lists of this store
+// return nothing and are counted instead; it asks for AllRows. known is false where counting took longer than
+// countTime.
 func (s *DB) Count(ctx context.Context, read func(context.Context) error) (rows int64, known bool, err error) {
 	c := &counter{db: s}
 	err = read(context.WithValue(ctx, counterKey{}, c))

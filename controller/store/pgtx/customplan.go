@@ -9,9 +9,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// customPlan has Postgres plan each query for its own parameters. That costs a fraction of a millisecond, and is for queries
-// whose best plan depends on what is asked: filters that are empty or not, times that are long ago or not. A plan that
-// fits all of them would read the whole fleet for each.
+// customPlan has Postgres plan each query for its own parameters. That costs a fraction of a millisecond, and is for
+// queries whose best plan depends on what is asked: filters that are empty or not, times that are long ago or not. A
+// plan that fits all of them would read the whole fleet for each.
 type customPlan struct{ db dbsqlc.DBTX }
 
 // args has pgx use the unnamed statement, which Postgres plans at each use.

@@ -14,17 +14,18 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Group commit: decisions on different machines that come while another is being stored wait for it, and are then stored
-// storeTogether, in one transaction. What a transaction costs (its round trips, its flush, what triggers prepare anew in each) is
-// paid once for all of them. One that comes alone is stored at once.
+// Group commit: decisions on different machines that come while another is being stored wait for it, and are then
+// stored storeTogether, in one transaction. What a transaction costs (its round trips, its flush, what triggers prepare
+// anew in each) is paid once for all of them. One that comes alone is stored at once.
 //
-// A group has the machines of all its members locked before any of them reads, and takes no machine that somebody else has
-// locked, so that it never waits for a machine and no two groups for each other. Whoever is not taken, and all members of a group that
-// cannot be committed, are stored alone, each in its own transaction, as if there were no groups.
+// A group has the machines of all its members locked before any of them reads, and takes no machine that somebody else
+// has locked, so that it never waits for a machine and no two groups for each other. Whoever is not taken, and all
+// members of a group that cannot be committed, are stored alone, each in its own transaction, as if there were no
+// groups.
 
 const (
-	// groupsAtOnce is how many transactions of this kind run side by side, a second one when enough wait for it. More of them are
-	// smaller ones, and cost more for each member.
+	// groupsAtOnce is how many transactions of this kind run side by side, a second one when enough wait for it. More of
+	// them are smaller ones, and cost more for each member.
 	groupsAtOnce = 2
 	groupEnough  = 32
 	// groupMost bounds a group. What is noted for histories in one transaction is held in memory by Postgres.
@@ -35,8 +36,8 @@ const (
 	groupTime = 30 * time.Second
 )
 
-// LockKey says what a transaction reads first: an operation with the command that an event is about, or its latest one; or a machine
-// and a request for work on it. The machine is locked.
+// LockKey says what a transaction reads first: an operation with the command that an event is about, or its latest one;
+// or a machine and a request for work on it. The machine is locked.
 type LockKey struct{ OperationID, CommandID, MachineID, RequestID string }
 
 // change is a transaction that may be stored together with others.
@@ -56,7 +57,8 @@ type groups struct {
 	waiting []*change
 }
 
-// InGroup is InTx for what concerns one machine: fn locks it first, and nothing that others lock for long. fn may run several times.
+// InGroup is InTx for what concerns one machine: fn locks it first, and nothing that others lock for long. fn may run
+// several times.
 func (s *DB) InGroup(ctx context.Context, a LockKey, fn func(pgx.Tx, *dbsqlc.Queries) error) error {
 	if planted.VersionGuard {
 		return s.InTx(ctx, fn)
@@ -81,7 +83,8 @@ func (s *DB) InGroup(ctx context.Context, a LockKey, fn func(pgx.Tx, *dbsqlc.Que
 	}
 }
 
-// enter says that the change may be stored at once, alone; else it waits with others, and those taken are to be stored now.
+// enter says that the change may be stored at once, alone; else it waits with others, and those taken are to be stored
+// now.
 func (g *groups) enter(c *change) (alone bool, taken []*change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,8 +100,8 @@ func (g *groups) enter(c *change) (alone bool, taken []*change) {
 	return false, nil
 }
 
-// next takes those who wait when a transaction is over, or has been running for too long. With none left, or with few while another
-// one runs that will take them, there is one transaction less.
+// next takes those who wait when a transaction is over, or has been running for too long. With none left, or with few
+// while another one runs that will take them, there is one transaction less.
 func (g *groups) next(over bool) []*change {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,8 +173,8 @@ func (s *DB) notifyAll(told []*Postcommit) {
 	}
 }
 
-// storeGroup runs the members whose machines are free. It sets their answers, and gives what is to be told of those that were
-// stored; both hold if there is no error.
+// storeGroup runs the members whose machines are free. It sets their answers, and gives what is to be told of those
+// that were stored; both hold if there is no error.
 func (s *DB) storeGroup(ctx context.Context, taken []*change, answers []error) (told []*Postcommit, err error) {
 	err = pgx.BeginTxFunc(ctx, s.pool, GroupTx, func(tx pgx.Tx) error {
 		q := s.Q.WithTx(tx)
@@ -210,14 +213,17 @@ func (s *DB) storeGroup(ctx context.Context, taken []*change, answers []error) (
 	return told, err
 }
 
-// GroupTx begins a group's transaction. Its statements look rows up by keys, in lists of any length, which would have each planned
-// again every time. They are planned once for each connection, maybe while the tables are empty and nothing is known of them: reading
-// all of a table must not seem cheaper then.
-var GroupTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; " +
-	"SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"}
+// GroupTx begins a group's transaction. Its statements look rows up by keys, in lists of any length, which would have
+// each planned again every time. They are planned once for each connection, maybe while the tables are empty and
+// nothing is known of them: reading all of a table must not seem cheaper then.
+var GroupTx = pgx.TxOptions{
+	BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; " +
+		"SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"}
 
 // freeOf locks the machines that nobody else has locked, and says which members they are of, one for each machine.
-func freeOf(ctx context.Context, q *dbsqlc.Queries, taken []*change) (free []int, machines []dbsqlc.Machine, err error) {
+func freeOf(
+	ctx context.Context, q *dbsqlc.Queries, taken []*change,
+) (free []int, machines []dbsqlc.Machine, err error) {
 	var p dbsqlc.LockMachinesForParams
 	for _, c := range taken {
 		if c.OperationID == "" {

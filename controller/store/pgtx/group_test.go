@@ -87,8 +87,8 @@ func startAll(t *testing.T, s *store.Store, request string, machines ...string) 
 	}
 }
 
-// Changes of different machines that come together are stored together, whatever becomes of each; a machine that somebody has
-// locked holds up nobody else.
+// Changes of different machines that come together are stored together, whatever becomes of each; a machine that
+// somebody has locked holds up nobody else.
 func TestChangesThatComeTogetherAreStoredTogether(t *testing.T) {
 	c := &transactions{}
 	s := storetest.With(t, store.Config{Tracer: c})
@@ -100,7 +100,8 @@ func TestChangesThatComeTogetherAreStoredTogether(t *testing.T) {
 	}
 	release := held(t, s, "m-0", "m-1", "m-2")
 	first := startAll(t, s, "r", "m-0", "m-1") // hold up those behind them for a while
-	testkit.Eventually(t, time.Minute, func() bool { return storetest.WaitingForLocks(t, s) == 2 }, "the first two did not get to their machines")
+	testkit.Eventually(t, time.Minute, func() bool { return storetest.WaitingForLocks(t, s) == 2 },
+		"the first two did not get to their machines")
 	before := c.count()
 	rest := startAll(t, s, "r", "m-2", "m-3", "m-4", "m-5", "m-6", "m-7", "m-8", "m-9", "m-10", "m-11", "m-none", "m-4")
 	testkit.Eventually(t, time.Minute, func() bool { return active(t, s) == 8 }, "a locked machine holds up others")
@@ -139,7 +140,8 @@ func TestAGroupWhoseMemberFails(t *testing.T) {
 	storetest.Exec(t, s, `CREATE TRIGGER no_m3 BEFORE INSERT ON operation_events FOR EACH ROW EXECUTE FUNCTION no_m3()`)
 	release := held(t, s, "m-0", "m-1")
 	first := startAll(t, s, "r", "m-0", "m-1")
-	testkit.Eventually(t, time.Minute, func() bool { return storetest.WaitingForLocks(t, s) == 2 }, "the first two did not get to their machines")
+	testkit.Eventually(t, time.Minute, func() bool { return storetest.WaitingForLocks(t, s) == 2 },
+		"the first two did not get to their machines")
 	rest := startAll(t, s, "r", "m-2", "m-3", "m-4", "m-5")
 	testkit.Eventually(t, time.Minute, func() bool { return active(t, s) == 3 }, "one that fails holds up others")
 	release()
@@ -153,8 +155,8 @@ func TestAGroupWhoseMemberFails(t *testing.T) {
 	}
 }
 
-// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for leave at once, the one whose
-// number was used before is refused.
+// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for leave at once,
+// the one whose number was used before is refused.
 func TestAGroupTellsItsMembersApart(t *testing.T) {
 	s := storetest.New(t)
 	const members, stale = 8, 5
@@ -173,7 +175,8 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, a := range agents {
 		wg.Go(func() {
-			d, err := s.Decide(t.Context(), operationOf(t, s, a.Machine), 0, storetest.Ask(a, commands[i], 3, 1), storetest.Now())
+			d, err := s.Decide(t.Context(), operationOf(t, s, a.Machine), 0, storetest.Ask(a, commands[i], 3, 1),
+				storetest.Now())
 			if err != nil {
 				t.Error(err)
 				return
@@ -181,7 +184,8 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 			granted[i] = d.Decision.Grant
 		})
 		if i == 1 { // the first two hold up those behind them
-			testkit.Eventually(t, time.Minute, func() bool { return storetest.WaitingForLocks(t, s) == 2 }, "the first two did not get to their machines")
+			testkit.Eventually(t, time.Minute, func() bool { return storetest.WaitingForLocks(t, s) == 2 },
+				"the first two did not get to their machines")
 		}
 	}
 	release()
@@ -196,7 +200,8 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 		if i == stale {
 			want = 7
 		}
-		if n := storetest.Count(t, s, "SELECT last_grant_seq FROM agent_states WHERE agent_id = $1", agents[i].ID); int64(n) != want {
+		if n := storetest.Count(t, s, "SELECT last_grant_seq FROM agent_states WHERE agent_id = $1",
+			agents[i].ID); int64(n) != want {
 			t.Errorf("m-%d: the last number is %d, want %d", i, n, want)
 		}
 		storetest.Intact(t, s, agents[i].Machine)
@@ -206,7 +211,8 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 func operationOf(t *testing.T, s *store.Store, machine string) string {
 	t.Helper()
 	id := ""
-	if err := s.Pool().QueryRow(t.Context(), "SELECT current_operation_id FROM machines WHERE machine_id = $1", machine).Scan(&id); err != nil {
+	if err := s.Pool().QueryRow(t.Context(), "SELECT current_operation_id FROM machines WHERE machine_id = $1",
+		machine).Scan(&id); err != nil {
 		t.Error(err)
 	}
 	return id
@@ -228,7 +234,8 @@ func TestManyRebootsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'SUCCEEDED' AND type = 'REBOOT'"); n != 30 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM operations WHERE phase = 'SUCCEEDED' AND type = 'REBOOT'"); n != 30 {
 		t.Errorf("%d of 30 reboots have succeeded", n)
 	}
 	for i := range 10 {
@@ -237,7 +244,8 @@ func TestManyRebootsAtOnce(t *testing.T) {
 }
 
 func active(t *testing.T, s *store.Store) int {
-	return storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND request_id = 'r'")
+	return storetest.Count(t, s,
+		"SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND request_id = 'r'")
 }
 
 func rebootOf(machine, request string) operationstore.StartRequest {

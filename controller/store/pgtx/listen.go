@@ -23,8 +23,8 @@ type Listener struct {
 	HandedOver, Announced func(payload string)
 }
 
-// probeEvery is how long nothing may come before the connection is asked whether it is still there; probeWait is how long
-// its answer may take.
+// probeEvery is how long nothing may come before the connection is asked whether it is still there; probeWait is how
+// long its answer may take.
 const (
 	probeEvery = 5 * time.Second
 	probeWait  = 5 * time.Second

@@ -13,8 +13,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// mergedTx runs several members in one transaction, as if each had it to itself. Every member runs its own code; when all of
-// them wait for the database, what they have asked is sent in one round trip, and each reads its answers in its turn.
+// mergedTx runs several members in one transaction, as if each had it to itself. Every member runs its own code; when
+// all of them wait for the database, what they have asked is sent in one round trip, and each reads its answers in its
+// turn.
 //
 // Nothing but one goroutine at a time touches the connection: the one that sends, or the member whose turn it is.
 type mergedTx struct {
@@ -39,8 +40,8 @@ type memberTx struct {
 	err   error
 }
 
-// run has every function talk to the transaction through a voice of its own, until all have ended. An error says that the
-// transaction is not to be committed.
+// run has every function talk to the transaction through a voice of its own, until all have ended. An error says that
+// the transaction is not to be committed.
 func (l *mergedTx) run(ctx context.Context, members []func(*memberTx) error) ([]*memberTx, error) {
 	l.moves = make(chan *memberTx, len(members))
 	voices := make([]*memberTx, 0, len(members))
@@ -81,8 +82,8 @@ func (l *mergedTx) run(ctx context.Context, members []func(*memberTx) error) ([]
 	return voices, failed
 }
 
-// roundTrip sends what is asked and lets each read its answers. What only writes goes before what reads. After an error all others
-// get errors too, and end.
+// roundTrip sends what is asked and lets each read its answers. What only writes goes before what reads. After an error
+// all others get errors too, and end.
 func (l *mergedTx) roundTrip(ctx context.Context, asking []*memberTx) error {
 	if len(asking) == 0 {
 		return nil
@@ -144,7 +145,8 @@ func writesOf(b *pgx.Batch) *written {
 	return w
 }
 
-// ask waits until the queries have been sent and it is this member's turn to read. Whoever has read everything must say so.
+// ask waits until the queries have been sent and it is this member's turn to read. Whoever has read everything must say
+// so.
 func (v *memberTx) ask(b *pgx.Batch) *answers {
 	for _, q := range b.QueuedQueries {
 		v.wrote = v.wrote || !readsOnly(q.SQL)

@@ -29,7 +29,8 @@ func (a *Postcommit) Note(n any) {
 	}
 }
 
-// TakePreloaded returns what was read for a change that begins with this key, once: whatever the change does makes it old.
+// TakePreloaded returns what was read for a change that begins with this key, once: whatever the change does makes it
+// old.
 func (a *Postcommit) TakePreloaded(key LockKey) any {
 	if a == nil || a.preloaded == nil || a.key != key {
 		return nil

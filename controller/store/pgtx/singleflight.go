@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// SingleFlight are found among the requests that are being answered here. Those who ask the same meanwhile wait for the first, whose answer
-// is theirs as well, instead of waiting for its machine with a connection each.
+// SingleFlight are found among the requests that are being answered here. Those who ask the same meanwhile wait for the
+// first, whose answer is theirs as well, instead of waiting for its machine with a connection each.
 type SingleFlight struct {
 	mu    sync.Mutex
 	under map[LockKey]chan struct{}

@@ -54,8 +54,8 @@ func ConditionsOf(opts []WriteOption) (c Conditions) {
 // ResourceExists is the reason of what has no reason of its own.
 const ResourceExists = "RESOURCE_EXISTS"
 
-// Replacing checks a thing that was written without being read before: version is the one that the write has made, 1 of a new thing.
-// A transaction that gets an error is rolled back.
+// Replacing checks a thing that was written without being read before: version is the one that the write has made, 1 of
+// a new thing. A transaction that gets an error is rolled back.
 func (c Conditions) Replacing(what string, version int64) error {
 	return c.Check(what, ResourceExists, Stored{version > 1, version - 1})
 }
@@ -70,14 +70,17 @@ type Stored struct {
 func (c Conditions) Check(what, reason string, s Stored) error {
 	switch {
 	case c.CreateOnly && s.Exists:
-		return failure.AlreadyExists(reason, "%s is there already and was not changed; leave create_only out to change it", what).
+		return failure.AlreadyExists(reason, "%s is there already and was not changed; leave create_only out to change it",
+			what).
 			WithField("create_only", "there is one already")
 	case c.version != 0 && !s.Exists:
-		return failure.Precondition("VERSION_CONFLICT", "%s is not there, and version %d was expected; read it again", what, c.version).
+		return failure.Precondition("VERSION_CONFLICT", "%s is not there, and version %d was expected; read it again", what,
+			c.version).
 			WithField(c.versionField, "there is none")
 	case c.version != 0 && c.version != s.Version:
 		return failure.Precondition("VERSION_CONFLICT", "%s is at version %d, and version %d was expected; read it again",
-			what, s.Version, c.version).WithField(c.versionField, "not the current version").WithMeta("version", fmt.Sprint(s.Version))
+			what, s.Version, c.version).WithField(c.versionField, "not the current version").WithMeta("version",
+			fmt.Sprint(s.Version))
 	}
 	return nil
 }

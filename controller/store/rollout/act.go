@@ -27,11 +27,14 @@ type RolloutAct struct {
 }
 
 var rolloutVerbs = map[rollout.Action]string{
-	rollout.Approve: "APPROVE_ROLLOUT", rollout.Pause: "PAUSE_ROLLOUT", rollout.Resume: "RESUME_ROLLOUT", rollout.Cancel: "CANCEL_ROLLOUT",
+	rollout.Approve: "APPROVE_ROLLOUT", rollout.Pause: "PAUSE_ROLLOUT", rollout.Resume: "RESUME_ROLLOUT",
+	rollout.Cancel: "CANCEL_ROLLOUT",
 }
 
 // ActOnRollout does it. A repeat changes nothing. What is left to do is in the move.
-func (s *Store) ActOnRollout(ctx context.Context, a RolloutAct, now time.Time) (*baremetalv1.Rollout, *RolloutMove, error) {
+func (s *Store) ActOnRollout(
+	ctx context.Context, a RolloutAct, now time.Time,
+) (*baremetalv1.Rollout, *RolloutMove, error) {
 	var move *RolloutMove
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		move = nil
@@ -48,7 +51,8 @@ func (s *Store) ActOnRollout(ctx context.Context, a RolloutAct, now time.Time) (
 			return err
 		}
 		err = history.Audit(ctx, q, history.AuditEntry{
-			Actor: a.Actor, Verb: rolloutVerbs[a.Action], Target: a.RolloutID, Comment: a.Comment, Data: map[string]string{"digest": row.Digest},
+			Actor: a.Actor, Verb: rolloutVerbs[a.Action], Target: a.RolloutID, Comment: a.Comment,
+			Data: map[string]string{"digest": row.Digest},
 		}, now)
 		if err != nil {
 			return err
@@ -126,5 +130,6 @@ func rolloutRefused(row dbsqlc.Rollout, reason string) error {
 		"ROLLOUT_NOT_APPROVED": "the rollout waits for a second person's approval; approve it or cancel it",
 		"ROLLOUT_STOPPED":      "the rollout is being stopped, which cannot be taken back",
 	}[reason]
-	return failure.Precondition(reason, "%s (%s is %s)", text, row.RolloutID, row.State).WithMeta("rollout_id", row.RolloutID)
+	return failure.Precondition(reason, "%s (%s is %s)", text, row.RolloutID, row.State).WithMeta("rollout_id",
+		row.RolloutID)
 }

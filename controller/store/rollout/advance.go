@@ -63,8 +63,11 @@ func (s *Store) AdvanceRollout(ctx context.Context, id string, now time.Time) (*
 	return out, fpRolloutClaimed.HitCtx(ctx)
 }
 
-// advanceRollout decides on a rollout that is locked. before is as it is stored; row may hold what a person has changed.
-func advanceRollout(ctx context.Context, q *dbsqlc.Queries, before, row dbsqlc.Rollout, now time.Time) (*RolloutMove, error) {
+// advanceRollout decides on a rollout that is locked. before is as it is stored; row may hold what a person has
+// changed.
+func advanceRollout(
+	ctx context.Context, q *dbsqlc.Queries, before, row dbsqlc.Rollout, now time.Time,
+) (*RolloutMove, error) {
 	settled, err := q.SettleRolloutMachines(ctx, row.RolloutID)
 	if err != nil {
 		return nil, fmt.Errorf("collect results: %w", err)
@@ -83,7 +86,8 @@ func advanceRollout(ctx context.Context, q *dbsqlc.Queries, before, row dbsqlc.R
 		Moved: before.State != row.State || before.Wave != row.Wave,
 	}
 	out.Changed = out.Moved || settled > 0 || len(d.Start) > 0 || d.CancelPending || before.WaitReason != row.WaitReason ||
-		before.Message != row.Message || before.ApprovedBy != row.ApprovedBy || before.CancelOperations != row.CancelOperations
+		before.Message != row.Message || before.ApprovedBy != row.ApprovedBy ||
+		before.CancelOperations != row.CancelOperations
 	if err := writeRollout(ctx, q, before, row, out.Changed, now); err != nil {
 		return nil, err
 	}
@@ -99,7 +103,8 @@ func (m *RolloutMove) rest(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Ro
 	if m.State != rollout.Stopping {
 		return nil
 	}
-	m.Cancel, err = q.OperationsOfRollout(ctx, dbsqlc.OperationsOfRolloutParams{RolloutID: row.RolloutID, Unbegun: !row.CancelOperations})
+	m.Cancel, err = q.OperationsOfRollout(ctx, dbsqlc.OperationsOfRolloutParams{RolloutID: row.RolloutID,
+		Unbegun: !row.CancelOperations})
 	if err != nil {
 		return fmt.Errorf("read operations of the rollout: %w", err)
 	}
@@ -110,7 +115,8 @@ func rolloutWorld(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout) (r
 	spec := &baremetalv1.RolloutSpec{}
 	w := rollout.World{
 		State: rollout.State(row.State), Cause: rollout.Cause(row.Cause), Wave: int(row.Wave), Waves: int(row.Waves),
-		SoakUntil: pgtx.TimeVal(row.SoakUntil), Acked: int(row.Acked), AckedWave: int(row.AckedWave), InDomain: map[string]int{},
+		SoakUntil: pgtx.TimeVal(row.SoakUntil), Acked: int(row.Acked), AckedWave: int(row.AckedWave),
+		InDomain: map[string]int{},
 	}
 	if err := proto.Unmarshal(row.Spec, spec); err != nil {
 		return rollout.Spec{}, w, fmt.Errorf("parse stored spec: %w", err)
@@ -151,7 +157,8 @@ func rolloutWorld(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout) (r
 
 func claimOrCancel(ctx context.Context, q *dbsqlc.Queries, id string, d rollout.Decision, now time.Time) error {
 	if len(d.Start) > 0 {
-		if err := q.ClaimRolloutMachines(ctx, dbsqlc.ClaimRolloutMachinesParams{RolloutID: id, MachineIds: d.Start, Now: &now}); err != nil {
+		if err := q.ClaimRolloutMachines(ctx, dbsqlc.ClaimRolloutMachinesParams{RolloutID: id, MachineIds: d.Start,
+			Now: &now}); err != nil {
 			return fmt.Errorf("claim machines: %w", err)
 		}
 	}
@@ -165,14 +172,18 @@ func claimOrCancel(ctx context.Context, q *dbsqlc.Queries, id string, d rollout.
 
 // take puts a decision into the row.
 func take(row *dbsqlc.Rollout, d rollout.Decision, now time.Time) {
-	row.State, row.Cause, row.Wave, row.WaitReason, row.Message = string(d.State), string(d.Cause), int32(d.Wave), d.Wait, d.Message
-	row.Acked, row.AckedWave, row.SoakUntil, row.WakeAt = int32(d.Acked), int32(d.AckedWave), pgtx.TimePtr(d.SoakUntil), pgtx.TimePtr(d.Next)
+	row.State, row.Cause, row.Wave, row.WaitReason, row.Message = string(d.State), string(d.Cause), int32(d.Wave), d.Wait,
+		d.Message
+	row.Acked, row.AckedWave, row.SoakUntil, row.WakeAt = int32(d.Acked), int32(d.AckedWave), pgtx.TimePtr(d.SoakUntil),
+		pgtx.TimePtr(d.Next)
 	if d.State.Ended() && row.FinishedAt == nil {
 		row.FinishedAt = &now
 	}
 }
 
-func writeRollout(ctx context.Context, q *dbsqlc.Queries, before, row dbsqlc.Rollout, changed bool, now time.Time) error {
+func writeRollout(
+	ctx context.Context, q *dbsqlc.Queries, before, row dbsqlc.Rollout, changed bool, now time.Time,
+) error {
 	if !changed {
 		if err := q.SleepRollout(ctx, dbsqlc.SleepRolloutParams{RolloutID: row.RolloutID, WakeAt: row.WakeAt}); err != nil {
 			return fmt.Errorf("write rollout: %w", err)
@@ -180,7 +191,8 @@ func writeRollout(ctx context.Context, q *dbsqlc.Queries, before, row dbsqlc.Rol
 		return nil
 	}
 	err := q.UpdateRollout(ctx, dbsqlc.UpdateRolloutParams{
-		RolloutID: row.RolloutID, State: row.State, Cause: row.Cause, WaitReason: row.WaitReason, Message: row.Message, Wave: row.Wave,
+		RolloutID: row.RolloutID, State: row.State, Cause: row.Cause, WaitReason: row.WaitReason, Message: row.Message,
+		Wave:  row.Wave,
 		Acked: row.Acked, AckedWave: row.AckedWave, CancelOperations: row.CancelOperations, SoakUntil: row.SoakUntil,
 		ApprovedBy: row.ApprovedBy, ApprovedAt: row.ApprovedAt, FinishedAt: row.FinishedAt, WakeAt: row.WakeAt, Now: now,
 	})

@@ -23,7 +23,8 @@ func TestGatesStopARollout(t *testing.T) {
 	if ro.GetWaitReason() != "PAUSED_BY_GATE" || ro.GetTally().GetFailed() != 2 || ro.GetTally().GetPending() != 4 {
 		t.Fatalf("%v", ro)
 	}
-	r.wants("m-0:1:FAILED:DISK_WRITE_ERROR m-1:1:FAILED:DISK_WRITE_ERROR m-2:1:PENDING m-3:1:PENDING m-4:1:PENDING m-5:1:PENDING")
+	r.wants(
+		"m-0:1:FAILED:DISK_WRITE_ERROR m-1:1:FAILED:DISK_WRITE_ERROR m-2:1:PENDING m-3:1:PENDING m-4:1:PENDING m-5:1:PENDING")
 	r.must(rollout.Resume)
 	r.step()
 	r.endAll("FAILED")
@@ -59,7 +60,8 @@ func TestACancelEndsWhatHasNotBegun(t *testing.T) {
 	claimed := r.advance().Starting
 	op := r.start(claimed[0])
 	other := r.start(claimed[1])
-	if err := storetest.ExecSQL(t, s, "UPDATE operations SET phase = 'RUNNING' WHERE operation_id = $1", other.GetOperationId()); err != nil {
+	if err := storetest.ExecSQL(t, s, "UPDATE operations SET phase = 'RUNNING' WHERE operation_id = $1",
+		other.GetOperationId()); err != nil {
 		t.Fatal(err)
 	}
 	r.must(rollout.Cancel)
@@ -68,7 +70,8 @@ func TestACancelEndsWhatHasNotBegun(t *testing.T) {
 		t.Fatalf("to be canceled: %v, want %s alone", m.Cancel, op.GetOperationId())
 	}
 	r.wants("m-0:1:RUNNING m-1:1:RUNNING m-2:1:CANCELED:ROLLOUT_STOPPED m-3:1:CANCELED:ROLLOUT_STOPPED")
-	_, _, err := s.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Cancel, CancelOperations: true, Actor: "bob"}, storetest.Now())
+	_, _, err := s.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Cancel,
+		CancelOperations: true, Actor: "bob"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +88,8 @@ func TestASecondPersonApprovesADigest(t *testing.T) {
 	s := storetest.New(t)
 	racked(t, s, 1, 1)
 	r := roll(t, s, &baremetalv1.RolloutSpec{RequireApproval: true})
-	if ro := r.get(); ro.GetState() != baremetalv1.Rollout_AWAITING_APPROVAL || ro.GetWaitReason() != "WAITING_FOR_APPROVAL" {
+	if ro := r.get(); ro.GetState() != baremetalv1.Rollout_AWAITING_APPROVAL ||
+		ro.GetWaitReason() != "WAITING_FOR_APPROVAL" {
 		t.Fatalf("%v", ro)
 	}
 	if m := r.advance(); m != nil {
@@ -94,7 +98,8 @@ func TestASecondPersonApprovesADigest(t *testing.T) {
 	_, err := r.act(rollout.Resume)
 	storetest.WantReason(t, err, "ROLLOUT_NOT_APPROVED")
 	approve := func(actor, digest string) error {
-		_, _, err := s.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Approve, Actor: actor, Digest: digest}, storetest.Now())
+		_, _, err := s.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Approve,
+			Actor: actor, Digest: digest}, storetest.Now())
 		return err
 	}
 	storetest.WantReason(t, approve("alice", r.r.Digest), "ROLLOUT_SELF_APPROVAL")
@@ -119,7 +124,8 @@ func TestARolloutIsWhatWasPreviewed(t *testing.T) {
 		t.Fatalf("the same preview has digests %s and %s", seen, again)
 	}
 	// Each of these changes what would be done.
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-9", Spec: &baremetalv1.MachineSpec{}}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-9", Spec: &baremetalv1.MachineSpec{}},
+		"tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.Digest = seen
@@ -160,7 +166,8 @@ func TestAPausedRolloutTakesNoSlots(t *testing.T) {
 	r := roll(t, s, &baremetalv1.RolloutSpec{})
 	r.step()
 	r.step()
-	err := storetest.ExecSQL(t, s, "UPDATE operations SET destructive = true, wait_reason = 'WAITING_FOR_BUDGET' WHERE request_id = $1", r.id)
+	err := storetest.ExecSQL(t, s,
+		"UPDATE operations SET destructive = true, wait_reason = 'WAITING_FOR_BUDGET' WHERE request_id = $1", r.id)
 	if err != nil {
 		t.Fatal(err)
 	}

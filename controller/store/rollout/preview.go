@@ -43,7 +43,9 @@ type RolloutRequest struct {
 }
 
 // PreviewRollout says what a rollout would do.
-func (s *Store) PreviewRollout(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error) {
+func (s *Store) PreviewRollout(
+	ctx context.Context, r RolloutRequest, now time.Time,
+) (*baremetalv1.RolloutPreview, error) {
 	p, err := s.foresee(ctx, r, now)
 	if err != nil {
 		return nil, fmt.Errorf("preview rollout: %w", err)
@@ -105,7 +107,8 @@ func (p *preview) walk(ctx context.Context, f machinestore.MachineFilter) error 
 			}
 		}
 		if len(p.byID) > maxRollout {
-			return failure.Precondition("ROLLOUT_TOO_LARGE", "the filter matches more than %d machines; narrow it, such as by site or rack", maxRollout).
+			return failure.Precondition("ROLLOUT_TOO_LARGE",
+				"the filter matches more than %d machines; narrow it, such as by site or rack", maxRollout).
 				WithField("spec.filter", "matches too many machines")
 		}
 		if len(rows) < page {
@@ -214,7 +217,8 @@ func (p *preview) budgets(ctx context.Context, now time.Time) error {
 	}
 	for _, u := range rollout.Bound(rolloutSpec(p.r.Spec), rules, groups, p.fit, p.places, now) {
 		p.out.Budgets = append(p.out.Budgets, &baremetalv1.RolloutBudget{
-			Name: u.Rule.Name, Domain: u.Rule.Domain, Value: u.Value, Kind: string(u.Kind), Limit: int32(u.Limit), Wanted: int32(u.Wanted),
+			Name: u.Rule.Name, Domain: u.Rule.Domain, Value: u.Value, Kind: string(u.Kind), Limit: int32(u.Limit),
+			Wanted: int32(u.Wanted),
 		})
 	}
 	return nil
@@ -238,7 +242,8 @@ func (p *preview) digest() (string, error) {
 		part(raw)
 	}
 	for _, m := range p.out.Machines {
-		part(fmt.Appendf(nil, "%q %d %q %s %s %d", m.GetMachineId(), m.GetWave(), m.GetDomain(), m.GetState(), m.GetReason(), m.GetStepList()))
+		part(fmt.Appendf(nil, "%q %d %q %s %s %d", m.GetMachineId(), m.GetWave(), m.GetDomain(), m.GetState(), m.GetReason(),
+			m.GetStepList()))
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

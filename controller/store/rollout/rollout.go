@@ -29,7 +29,9 @@ var (
 )
 
 // CreateRollout makes the rollout that was previewed, or returns the one that the same request has made before.
-func (s *Store) CreateRollout(ctx context.Context, r RolloutRequest, now time.Time) (out *baremetalv1.Rollout, created bool, err error) {
+func (s *Store) CreateRollout(
+	ctx context.Context, r RolloutRequest, now time.Time,
+) (out *baremetalv1.Rollout, created bool, err error) {
 	if out, err = s.sameRollout(ctx, s.db.Q, r); out != nil || err != nil {
 		return out, false, err
 	}
@@ -39,10 +41,12 @@ func (s *Store) CreateRollout(ctx context.Context, r RolloutRequest, now time.Ti
 	}
 	switch {
 	case p.GetDigest() != r.Digest:
-		return nil, false, rolloutChanged(p.GetDigest(), "fleet, plan or spec have changed since the preview; look at a new one")
+		return nil, false,
+			rolloutChanged(p.GetDigest(), "fleet, plan or spec have changed since the preview; look at a new one")
 	case len(p.GetWaves()) == 0:
-		return nil, false, failure.Precondition("ROLLOUT_EMPTY", "no machine that the filter matches can be worked on; the preview says why").
-			WithMeta("refused", fmt.Sprint(len(p.GetMachines())))
+		return nil, false,
+			failure.Precondition("ROLLOUT_EMPTY", "no machine that the filter matches can be worked on; the preview says why").
+				WithMeta("refused", fmt.Sprint(len(p.GetMachines())))
 	}
 	id := ids.New(ids.Rollout)
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return insertRollout(ctx, q, id, r, p, now) })
@@ -61,7 +65,8 @@ func (s *Store) CreateRollout(ctx context.Context, r RolloutRequest, now time.Ti
 }
 
 func rolloutChanged(digest, why string) error {
-	return failure.Precondition("ROLLOUT_CHANGED", "%s: its digest is %s", why, digest).WithField("digest", "not the current one").
+	return failure.Precondition("ROLLOUT_CHANGED", "%s: its digest is %s", why, digest).WithField("digest",
+		"not the current one").
 		WithMeta("digest", digest)
 }
 
@@ -79,7 +84,8 @@ func (s *Store) sameRollout(ctx context.Context, q *dbsqlc.Queries, r RolloutReq
 		return nil, err
 	}
 	if !bytes.Equal(spec, row.Spec) || row.Digest != r.Digest {
-		return nil, failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used for another rollout (%s)", r.RequestID, row.RolloutID).
+		return nil, failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used for another rollout (%s)", r.RequestID,
+			row.RolloutID).
 			WithMeta("rollout_id", row.RolloutID)
 	}
 	return s.rolloutOf(ctx, q, row)
@@ -93,14 +99,17 @@ func marshalSpec(spec *baremetalv1.RolloutSpec) ([]byte, error) {
 	return raw, nil
 }
 
-func insertRollout(ctx context.Context, q *dbsqlc.Queries, id string, r RolloutRequest, p *baremetalv1.RolloutPreview, now time.Time) error {
+func insertRollout(
+	ctx context.Context, q *dbsqlc.Queries, id string, r RolloutRequest, p *baremetalv1.RolloutPreview, now time.Time,
+) error {
 	spec, err := marshalSpec(r.Spec)
 	if err != nil {
 		return err
 	}
 	row := dbsqlc.InsertRolloutParams{
 		RolloutID: id, RequestID: r.RequestID, Spec: spec, Type: string(r.Work.Type), PlanID: r.Work.PlanID,
-		Destructive: p.GetDestructive(), Digest: p.GetDigest(), State: string(rollout.Running), Waves: int32(len(p.GetWaves())),
+		Destructive: p.GetDestructive(), Digest: p.GetDigest(), State: string(rollout.Running),
+		Waves:     int32(len(p.GetWaves())),
 		CreatedBy: r.Actor, Now: now, WakeAt: &now,
 	}
 	if r.Spec.GetRequireApproval() {
@@ -124,7 +133,8 @@ func insertRollout(ctx context.Context, q *dbsqlc.Queries, id string, r RolloutR
 	}
 	return history.Audit(ctx, q, history.AuditEntry{
 		Actor: r.Actor, Verb: "CREATE_ROLLOUT", Target: id, Request: r.RequestID, Comment: r.Comment,
-		Data: map[string]string{"digest": p.GetDigest(), "filter": r.Spec.GetFilter(), "type": row.Type, "plan_id": row.PlanID},
+		Data: map[string]string{"digest": p.GetDigest(), "filter": r.Spec.GetFilter(), "type": row.Type,
+			"plan_id": row.PlanID},
 	}, now)
 }
 
@@ -163,7 +173,8 @@ type RolloutFilter struct {
 
 // ListRollouts reads rollouts, newest first.
 func (s *Store) ListRollouts(ctx context.Context, f RolloutFilter) ([]*baremetalv1.Rollout, error) {
-	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit})
+	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, BeforeTime: f.BeforeTime,
+		BeforeID: f.BeforeID, PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list rollouts: %w", err)
 	}
@@ -197,10 +208,13 @@ func rolloutMessage(r dbsqlc.Rollout, t tallies) (*baremetalv1.Rollout, error) {
 	}
 	out := &baremetalv1.Rollout{
 		RolloutId: r.RolloutID, RequestId: r.RequestID, Spec: spec, Digest: r.Digest,
-		State: baremetalv1.Rollout_State(baremetalv1.Rollout_State_value[r.State]), WaitReason: r.WaitReason, Message: r.Message,
-		Wave: r.Wave, Tally: tallyMessage(t.total()), Destructive: r.Destructive, CreatedBy: r.CreatedBy, ApprovedBy: r.ApprovedBy,
-		CreatedAt: convert.Timestamp(r.CreatedAt), UpdatedAt: convert.Timestamp(r.UpdatedAt), ApprovedAt: convert.TimestampPtr(r.ApprovedAt),
-		SoakUntil: convert.TimestampPtr(r.SoakUntil), FinishedAt: convert.TimestampPtr(r.FinishedAt), Version: r.Version,
+		State: baremetalv1.Rollout_State(baremetalv1.Rollout_State_value[r.State]), WaitReason: r.WaitReason,
+		Message: r.Message,
+		Wave:    r.Wave, Tally: tallyMessage(t.total()), Destructive: r.Destructive, CreatedBy: r.CreatedBy,
+		ApprovedBy: r.ApprovedBy,
+		CreatedAt:  convert.Timestamp(r.CreatedAt), UpdatedAt: convert.Timestamp(r.UpdatedAt),
+		ApprovedAt: convert.TimestampPtr(r.ApprovedAt),
+		SoakUntil:  convert.TimestampPtr(r.SoakUntil), FinishedAt: convert.TimestampPtr(r.FinishedAt), Version: r.Version,
 	}
 	for wave := int32(1); wave <= r.Waves; wave++ {
 		out.Waves = append(out.Waves, &baremetalv1.RolloutWave{Wave: wave, Tally: tallyMessage(t[wave])})
@@ -271,7 +285,9 @@ type RolloutMachineFilter struct {
 }
 
 // ListRolloutMachines reads machines in the order of the rollout, and the position of the last one.
-func (s *Store) ListRolloutMachines(ctx context.Context, f RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32, error) {
+func (s *Store) ListRolloutMachines(
+	ctx context.Context, f RolloutMachineFilter,
+) ([]*baremetalv1.RolloutMachine, []int32, error) {
 	if _, err := s.db.Q.GetRollout(ctx, f.RolloutID); errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil, rolloutNotFound(f.RolloutID)
 	} else if err != nil {
@@ -297,7 +313,8 @@ func rolloutMachineMessage(r dbsqlc.RolloutMachine) *baremetalv1.RolloutMachine 
 		state = "RUNNING"
 	}
 	return &baremetalv1.RolloutMachine{
-		MachineId: r.MachineID, Wave: r.Wave, Domain: r.Domain, OperationId: pgtx.StrVal(r.OperationID), Reason: r.Reason, Message: r.Message,
+		MachineId: r.MachineID, Wave: r.Wave, Domain: r.Domain, OperationId: pgtx.StrVal(r.OperationID), Reason: r.Reason,
+		Message:   r.Message,
 		State:     baremetalv1.RolloutMachine_State(baremetalv1.RolloutMachine_State_value[state]),
 		StartedAt: convert.TimestampPtr(r.StartedAt), FinishedAt: convert.TimestampPtr(r.FinishedAt),
 	}

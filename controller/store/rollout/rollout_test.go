@@ -33,7 +33,8 @@ func racked(t testing.TB, s *store.Store, n, racks int) {
 	t.Helper()
 	for i := range n {
 		_, err := s.Register(t.Context(), &baremetalv1.Machine{
-			MachineId: fmt.Sprintf("m-%d", i), Labels: map[string]string{"rack": fmt.Sprintf("r%d", i%racks)}, Spec: &baremetalv1.MachineSpec{},
+			MachineId: fmt.Sprintf("m-%d", i), Labels: map[string]string{"rack": fmt.Sprintf("r%d", i%racks)},
+			Spec: &baremetalv1.MachineSpec{},
 		}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +47,8 @@ func rolloutRequest(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {
 		spec.TotalGate = &baremetalv1.RolloutGate{Failures: 1}
 	}
 	return rolloutstore.RolloutRequest{
-		RequestID: "r-1", Spec: spec, Machines: []machinestore.MachineFilter{{}}, Work: operationstore.StartRequest{Type: fleet.EnterMaintenance}, Actor: "alice",
+		RequestID: "r-1", Spec: spec, Machines: []machinestore.MachineFilter{{}},
+		Work: operationstore.StartRequest{Type: fleet.EnterMaintenance}, Actor: "alice",
 	}
 }
 
@@ -138,7 +140,8 @@ func (r *rolling) endAll(phase string) {
 		fault = `'{"code": "DISK_WRITE_ERROR", "message": "x"}'`
 	}
 	for _, sql := range []string{
-		"UPDATE machines SET current_operation_id = NULL WHERE current_operation_id IN (SELECT operation_id FROM rollout_machines)",
+		"UPDATE machines SET current_operation_id = NULL WHERE current_operation_id IN (SELECT operation_id FROM " +
+			"rollout_machines)",
 		"UPDATE operations SET phase = '" + phase + "', finished_at = now(), wake_at = NULL, error = " + fault +
 			" WHERE phase IN ('PENDING', 'RUNNING') AND operation_id IN (SELECT operation_id FROM rollout_machines)",
 	} {
@@ -149,7 +152,8 @@ func (r *rolling) endAll(phase string) {
 }
 
 func (r *rolling) act(a rollout.Action) (*baremetalv1.Rollout, error) {
-	ro, _, err := r.s.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: a, Actor: "bob", Digest: r.r.Digest}, storetest.Now())
+	ro, _, err := r.s.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: a, Actor: "bob",
+		Digest: r.r.Digest}, storetest.Now())
 	return ro, err
 }
 
@@ -165,7 +169,8 @@ func (r *rolling) must(a rollout.Action) *baremetalv1.Rollout {
 // rows are the machines in their order, as "m-0:1:PENDING".
 func (r *rolling) rows() string {
 	r.t.Helper()
-	all, _, err := r.s.ListRolloutMachines(r.t.Context(), rolloutstore.RolloutMachineFilter{RolloutID: r.id, Wave: -1, Limit: 1000})
+	all, _, err := r.s.ListRolloutMachines(r.t.Context(),
+		rolloutstore.RolloutMachineFilter{RolloutID: r.id, Wave: -1, Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -189,7 +194,8 @@ func (r *rolling) wants(rows string) {
 func TestARolloutGoesWaveAfterWave(t *testing.T) {
 	s := storetest.New(t)
 	racked(t, s, 5, 2)
-	r := roll(t, s, &baremetalv1.RolloutSpec{Canary: 1, MaxInFlight: 3, Domain: "label:rack", MaxPerDomain: 1, SoakSeconds: 60})
+	r := roll(t, s, &baremetalv1.RolloutSpec{Canary: 1, MaxInFlight: 3, Domain: "label:rack", MaxPerDomain: 1,
+		SoakSeconds: 60})
 	r.wants("m-0:1:PENDING m-1:2:PENDING m-2:2:PENDING m-3:2:PENDING m-4:2:PENDING")
 	r.step() // the first wave begins
 	r.step()
@@ -212,7 +218,8 @@ func TestARolloutGoesWaveAfterWave(t *testing.T) {
 	if end.GetTally().GetSucceeded() != 5 || end.GetFinishedAt() == nil || end.GetWave() != 2 {
 		t.Errorf("%v", end)
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE request_id = $1 AND params->>'rollout_id' = $1", r.id); n != 5 {
+	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE request_id = $1 AND params->>'rollout_id' = $1",
+		r.id); n != 5 {
 		t.Errorf("%d operations of the rollout", n)
 	}
 	if m := r.advance(); m != nil {
@@ -301,7 +308,8 @@ func TestNothingBeginsOnceAPauseHasAnswered(t *testing.T) {
 	}
 	r.start(claimed[0])
 	r.must(rollout.Pause)
-	if ro := r.must(rollout.Pause); ro.GetState() != baremetalv1.Rollout_PAUSED || ro.GetWaitReason() != "PAUSED_BY_OPERATOR" {
+	if ro := r.must(rollout.Pause); ro.GetState() != baremetalv1.Rollout_PAUSED ||
+		ro.GetWaitReason() != "PAUSED_BY_OPERATOR" {
 		t.Fatalf("%v", ro)
 	}
 	if op := r.start(claimed[1]); op != nil {
@@ -317,7 +325,8 @@ func TestNothingBeginsOnceAPauseHasAnswered(t *testing.T) {
 	r.must(rollout.Resume)
 	r.must(rollout.Resume)
 	r.until(rollout.Succeeded, true)
-	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE target_id = $1 AND verb IN ('PAUSE_ROLLOUT', 'RESUME_ROLLOUT')", r.id); n != 2 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM audit_log WHERE target_id = $1 AND verb IN ('PAUSE_ROLLOUT', 'RESUME_ROLLOUT')", r.id); n != 2 {
 		t.Errorf("%d entries in the audit log: a repeat is none", n)
 	}
 }

@@ -23,10 +23,12 @@ import (
 // ParamRollout names the rollout that an operation belongs to.
 const ParamRollout = "rollout_id"
 
-// StartRolloutMachine makes the operation of a machine that is claimed, or lets go of the machine where the rollout does not
-// run any more. The operation and the machine's row change together, and the request is the rollout's: whoever repeats it
-// finds the same operation. It returns nil where somebody else has done it.
-func (s *Store) StartRolloutMachine(ctx context.Context, rolloutID, machineID string, now time.Time) (*baremetalv1.Operation, error) {
+// StartRolloutMachine makes the operation of a machine that is claimed, or lets go of the machine where the rollout
+// does not run any more. The operation and the machine's row change together, and the request is the rollout's: whoever
+// repeats it finds the same operation. It returns nil where somebody else has done it.
+func (s *Store) StartRolloutMachine(
+	ctx context.Context, rolloutID, machineID string, now time.Time,
+) (*baremetalv1.Operation, error) {
 	var op *baremetalv1.Operation
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		op = nil
@@ -41,7 +43,8 @@ func (s *Store) StartRolloutMachine(ctx context.Context, rolloutID, machineID st
 			return err
 		}
 		opID := op.GetOperationId()
-		err = moveMachine(ctx, q, dbsqlc.MoveRolloutMachineParams{RolloutID: rolloutID, MachineID: machineID, State: "RUNNING", OperationID: &opID})
+		err = moveMachine(ctx, q, dbsqlc.MoveRolloutMachineParams{RolloutID: rolloutID, MachineID: machineID,
+			State: "RUNNING", OperationID: &opID})
 		if err != nil {
 			return err
 		}
@@ -58,7 +61,9 @@ func (s *Store) StartRolloutMachine(ctx context.Context, rolloutID, machineID st
 }
 
 // holdClaim holds the rollout's state, and locks the machine's row while it is claimed.
-func holdClaim(ctx context.Context, q *dbsqlc.Queries, rolloutID, machineID string) (row dbsqlc.Rollout, claimed bool, err error) {
+func holdClaim(
+	ctx context.Context, q *dbsqlc.Queries, rolloutID, machineID string,
+) (row dbsqlc.Rollout, claimed bool, err error) {
 	if row, err = q.HoldRollout(ctx, rolloutID); err != nil {
 		return row, false, fmt.Errorf("hold rollout: %w", err)
 	}
@@ -88,7 +93,9 @@ func moveMachine(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.MoveRolloutMac
 	return nil
 }
 
-func (s *Store) startFor(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) startFor(
+	ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time,
+) (*baremetalv1.Operation, error) {
 	r, err := rolloutWork(row, machineID)
 	if err != nil {
 		return nil, err
@@ -122,7 +129,9 @@ func rolloutWork(row dbsqlc.Rollout, machineID string) (operationstore.StartRequ
 }
 
 // refuseRolloutMachine skips a machine that cannot be worked on any more. In a frozen fleet it keeps its turn.
-func (s *Store) refuseRolloutMachine(ctx context.Context, rolloutID, machineID string, f *failure.Error, now time.Time) error {
+func (s *Store) refuseRolloutMachine(
+	ctx context.Context, rolloutID, machineID string, f *failure.Error, now time.Time,
+) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		_, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
 		if err != nil || !claimed {

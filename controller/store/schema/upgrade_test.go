@@ -45,7 +45,8 @@ func run(t *testing.T, s *store.Store, sql string) {
 	}
 }
 
-// populated is a machine in each node state and phase as the version before stores it, and some with a past of their own.
+// populated is a machine in each node state and phase as the version before stores it, and some with a past of their
+// own.
 const populated = `
 INSERT INTO machines (machine_id, phase, node_state, node_state_changed_at, created_at, agent_id, os_image_digest)
 SELECT 'm-' || replace(n, '_', '-') || '-' || lower(replace(p, '_', '-')), p, n, now(), now(), 'a-' || n || p, ''
@@ -73,8 +74,8 @@ FROM machines WHERE node_state = 'quarantined' OR machine_id IN ('m-pending-read
 INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 SELECT machine_id, 'Provisioned', true, 'ImageVerified', now() FROM machines WHERE machine_id IN ('m-active-maintenance', 'm-pending-ready');`
 
-// An upgrade loses no machine and no history, forward, back and forward again, and tells nobody that a machine is green which
-// is not known to be.
+// An upgrade loses no machine and no history, forward, back and forward again, and tells nobody that a machine is green
+// which is not known to be.
 func TestAnUpgradeKeepsEveryMachine(t *testing.T) {
 	s := empty(t)
 	if err := s.MigrateUp(t.Context()); err != nil {
@@ -100,7 +101,8 @@ func TestAnUpgradeKeepsEveryMachine(t *testing.T) {
 
 func machinesOf(t *testing.T, s *store.Store) []string {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), `SELECT concat_ws(' ', machine_id, phase, node_state, agent_id, unresolved_command_id, labels, spec)
+	rows, err := s.Pool().Query(t.Context(),
+		`SELECT concat_ws(' ', machine_id, phase, node_state, agent_id, unresolved_command_id, labels, spec)
 		FROM machines ORDER BY machine_id`)
 	if err != nil {
 		t.Fatal(err)
@@ -114,23 +116,28 @@ func machinesOf(t *testing.T, s *store.Store) []string {
 
 func holdsUpgraded(t *testing.T, s *store.Store) {
 	t.Helper()
-	if n := storetest.Count(t, s, `SELECT count(*) FROM machine_conditions c WHERE c.type = 'NeedsIntervention' AND c.status
+	if n := storetest.Count(t, s,
+		`SELECT count(*) FROM machine_conditions c WHERE c.type = 'NeedsIntervention' AND c.status
 		AND NOT EXISTS (SELECT 1 FROM machine_causes k WHERE k.machine_id = c.machine_id AND k.reason = c.reason)`); n != 0 {
 		t.Errorf("%d machines need a person for no cause", n)
 	}
 	for id, cause := range map[string]fleet.Cause{
-		"m-pending-ready": fleet.CauseReimage, "m-active-ready": fleet.CauseUnknown, "m-quarantined-ready": fleet.CauseQuarantine,
+		"m-pending-ready": fleet.CauseReimage, "m-active-ready": fleet.CauseUnknown,
+		"m-quarantined-ready": fleet.CauseQuarantine,
 	} {
-		if n := storetest.Count(t, s, "SELECT count(*) FROM machine_causes WHERE machine_id = $1 AND cause = $2", id, string(cause)); n != 1 {
+		if n := storetest.Count(t, s, "SELECT count(*) FROM machine_causes WHERE machine_id = $1 AND cause = $2", id,
+			string(cause)); n != 1 {
 			t.Errorf("%s has %d causes %s", id, n, cause)
 		}
 	}
 	provisioned := map[string]bool{
-		"m-pending-ready": false, "m-active-maintenance": true, "m-active-factory-ready": true, "m-discovered-ready": false, "m-offline-ready": true,
+		"m-pending-ready": false, "m-active-maintenance": true, "m-active-factory-ready": true, "m-discovered-ready": false,
+		"m-offline-ready": true,
 	}
 	for id, want := range provisioned {
 		m := storetest.Machine(t, s, id)
-		if got := storetest.Condition(m, fleet.Provisioned) != nil; got != want || want != (m.GetStatus().GetFirstProvisionedAt() != nil) && id != "m-pending-ready" {
+		if got := storetest.Condition(m, fleet.Provisioned) != nil; got != want ||
+			want != (m.GetStatus().GetFirstProvisionedAt() != nil) && id != "m-pending-ready" {
 			t.Errorf("%s: Provisioned %t, first %v", id, got, m.GetStatus().GetFirstProvisionedAt())
 		}
 	}

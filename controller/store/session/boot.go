@@ -22,5 +22,6 @@ func installerSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h H
 	if m.BootMode != operation.BootRescue {
 		return nil
 	}
-	return operationstore.Assign(ctx, q, m, operation.Assignment{Mode: operation.BootDisk, Token: ids.Secret(operationstore.BootTokenBytes)}, now)
+	return operationstore.Assign(ctx, q, m, operation.Assignment{Mode: operation.BootDisk,
+		Token: ids.Secret(operationstore.BootTokenBytes)}, now)
 }

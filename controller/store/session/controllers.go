@@ -40,10 +40,11 @@ func (s *Store) Peers(ctx context.Context, controllerID string, now time.Time) (
 	return out, nil
 }
 
-// SetHeartbeat records the longest interval that a controller has told its sessions. It must be stored before the first of
-// them is told.
+// SetHeartbeat records the longest interval that a controller has told its sessions. It must be stored before the first
+// of them is told.
 func (s *Store) SetHeartbeat(ctx context.Context, controllerID string, every time.Duration) error {
-	err := s.db.Q.SetHeartbeat(ctx, dbsqlc.SetHeartbeatParams{ControllerID: controllerID, HeartbeatMs: every.Milliseconds()})
+	err := s.db.Q.SetHeartbeat(ctx, dbsqlc.SetHeartbeatParams{ControllerID: controllerID,
+		HeartbeatMs: every.Milliseconds()})
 	if err != nil {
 		return fmt.Errorf("record heartbeat interval: %w", err)
 	}
@@ -67,7 +68,8 @@ func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.
 	return nil
 }
 
-// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and says how many.
+// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and says
+// how many.
 func (s *Store) ForgetControllers(ctx context.Context, before time.Time) (int64, error) {
 	n, err := s.db.Q.ForgetControllers(ctx, dbsqlc.ForgetControllersParams{Before: before, MaxRows: 1000})
 	if err != nil {
@@ -85,9 +87,9 @@ func (s *Store) CountLiveSessions(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// HandOver tells the controllers that hold the agents' sessions, other than the one that asks, about items: one message for
-// each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them together
-// fit into one message (8,000 bytes, the limit of NOTIFY).
+// HandOver tells the controllers that hold the agents' sessions, other than the one that asks, about items: one message
+// for each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them
+// together fit into one message (8,000 bytes, the limit of NOTIFY).
 func (s *Store) HandOver(ctx context.Context, controllerID string, agentIDs, items []string) error {
 	err := s.db.Q.HandOver(ctx, dbsqlc.HandOverParams{AgentIds: agentIDs, Items: items, ControllerID: controllerID})
 	if err != nil {
@@ -118,7 +120,9 @@ func (s *Store) HeldOut(ctx context.Context, commandIDs []string) ([]HeldOut, er
 	}
 	out := make([]HeldOut, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, HeldOut{operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec, Digest: r.Digest}, operation.CommandState(r.State)})
+		out = append(out,
+			HeldOut{operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec, Digest: r.Digest},
+				operation.CommandState(r.State)})
 	}
 	return out, nil
 }
@@ -131,20 +135,24 @@ type UnansweredCommand struct {
 }
 
 // UnansweredCommand reads what agents with sessions on a controller have not answered since a time.
-func (s *Store) UnansweredCommands(ctx context.Context, controllerID string, before time.Time) ([]UnansweredCommand, error) {
+func (s *Store) UnansweredCommands(
+	ctx context.Context, controllerID string, before time.Time,
+) ([]UnansweredCommand, error) {
 	rows, err := s.db.Q.Unheard(ctx, dbsqlc.UnheardParams{ControllerID: controllerID, Before: &before})
 	if err != nil {
 		return nil, fmt.Errorf("read unheard commands: %w", err)
 	}
 	out := make([]UnansweredCommand, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, UnansweredCommand{operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec, Digest: r.Digest}, r.Cancel, r.Since})
+		out = append(out,
+			UnansweredCommand{operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec,
+				Digest: r.Digest}, r.Cancel, r.Since})
 	}
 	return out, nil
 }
 
-// Moved is an agent that has opened a newer session on another controller. With Ended there is none newer: another controller
-// has ended this one, since the lease that it is under seemed to be over.
+// Moved is an agent that has opened a newer session on another controller. With Ended there is none newer: another
+// controller has ended this one, since the lease that it is under seemed to be over.
 type Moved struct {
 	AgentID, Hardware string
 	Epoch             int64
@@ -171,7 +179,8 @@ func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]M
 
 // DescribeController records on which machine a controller runs.
 func (s *Store) DescribeController(ctx context.Context, controllerID, hostname string) error {
-	if err := s.db.Q.DescribeController(ctx, dbsqlc.DescribeControllerParams{ControllerID: controllerID, Hostname: hostname}); err != nil {
+	if err := s.db.Q.DescribeController(ctx, dbsqlc.DescribeControllerParams{ControllerID: controllerID,
+		Hostname: hostname}); err != nil {
 		return fmt.Errorf("describe controller: %w", err)
 	}
 	return nil
@@ -179,15 +188,19 @@ func (s *Store) DescribeController(ctx context.Context, controllerID, hostname s
 
 // DrainController records that a controller sends its agents elsewhere.
 func (s *Store) DrainController(ctx context.Context, controllerID string, now time.Time) error {
-	if err := s.db.Q.DrainController(ctx, dbsqlc.DrainControllerParams{ControllerID: controllerID, Now: &now}); err != nil {
+	if err := s.db.Q.DrainController(ctx, dbsqlc.DrainControllerParams{ControllerID: controllerID,
+		Now: &now}); err != nil {
 		return fmt.Errorf("record that the controller drains: %w", err)
 	}
 	return nil
 }
 
 // ListControllers reads controllers, the newest first, after the one with an id; those that have ended only with all.
-func (s *Store) ListControllers(ctx context.Context, all bool, beforeID string, limit int32, now time.Time) ([]*baremetalv1.Controller, error) {
-	rows, err := s.db.Lists(ctx).ListControllers(ctx, dbsqlc.ListControllersParams{GoneToo: all, BeforeID: beforeID, PageSize: limit, Now: now})
+func (s *Store) ListControllers(
+	ctx context.Context, all bool, beforeID string, limit int32, now time.Time,
+) ([]*baremetalv1.Controller, error) {
+	rows, err := s.db.Lists(ctx).ListControllers(ctx,
+		dbsqlc.ListControllersParams{GoneToo: all, BeforeID: beforeID, PageSize: limit, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("list controllers: %w", err)
 	}
@@ -200,8 +213,10 @@ func (s *Store) ListControllers(ctx context.Context, all bool, beforeID string, 
 	out := make([]*baremetalv1.Controller, 0, len(rows))
 	for _, r := range rows {
 		k := &baremetalv1.Controller{
-			ControllerId: r.ControllerID, Version: r.Version, Hostname: r.Hostname, State: baremetalv1.Controller_SERVING, Sessions: r.Sessions,
-			Leads: r.ControllerID == leader, StartedAt: convert.Timestamp(r.StartedAt), LeaseUntil: convert.Timestamp(r.LeaseUntil), DrainingSince: convert.TimestampPtr(r.DrainingSince),
+			ControllerId: r.ControllerID, Version: r.Version, Hostname: r.Hostname, State: baremetalv1.Controller_SERVING,
+			Sessions: r.Sessions,
+			Leads:    r.ControllerID == leader, StartedAt: convert.Timestamp(r.StartedAt),
+			LeaseUntil: convert.Timestamp(r.LeaseUntil), DrainingSince: convert.TimestampPtr(r.DrainingSince),
 			HeartbeatIntervalMs: r.HeartbeatMs,
 		}
 		switch {

@@ -28,7 +28,8 @@ type EventKey struct {
 // once runs fn in the transaction that takes the event's number; one that has been seen does nothing.
 func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries) error) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		n, err := q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: k.AgentID, StateID: k.StateID, Seq: int64(k.Seq)})
+		n, err := q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: k.AgentID, StateID: k.StateID,
+			Seq: int64(k.Seq)})
 		if err != nil {
 			return fmt.Errorf("take event number: %w", err)
 		}
@@ -59,20 +60,21 @@ func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream stri
 		if err != nil {
 			return fmt.Errorf("read command: %w", err)
 		}
-		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream, Step: row.StepName, Data: data})
+		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream,
+			Step: row.StepName, Data: data})
 		return err
 	})
 }
 
 const (
-	// driftEvery is how often the audit log takes a difference of one machine, keepDrift how many of them it keeps: of older
-	// rows the difference is scrubbed.
+	// driftEvery is how often the audit log takes a difference of one machine, keepDrift how many of them it keeps: of
+	// older rows the difference is scrubbed.
 	driftEvery = 10 * time.Minute
 	keepDrift  = 20
 )
 
-// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log, and
-// the digest that an order accepts it by. An empty difference says that it is over.
+// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log,
+// and the digest that an order accepts it by. An empty difference says that it is over.
 func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, digest string, now time.Time) error {
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		if _, err := q.LockMachine(ctx, machineID); err != nil {
@@ -85,14 +87,16 @@ func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, dig
 		if err != nil || diff == "" {
 			return err
 		}
-		newer, err := q.BoundDrift(ctx, dbsqlc.BoundDriftParams{MachineID: machineID, Since: now.Add(-driftEvery), Keep: keepDrift})
+		newer, err := q.BoundDrift(ctx, dbsqlc.BoundDriftParams{MachineID: machineID, Since: now.Add(-driftEvery),
+			Keep: keepDrift})
 		if err != nil {
 			return fmt.Errorf("bound drift of machine: %w", err)
 		}
 		if newer > 0 {
 			return nil
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: k.AgentID, Verb: "CONFIG_DRIFT", Target: machineID, Data: map[string]string{"diff": diff, "digest": digest}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: k.AgentID, Verb: "CONFIG_DRIFT", Target: machineID,
+			Data: map[string]string{"diff": diff, "digest": digest}}, now)
 	})
 }
 
@@ -101,7 +105,9 @@ const ConsoleStream = "console"
 
 // ConsoleEvent adds to the log of an operation on a machine of the site what its serial console has shown. An operation
 // of another site is not the agent's to write to.
-func (s *Store) ConsoleEvent(ctx context.Context, k EventKey, site, operationID string, data []byte, now time.Time) error {
+func (s *Store) ConsoleEvent(
+	ctx context.Context, k EventKey, site, operationID string, data []byte, now time.Time,
+) error {
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		_, err := q.OperationOfSite(ctx, dbsqlc.OperationOfSiteParams{OperationID: operationID, Site: site})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -110,14 +116,17 @@ func (s *Store) ConsoleEvent(ctx context.Context, k EventKey, site, operationID 
 		if err != nil {
 			return fmt.Errorf("read operation: %w", err)
 		}
-		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now, Stream: ConsoleStream, Step: ConsoleStream, Data: data})
+		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now,
+			Stream: ConsoleStream, Step: ConsoleStream, Data: data})
 		return err
 	})
 }
 
-// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet". Inventories that come
-// together are stored together.
-func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time) error {
+// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet".
+// Inventories that come together are stored together.
+func (s *Store) InventoryEvent(
+	ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time,
+) error {
 	e := inventory{EventKey: k, machineID: machineID, hash: hash, simulated: simulated, at: now}
 	if machineID != "" && json.Valid(document) {
 		e.document = document
@@ -139,7 +148,8 @@ func (s *Store) InventoryEvent(ctx context.Context, k EventKey, machineID, hash 
 		if err != nil {
 			return fmt.Errorf("store inventory: %w", err)
 		}
-		return pgtx.Wrap(q.PruneInventories(ctx, dbsqlc.PruneInventoriesParams{MachineID: machineID, Keep: keepInventories}), "prune inventories")
+		return pgtx.Wrap(q.PruneInventories(ctx, dbsqlc.PruneInventoriesParams{MachineID: machineID, Keep: keepInventories}),
+			"prune inventories")
 	})
 }
 
@@ -163,7 +173,8 @@ func (s *Store) storeInventories(ctx context.Context, lot []inventory) ([]bool, 
 			continue // a second one of an agent comes after this one, alone
 		}
 		seen[e.AgentID], stored[i] = true, true
-		p.AgentIds, p.StateIds, p.Seqs = append(p.AgentIds, e.AgentID), append(p.StateIds, e.StateID), append(p.Seqs, int64(e.Seq))
+		p.AgentIds, p.StateIds, p.Seqs = append(p.AgentIds, e.AgentID), append(p.StateIds, e.StateID),
+			append(p.Seqs, int64(e.Seq))
 		p.MachineIds, p.Hashes = append(p.MachineIds, e.machineID), append(p.Hashes, e.hash)
 		p.Documents, p.Simulated = append(p.Documents, string(e.document)), append(p.Simulated, e.simulated)
 		p.Ats = append(p.Ats, e.at)

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// Whoever ends many sessions takes them in the order of their agents, whatever the order of the rows and of the request: while it waits for the
-// first of them it holds no other, so that two who do it cannot wait for one another.
+// Whoever ends many sessions takes them in the order of their agents, whatever the order of the rows and of the
+// request: while it waits for the first of them it holds no other, so that two who do it cannot wait for one another.
 func TestSessionsEndInOneOrder(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*store.Store, sessionstore.Hello, sessionstore.Hello) error{
@@ -36,7 +36,8 @@ func TestSessionsEndInOneOrder(t *testing.T) {
 			defer func() { _ = tx.Rollback(t.Context()) }() // after a commit there is nothing to roll back
 			ended := make(chan error, 1)
 			task.Background("end sessions", func() { ended <- end(s, first, second) })
-			testkit.Eventually(t, 10*time.Second, func() bool { return storetest.WaitingForLocks(t, s) == 1 }, "somebody waits for the first session")
+			testkit.Eventually(t, 10*time.Second, func() bool { return storetest.WaitingForLocks(t, s) == 1 },
+				"somebody waits for the first session")
 			if _, err := tx.Exec(t.Context(), lockSession, second.AgentID); err != nil {
 				t.Fatalf("the second session is held by who waits for the first: %v", err)
 			}
@@ -61,10 +62,12 @@ func TestHeartbeatsWaitForNoSession(t *testing.T) {
 	tx := locking(t, s, first)
 	defer func() { _ = tx.Rollback(t.Context()) }() // it has done its work
 	beat := storetest.Now().Add(time.Hour).Truncate(time.Microsecond)
-	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{first.SessionID: beat, second.SessionID: beat}); err != nil {
+	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{first.SessionID: beat,
+		second.SessionID: beat}); err != nil {
 		t.Fatal(err)
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM agent_sessions WHERE last_heartbeat_at = $1 AND agent_id = $2", beat, second.AgentID); n != 1 {
+	if n := storetest.Count(t, s, "SELECT count(*) FROM agent_sessions WHERE last_heartbeat_at = $1 AND agent_id = $2",
+		beat, second.AgentID); n != 1 {
 		t.Error("the other session's heartbeat was not stored")
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM agent_sessions WHERE last_heartbeat_at = $1", beat); n != 1 {

@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
-// A whole fleet comes back when its controller does. Nearly all of its agents come as they were, to machines on which nothing goes
-// on: their hellos are calm, and are stored together. What a hello costs is then paid once for many.
+// A whole fleet comes back when its controller does. Nearly all of its agents come as they were, to machines on which
+// nothing goes on: their hellos are calm, and are stored together. What a hello costs is then paid once for many.
 
 // sessionBatches is what is asked for many sessions at once.
 type sessionBatches struct {
@@ -103,7 +103,8 @@ func agentsOf(lot []helloAt) []string {
 func addHello(p *dbsqlc.OpenCalmSessionsParams, h helloAt) {
 	p.AgentIds, p.Fingerprints = append(p.AgentIds, h.AgentID), append(p.Fingerprints, h.Fingerprint)
 	p.SessionIds, p.ControllerIds = append(p.SessionIds, h.SessionID), append(p.ControllerIds, h.ControllerID)
-	p.Versions, p.Capabilities = append(p.Versions, h.Version), append(p.Capabilities, strings.Join(h.Capabilities, capabilitySeparator))
+	p.Versions, p.Capabilities = append(p.Versions, h.Version),
+		append(p.Capabilities, strings.Join(h.Capabilities, capabilitySeparator))
 	p.Simulated, p.Locked = append(p.Simulated, h.Simulated), append(p.Locked, h.LockedReason != "")
 	p.StateIds, p.BootIds = append(p.StateIds, h.StateID), append(p.BootIds, h.BootID)
 	p.Hardware, p.Images = append(p.Hardware, h.HardwareFingerprint), append(p.Images, h.ImageDigest)
@@ -118,7 +119,8 @@ func (s *Store) unsettledOf(ctx context.Context, agentIDs []string) ([][]operati
 	}
 	by := map[string][]operationstore.Outgoing{}
 	for _, r := range rows {
-		by[r.ExecutorID] = append(by[r.ExecutorID], operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID, Spec: r.Spec, Digest: r.Digest})
+		by[r.ExecutorID] = append(by[r.ExecutorID], operationstore.Outgoing{CommandID: r.CommandID, ExecutorID: r.ExecutorID,
+			Spec: r.Spec, Digest: r.Digest})
 	}
 	out := make([][]operationstore.Outgoing, len(agentIDs))
 	for i, id := range agentIDs {
@@ -130,7 +132,8 @@ func (s *Store) unsettledOf(ctx context.Context, agentIDs []string) ([][]operati
 func (s *Store) endSessions(ctx context.Context, lot []ending) ([]struct{}, error) {
 	p := dbsqlc.EndSessionsParams{}
 	for _, e := range lot {
-		p.AgentIds, p.SessionIds, p.Ats = append(p.AgentIds, e.agentID), append(p.SessionIds, e.sessionID), append(p.Ats, e.at)
+		p.AgentIds, p.SessionIds, p.Ats = append(p.AgentIds, e.agentID), append(p.SessionIds, e.sessionID),
+			append(p.Ats, e.at)
 	}
 	if err := s.db.Q.EndSessions(ctx, p); err != nil {
 		return nil, fmt.Errorf("end sessions: %w", err)

@@ -36,7 +36,8 @@ func calm(t testing.TB, s *store.Store, lot ...sessionstore.Hello) []*sessionsto
 // sessionRow is what the database has of an agent's session.
 func sessionRow(t testing.TB, s *store.Store, a storetest.Enrolled) (sessionID string, epoch int64, ended bool) {
 	t.Helper()
-	err := s.Pool().QueryRow(t.Context(), "SELECT session_id, epoch, ended_at IS NOT NULL FROM agent_sessions WHERE agent_id = $1", a.ID).
+	err := s.Pool().QueryRow(t.Context(),
+		"SELECT session_id, epoch, ended_at IS NOT NULL FROM agent_sessions WHERE agent_id = $1", a.ID).
 		Scan(&sessionID, &epoch, &ended)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,8 @@ func TestACalmSessionIsOneLikeAnyOther(t *testing.T) {
 	if got == nil {
 		t.Fatal("not opened")
 	}
-	if want := alone.Epoch + 1; got.Epoch != want || got.Role != alone.Role || got.MachineID != alone.MachineID || got.Site != alone.Site ||
+	if want := alone.Epoch + 1; got.Epoch != want || got.Role != alone.Role || got.MachineID != alone.MachineID ||
+		got.Site != alone.Site ||
 		got.PreviousHardware != alone.PreviousHardware || got.RolledBack || got.Cloned || len(got.Operations) != 0 {
 		t.Errorf("calm: %+v\nalone: %+v", got, alone)
 	}
@@ -105,18 +107,27 @@ func TestWhatIsNotCalm(t *testing.T) {
 		{"a certificate that is not recorded", says(func(h *sessionstore.Hello) { h.Fingerprint = "fp-unknown" })},
 		{"an older memory", exec("UPDATE agent_states SET last_event_seq = 7 WHERE agent_id = $1")},
 		{"a memory that has asked for less", exec("UPDATE agent_states SET last_grant_seq = 7 WHERE agent_id = $1")},
-		{"an older boot", exec("INSERT INTO agent_boots (agent_id, boot_id, boot_number, first_seen_at) VALUES ($1, 'boot-2', 2, now())")},
+		{"an older boot",
+			exec("INSERT INTO agent_boots (agent_id, boot_id, boot_number, first_seen_at) VALUES ($1, 'boot-2', 2, now())")},
 		{"revoked", exec("UPDATE agent_certs SET revoked_at = now() WHERE agent_id = $1")},
 		{"replaced", exec("UPDATE agent_certs SET replaced_at = now() WHERE agent_id = $1")},
 		{"not used before", exec("UPDATE agent_certs SET first_used_at = NULL WHERE agent_id = $1")},
 		{"unreachable", exec(`UPDATE machine_conditions SET status = false WHERE type = 'Reachable'
 			AND machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)`)},
-		{"deleted", exec("UPDATE machines SET deleted_at = now() WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
-		{"not in service", exec("UPDATE machines SET node_state = 'offline' WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
-		{"another agent's machine", exec("UPDATE machines SET agent_id = NULL WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
-		{"an unresolved command", exec("UPDATE machines SET unresolved_command_id = 'cmd-x' WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
+		{"deleted",
+			exec(
+				"UPDATE machines SET deleted_at = now() WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
+		{"not in service",
+			exec(
+				"UPDATE machines SET node_state = 'offline' WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
+		{"another agent's machine",
+			exec("UPDATE machines SET agent_id = NULL WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)")},
+		{"an unresolved command",
+			exec("UPDATE machines SET unresolved_command_id = 'cmd-x' WHERE machine_id = (SELECT machine_id FROM agents WHERE " +
+				"agent_id = $1)")},
 		{"at work", func(t *testing.T, a storetest.Enrolled, _ *sessionstore.Hello) {
-			storetest.Start(t, s, operationstore.StartRequest{MachineID: a.Machine, RequestID: "enter", Type: fleet.EnterMaintenance})
+			storetest.Start(t, s, operationstore.StartRequest{MachineID: a.Machine, RequestID: "enter",
+				Type: fleet.EnterMaintenance})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

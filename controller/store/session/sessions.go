@@ -30,7 +30,8 @@ type Hello struct {
 	BootID, HardwareFingerprint, StateID, ImageDigest string
 	LockedReason                                      string
 	LastGrantSeq, LastEventSeq                        uint64
-	// PreviousStateID is the memory that the agent has given up, while it doubts which of its events are stored; else empty.
+	// PreviousStateID is the memory that the agent has given up, while it doubts which of its events are stored; else
+	// empty.
 	PreviousStateID string
 }
 
@@ -54,7 +55,8 @@ type Opened struct {
 	Operations []string
 }
 
-// crowded is how many sessions are being opened when those that are calm are opened together: one alone gains nothing by it.
+// crowded is how many sessions are being opened when those that are calm are opened together: one alone gains nothing
+// by it.
 const crowded = 4
 
 // OpenSession records a new session under the next epoch. The newest session of an identity wins.
@@ -109,7 +111,8 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 	if err := checkCert(ctx, q, h, now); err != nil {
 		return nil, err
 	}
-	out := &Opened{Role: before.Role, MachineID: pgtx.StrVal(before.MachineID), Site: before.Site, PreviousHardware: before.HardwareFingerprint}
+	out := &Opened{Role: before.Role, MachineID: pgtx.StrVal(before.MachineID), Site: before.Site,
+		PreviousHardware: before.HardwareFingerprint}
 	if err := compareMemory(ctx, q, h, out, now); err != nil {
 		return nil, err
 	}
@@ -170,14 +173,16 @@ func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened,
 	var st dbsqlc.AgentState
 	err := q.Together(ctx,
 		func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.InsertAgentState(ctx, dbsqlc.InsertAgentStateParams{AgentID: h.AgentID, StateID: h.StateID, Now: now}), "record memory")
+			return pgtx.Wrap(q.InsertAgentState(ctx, dbsqlc.InsertAgentStateParams{AgentID: h.AgentID, StateID: h.StateID,
+				Now: now}), "record memory")
 		},
 		func(q *dbsqlc.Queries) (err error) {
 			st, err = q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.StateID})
 			return pgtx.Wrap(err, "read memory")
 		},
 		func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.InsertAgentBoot(ctx, dbsqlc.InsertAgentBootParams{AgentID: h.AgentID, BootID: h.BootID, Now: now}), "record boot")
+			return pgtx.Wrap(q.InsertAgentBoot(ctx, dbsqlc.InsertAgentBootParams{AgentID: h.AgentID, BootID: h.BootID,
+				Now: now}), "record boot")
 		},
 		func(q *dbsqlc.Queries) (err error) {
 			out.Cloned, err = q.BootIsOld(ctx, dbsqlc.BootIsOldParams{AgentID: h.AgentID, BootID: h.BootID})
@@ -233,7 +238,8 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 		return nil
 	}
 	if out.Cloned {
-		return operationstore.Quarantine(ctx, q, m, "CLONE_DETECTED", "an older boot of this machine's identity came back after a newer one", now)
+		return operationstore.Quarantine(ctx, q, m, "CLONE_DETECTED",
+			"an older boot of this machine's identity came back after a newer one", now)
 	}
 	err := q.SetMachineAgent(ctx, dbsqlc.SetMachineAgentParams{
 		MachineID: m.MachineID, AgentID: &h.AgentID, BootID: h.BootID, Simulated: h.Simulated,
@@ -258,15 +264,17 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 		return err
 	}
 	if out.RolledBack {
-		if err := machinestore.RaiseCause(ctx, q, m.MachineID, "", machinestore.MemoryCause("the agent came back with an older copy of its memory"), now); err != nil {
+		if err := machinestore.RaiseCause(ctx, q, m.MachineID, "",
+			machinestore.MemoryCause("the agent came back with an older copy of its memory"), now); err != nil {
 			return err
 		}
 	}
-	return machinestore.SetCondition(ctx, q, m.MachineID, operation.ConditionChange{Type: fleet.Reachable, Status: true, Reason: "SessionOpen"}, now)
+	return machinestore.SetCondition(ctx, q, m.MachineID,
+		operation.ConditionChange{Type: fleet.Reachable, Status: true, Reason: "SessionOpen"}, now)
 }
 
-// nodeSeen moves the node of a machine whose own agent has opened a session: a new one that passes its health checks has been
-// adopted, one that was offline is back.
+// nodeSeen moves the node of a machine whose own agent has opened a session: a new one that passes its health checks
+// has been adopted, one that was offline is back.
 func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID string, now time.Time) error {
 	state := node.Parse(m.NodeState)
 	held, err := nodestate.HeldByWorkflow(ctx, q, m.MachineID, state)
@@ -284,7 +292,9 @@ func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID 
 }
 
 // settleByProof lifts a fence that a new boot has proven to be over.
-func settleByProof(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, role string, now time.Time) error {
+func settleByProof(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, role string, now time.Time,
+) error {
 	if m.UnresolvedCommandID == nil {
 		return nil
 	}
@@ -324,7 +334,9 @@ func (s *Store) Unsettled(ctx context.Context, agentID string) ([]operationstore
 }
 
 // CommandState finds the operation of a command and where the command stands; both are empty if there is none.
-func (s *Store) CommandState(ctx context.Context, commandID string) (operationID string, state operation.CommandState, err error) {
+func (s *Store) CommandState(
+	ctx context.Context, commandID string,
+) (operationID string, state operation.CommandState, err error) {
 	row, err := s.db.Q.GetCommand(ctx, commandID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", "", nil
@@ -357,7 +369,8 @@ func (s *Store) SetAgentLocked(ctx context.Context, agentID string, locked bool)
 
 // RenewLease says that a controller is alive until a time.
 func (s *Store) RenewLease(ctx context.Context, controllerID, version string, until, now time.Time) error {
-	err := s.db.Q.RenewLease(ctx, dbsqlc.RenewLeaseParams{ControllerID: controllerID, Version: version, LeaseUntil: until, Now: now})
+	err := s.db.Q.RenewLease(ctx, dbsqlc.RenewLeaseParams{ControllerID: controllerID, Version: version, LeaseUntil: until,
+		Now: now})
 	if err != nil {
 		return fmt.Errorf("renew lease: %w", err)
 	}
@@ -367,7 +380,8 @@ func (s *Store) RenewLease(ctx context.Context, controllerID, version string, un
 // EndSessionsOf ends the sessions of a controller that stops, or of all whose lease has run out when id is empty.
 func (s *Store) EndSessionsOf(ctx context.Context, controllerID string, now time.Time) error {
 	if controllerID != "" {
-		if err := s.db.Q.EndSessionsOfController(ctx, dbsqlc.EndSessionsOfControllerParams{ControllerID: controllerID, Now: &now}); err != nil {
+		if err := s.db.Q.EndSessionsOfController(ctx, dbsqlc.EndSessionsOfControllerParams{ControllerID: controllerID,
+			Now: &now}); err != nil {
 			return fmt.Errorf("end sessions: %w", err)
 		}
 		return nil

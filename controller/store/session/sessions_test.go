@@ -61,14 +61,16 @@ func TestOldEpochIsGrantedNothing(t *testing.T) {
 	s := storetest.New(t)
 	a, id, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
-	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1)); d.Decision.Grant || d.Decision.Refusal.Reason != "SESSION_SUPERSEDED" {
+	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1)); d.Decision.Grant ||
+		d.Decision.Refusal.Reason != "SESSION_SUPERSEDED" {
 		t.Errorf("%+v", d.Decision)
 	}
 	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 2)); !d.Decision.Grant {
 		t.Errorf("the newest session is refused: %+v", d.Decision.Refusal)
 	}
 	// Its result counts, whatever session carries it.
-	d := storetest.Decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"})
+	d := storetest.Decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-2"})
 	if d.Phase != operation.Succeeded {
 		t.Errorf("%s", d.Phase)
 	}
@@ -82,7 +84,8 @@ func TestOrdinaryRebootIsNoClone(t *testing.T) {
 			t.Fatalf("%s: %+v", boot, o)
 		}
 	}
-	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetBootId() != "boot-3" || storetest.Condition(m, fleet.NeedsIntervention) != nil {
+	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetBootId() != "boot-3" ||
+		storetest.Condition(m, fleet.NeedsIntervention) != nil {
 		t.Errorf("%v", m.GetStatus())
 	}
 }
@@ -95,15 +98,19 @@ func TestOldBootThatComesBackIsAClone(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	m := storetest.Machine(t, s, "m-1")
-	if c := storetest.Condition(m, fleet.NeedsIntervention); m.GetStatus().GetNodeState().String() != "NODE_STATE_QUARANTINED" || c.GetReason() != "CLONE_DETECTED" {
+	if c := storetest.Condition(m,
+		fleet.NeedsIntervention); m.GetStatus().GetNodeState().String() != "NODE_STATE_QUARANTINED" ||
+		c.GetReason() != "CLONE_DETECTED" {
 		t.Fatalf("%v", m.GetStatus())
 	}
 	if m.GetStatus().GetBootId() != "boot-2" {
 		t.Errorf("the clone's boot counts: %s", m.GetStatus().GetBootId())
 	}
-	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}, storetest.Now())
+	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot},
+		storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_QUARANTINED")
-	if m, err = s.ClearIntervention(t.Context(), "m-1", "tester", "found it", storetest.Now()); err != nil || m.GetStatus().GetNodeState().String() != "NODE_STATE_ACTIVE" {
+	if m, err = s.ClearIntervention(t.Context(), "m-1", "tester", "found it", storetest.Now()); err != nil ||
+		m.GetStatus().GetNodeState().String() != "NODE_STATE_ACTIVE" {
 		t.Errorf("%v, %v", m.GetStatus(), err)
 	}
 }
@@ -123,10 +130,12 @@ func TestMemoryRolledBack(t *testing.T) {
 	if o := storetest.Open(t, s, h); !o.RolledBack || !slices.Contains(o.Operations, id) {
 		t.Errorf("%+v", o)
 	}
-	if c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.NeedsIntervention); c.GetReason() != "AGENT_STATE_ROLLED_BACK" {
+	if c := storetest.Condition(storetest.Machine(t, s, "m-1"),
+		fleet.NeedsIntervention); c.GetReason() != "AGENT_STATE_ROLLED_BACK" {
 		t.Errorf("condition %v", c)
 	}
-	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, 7, 3)); d.Decision.Grant || d.Decision.Refusal.Reason != "AGENT_STATE_ROLLED_BACK" || d.Phase != operation.Failed {
+	if d := storetest.Decide(t, s, id, storetest.Ask(a, c, 7, 3)); d.Decision.Grant ||
+		d.Decision.Refusal.Reason != "AGENT_STATE_ROLLED_BACK" || d.Phase != operation.Failed {
 		t.Errorf("%+v", d.Decision)
 	}
 }
@@ -142,7 +151,8 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 	}
 	foreign := key
 	foreign.Seq = 6
-	if err := s.LogEvent(t.Context(), foreign, "cmd-of-somebody-else", "stdout", []byte("line"), storetest.Now()); err != nil {
+	if err := s.LogEvent(t.Context(), foreign, "cmd-of-somebody-else", "stdout", []byte("line"),
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if logs, err := s.LogsOf(t.Context(), id, 0, 10); err != nil || len(logs) != 1 {
@@ -166,7 +176,8 @@ func fenced(t *testing.T, s *store.Store) (storetest.Enrolled, string, *operatio
 	if m.GetStatus().GetUnresolvedCommandId() != c.ID || m.GetStatus().GetActiveOperationId() != "" {
 		t.Fatalf("%v", m.GetStatus())
 	}
-	_, _, err = s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "next", Type: fleet.Reboot}, storetest.Now())
+	_, _, err = s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "next", Type: fleet.Reboot},
+		storetest.Now())
 	if f := storetest.WantReason(t, err, "COMMAND_UNRESOLVED"); f.Metadata["unresolved_command_id"] != c.ID {
 		t.Errorf("metadata %v", f.Metadata)
 	}
@@ -179,7 +190,8 @@ func settled(t *testing.T, s *store.Store, operationID string, c *operation.Comm
 		t.Errorf("still fenced by %s", m.GetStatus().GetUnresolvedCommandId())
 	}
 	commands, err := s.ListCommands(t.Context(), operationstore.CommandFilter{OperationID: operationID, Limit: 1000})
-	if err != nil || len(commands) != 1 || commands[0].GetState() != "DONE" || commands[0].GetSettledBy() != by || commands[0].GetCommandId() != c.ID {
+	if err != nil || len(commands) != 1 || commands[0].GetState() != "DONE" || commands[0].GetSettledBy() != by ||
+		commands[0].GetCommandId() != c.ID {
 		t.Errorf("%v, %v", commands, err)
 	}
 	if after := storetest.Everything(t, s, "operations"); after != before {
@@ -207,7 +219,8 @@ func TestLateResultLiftsTheFence(t *testing.T) {
 	s := storetest.New(t)
 	a, id, c := fenced(t, s)
 	before := storetest.Everything(t, s, "operations")
-	if d := storetest.Decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeFailed}); !d.Decision.Ack {
+	if d := storetest.Decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.ID,
+		Outcome: operation.OutcomeFailed}); !d.Decision.Ack {
 		t.Error("not acknowledged")
 	}
 	settled(t, s, id, c, "late_result", before)
@@ -225,7 +238,8 @@ func TestOperatorLiftsTheFence(t *testing.T) {
 	settled(t, s, id, c, "operator:done", before)
 	_, err = s.Settle(t.Context(), "m-1", c.ID, "done", "tester", "", storetest.Now())
 	storetest.WantReason(t, err, "NOTHING_TO_SETTLE")
-	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'SETTLE' AND event_data ->> 'comment' = 'I looked at it'"); n != 1 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM audit_log WHERE verb = 'SETTLE' AND event_data ->> 'comment' = 'I looked at it'"); n != 1 {
 		t.Errorf("%d audit rows", n)
 	}
 }
@@ -246,7 +260,8 @@ func TestReachableFollowsTheHeartbeats(t *testing.T) {
 	if !reachable(at.Add(-time.Minute)) || reachable(at.Add(time.Minute)) {
 		t.Error("wrong at first")
 	}
-	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute), "s-unknown": at}); err != nil {
+	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute),
+		"s-unknown": at}); err != nil {
 		t.Fatal(err)
 	}
 	if !reachable(at.Add(time.Minute)) {
@@ -254,13 +269,14 @@ func TestReachableFollowsTheHeartbeats(t *testing.T) {
 	}
 }
 
-// TestASessionThatWasOvertakenSaysNothing: a copy of the agent on another machine has opened a session, and the machine's own agent
-// after it, before the copy's boot is compared.
+// TestASessionThatWasOvertakenSaysNothing: a copy of the agent on another machine has opened a session, and the
+// machine's own agent after it, before the copy's boot is compared.
 func TestASessionThatWasOvertakenSaysNothing(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Lease(t, s)
 	a := storetest.Live(t, s, "m-1")
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
+		Type: fleet.Reboot}).GetOperationId()
 	c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 	agent, err := s.GetAgent(t.Context(), a.ID)
 	if err != nil {
@@ -275,7 +291,8 @@ func TestASessionThatWasOvertakenSaysNothing(t *testing.T) {
 	own := a.Hello("st-1", "boot-2")
 	own.SessionID, own.LastGrantSeq = "s-own", 1
 	storetest.Open(t, s, own)
-	after := storetest.Decide(t, s, op, operation.SessionOpened{AgentID: a.ID, StateID: "st-2", BootID: "boot-elsewhere", OfTarget: true, Epoch: overtaken.Epoch})
+	after := storetest.Decide(t, s, op, operation.SessionOpened{AgentID: a.ID, StateID: "st-2", BootID: "boot-elsewhere",
+		OfTarget: true, Epoch: overtaken.Epoch})
 	if after.Phase != operation.Running {
 		t.Errorf("by another machine's boot the reboot is %s: %v", after.Phase, after.Decision.Op.Evidence)
 	}
@@ -291,7 +308,8 @@ func TestTheSiteAgentsReachStands(t *testing.T) {
 	h.Capabilities = []string{"power", "reboot", "provider:fake"}
 	storetest.Open(t, s, h)
 	storetest.Maintenance(t, s, "m-1")
-	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot", Type: fleet.Reboot}).GetOperationId()
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
+		Type: fleet.Reboot}).GetOperationId()
 	c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	done := storetest.Decide(t, s, op, operation.Resulted{
@@ -316,7 +334,8 @@ func TestHeartbeatsStampNoMachine(t *testing.T) {
 	h := a.Hello("st-1", "boot-1")
 	storetest.Open(t, s, h)
 	before := storetest.Everything(t, s, "machines")
-	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: storetest.Now().Add(time.Minute)}); err != nil {
+	if err := s.FlushHeartbeats(t.Context(),
+		map[string]time.Time{h.SessionID: storetest.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	if after := storetest.Everything(t, s, "machines"); after != before {
@@ -345,7 +364,8 @@ func TestSessionsOfADeadControllerEnd(t *testing.T) {
 func TestControllersAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	for id, ended := range map[string]time.Duration{"c-old": -8 * 24 * time.Hour, "c-lately": -time.Hour, "c-here": time.Hour} {
+	for id, ended := range map[string]time.Duration{"c-old": -8 * 24 * time.Hour, "c-lately": -time.Hour,
+		"c-here": time.Hour} {
 		if err := s.RenewLease(t.Context(), id, "v1", storetest.Now().Add(ended), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}

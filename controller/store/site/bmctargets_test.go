@@ -24,8 +24,12 @@ func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 		('m-1', now() - interval '1 day', 'a', 'old', '{"system": {"uuid": "u-old", "serial": "s-old"}, "os": {"firmware_is": "uefi"}}'),
 		('m-1', now(), 'a', 'new', '{"system": {"uuid": "u-1", "serial": "s-1"}, "os": {"firmware_is": "bios"}}'),
 		('m-2', now(), 'a', 'new', '{"system": {"uuid": "u-2"}, "os": {"firmware_is": "uefi"}}')`)
-	storetest.Exec(t, s, `INSERT INTO node_reports (machine_id, mac, system_uuid, serial_number, installation_status, installation_percent, reported_at) VALUES
-		('m-2', '02:00:00:00:00:02', 'u-said', 's-said', 'complete', 100, now()), ('m-3', '02:00:00:00:00:03', 'u-3', 's-3', 'complete', 100, now())`)
+	storetest.Exec(
+		t,
+		s,
+		`INSERT INTO node_reports (machine_id, mac, system_uuid, serial_number, installation_status, installation_percent, reported_at) VALUES
+		('m-2', '02:00:00:00:00:02', 'u-said', 's-said', 'complete', 100, now()), ('m-3', '02:00:00:00:00:03', 'u-3', 's-3', 'complete', 100, now())`,
+	)
 	doc, err := s.SiteDocument(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)

@@ -177,7 +177,8 @@ func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.B
 	if !o.GetReachable() || !slices.Contains([]string{"on", "off"}, state) {
 		state = "unknown"
 	}
-	err = q.SetPowerState(ctx, dbsqlc.SetPowerStateParams{MachineID: m.MachineID, Site: site, PowerState: state, Now: &now})
+	err = q.SetPowerState(ctx, dbsqlc.SetPowerStateParams{MachineID: m.MachineID, Site: site, PowerState: state,
+		Now: &now})
 	if err != nil {
 		return fmt.Errorf("record power state: %w", err)
 	}
@@ -189,14 +190,17 @@ func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.B
 	}
 	// One that has never been reached is told of too: somebody has given it a wrong address or password.
 	err = q.SetConditionForReason(ctx, dbsqlc.SetConditionForReasonParams{
-		MachineID: m.MachineID, Type: string(fleet.BMCReachable), Status: o.GetReachable(), Reason: pgtx.OrText(o.GetReason(), "BMCAnswers"),
+		MachineID: m.MachineID, Type: string(fleet.BMCReachable), Status: o.GetReachable(),
+		Reason:  pgtx.OrText(o.GetReason(), "BMCAnswers"),
 		Message: o.GetMessage(), Now: now,
 	})
 	return pgtx.Wrap(err, "record whether the BMC is reached")
 }
 
 // settleByPowerOff lifts a fence over a machine that was seen to be off.
-func settleByPowerOff(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, state string, seen, now time.Time) error {
+func settleByPowerOff(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, state string, seen, now time.Time,
+) error {
 	if m.UnresolvedCommandID == nil || state != "off" {
 		return nil
 	}
@@ -226,11 +230,12 @@ func (s *Store) SiteRevision(ctx context.Context, site string) (int64, error) {
 // SiteDocument reads all that a site's agent serves by, in one snapshot of the database.
 func (s *Store) SiteDocument(ctx context.Context, site string) (*fleetv1.SiteDocument, error) {
 	var out *fleetv1.SiteDocument
-	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		var err error
-		out, err = siteDocument(ctx, s.db.Q.WithTx(tx), site, s.catalog.InstallerCmdline)
-		return err
-	})
+	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			var err error
+			out, err = siteDocument(ctx, s.db.Q.WithTx(tx), site, s.catalog.InstallerCmdline)
+			return err
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read site's document: %w", err)
 	}
@@ -269,9 +274,11 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 	return d, err
 }
 
-// imagesOf gives the files of the images that the operations of the assignments will write, by machine. Their steps say which: the request
-// may have left it to the plan, to the machine, or to the attempt before.
-func imagesOf(ctx context.Context, q *dbsqlc.Queries, assigned []dbsqlc.AssignmentsOfSiteRow) (map[string][]string, error) {
+// imagesOf gives the files of the images that the operations of the assignments will write, by machine. Their steps say
+// which: the request may have left it to the plan, to the machine, or to the attempt before.
+func imagesOf(
+	ctx context.Context, q *dbsqlc.Queries, assigned []dbsqlc.AssignmentsOfSiteRow,
+) (map[string][]string, error) {
 	refs, named := map[string][]string{}, []string(nil)
 	for _, a := range assigned {
 		for _, spec := range a.Repaves {
@@ -306,12 +313,16 @@ func imagesOf(ctx context.Context, q *dbsqlc.Queries, assigned []dbsqlc.Assignme
 }
 
 // addMachines adds what each machine boots, and its BMC. Machines without an assignment boot from disk.
-func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow, images map[string][]string, machines []dbsqlc.MachinesOfSiteRow) {
+func addMachines(
+	d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow, images map[string][]string,
+	machines []dbsqlc.MachinesOfSiteRow,
+) {
 	has := map[string]bool{}
 	for _, a := range assigned {
 		has[a.MachineID] = true
 		d.Assignments = append(d.Assignments, &fleetv1.BootAssignment{
-			MachineId: a.MachineID, MacAddresses: a.Macs, Mode: a.Mode, OperationId: a.OperationID, Token: a.Token, Hostname: a.MachineID,
+			MachineId: a.MachineID, MacAddresses: a.Macs, Mode: a.Mode, OperationId: a.OperationID, Token: a.Token,
+			Hostname:       a.MachineID,
 			PrefetchSha256: images[a.MachineID],
 		})
 	}
@@ -323,13 +334,15 @@ func addMachines(d *fleetv1.SiteDocument, assigned []dbsqlc.AssignmentsOfSiteRow
 		}
 		if m.BmcEndpoint != "" {
 			d.Bmcs = append(d.Bmcs, &fleetv1.BMCTarget{
-				MachineId: m.MachineID, Endpoint: m.BmcEndpoint, CredentialsRef: m.CredentialsRef, CredentialsVersion: m.CredentialsVersion,
-				CertificateSha256: m.BmcCertificate, UnparkedAt: convert.TimestampPtr(m.UnparkedAt), MacAddresses: m.Macs,
+				MachineId: m.MachineID, Endpoint: m.BmcEndpoint, CredentialsRef: m.CredentialsRef,
+				CredentialsVersion: m.CredentialsVersion,
+				CertificateSha256:  m.BmcCertificate, UnparkedAt: convert.TimestampPtr(m.UnparkedAt), MacAddresses: m.Macs,
 				SystemUuid: m.SystemUuid, SerialNumber: m.SerialNumber, Bios: m.FirmwareIs == "bios",
 			})
 		}
 	}
-	slices.SortFunc(d.Assignments, func(a, b *fleetv1.BootAssignment) int { return cmp.Compare(a.GetMachineId(), b.GetMachineId()) })
+	slices.SortFunc(d.Assignments,
+		func(a, b *fleetv1.BootAssignment) int { return cmp.Compare(a.GetMachineId(), b.GetMachineId()) })
 }
 
 // SegmentsToServe reads stored segments, which carry the fields of both messages under the same names.

@@ -23,7 +23,10 @@ import (
 // nothing; others make a new revision.
 //
 // A threshold of drift that is empty stays as it is.
-func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Site, error) {
+func (s *Store) SetSite(
+	ctx context.Context, site string, segments []*baremetalv1.Segment, threshold, actor string, now time.Time,
+	opts ...pgtx.WriteOption,
+) (*baremetalv1.Site, error) {
 	raw, err := convert.ToJSONList(segments)
 	if err != nil {
 		return nil, err
@@ -36,14 +39,17 @@ func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv
 		if err != nil {
 			return fmt.Errorf("lock site: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("site "+site, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("site "+site, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		if threshold != "" && threshold != row.DriftThreshold {
-			if err := q.SetDriftThreshold(ctx, dbsqlc.SetDriftThresholdParams{Site: site, DriftThreshold: threshold}); err != nil {
+			if err := q.SetDriftThreshold(ctx, dbsqlc.SetDriftThresholdParams{Site: site,
+				DriftThreshold: threshold}); err != nil {
 				return fmt.Errorf("set threshold: %w", err)
 			}
-			entry := history.AuditEntry{Actor: actor, Verb: "SET_SITE", Target: site, Data: map[string]string{"drift_threshold": threshold}}
+			entry := history.AuditEntry{Actor: actor, Verb: "SET_SITE", Target: site,
+				Data: map[string]string{"drift_threshold": threshold}}
 			if err := history.Audit(ctx, q, entry, now); err != nil {
 				return err
 			}
@@ -58,7 +64,8 @@ func (s *Store) SetSite(ctx context.Context, site string, segments []*baremetalv
 		if err := q.SetSegments(ctx, dbsqlc.SetSegmentsParams{Site: site, Segments: raw}); err != nil {
 			return fmt.Errorf("set segments: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_SITE", Target: site, Data: map[string]string{"segments": string(raw)}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_SITE", Target: site,
+			Data: map[string]string{"segments": string(raw)}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set site: %w", err)
@@ -109,12 +116,15 @@ func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
 		i := slices.IndexFunc(segments, func(g *baremetalv1.Segment) bool { return g.GetName() == o.GetSegment() })
 		if i >= 0 {
 			g := segments[i]
-			g.State, g.ForeignDhcpServer, g.PoolSize, g.PoolUsed = o.GetState(), o.GetForeignDhcpServer(), o.GetPoolSize(), o.GetPoolUsed()
+			g.State, g.ForeignDhcpServer, g.PoolSize, g.PoolUsed = o.GetState(), o.GetForeignDhcpServer(), o.GetPoolSize(),
+				o.GetPoolUsed()
 		}
 	}
 	return &baremetalv1.Site{
-		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision, AppliedAt: convert.TimestampPtr(r.AppliedAt),
-		AgentId: pgtx.StrVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold, Version: r.Version,
+		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision,
+		AppliedAt: convert.TimestampPtr(r.AppliedAt),
+		AgentId:   pgtx.StrVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold,
+		Version: r.Version,
 	}, nil
 }
 
@@ -154,7 +164,8 @@ type DiscoveredFilter struct {
 	Limit               int32
 }
 
-// ListDiscovered reads the machines that asked to boot and are in no inventory, of one site or of all, by site and MAC address.
+// ListDiscovered reads the machines that asked to boot and are in no inventory, of one site or of all, by site and MAC
+// address.
 func (s *Store) ListDiscovered(ctx context.Context, f DiscoveredFilter) ([]*baremetalv1.DiscoveredMachine, error) {
 	if f.Site != "" {
 		if _, err := s.GetSite(ctx, f.Site); err != nil {

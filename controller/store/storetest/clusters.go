@@ -20,7 +20,8 @@ func caPEM() []byte {
 
 func SetCluster(t testing.TB, s *store.Store, ref string) credentialstore.SealedCluster {
 	t.Helper()
-	c, err := s.SetCluster(t.Context(), credentialstore.SealedCluster{Ref: ref, Server: "https://api:6443", CAPEM: caPEM(), Sealed: []byte("sealed " + ref)}, "tester", Now())
+	c, err := s.SetCluster(t.Context(), credentialstore.SealedCluster{Ref: ref, Server: "https://api:6443", CAPEM: caPEM(),
+		Sealed: []byte("sealed " + ref)}, "tester", Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +49,16 @@ func NewClusterRig(t *testing.T) clusterRig {
 	Open(t, s, siteHello)
 	Maintenance(t, s, "m-1")
 	SetCluster(t, s, "prod")
-	Exec(t, s, `UPDATE machines SET spec = spec || '{"target_cluster_ref": "prod", "site": "default"}' WHERE machine_id = 'm-1'`)
+	Exec(t, s,
+		`UPDATE machines SET spec = spec || '{"target_cluster_ref": "prod", "site": "default"}' WHERE machine_id = 'm-1'`)
 	return clusterRig{Store: s, Host: h, Site: site}
 }
 
 func Grant(t testing.TB, s *store.Store, operationID string, c operation.Command, stateID string, seq uint64) {
 	t.Helper()
 	a := Decide(t, s, operationID, operation.GrantAsked{
-		AgentID: c.ExecutorID, CommandID: c.ID, StateID: stateID, Seq: seq, Digest: c.Digest, BootID: "boot-1", Epoch: 1, Earlier: AsksBefore(seq),
+		AgentID: c.ExecutorID, CommandID: c.ID, StateID: stateID, Seq: seq, Digest: c.Digest, BootID: "boot-1", Epoch: 1,
+		Earlier: AsksBefore(seq),
 	})
 	if !a.Decision.Grant {
 		t.Fatalf("not granted: %+v", a.Decision.Refusal)

@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 )
 
-// CPUTime is the processor time that this process and the store's server processes have used so far. Server processes that
-// have ended are not in it.
+// CPUTime is the processor time that this process and the store's server processes have used so far. Server processes
+// that have ended are not in it.
 func CPUTime(t testing.TB, s *store.Store) time.Duration {
 	t.Helper()
 	rows, err := s.Pool().Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
@@ -32,7 +32,8 @@ func CPUTime(t testing.TB, s *store.Store) time.Duration {
 	}
 	sum := time.Duration(self.Utime.Nano() + self.Stime.Nano())
 	for _, pid := range pids {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)) // its first number is nanoseconds on a processor: proc(5)
+		// its first number is nanoseconds on a processor: proc(5)
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 		if err != nil {
 			t.Fatal(err)
 		}

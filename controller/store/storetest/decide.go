@@ -9,7 +9,8 @@ import (
 
 // Decided are the tables that a decision may write.
 var Decided = []string{
-	"operations", "operation_steps", "commands", "operation_events", "machines", "machine_conditions", "agent_states", "audit_log",
+	"operations", "operation_steps", "commands", "operation_events", "machines", "machine_conditions", "agent_states",
+	"audit_log",
 }
 
 // Dies turns a panic into an error.
@@ -46,7 +47,9 @@ func Whole(t *testing.T, s *store.Store, machineID, id string, want operation.Ph
 	if m := Machine(t, s, machineID); (m.GetStatus().GetActiveOperationId() == "") != over {
 		t.Errorf("%s, and the machine points to %q", want, m.GetStatus().GetActiveOperationId())
 	}
-	if n := Count(t, s, "SELECT count(*) FROM commands WHERE operation_id = $1 AND state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')", id); (n == 0) != over {
+	if n := Count(t, s,
+		"SELECT count(*) FROM commands WHERE operation_id = $1 AND state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')",
+		id); (n == 0) != over {
 		t.Errorf("%s with %d commands under way", want, n)
 	}
 }

@@ -17,8 +17,11 @@ func (r *MetalRig) OfMetal(disks string, capabilities ...string) Enrolled {
 	h.Capabilities = capabilities
 	Open(r, r.Store, h)
 	if disks != "" {
-		doc := fmt.Sprintf(`{"cpu":{"architecture":"amd64"},"os":{"firmware_is":"bios"},"nics":[{"name":"eth0","mac":%q}],"disks":[%s]}`, MetalMAC, disks)
-		if err := r.Store.InventoryEvent(r.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host", Seq: 1}, "m-1", "h1", []byte(doc), false, Now()); err != nil {
+		doc := fmt.Sprintf(
+			`{"cpu":{"architecture":"amd64"},"os":{"firmware_is":"bios"},"nics":[{"name":"eth0","mac":%q}],"disks":[%s]}`,
+			MetalMAC, disks)
+		if err := r.Store.InventoryEvent(r.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host", Seq: 1}, "m-1",
+			"h1", []byte(doc), false, Now()); err != nil {
 			r.Fatal(err)
 		}
 		if _, err := r.Store.AdmitHealthy(r.Context(), Now()); err != nil {
@@ -53,7 +56,8 @@ func (r *MetalRig) OldSystem(a Enrolled, boot string) {
 
 func (r *MetalRig) HoldsRevoked(a Enrolled, want int) {
 	r.Helper()
-	if n := Count(r, r.Store, "SELECT count(*) FROM agent_certs WHERE agent_id = $1 AND revoked_at IS NOT NULL", a.ID); n != want {
+	if n := Count(r, r.Store, "SELECT count(*) FROM agent_certs WHERE agent_id = $1 AND revoked_at IS NOT NULL",
+		a.ID); n != want {
 		r.Errorf("%d certificates of the old system are revoked, want %d", n, want)
 	}
 }

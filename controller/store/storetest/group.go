@@ -20,8 +20,9 @@ func NothingDangles(t *testing.T, s *store.Store) {
 		{"commands", "executor_id", "agents", "agent_id"},
 		{"machines", "current_operation_id", "operations", "operation_id"},
 	} {
-		n := Count(t, s, fmt.Sprintf("SELECT count(*) FROM %s f WHERE %s IS NOT NULL AND NOT EXISTS (SELECT 1 FROM %s t WHERE t.%s = f.%s)",
-			r.from, r.column, r.to, r.key, r.column))
+		n := Count(t, s,
+			fmt.Sprintf("SELECT count(*) FROM %s f WHERE %s IS NOT NULL AND NOT EXISTS (SELECT 1 FROM %s t WHERE t.%s = f.%s)",
+				r.from, r.column, r.to, r.key, r.column))
 		if n != 0 {
 			t.Errorf("%d rows of %s have a %s that is in no row of %s", n, r.from, r.column, r.to)
 		}
@@ -29,5 +30,6 @@ func NothingDangles(t *testing.T, s *store.Store) {
 }
 
 func WaitingForLocks(t *testing.T, s *store.Store) int {
-	return Count(t, s, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	return Count(t, s,
+		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 }

@@ -82,11 +82,12 @@ func Enrol(t testing.TB, s *store.Store, n agentstore.NewToken) Enrolled {
 	n = Token(t, s, n)
 	var fp string
 	g := NewSigner()
-	e, err := s.Enroll(t.Context(), EnrollWith(n, "key of "+n.TokenID), func(ctx context.Context, id string) (*agentstore.Signed, error) {
-		c, err := g.Sign(ctx, id)
-		fp = c.Fingerprint
-		return c, err
-	}, Now())
+	e, err := s.Enroll(t.Context(), EnrollWith(n, "key of "+n.TokenID),
+		func(ctx context.Context, id string) (*agentstore.Signed, error) {
+			c, err := g.Sign(ctx, id)
+			fp = c.Fingerprint
+			return c, err
+		}, Now())
 	if err != nil {
 		t.Fatalf("enrol: %v", err)
 	}
@@ -95,8 +96,10 @@ func Enrol(t testing.TB, s *store.Store, n agentstore.NewToken) Enrolled {
 
 func (a Enrolled) Hello(state, boot string) sessionstore.Hello {
 	return sessionstore.Hello{
-		AgentID: a.ID, Fingerprint: a.Fingerprint, SessionID: "s-" + state + boot + fmt.Sprint(time.Now().UnixNano()), ControllerID: "ctl",
-		Capabilities: []string{"reboot", "netboot", "reconfig", "provider:fake"}, BootID: boot, HardwareFingerprint: "hw", StateID: state,
+		AgentID: a.ID, Fingerprint: a.Fingerprint, SessionID: "s-" + state + boot + fmt.Sprint(time.Now().UnixNano()),
+		ControllerID: "ctl",
+		Capabilities: []string{"reboot", "netboot", "reconfig", "provider:fake"}, BootID: boot, HardwareFingerprint: "hw",
+		StateID: state,
 	}
 }
 
@@ -191,7 +194,8 @@ func AsksBefore(seq uint64) []uint64 {
 
 func Ask(a Enrolled, c *operation.Command, seq uint64, epoch int64) operation.GrantAsked {
 	return operation.GrantAsked{
-		CommandID: c.ID, AgentID: a.ID, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: seq, Digest: c.Digest, Epoch: epoch, Earlier: AsksBefore(seq),
+		CommandID: c.ID, AgentID: a.ID, StateID: c.ExecutorStateID, BootID: "boot-1", Seq: seq, Digest: c.Digest,
+		Epoch: epoch, Earlier: AsksBefore(seq),
 	}
 }
 
@@ -255,7 +259,8 @@ func Everything(t testing.TB, s *store.Store, tables ...string) string {
 	var all bytes.Buffer
 	for _, table := range tables {
 		var rows string
-		q := fmt.Sprintf("SELECT coalesce(json_agg(r ORDER BY r::text)::text, '') FROM %s r", pgx.Identifier{table}.Sanitize())
+		q := fmt.Sprintf("SELECT coalesce(json_agg(r ORDER BY r::text)::text, '') FROM %s r",
+			pgx.Identifier{table}.Sanitize())
 		if err := s.Pool().QueryRow(t.Context(), q).Scan(&rows); err != nil {
 			t.Fatalf("read %s: %v", table, err)
 		}

@@ -14,7 +14,8 @@ import (
 func (r *MetalRig) Claim(token, key string, chip *identity.Key, proven bool, at time.Time) *identitystore.Vouched {
 	r.Helper()
 	v, err := r.Store.Vouch(r.Context(), identitystore.VouchRequest{
-		SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: MetalMAC, PublicKeyDigest: []byte(key), TPM: chip, Proven: proven,
+		SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: MetalMAC, PublicKeyDigest: []byte(key), TPM: chip,
+		Proven: proven,
 	}, NewSigner().Sign, at)
 	if err != nil {
 		r.Fatal(err)
@@ -25,7 +26,8 @@ func (r *MetalRig) Claim(token, key string, chip *identity.Key, proven bool, at 
 // Reimaging begins a reimage, and returns its boot token.
 func (r *MetalRig) Reimaging(request string) (op, token string) {
 	r.Helper()
-	op = Start(r.T, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.Reimage, Inputs: Inputs("tiny")}).GetOperationId()
+	op = Start(r.T, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.Reimage,
+		Inputs: Inputs("tiny")}).GetOperationId()
 	r.Decide(op, operation.Evaluate{})
 	return op, r.Applied().GetAssignments()[0].GetToken()
 }

@@ -35,7 +35,8 @@ type MetalRig struct {
 	epoch int64
 	// Crash is the failpoint at which the controller dies the first time that it decides on each event.
 	Crash string
-	// SiteDies opens the site agent's session anew before each event, with its memory, and asks and tells everything twice.
+	// SiteDies opens the site agent's session anew before each event, with its memory, and asks and tells everything
+	// twice.
 	SiteDies bool
 	Crashes  int
 	// Extra is what installers can do besides writing.
@@ -72,10 +73,18 @@ func (r *MetalRig) Decide(op string, e operation.Event) *operationstore.Applied 
 func NewMetalRig(t *testing.T) *MetalRig {
 	t.Helper()
 	s := New(t)
-	Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[{"name": "seg", "interface": "eth1", "address": "10.20.0.1/24"}]')`)
-	Exec(t, s, `INSERT INTO images (image_ref, kind, arch, format, sha256_file, sha256_raw, size_bytes, file_size_bytes, minimum_disk_bytes, created_at) VALUES
+	Exec(
+		t,
+		s,
+		`INSERT INTO sites (site, segments) VALUES ('lab', '[{"name": "seg", "interface": "eth1", "address": "10.20.0.1/24"}]')`,
+	)
+	Exec(
+		t,
+		s,
+		`INSERT INTO images (image_ref, kind, arch, format, sha256_file, sha256_raw, size_bytes, file_size_bytes, minimum_disk_bytes, created_at) VALUES
 		('k', 'installer-kernel', 'amd64', 'raw', 'aa', 'aa', 1, 1, 0, now()), ('i', 'installer-initrd', 'amd64', 'raw', 'bb', 'bb', 1, 1, 0, now()),
-		('tiny', 'os', 'amd64', 'raw.zst', 'cc', 'dd', 100, 10, 200, now())`)
+		('tiny', 'os', 'amd64', 'raw.zst', 'cc', 'dd', 100, 10, 200, now())`,
+	)
 	_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{
 		Provider: "agent", Site: "lab", MacAddresses: []string{MetalMAC}, BmcEndpoint: "10.20.0.9", InstallDisk: "serial=QM1",
 	}}, "tester", Now())
@@ -100,7 +109,8 @@ func (r *MetalRig) Applied() *fleetv1.SiteDocument {
 		r.Fatal(err)
 	}
 	waiting, err := r.Store.RecordSite(r.Context(), sitestore.SiteReport{
-		Site: "lab", AgentID: r.Site.ID, Applied: d.GetRevision(), BootAddresses: map[string]string{"seg": "10.20.0.1:8080"}, LeasesSame: true,
+		Site: "lab", AgentID: r.Site.ID, Applied: d.GetRevision(), BootAddresses: map[string]string{"seg": "10.20.0.1:8080"},
+		LeasesSame: true,
 	}, Now())
 	if err != nil {
 		r.Fatal(err)
@@ -144,7 +154,8 @@ func (r *MetalRig) Done(op string, a Enrolled, state, boot string, seen map[stri
 	r.Helper()
 	r.Grant(op, a, state, boot)
 	c := r.Command(op)
-	r.Decide(op, operation.Resulted{CommandID: c.GetCommandId(), AgentID: a.ID, StateID: state, Outcome: operation.OutcomeSucceeded, Evidence: seen})
+	r.Decide(op, operation.Resulted{CommandID: c.GetCommandId(), AgentID: a.ID, StateID: state,
+		Outcome: operation.OutcomeSucceeded, Evidence: seen})
 }
 
 func (r *MetalRig) Grant(op string, a Enrolled, state, boot string) *fleetv1.CommandSpec {
@@ -161,7 +172,8 @@ func (r *MetalRig) Grant(op string, a Enrolled, state, boot string) *fleetv1.Com
 	}
 	r.seq++
 	d := r.Decide(op, operation.GrantAsked{
-		CommandID: out[0].CommandID, AgentID: a.ID, StateID: state, BootID: boot, Seq: r.seq, Digest: out[0].Digest, Epoch: epoch,
+		CommandID: out[0].CommandID, AgentID: a.ID, StateID: state, BootID: boot, Seq: r.seq, Digest: out[0].Digest,
+		Epoch:   epoch,
 		Earlier: AsksBefore(r.seq),
 	})
 	if !d.Decision.Grant {
@@ -193,16 +205,19 @@ func (r *MetalRig) Installer(v *identitystore.Vouched, boot string) Enrolled {
 func (r *MetalRig) Reimage() {
 	t := r.T
 	r.Helper()
-	op := Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "tiny"}, Inputs: Inputs("tiny")}).GetOperationId()
+	op := Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Params: map[string]string{"image_ref": "tiny"}, Inputs: Inputs("tiny")}).GetOperationId()
 	if a := r.Decide(op, operation.Evaluate{}); a.Decision.Op.WaitReason != operation.WaitSite {
 		t.Fatalf("it waits for %q", a.Decision.Op.WaitReason)
 	}
 	doc := r.Applied()
 	b := doc.GetAssignments()[0]
-	if b.GetMode() != "installer" || b.GetOperationId() != op || len(b.GetToken()) < 20 || b.GetMacAddresses()[0] != MetalMAC || b.GetPrefetchSha256()[0] != "cc" {
+	if b.GetMode() != "installer" || b.GetOperationId() != op || len(b.GetToken()) < 20 ||
+		b.GetMacAddresses()[0] != MetalMAC || b.GetPrefetchSha256()[0] != "cc" {
 		t.Fatalf("the assignment is %v", b)
 	}
-	if doc.GetBmcs()[0].GetEndpoint() != "10.20.0.9" || doc.GetInstallers()[0].GetKernelSha256() != "aa" || doc.GetSegments()[0].GetInterface() != "eth1" {
+	if doc.GetBmcs()[0].GetEndpoint() != "10.20.0.9" || doc.GetInstallers()[0].GetKernelSha256() != "aa" ||
+		doc.GetSegments()[0].GetInterface() != "eth1" {
 		t.Errorf("the document is %v", doc)
 	}
 	if m := Machine(t, r.Store, "m-1"); m.GetStatus().GetBootAssignment() != "installer" {
@@ -220,7 +235,8 @@ func (r *MetalRig) Reimage() {
 	}
 	inst := r.Installer(v, "boot-ram")
 	write := r.Grant(op, inst, "st-boot-ram", "boot-ram").GetRepave()
-	if write.GetSha256Raw() != "dd" || write.GetBlobSha256() != "cc" || write.GetDiskRule() != "serial=QM1" || write.GetRawSize() != 100 {
+	if write.GetSha256Raw() != "dd" || write.GetBlobSha256() != "cc" || write.GetDiskRule() != "serial=QM1" ||
+		write.GetRawSize() != 100 {
 		t.Fatalf("the write is %v", write)
 	}
 	id, err := r.Store.IssueIdentity(t.Context(), inst.ID, r.Command(op).GetCommandId(), "t-new", "secret of t-new", Now())
@@ -228,7 +244,8 @@ func (r *MetalRig) Reimage() {
 		t.Fatalf("identity %+v (%v)", id, err)
 	}
 	r.Decide(op, operation.Resulted{
-		CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram", Outcome: operation.OutcomeSucceeded,
+		CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram",
+		Outcome:  operation.OutcomeSucceeded,
 		Evidence: map[string]string{evidence.ImageDigest: "sha256:dd"},
 	})
 	if d := r.Applied(); d.GetAssignments()[0].GetMode() != "disk" {
@@ -237,12 +254,14 @@ func (r *MetalRig) Reimage() {
 	r.Grant(op, inst, "st-boot-ram", "boot-ram")
 	r.NewSystem(op)
 	m := Machine(t, r.Store, "m-1")
-	if got, err := r.Store.GetOperation(t.Context(), op); err != nil || got.GetPhase() != baremetalv1.Operation_SUCCEEDED ||
+	if got, err := r.Store.GetOperation(t.Context(), op); err != nil ||
+		got.GetPhase() != baremetalv1.Operation_SUCCEEDED ||
 		m.GetStatus().GetOsImageDigest() != "sha256:dd" || Condition(m, fleet.Provisioned) == nil {
 		t.Errorf("the operation is %v, the machine %v (%v)", got, m.GetStatus(), err)
 	}
 	for kind, want := range map[string]int{"power": 1, "repave": 1, "reboot": 1} {
-		if n := Count(t, r.Store, "SELECT count(*) FROM commands WHERE operation_id = $1 AND kind = $2", op, kind); n != want {
+		if n := Count(t, r.Store, "SELECT count(*) FROM commands WHERE operation_id = $1 AND kind = $2", op,
+			kind); n != want {
 			t.Errorf("%d commands of kind %s", n, kind)
 		}
 	}
@@ -255,7 +274,8 @@ func (r *MetalRig) Reimage() {
 func (r *MetalRig) NewSystem(op string) {
 	r.Helper()
 	fp := ""
-	e, err := r.Store.Enroll(r.Context(), agentstore.EnrollRequest{TokenID: "t-new", Secret: "secret of t-new", PublicKeyDigest: []byte("new")},
+	e, err := r.Store.Enroll(r.Context(), agentstore.EnrollRequest{TokenID: "t-new", Secret: "secret of t-new",
+		PublicKeyDigest: []byte("new")},
 		func(ctx context.Context, id string) (*agentstore.Signed, error) {
 			c, err := NewSigner().Sign(ctx, id)
 			fp = c.Fingerprint

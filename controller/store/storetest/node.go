@@ -24,7 +24,8 @@ func NodeMoves(t testing.TB, s *store.Store, id string) []string {
 	}
 	var out []string
 	for _, r := range rows {
-		out = append([]string{fmt.Sprintf("%s>%s %s", node.Name(r.GetFromState()), node.Name(r.GetToState()), r.GetTriggeredBy())}, out...)
+		out = append([]string{fmt.Sprintf("%s>%s %s", node.Name(r.GetFromState()), node.Name(r.GetToState()),
+			r.GetTriggeredBy())}, out...)
 	}
 	return out
 }

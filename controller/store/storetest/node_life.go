@@ -17,7 +17,8 @@ import (
 // It returns the agent of its site.
 func MAASMachine(t *testing.T, s *store.Store) string {
 	t.Helper()
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas", Site: "lab"}}, "tester", Now()); err != nil {
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{Provider: "maas", Site: "lab"}}, "tester", Now()); err != nil {
 		t.Fatal(err)
 	}
 	site := Enrol(t, s, agentstore.NewToken{TokenID: "t-site", Role: "site", Site: "lab"}).ID
@@ -36,9 +37,11 @@ func MAASMachine(t *testing.T, s *store.Store) string {
 func Says(t *testing.T, s *store.Store, site string, status maasstatus.Status, system, message string) {
 	t.Helper()
 	o := &fleetv1.ProviderObservation{
-		MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(status), StatusName: fmt.Sprint(status), SystemId: system, StatusMessage: message,
+		MachineId: "m-1", Provider: "maas", Reachable: true, Present: true, Status: int32(status),
+		StatusName: fmt.Sprint(status), SystemId: system, StatusMessage: message,
 	}
-	report := sitestore.SiteReport{Site: "lab", AgentID: site, LeasesSame: true, Providers: []*fleetv1.ProviderObservation{o}}
+	report := sitestore.SiteReport{Site: "lab", AgentID: site, LeasesSame: true,
+		Providers: []*fleetv1.ProviderObservation{o}}
 	if _, err := s.RecordSite(t.Context(), report, Now()); err != nil {
 		t.Fatal(err)
 	}

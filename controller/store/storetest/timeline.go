@@ -20,6 +20,7 @@ func Verdict(t testing.TB, s *store.Store, machineID string) *baremetalv1.Timeli
 func Intact(t testing.TB, s *store.Store, machineID string) {
 	t.Helper()
 	if v := Verdict(t, s, machineID); !v.GetOk() {
-		t.Errorf("%q: broken at %d %s; %s", machineID, v.GetBrokenSeq(), v.GetBrokenWhy(), strings.Join(v.GetDifferences(), "\n"))
+		t.Errorf("%q: broken at %d %s; %s", machineID, v.GetBrokenSeq(), v.GetBrokenWhy(),
+			strings.Join(v.GetDifferences(), "\n"))
 	}
 }

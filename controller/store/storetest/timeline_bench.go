@@ -22,14 +22,16 @@ import (
 func WalPosition(t testing.TB, s *store.Store) int64 {
 	t.Helper()
 	var n int64
-	if err := s.Pool().QueryRow(t.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(&n); err != nil {
+	if err := s.Pool().QueryRow(t.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(
+		&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
 func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
-	op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("r-", n), Type: fleet.Reboot, Actor: "tester"}, Now())
+	op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("r-", n),
+		Type: fleet.Reboot, Actor: "tester"}, Now())
 	if err != nil {
 		return err
 	}
@@ -42,7 +44,8 @@ func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
 	for _, e := range []operation.Event{
 		operation.AckedByAgent{CommandID: c.ID, AgentID: a.ID},
 		Ask(a, c, uint64(n), 1),
-		operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: fmt.Sprint("boot-", n+1)},
+		operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
+			SessionBootID: fmt.Sprint("boot-", n+1)},
 	} {
 		if d, err = s.Decide(ctx, id, 0, e, Now()); err != nil {
 			return err
@@ -54,7 +57,8 @@ func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
 	return nil
 }
 
-// ProcessorTime is what fn costs in time of this process and of the store's server processes: a busy machine blurs any other time.
+// ProcessorTime is what fn costs in time of this process and of the store's server processes: a busy machine blurs any
+// other time.
 func ProcessorTime(t testing.TB, s *store.Store, fn func()) time.Duration {
 	t.Helper()
 	before := cpuTime(t, s)

@@ -154,11 +154,13 @@ func (r *LifeRig) step(op string) bool {
 		r.Fatal(err)
 	}
 	r.seq++
-	g := operation.GrantAsked{CommandID: out[0].CommandID, AgentID: r.Agent.ID, StateID: "st-1", BootID: r.Boot, Seq: r.seq, Digest: out[0].Digest, Epoch: r.Epoch, Earlier: AsksBefore(r.seq)}
+	g := operation.GrantAsked{CommandID: out[0].CommandID, AgentID: r.Agent.ID, StateID: "st-1", BootID: r.Boot,
+		Seq: r.seq, Digest: out[0].Digest, Epoch: r.Epoch, Earlier: AsksBefore(r.seq)}
 	if d := r.Decide(op, g); !d.Decision.Grant {
 		r.Fatalf("no grant: %+v", d.Decision.Refusal)
 	}
-	result := operation.Resulted{CommandID: out[0].CommandID, AgentID: r.Agent.ID, StateID: "st-1", Outcome: operation.OutcomeSucceeded, Evidence: r.answers(spec)}
+	result := operation.Resulted{CommandID: out[0].CommandID, AgentID: r.Agent.ID, StateID: "st-1",
+		Outcome: operation.OutcomeSucceeded, Evidence: r.answers(spec)}
 	if bad, ok := r.FailWith[kindOf(spec)]; ok {
 		delete(r.FailWith, kindOf(spec))
 		bad.CommandID, bad.AgentID, bad.StateID = result.CommandID, result.AgentID, result.StateID
@@ -231,7 +233,8 @@ func (r *LifeRig) Ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 	if w.GetState() != baremetalv1.Workflow_COMPLETED {
 		r.Fatalf("it ended as %v", w)
 	}
-	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(), Limit: 1000})
+	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(),
+		Limit: 1000})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -258,12 +261,14 @@ func (r *LifeRig) Ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 		r.Errorf("%d certificates live on", n)
 	}
 	for _, to := range []string{"draining", "retired", "removing", "deleted"} {
-		if n := Count(r, r.Store, "SELECT count(*) FROM node_state_log WHERE to_state = $1 AND triggered_by = 'workflow'", to); n != 1 {
+		if n := Count(r, r.Store, "SELECT count(*) FROM node_state_log WHERE to_state = $1 AND triggered_by = 'workflow'",
+			to); n != 1 {
 			r.Errorf("%d moves to %s", n, to)
 		}
 	}
 	// The same hardware comes back as a new record, and the old identity never.
 	Register(r, r.Store, "m-2", LifeMAC)
-	_, err = r.Store.Register(r.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{}}, "tester", Now())
+	_, err = r.Store.Register(r.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{}},
+		"tester", Now())
 	_ = WantReason(r, err, "MACHINE_DELETED")
 }

@@ -21,7 +21,8 @@ func (r *LifeRig) WithAccelerator() {
 // Resets are the commands by which the workflow's attempt resets accelerators.
 func (r *LifeRig) Resets(w *baremetalv1.Workflow) int {
 	r.Helper()
-	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(), Limit: 100})
+	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(),
+		Limit: 100})
 	if err != nil {
 		r.Fatal(err)
 	}

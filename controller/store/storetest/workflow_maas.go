@@ -11,7 +11,10 @@ import (
 func answersOfMAAS(action string) map[string]string {
 	out := map[string]string{evidence.ProviderSaid: "as asked"}
 	for _, s := range workflow.Catalogue() {
-		does := slices.ContainsFunc(s.Steps, func(step workflow.StepOf) bool { return step.Kind == workflow.ProviderKind && step.Mode == action })
+		does := slices.ContainsFunc(s.Steps, func(step workflow.StepOf) bool {
+			return step.Kind == workflow.ProviderKind &&
+				step.Mode == action
+		})
 		if does && s.Gives != "" {
 			out[s.Gives] = "true"
 		}

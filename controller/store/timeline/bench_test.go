@@ -14,12 +14,14 @@ import (
 
 // timelineTables have triggers that write the history.
 var timelineTables = []string{
-	"machines", "machine_conditions", "operations", "operation_steps", "commands", "node_state_log", "audit_log", "workflows",
+	"machines", "machine_conditions", "operations", "operation_steps", "commands", "node_state_log", "audit_log",
+	"workflows",
 }
 
 func switchHistory(t testing.TB, s *store.Store, on bool) {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), `SELECT format('ALTER TABLE %s %s TRIGGER %I', tgrelid::regclass, $1::text, tgname)
+	rows, err := s.Pool().Query(t.Context(),
+		`SELECT format('ALTER TABLE %s %s TRIGGER %I', tgrelid::regclass, $1::text, tgname)
 		FROM pg_trigger WHERE tgname LIKE '%\_timeline%' AND NOT tgisinternal AND tgrelid::regclass::text = ANY($2)`,
 		map[bool]string{true: "ENABLE", false: "DISABLE"}[on], timelineTables)
 	if err != nil {
@@ -42,8 +44,8 @@ type spent struct {
 	wal       int64
 }
 
-// BenchmarkHistory is a whole reboot at the store, without and with history, by four clients at once. CPU time is that of this
-// process and of the database; write-ahead log and entries hardly depend on what else the computer does.
+// BenchmarkHistory is a whole reboot at the store, without and with history, by four clients at once. CPU time is that
+// of this process and of the database; write-ahead log and entries hardly depend on what else the computer does.
 func BenchmarkHistory(b *testing.B) {
 	s := storetest.New(b)
 	const machines, turn = 4, 100 // long turns: a switch makes every connection plan anew
@@ -62,7 +64,8 @@ func BenchmarkHistory(b *testing.B) {
 			cpu := storetest.ProcessorTime(b, s, func() {
 				first := n
 				n += turn
-				for _, err := range storetest.Together(b, machines, func(ctx context.Context, i int) error { return reboots(ctx, s, agents[i], first, turn) }) {
+				for _, err := range storetest.Together(b, machines,
+					func(ctx context.Context, i int) error { return reboots(ctx, s, agents[i], first, turn) }) {
 					if err != nil {
 						b.Fatal(err)
 					}

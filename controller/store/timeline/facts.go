@@ -54,9 +54,11 @@ func commandFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *t
 	t.Commands = map[string]timeline.CommandState{}
 	for _, r := range rows {
 		t.Commands[r.CommandID] = timeline.CommandState{
-			OperationID: r.OperationID, Kind: r.Kind, Step: r.StepName, Attempt: strconv.Itoa(int(r.Attempt)), Executor: r.ExecutorID,
-			State: r.State, Outcome: r.Outcome, Reason: r.Reason, Evidence: notEmptyObject(r.Evidence), SettledBy: r.SettledBy,
-			Claimed: r.Claimed,
+			OperationID: r.OperationID, Kind: r.Kind, Step: r.StepName, Attempt: strconv.Itoa(int(r.Attempt)),
+			Executor: r.ExecutorID,
+			State:    r.State, Outcome: r.Outcome, Reason: r.Reason, Evidence: notEmptyObject(r.Evidence),
+			SettledBy: r.SettledBy,
+			Claimed:   r.Claimed,
 		}
 	}
 	return nil
@@ -87,13 +89,16 @@ func moveFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *time
 	}
 	t.Moves = map[string]timeline.MoveState{}
 	for _, r := range rows {
-		t.Moves[strconv.FormatInt(r.ID, 10)] = timeline.MoveState{From: r.FromState, To: r.ToState, By: r.TriggeredBy, User: r.UserID}
+		t.Moves[strconv.FormatInt(r.ID, 10)] = timeline.MoveState{From: r.FromState, To: r.ToState, By: r.TriggeredBy,
+			User: r.UserID}
 	}
 	return nil
 }
 
 // auditFacts reads the rows that the history names, and those that it should name.
-func auditFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State, t *timeline.Tables) error {
+func auditFacts(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State, t *timeline.Tables,
+) error {
 	known := make([]int64, 0, len(history.Audits))
 	for id := range history.Audits {
 		n, err := strconv.ParseInt(id, 10, 64)

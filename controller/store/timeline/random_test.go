@@ -19,11 +19,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// After a long random life the state of every machine, rebuilt from its history, is what the tables say, and the state at
-// moments that were noted down is what was read then. INGOT_HISTORY_OPERATIONS sets the length, INGOT_HISTORY_SEED the life.
+// After a long random life the state of every machine, rebuilt from its history, is what the tables say, and the state
+// at moments that were noted down is what was read then. INGOT_HISTORY_OPERATIONS sets the length, INGOT_HISTORY_SEED
+// the life.
 func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	s := storetest.New(t)
-	operations, seed := storetest.Setting(t, "INGOT_HISTORY_OPERATIONS", 1000), storetest.Setting(t, "INGOT_HISTORY_SEED", 1)
+	operations, seed := storetest.Setting(t, "INGOT_HISTORY_OPERATIONS", 1000),
+		storetest.Setting(t, "INGOT_HISTORY_SEED", 1)
 	const workers, each = 4, 8
 	lives := make([]*life, workers*each)
 	for i := range lives {
@@ -59,8 +61,10 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	drawn(t, s)
 	made := storetest.Count(t, s, "SELECT count(*) FROM operations")
 	t.Logf("%d operations (%d SUCCEEDED, %d FAILED, %d CANCELED), %d entries; lived %v, verified in %v", made,
-		storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'SUCCEEDED'"), storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'FAILED'"),
-		storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'CANCELED'"), storetest.Count(t, s, "SELECT count(*) FROM machine_timeline"), lived, time.Since(begin))
+		storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'SUCCEEDED'"),
+		storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'FAILED'"),
+		storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'CANCELED'"),
+		storetest.Count(t, s, "SELECT count(*) FROM machine_timeline"), lived, time.Since(begin))
 	if made < operations {
 		t.Errorf("%d operations were made, not %d", made, operations)
 	}
@@ -70,14 +74,19 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 func drawn(t *testing.T, s *store.Store) {
 	t.Helper()
 	for _, m := range append(workflow.Modes(workflow.Decommission), workflow.NoMode) {
-		all, done := "SELECT count(*) FROM workflows WHERE mode = $1", "SELECT count(*) FROM workflows WHERE mode = $1 AND state IN ('COMPLETED', 'RECONCILED')"
+		all, done := "SELECT count(*) FROM workflows WHERE mode = $1",
+			"SELECT count(*) FROM workflows WHERE mode = $1 AND state IN ('COMPLETED', 'RECONCILED')"
 		if storetest.Count(t, s, all, string(m)) == 0 || storetest.Count(t, s, done, string(m)) == 0 {
-			t.Errorf("workflows of mode %q: %d, of which %d got to their end", m, storetest.Count(t, s, all, string(m)), storetest.Count(t, s, done, string(m)))
+			t.Errorf("workflows of mode %q: %d, of which %d got to their end", m, storetest.Count(t, s, all, string(m)),
+				storetest.Count(t, s, done, string(m)))
 		}
 	}
-	t.Logf("%d workflows (%d COMPLETED, %d RECONCILED, %d CANCELLED) with %d actions on %d machines", storetest.Count(t, s, "SELECT count(*) FROM workflows"),
-		storetest.Count(t, s, "SELECT count(*) FROM workflows WHERE state = 'COMPLETED'"), storetest.Count(t, s, "SELECT count(*) FROM workflows WHERE state = 'RECONCILED'"),
-		storetest.Count(t, s, "SELECT count(*) FROM workflows WHERE state = 'CANCELLED'"), storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb LIKE 'WORKFLOW_%'"),
+	t.Logf("%d workflows (%d COMPLETED, %d RECONCILED, %d CANCELLED) with %d actions on %d machines",
+		storetest.Count(t, s, "SELECT count(*) FROM workflows"),
+		storetest.Count(t, s, "SELECT count(*) FROM workflows WHERE state = 'COMPLETED'"),
+		storetest.Count(t, s, "SELECT count(*) FROM workflows WHERE state = 'RECONCILED'"),
+		storetest.Count(t, s, "SELECT count(*) FROM workflows WHERE state = 'CANCELLED'"),
+		storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb LIKE 'WORKFLOW_%'"),
 		storetest.Count(t, s, "SELECT count(*) FROM machines"))
 }
 
@@ -145,7 +154,8 @@ func (l *life) work(ctx context.Context) error {
 	return fmt.Errorf("operation %s has no end", op.GetOperationId())
 }
 
-var types = []fleet.OperationType{fleet.Reboot, fleet.Reboot, fleet.Reboot, fleet.Netboot, fleet.EnterMaintenance, fleet.ExitMaintenance}
+var types = []fleet.OperationType{fleet.Reboot, fleet.Reboot, fleet.Reboot, fleet.Netboot, fleet.EnterMaintenance,
+	fleet.ExitMaintenance}
 
 // start tries until the machine's phase allows what was drawn.
 func (l *life) start(ctx context.Context) (*baremetalv1.Operation, error) {
@@ -168,7 +178,8 @@ func (l *life) step(ctx context.Context, id string) (*operationstore.Applied, er
 		scope := failpoint.NewScope()
 		points := []string{"store.before-apply", "store.before-commit", "store.after-commit"}
 		scope.Set(points[l.rnd.IntN(len(points))], failpoint.Error())
-		if _, err := l.s.Decide(failpoint.With(ctx, scope), id, 0, e, at); err != nil && !errors.Is(err, failpoint.ErrInjected) {
+		if _, err := l.s.Decide(failpoint.With(ctx, scope), id, 0, e, at); err != nil &&
+			!errors.Is(err, failpoint.ErrInjected) {
 			return nil, err
 		}
 	}
@@ -196,11 +207,13 @@ func (l *life) event() (operation.Event, time.Time) {
 	case 1, 2:
 		l.grant++
 		return operation.GrantAsked{
-			CommandID: c.ID, AgentID: l.agent.ID, StateID: "st-1", BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant, Digest: c.Digest, Epoch: 1,
+			CommandID: c.ID, AgentID: l.agent.ID, StateID: "st-1", BootID: fmt.Sprint("boot-", l.boot), Seq: l.grant,
+			Digest: c.Digest, Epoch: 1,
 			Earlier: storetest.AsksBefore(l.grant),
 		}, storetest.Now()
 	}
-	r := operation.Resulted{CommandID: c.ID, AgentID: l.agent.ID, StateID: "st-1", SessionBootID: fmt.Sprint("boot-", l.boot), Outcome: operation.OutcomeSucceeded, Evidence: proof(c.Kind)}
+	r := operation.Resulted{CommandID: c.ID, AgentID: l.agent.ID, StateID: "st-1",
+		SessionBootID: fmt.Sprint("boot-", l.boot), Outcome: operation.OutcomeSucceeded, Evidence: proof(c.Kind)}
 	switch {
 	case l.mishap(15):
 		r.Outcome, r.Reason, r.Retryable = operation.OutcomeFailed, "EXECUTION_FAILED", l.chance(50)
@@ -264,7 +277,8 @@ func (l *life) note(ctx context.Context) error {
 	m, err := l.s.KnownMachine(ctx, l.agent.Machine)
 	if err == nil {
 		l.notes = append(l.notes, note{
-			at: time.Now(), machine: l.agent.Machine, phase: m.GetStatus().GetPhase().String(), op: m.GetStatus().GetActiveOperationId(),
+			at: time.Now(), machine: l.agent.Machine, phase: m.GetStatus().GetPhase().String(),
+			op:     m.GetStatus().GetActiveOperationId(),
 			unsure: m.GetStatus().GetUnresolvedCommandId(), rma: storetest.Condition(m, fleet.RMA) != nil,
 		})
 	}
@@ -280,7 +294,8 @@ func (l *life) remember(t *testing.T) {
 		if err != nil || st == nil {
 			t.Fatalf("state of %s at %v: %v, %v", n.machine, n.at, st, err)
 		}
-		got := note{n.at, n.machine, st.Machine["phase"], st.Machine["current_operation_id"], st.Machine["unresolved_command_id"], st.Conditions["RMA"].Status == "true"}
+		got := note{n.at, n.machine, st.Machine["phase"], st.Machine["current_operation_id"],
+			st.Machine["unresolved_command_id"], st.Conditions["RMA"].Status == "true"}
 		if got != n {
 			t.Errorf("%s: the history says %+v, it was %+v", n.machine, got, n)
 		}

@@ -23,7 +23,8 @@ func refused(err error) bool {
 	return errors.As(err, &f)
 }
 
-// join brings new machines in, by onboarding workflows, until one is in service: what happens to a workflow is drawn, too.
+// join brings new machines in, by onboarding workflows, until one is in service: what happens to a workflow is drawn,
+// too.
 func (l *life) join(ctx context.Context) error {
 	for range 20 {
 		l.generation++
@@ -40,9 +41,11 @@ func (l *life) join(ctx context.Context) error {
 }
 
 func (l *life) onboard(ctx context.Context) error {
-	n := agentstore.NewToken{TokenID: "t-" + l.agent.Machine, MachineID: l.agent.Machine, Role: "host", ExpiresAt: storetest.Now().Add(time.Hour), Actor: "tester"}
+	n := agentstore.NewToken{TokenID: "t-" + l.agent.Machine, MachineID: l.agent.Machine, Role: "host",
+		ExpiresAt: storetest.Now().Add(time.Hour), Actor: "tester"}
 	n.Secret = "secret of " + n.TokenID
-	if _, err := l.s.Register(ctx, &baremetalv1.Machine{MachineId: l.agent.Machine, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", storetest.Now()); err != nil {
+	if _, err := l.s.Register(ctx, &baremetalv1.Machine{MachineId: l.agent.Machine,
+		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", storetest.Now()); err != nil {
 		return err
 	}
 	if _, err := l.s.IssueToken(ctx, n, storetest.Now()); err != nil {
@@ -67,7 +70,8 @@ func (l *life) onboard(ctx context.Context) error {
 		return err
 	}
 	for _, id := range o.Operations {
-		if _, err := l.s.Decide(ctx, id, 0, operation.SessionOpened{AgentID: e.AgentID, StateID: "st-1", BootID: h.BootID, OfTarget: true}, storetest.Now()); err != nil {
+		if _, err := l.s.Decide(ctx, id, 0, operation.SessionOpened{AgentID: e.AgentID, StateID: "st-1", BootID: h.BootID,
+			OfTarget: true}, storetest.Now()); err != nil {
 			return err
 		}
 	}
@@ -77,7 +81,8 @@ func (l *life) onboard(ctx context.Context) error {
 func (l *life) startWorkflow(ctx context.Context, k workflow.Kind, m workflow.Mode) (*baremetalv1.Workflow, error) {
 	l.asked++
 	_, _, err := l.s.StartWorkflow(ctx, workflowstore.WorkflowStart{
-		MachineID: l.agent.Machine, RequestID: fmt.Sprint("w-", l.asked), Kind: k, Mode: m, EnterMaintenance: true, Actor: "tester",
+		MachineID: l.agent.Machine, RequestID: fmt.Sprint("w-", l.asked), Kind: k, Mode: m, EnterMaintenance: true,
+		Actor:  "tester",
 		Inputs: storetest.Inputs("img"), DryRun: l.chance(10),
 	}, storetest.Now())
 	if err != nil {
@@ -93,7 +98,8 @@ func (l *life) startWorkflow(ctx context.Context, k workflow.Kind, m workflow.Mo
 	return open[0], nil
 }
 
-// leave runs one decommission of a mode that is drawn; a machine that is not in service afterwards is followed by a new one.
+// leave runs one decommission of a mode that is drawn; a machine that is not in service afterwards is followed by a new
+// one.
 func (l *life) leave(ctx context.Context) error {
 	modes := workflow.Modes(workflow.Decommission)
 	l.command = nil
@@ -156,7 +162,8 @@ func (l *life) actOn(ctx context.Context, id string, cancel bool) error {
 	l.asked++
 	actions := workflow.Actions()
 	r := workflowstore.WorkflowAct{
-		WorkflowID: id, RequestID: fmt.Sprint("w-", l.asked), Action: actions[l.rnd.IntN(len(actions))], Comment: "a word of Jane Roe", Actor: "tester",
+		WorkflowID: id, RequestID: fmt.Sprint("w-", l.asked), Action: actions[l.rnd.IntN(len(actions))],
+		Comment: "a word of Jane Roe", Actor: "tester",
 		DryRun: l.chance(10), Inputs: workflowstore.SameInputs(storetest.Inputs("img")),
 	}
 	if cancel {
@@ -165,7 +172,8 @@ func (l *life) actOn(ctx context.Context, id string, cancel bool) error {
 	if l.chance(10) {
 		scope := failpoint.NewScope()
 		scope.Set("store.before-commit", failpoint.Error())
-		if _, err := l.s.ActOnWorkflow(failpoint.With(ctx, scope), r, storetest.Now()); err != nil && !errors.Is(err, failpoint.ErrInjected) && !refused(err) {
+		if _, err := l.s.ActOnWorkflow(failpoint.With(ctx, scope), r, storetest.Now()); err != nil &&
+			!errors.Is(err, failpoint.ErrInjected) && !refused(err) {
 			return err
 		}
 	}

@@ -77,11 +77,13 @@ func (f TimelineQuery) beyond(m *baremetalv1.TimelineEntry) bool {
 func (s *Store) timelineRows(ctx context.Context, f TimelineQuery) ([]dbsqlc.TimelineNewestRow, error) {
 	if !f.OldestFirst {
 		return s.db.Q.TimelineNewest(ctx, dbsqlc.TimelineNewestParams{
-			MachineID: f.MachineID, FromSeq: cmp.Or(f.From.Seq, math.MaxInt64), Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until), PageSize: f.Limit + 1,
+			MachineID: f.MachineID, FromSeq: cmp.Or(f.From.Seq, math.MaxInt64), Since: pgtx.TimePtr(f.Since),
+			Until: pgtx.TimePtr(f.Until), PageSize: f.Limit + 1,
 		})
 	}
 	oldest, err := s.db.Q.TimelineOldest(ctx, dbsqlc.TimelineOldestParams{
-		MachineID: f.MachineID, FromSeq: f.From.Seq, Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until), PageSize: f.Limit + 1,
+		MachineID: f.MachineID, FromSeq: f.From.Seq, Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until),
+		PageSize: f.Limit + 1,
 	})
 	rows := make([]dbsqlc.TimelineNewestRow, 0, len(oldest))
 	for _, r := range oldest {
@@ -92,7 +94,8 @@ func (s *Store) timelineRows(ctx context.Context, f TimelineQuery) ([]dbsqlc.Tim
 
 // timelineMessages are the changes of an entry, in their order.
 func timelineMessages(r dbsqlc.TimelineNewestRow) ([]*baremetalv1.TimelineEntry, error) {
-	e := timeline.Entry{Seq: r.Seq, Kind: r.Kind, Actor: r.Who, OperationID: r.OperationID, CommandID: r.CommandID, Fields: []byte(r.Fields)}
+	e := timeline.Entry{Seq: r.Seq, Kind: r.Kind, Actor: r.Who, OperationID: r.OperationID, CommandID: r.CommandID,
+		Fields: []byte(r.Fields)}
 	changes, err := e.Changes()
 	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
@@ -100,8 +103,10 @@ func timelineMessages(r dbsqlc.TimelineNewestRow) ([]*baremetalv1.TimelineEntry,
 	out := make([]*baremetalv1.TimelineEntry, 0, len(changes))
 	for i, c := range changes {
 		out = append(out, &baremetalv1.TimelineEntry{
-			Ts: convert.Timestamp(r.Ts), Kind: c.Kind, Summary: timeline.Summary(c.Kind, c.Fields), Actor: pgtx.OrText(c.Actor, "system"),
-			OperationId: c.OperationID, CommandId: c.CommandID, Fields: c.Fields, Hash: r.Hash, Seq: r.Seq, PrevHash: r.PrevHash, Tx: r.Tx,
+			Ts: convert.Timestamp(r.Ts), Kind: c.Kind, Summary: timeline.Summary(c.Kind, c.Fields),
+			Actor:       pgtx.OrText(c.Actor, "system"),
+			OperationId: c.OperationID, CommandId: c.CommandID, Fields: c.Fields, Hash: r.Hash, Seq: r.Seq, PrevHash: r.PrevHash,
+			Tx:     r.Tx,
 			Change: int32(i),
 		})
 	}
@@ -112,7 +117,9 @@ func timelineMessages(r dbsqlc.TimelineNewestRow) ([]*baremetalv1.TimelineEntry,
 const historyPage = 2000
 
 // walkHistory gives a machine's entries to fn in order, up to a time if one is given.
-func walkHistory(ctx context.Context, q *dbsqlc.Queries, machineID string, until time.Time, fn func(timeline.Entry) error) error {
+func walkHistory(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, until time.Time, fn func(timeline.Entry) error,
+) error {
 	var after int64
 	for {
 		rows, err := q.TimelineEntries(ctx, dbsqlc.TimelineEntriesParams{
@@ -152,10 +159,13 @@ func (s *Store) StateAt(ctx context.Context, machineID string, at time.Time) (*t
 	return state, nil
 }
 
-// HistoryOwners lists whose histories there are, by machine id after the given one; the fleet's, which has no id, is first
-// where no id is given. total counts all of them.
-func (s *Store) HistoryOwners(ctx context.Context, after string, limit int32) (owners []string, total int64, err error) {
-	if owners, err = s.db.Q.TimelineMachines(ctx, dbsqlc.TimelineMachinesParams{FromStart: after == "", AfterID: after, PageSize: limit}); err != nil {
+// HistoryOwners lists whose histories there are, by machine id after the given one; the fleet's, which has no id, is
+// first where no id is given. total counts all of them.
+func (s *Store) HistoryOwners(
+	ctx context.Context, after string, limit int32,
+) (owners []string, total int64, err error) {
+	if owners, err = s.db.Q.TimelineMachines(ctx, dbsqlc.TimelineMachinesParams{FromStart: after == "", AfterID: after,
+		PageSize: limit}); err != nil {
 		return nil, 0, fmt.Errorf("list machines: %w", err)
 	}
 	if total, err = s.db.Q.CountMachines(ctx); err != nil {
@@ -206,7 +216,9 @@ func verifyTimeline(ctx context.Context, q *dbsqlc.Queries, machineID string) (*
 }
 
 // tablesOf reads what the tables say of a machine; the fleet has audit rows alone.
-func tablesOf(ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State) (timeline.Tables, error) {
+func tablesOf(
+	ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State,
+) (timeline.Tables, error) {
 	t := timeline.Tables{}
 	if err := auditFacts(ctx, q, machineID, history, &t); err != nil || machineID == "" {
 		return t, err
@@ -232,9 +244,12 @@ func machineFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *t
 	t.Machine = map[string]string{}
 	for k, v := range map[string]string{
 		"phase": m.Phase, "node_state": m.NodeState, "boot_mode": m.BootMode, "spec": m.SpecDigest,
-		"current_operation_id": pgtx.StrVal(m.CurrentOperationID), "unresolved_command_id": pgtx.StrVal(m.UnresolvedCommandID),
-		"agent_id": pgtx.StrVal(m.AgentID), "boot_id": m.BootID, "os_image_digest": m.OsImageDigest, "power_state": m.PowerState,
-		"deleted": trueText(m.DeletedAt != nil), "plan_id": pgtx.StrVal(m.PlanID), "install_attempts": orNothing(m.InstallAttempts),
+		"current_operation_id":  pgtx.StrVal(m.CurrentOperationID),
+		"unresolved_command_id": pgtx.StrVal(m.UnresolvedCommandID),
+		"agent_id":              pgtx.StrVal(m.AgentID), "boot_id": m.BootID, "os_image_digest": m.OsImageDigest,
+		"power_state": m.PowerState,
+		"deleted":     trueText(m.DeletedAt != nil), "plan_id": pgtx.StrVal(m.PlanID),
+		"install_attempts": orNothing(m.InstallAttempts),
 	} {
 		if v != "" {
 			t.Machine[k] = v
@@ -265,7 +280,8 @@ func conditionFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t 
 	}
 	t.Conditions = map[string]timeline.ConditionState{}
 	for _, r := range rows {
-		t.Conditions[r.Type] = timeline.ConditionState{Status: strconv.FormatBool(r.Status), Reason: r.Reason, Message: r.Message}
+		t.Conditions[r.Type] = timeline.ConditionState{Status: strconv.FormatBool(r.Status), Reason: r.Reason,
+			Message: r.Message}
 	}
 	return nil
 }

@@ -47,13 +47,16 @@ func TestHistorySaysWhoAndWhat(t *testing.T) {
 	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", Since: before, OldestFirst: true, Limit: 100})
+	entries, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", Since: before, OldestFirst: true,
+		Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, e := range entries {
-		got = append(got, strings.Join([]string{e.GetKind(), strings.ReplaceAll(e.GetActor(), a.ID, "agent"), e.GetFields()["phase"] + e.GetFields()["state"]}, " "))
+		got = append(got,
+			strings.Join([]string{e.GetKind(), strings.ReplaceAll(e.GetActor(), a.ID, "agent"), e.GetFields()["phase"] +
+				e.GetFields()["state"]}, " "))
 	}
 	want := []string{
 		"operation tester PENDING", "machine tester ", "audit tester ",
@@ -85,7 +88,8 @@ func TestStateAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if then.Machine["phase"] != "MAINTENANCE" || then.Machine["current_operation_id"] == "" || then.Conditions["RMA"].Status != "" {
+	if then.Machine["phase"] != "MAINTENANCE" || then.Machine["current_operation_id"] == "" ||
+		then.Conditions["RMA"].Status != "" {
 		t.Errorf("then: %+v", then)
 	}
 	if at.Conditions["RMA"].Status != "true" {
@@ -99,7 +103,8 @@ func TestStateAtATime(t *testing.T) {
 func TestHistoryIsAppendOnly(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	for _, q := range []string{"UPDATE machine_timeline SET actor = 'x'", "DELETE FROM machine_timeline", "TRUNCATE machine_timeline"} {
+	for _, q := range []string{"UPDATE machine_timeline SET actor = 'x'", "DELETE FROM machine_timeline",
+		"TRUNCATE machine_timeline"} {
 		if err := storetest.ExecSQL(t, s, q); err == nil || !strings.Contains(err.Error(), "never change") {
 			t.Errorf("%s: %v", q, err)
 		}
@@ -116,12 +121,15 @@ func TestEveryChangedByteIsFound(t *testing.T) {
 	storetest.Intact(t, s, "m-1")
 	changes := map[string]string{
 		"machine_id": "machine_id || 'x'", "seq": "seq + 1000", "ts": "ts + interval '1 microsecond'", "tx": "tx + 1",
-		"kind": "overlay(kind placing chr(ascii(kind) + 1) from 1)", "actor": "actor || 'x'", "operation_id": "operation_id || ' '",
-		"command_id": "command_id || '0'", "fields": "(overlay(fields::text placing '  ' from 2 for 0))::json",
-		"prev_hash": "CASE WHEN length(prev_hash) = 0 THEN '\\x00' ELSE set_byte(prev_hash, 31, get_byte(prev_hash, 31) # 1) END",
-		"hash":      "set_byte(hash, 0, get_byte(hash, 0) # 128)",
+		"kind": "overlay(kind placing chr(ascii(kind) + 1) from 1)", "actor": "actor || 'x'",
+		"operation_id": "operation_id || ' '",
+		"command_id":   "command_id || '0'", "fields": "(overlay(fields::text placing '  ' from 2 for 0))::json",
+		"prev_hash": "CASE WHEN length(prev_hash) = 0 THEN '\\x00' ELSE set_byte(prev_hash, 31, get_byte(prev_hash, 31) # " +
+			"1) END",
+		"hash": "set_byte(hash, 0, get_byte(hash, 0) # 128)",
 	}
-	columns := storetest.Count(t, s, "SELECT count(*) FROM information_schema.columns WHERE table_name = 'machine_timeline'")
+	columns := storetest.Count(t, s,
+		"SELECT count(*) FROM information_schema.columns WHERE table_name = 'machine_timeline'")
 	if columns != len(changes) {
 		t.Fatalf("the table has %d columns, the test changes %d", columns, len(changes))
 	}
@@ -130,14 +138,16 @@ func TestEveryChangedByteIsFound(t *testing.T) {
 		for _, seq := range []int{1, entries / 2, entries} {
 			rewrite(t, s, "machine_timeline", fmt.Sprintf(
 				"CREATE TABLE kept AS SELECT * FROM machine_timeline WHERE machine_id = 'm-1' AND seq = %d", seq))
-			rewrite(t, s, "machine_timeline", fmt.Sprintf("UPDATE machine_timeline SET %s = %s WHERE machine_id = 'm-1' AND seq = %d", column, change, seq))
+			rewrite(t, s, "machine_timeline",
+				fmt.Sprintf("UPDATE machine_timeline SET %s = %s WHERE machine_id = 'm-1' AND seq = %d", column, change, seq))
 			v := storetest.Verdict(t, s, "m-1")
 			// Without its last row a chain is whole; but then the tables say more than it does.
 			cut := seq == entries && column == "machine_id"
 			if v.GetOk() || !cut && v.GetBrokenSeq() != int64(seq) {
 				t.Errorf("%s of entry %d: %v", column, seq, v)
 			}
-			rewrite(t, s, "machine_timeline", "DELETE FROM machine_timeline WHERE hash IN (SELECT hash FROM kept) OR (machine_id, seq) IN (SELECT machine_id, seq FROM kept)")
+			rewrite(t, s, "machine_timeline", "DELETE FROM machine_timeline WHERE hash IN (SELECT hash FROM kept) OR "+
+				"(machine_id, seq) IN (SELECT machine_id, seq FROM kept)")
 			rewrite(t, s, "machine_timeline", "INSERT INTO machine_timeline SELECT * FROM kept")
 			rewrite(t, s, "machine_timeline", "DROP TABLE kept")
 		}
@@ -159,15 +169,18 @@ func TestChangedTablesAreFound(t *testing.T) {
 	}
 	for _, c := range []struct{ table, set, key string }{
 		{"machines", "phase = 'READY'", "machine_id"}, {"machine_conditions", "reason = 'x'", "type"},
-		{"operations", "evidence = '{\"a\": \"b\"}'", "operation_id"}, {"operation_steps", "retry_count = 2", "operation_id || idx"},
+		{"operations", "evidence = '{\"a\": \"b\"}'", "operation_id"},
+		{"operation_steps", "retry_count = 2", "operation_id || idx"},
 		{"operation_steps", "message = 'x'", "operation_id || idx"}, {"commands", "outcome = 'FAILED'", "command_id"},
-		{"workflows", "stage = 'x'", "workflow_id"}, {"workflows", "message = 'x'", "workflow_id"}, {"workflows", "plan = '{}'", "workflow_id"},
+		{"workflows", "stage = 'x'", "workflow_id"}, {"workflows", "message = 'x'", "workflow_id"},
+		{"workflows", "plan = '{}'", "workflow_id"},
 		{"workflows", "evidence = '{\"erase_method\": \"x\"}'", "workflow_id"},
 		{"node_state_log", "to_state = 'deleted'", "id"}, {"node_state_log", "triggered_by = 'node_report'", "id"},
 		{"audit_log", "event_data = '{\"comment\": \"nothing\"}'", "audit_id"},
 	} {
 		column, _, _ := strings.Cut(c.set, " ")
-		rewrite(t, s, c.table, fmt.Sprintf("CREATE TABLE kept AS SELECT %s AS key, %s AS value FROM %s", c.key, column, c.table))
+		rewrite(t, s, c.table, fmt.Sprintf("CREATE TABLE kept AS SELECT %s AS key, %s AS value FROM %s", c.key, column,
+			c.table))
 		rewrite(t, s, c.table, fmt.Sprintf("UPDATE %s SET %s", c.table, c.set))
 		if v := storetest.Verdict(t, s, "m-1"); v.GetOk() || v.GetBrokenSeq() != 0 || len(v.GetDifferences()) == 0 {
 			t.Errorf("%s: %v", c.set, v)
@@ -185,14 +198,16 @@ func TestScrubbingKeepsTheChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Intact(t, s, "m-1")
-	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%Jane%' OR fields::text LIKE '%Roe%'"); n != 0 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%Jane%' OR fields::text LIKE '%Roe%'"); n != 0 {
 		t.Errorf("%d entries hold what a person typed", n)
 	}
 	if n, err := s.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); n != 1 || err != nil {
 		t.Fatalf("scrubbed %d, %v", n, err)
 	}
 	storetest.Intact(t, s, "m-1")
-	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE event_data = '{}' AND salt IS NULL AND verb = 'SET_FLAG'"); n != 1 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM audit_log WHERE event_data = '{}' AND salt IS NULL AND verb = 'SET_FLAG'"); n != 1 {
 		t.Errorf("%d rows are empty and have no salt", n)
 	}
 	// The same by hand, with no row that says so.
@@ -202,8 +217,8 @@ func TestScrubbingKeepsTheChain(t *testing.T) {
 	}
 }
 
-// Transactions that do not take the machine's row first wait for each other all the same: no gap, no fork, none fails, in
-// whatever order they write to several histories.
+// Transactions that do not take the machine's row first wait for each other all the same: no gap, no fork, none fails,
+// in whatever order they write to several histories.
 func TestConcurrentTransactionsNeverFork(t *testing.T) {
 	s := storetest.New(t)
 	histories := []string{"m-1", "m-2", "m-3", ""}
@@ -214,8 +229,10 @@ func TestConcurrentTransactionsNeverFork(t *testing.T) {
 	for _, err := range storetest.Together(t, writers, func(ctx context.Context, i int) error {
 		for n := range rounds {
 			// Audit rows of machines and of the fleet, by writers that hold no lock.
-			_, err := s.Pool().Exec(ctx, "INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), $1, $2, t FROM unnest($3::text[]) t",
-				fmt.Sprint("w-", i), fmt.Sprint("V", n), [][]string{{"m-1", "site", "m-2"}, {"m-2", "m-3", "m-1"}, {"site", "m-1"}, {"m-3", "m-2", "site"}}[(i+n)%4])
+			_, err := s.Pool().Exec(ctx,
+				"INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), $1, $2, t FROM unnest($3::text[]) t",
+				fmt.Sprint("w-", i), fmt.Sprint("V", n), [][]string{{"m-1", "site", "m-2"}, {"m-2", "m-3", "m-1"}, {"site", "m-1"},
+					{"m-3", "m-2", "site"}}[(i+n)%4])
 			if err != nil {
 				return err
 			}
@@ -243,7 +260,8 @@ func TestATransactionIsOneEntry(t *testing.T) {
 	before := storetest.Count(t, s, "SELECT max(seq) FROM machine_timeline WHERE machine_id = 'm-1'")
 	err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
 		for _, q := range []string{
-			"UPDATE machines SET power_state = 'off' WHERE machine_id = 'm-1'", "SAVEPOINT one", "UPDATE machines SET power_state = 'lost' WHERE machine_id = 'm-1'",
+			"UPDATE machines SET power_state = 'off' WHERE machine_id = 'm-1'", "SAVEPOINT one",
+			"UPDATE machines SET power_state = 'lost' WHERE machine_id = 'm-1'",
 			"INSERT INTO audit_log (ts, actor, verb, target_id) VALUES (now(), 'x', 'LOST', 'm-2')", "ROLLBACK TO one",
 			"UPDATE machines SET power_state = 'on' WHERE machine_id = 'm-1'",
 		} {
@@ -258,12 +276,16 @@ func TestATransactionIsOneEntry(t *testing.T) {
 	}
 	storetest.Intact(t, s, "m-1")
 	storetest.Intact(t, s, "m-2")
-	entries, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", From: timelinestore.TimelinePosition{Seq: int64(before), Change: 1000}, OldestFirst: true, Limit: 10})
-	if err != nil || len(entries) != 2 || entries[0].GetSeq() != int64(before+1) || entries[1].GetSeq() != int64(before+1) ||
-		entries[0].GetFields()["power_state"] != "off" || entries[1].GetFields()["power_state"] != "on" || entries[1].GetChange() != 1 {
+	entries, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1",
+		From: timelinestore.TimelinePosition{Seq: int64(before), Change: 1000}, OldestFirst: true, Limit: 10})
+	if err != nil || len(entries) != 2 || entries[0].GetSeq() != int64(before+1) ||
+		entries[1].GetSeq() != int64(before+1) ||
+		entries[0].GetFields()["power_state"] != "off" || entries[1].GetFields()["power_state"] != "on" ||
+		entries[1].GetChange() != 1 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%LOST%' OR fields::text LIKE '%lost%'"); n != 0 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%LOST%' OR fields::text LIKE '%lost%'"); n != 0 {
 		t.Errorf("%d entries say what was rolled back", n)
 	}
 }
@@ -287,7 +309,8 @@ func TestAHugeTransaction(t *testing.T) {
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%HUGE%'"); n < 8 {
 		t.Errorf("%d entries", n)
 	}
-	if n := storetest.Count(t, s, "SELECT count(DISTINCT ts) FROM machine_timeline WHERE machine_id = 'm-1' AND fields::text LIKE '%HUGE%'"); n != 1 {
+	if n := storetest.Count(t, s,
+		"SELECT count(DISTINCT ts) FROM machine_timeline WHERE machine_id = 'm-1' AND fields::text LIKE '%HUGE%'"); n != 1 {
 		t.Errorf("%d times", n)
 	}
 }
@@ -299,9 +322,11 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).GetOperationId()
+	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+		Type: fleet.Reboot}).GetOperationId()
 	c := storetest.Decide(t, s, id, operation.Evaluate{}).Command
-	migrateBy(t, s, "0016_throughput.down.sql", "0011_history.down.sql", "0004_timeline.down.sql", "0004_timeline.up.sql", "0011_history.up.sql",
+	migrateBy(t, s, "0016_throughput.down.sql", "0011_history.down.sql", "0004_timeline.down.sql", "0004_timeline.up.sql",
+		"0011_history.up.sql",
 		"0016_throughput.up.sql")
 	storetest.Intact(t, s, "m-1")
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_timeline WHERE seq = 1 AND kind = 'snapshot'"); n != 1 {
@@ -343,7 +368,8 @@ func TestOldChainsGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One that fails leaves a message, which the old entries do not have; another has begun.
-	late := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "late", Type: fleet.Reboot}).GetOperationId()
+	late := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "late",
+		Type: fleet.Reboot}).GetOperationId()
 	storetest.Decide(t, s, late, operation.Evaluate{})
 	if _, err := s.Decide(t.Context(), late, 0, operation.Evaluate{}, storetest.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
@@ -364,7 +390,8 @@ func TestOldChainsGoOn(t *testing.T) {
 	storetest.Decide(t, s, workflows.GetOperationId(), operation.CancelAsked{Actor: "tester"})
 	storetest.Intact(t, s, "m-1")
 	storetest.Intact(t, s, "")
-	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_timeline WHERE machine_id = 'm-1' AND kind <> 'changes'"); n != old {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM machine_timeline WHERE machine_id = 'm-1' AND kind <> 'changes'"); n != old {
 		t.Errorf("%d old entries", n)
 	}
 	then, err := s.StateAt(t.Context(), "m-1", time.Time{})
@@ -376,7 +403,8 @@ func TestOldChainsGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, e := range page {
-		if i > 0 && e.GetSeq() != page[i-1].GetSeq() && string(e.GetPrevHash()) != string(page[i-1].GetHash()) || e.GetActor() == "" || e.GetSummary() == "" {
+		if i > 0 && e.GetSeq() != page[i-1].GetSeq() && string(e.GetPrevHash()) != string(page[i-1].GetHash()) ||
+			e.GetActor() == "" || e.GetSummary() == "" {
 			t.Errorf("entry %d: %v", i, e)
 		}
 	}
@@ -390,7 +418,8 @@ func TestHistoryOfAWorkflow(t *testing.T) {
 		t.Fatalf("%v", w)
 	}
 	storetest.Intact(t, r.Store, "m-1")
-	entries, err := r.Store.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", OldestFirst: true, Limit: 1000})
+	entries, err := r.Store.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", OldestFirst: true,
+		Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +434,8 @@ func TestHistoryOfAWorkflow(t *testing.T) {
 	all := strings.Join(got, "\n")
 	for _, want := range []string{
 		"DECOMMISSION (SOFT_RESET) PENDING at stage disable_node", "step disable-node SUCCEEDED: the phase is MAINTENANCE",
-		"DECOMMISSION (SOFT_RESET) RUNNING at stage reset_host", "step validate-clean-node SUCCEEDED: the evidence of the mode is there",
+		"DECOMMISSION (SOFT_RESET) RUNNING at stage reset_host",
+		"step validate-clean-node SUCCEEDED: the evidence of the mode is there",
 		"DECOMMISSION (SOFT_RESET) COMPLETED",
 	} {
 		if !strings.Contains(all, want) {

@@ -9,13 +9,14 @@ import (
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 )
 
-// BenchmarkSubscription is a transaction that changes a machine's phase: without a webhook, with one that takes events of
-// operations alone, and with one that takes all. It also counts the events of machines that a reboot makes. Sending comes
-// later, elsewhere.
+// BenchmarkSubscription is a transaction that changes a machine's phase: without a webhook, with one that takes events
+// of operations alone, and with one that takes all. It also counts the events of machines that a reboot makes. Sending
+// comes later, elsewhere.
 func BenchmarkSubscription(b *testing.B) {
 	s := storetest.New(b)
 	agent := storetest.Live(b, s, "m-1")
-	_, _, err := s.CreateWebhook(b.Context(), webhookstore.WebhookSpec{ID: "w", URL: "https://example.org/", MaxConcurrency: 2},
+	_, _, err := s.CreateWebhook(b.Context(), webhookstore.WebhookSpec{ID: "w", URL: "https://example.org/",
+		MaxConcurrency: 2},
 		webhookstore.SealedSecret{ID: "s", Sealed: []byte("x")}, "tester", storetest.Now())
 	if err != nil {
 		b.Fatal(err)
@@ -36,7 +37,8 @@ func BenchmarkSubscription(b *testing.B) {
 		"operations": "UPDATE webhooks SET state = 'active', wants_machines = false",
 		"all":        "UPDATE webhooks SET state = 'active', wants_machines = true",
 	}
-	// In short turns: tables grow and slow down while this runs, and other work comes and goes. Of the turns the median counts.
+	// In short turns: tables grow and slow down while this runs, and other work comes and goes. Of the turns the median
+	// counts.
 	const turn = 100
 	used := map[string][]time.Duration{}
 	b.ResetTimer()
@@ -47,7 +49,8 @@ func BenchmarkSubscription(b *testing.B) {
 			}
 			used[kind] = append(used[kind], storetest.ProcessorTime(b, s, func() {
 				for range turn {
-					err := storetest.ExecSQL(b, s, `UPDATE machines SET version = version + 1, phase = CASE phase WHEN 'READY' THEN 'MAINTENANCE' ELSE 'READY' END
+					err := storetest.ExecSQL(b, s,
+						`UPDATE machines SET version = version + 1, phase = CASE phase WHEN 'READY' THEN 'MAINTENANCE' ELSE 'READY' END
 						WHERE machine_id = 'm-1'`)
 					if err != nil {
 						b.Fatal(err)

@@ -45,14 +45,16 @@ func (s *Store) LoadDelivery(ctx context.Context, id string, now time.Time) (*De
 	if err != nil {
 		return nil, fmt.Errorf("read delivery: %w", err)
 	}
-	secrets, err := s.db.Q.SecretsOfWebhooks(ctx, dbsqlc.SecretsOfWebhooksParams{WebhookIds: []string{r.Webhook.WebhookID}, Now: &now})
+	secrets, err := s.db.Q.SecretsOfWebhooks(ctx, dbsqlc.SecretsOfWebhooksParams{WebhookIds: []string{r.Webhook.WebhookID},
+		Now: &now})
 	if err != nil {
 		return nil, fmt.Errorf("read secrets: %w", err)
 	}
 	d := r.WebhookDelivery
 	out := &Delivery{
-		DeliveryJob: DeliveryJob{d.DeliveryID, d.WebhookID, d.Round}, EventID: d.EventID, EventType: d.EventType, State: d.State,
-		Body: d.Body, Attempts: int(d.Attempts), URL: r.Webhook.Url, WebhookState: r.Webhook.State,
+		DeliveryJob: DeliveryJob{d.DeliveryID, d.WebhookID, d.Round}, EventID: d.EventID, EventType: d.EventType,
+		State: d.State,
+		Body:  d.Body, Attempts: int(d.Attempts), URL: r.Webhook.Url, WebhookState: r.Webhook.State,
 		HoldUntil: pgtx.TimeVal(r.Webhook.HoldUntil), Failing: r.Webhook.FailingSince != nil || r.Webhook.FailedEvents > 0,
 	}
 	for _, sec := range secrets {
@@ -70,7 +72,9 @@ func (s *Store) ParkDelivery(ctx context.Context, j DeliveryJob) error {
 }
 
 // RecordAttempt stores what a try has come to. It returns the new state of the webhook where that has changed.
-func (s *Store) RecordAttempt(ctx context.Context, d *Delivery, r webhook.Result, v webhook.Verdict, sched webhook.Schedule, now time.Time) (string, error) {
+func (s *Store) RecordAttempt(
+	ctx context.Context, d *Delivery, r webhook.Result, v webhook.Verdict, sched webhook.Schedule, now time.Time,
+) (string, error) {
 	var state string
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -85,10 +89,13 @@ func (s *Store) RecordAttempt(ctx context.Context, d *Delivery, r webhook.Result
 	return state, nil
 }
 
-func recordAttempt(ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, now time.Time) error {
+func recordAttempt(
+	ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, now time.Time,
+) error {
 	p := dbsqlc.RecordDeliveryParams{
-		DeliveryID: d.DeliveryID, Round: d.Round, State: v.State, Attempts: int32(d.Attempts) + 1, LastStatus: int32(r.Status),
-		LastError: r.Problem, Now: &now,
+		DeliveryID: d.DeliveryID, Round: d.Round, State: v.State, Attempts: int32(d.Attempts) + 1,
+		LastStatus: int32(r.Status),
+		LastError:  r.Problem, Now: &now,
 	}
 	if v.State == webhook.Pending {
 		p.NextAt = pgtx.TimePtr(now.Add(v.Wait))
@@ -103,7 +110,10 @@ func recordAttempt(ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhoo
 }
 
 // countAttempt keeps the webhook's health. A ping says nothing about it, unless it is answered.
-func (s *Store) countAttempt(ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, sched webhook.Schedule, now time.Time) (string, error) {
+func (s *Store) countAttempt(
+	ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, sched webhook.Schedule,
+	now time.Time,
+) (string, error) {
 	switch {
 	case r.OK() && d.Failing:
 		if err := q.WebhookWorks(ctx, d.WebhookID); err != nil {
@@ -137,7 +147,9 @@ func (s *Store) countAttempt(ctx context.Context, q *dbsqlc.Queries, d *Delivery
 }
 
 // disableGone ends a webhook whose receiver wants nothing any more, and all that is pending for it.
-func disableGone(ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, now time.Time) (string, error) {
+func disableGone(
+	ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, now time.Time,
+) (string, error) {
 	w, err := q.LockWebhook(ctx, d.WebhookID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
@@ -149,11 +161,13 @@ func disableGone(ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.
 		return "", err
 	}
 	if w.State != webhook.Disabled {
-		if err := setWebhookState(ctx, q, d.WebhookID, webhook.Disabled, webhook.ReasonGone, history.System, now); err != nil {
+		if err := setWebhookState(ctx, q, d.WebhookID, webhook.Disabled, webhook.ReasonGone, history.System,
+			now); err != nil {
 			return "", err
 		}
 	}
-	if err := q.BuryDeliveries(ctx, dbsqlc.BuryDeliveriesParams{WebhookID: d.WebhookID, Now: &now, Reason: "the receiver answered HTTP 410 Gone"}); err != nil {
+	if err := q.BuryDeliveries(ctx, dbsqlc.BuryDeliveriesParams{WebhookID: d.WebhookID, Now: &now,
+		Reason: "the receiver answered HTTP 410 Gone"}); err != nil {
 		return "", fmt.Errorf("bury deliveries: %w", err)
 	}
 	return webhook.Disabled, nil
@@ -171,7 +185,8 @@ type DeliveryFilter struct {
 // ListDeliveries reads deliveries, newest first.
 func (s *Store) ListDeliveries(ctx context.Context, f DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error) {
 	rows, err := s.db.Lists(ctx).ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
-		WebhookID: f.WebhookID, DeliveryID: f.DeliveryID, State: f.State, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID, PageSize: f.Limit,
+		WebhookID: f.WebhookID, DeliveryID: f.DeliveryID, State: f.State, BeforeTime: f.BeforeTime, BeforeID: f.BeforeID,
+		PageSize: f.Limit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
@@ -181,7 +196,8 @@ func (s *Store) ListDeliveries(ctx context.Context, f DeliveryFilter) ([]*bareme
 		out = append(out, &baremetalv1.WebhookDelivery{
 			DeliveryId: r.DeliveryID, WebhookId: r.WebhookID, EventType: r.EventType, State: r.State, Attempts: r.Attempts,
 			LastError: r.LastError, EventId: r.EventID, Subject: r.Subject, MachineId: r.MachineID, LastStatus: r.LastStatus,
-			CreatedAt: convert.Timestamp(r.CreatedAt), LastAttemptAt: convert.TimestampPtr(r.LastAttemptAt), NextAt: convert.TimestampPtr(r.NextAt),
+			CreatedAt: convert.Timestamp(r.CreatedAt), LastAttemptAt: convert.TimestampPtr(r.LastAttemptAt),
+			NextAt:     convert.TimestampPtr(r.NextAt),
 			FinishedAt: convert.TimestampPtr(r.FinishedAt),
 		})
 	}
@@ -200,7 +216,8 @@ func (s *Store) delivery(ctx context.Context, id string) (*baremetalv1.WebhookDe
 }
 
 func deliveryNotFound(id string) error {
-	return failure.NotFound("DELIVERY_NOT_FOUND", "there is no delivery %q; ended ones are kept for a while only", id).WithField("delivery_id", "unknown")
+	return failure.NotFound("DELIVERY_NOT_FOUND", "there is no delivery %q; ended ones are kept for a while only",
+		id).WithField("delivery_id", "unknown")
 }
 
 // Redeliver sends an event once more, under its id. One that is pending stays as it is.
@@ -219,7 +236,8 @@ func (s *Store) Redeliver(ctx context.Context, id, actor string, now time.Time) 
 		if err := q.RestartDelivery(ctx, dbsqlc.RestartDeliveryParams{DeliveryID: id, NextAt: &now}); err != nil {
 			return fmt.Errorf("restart delivery: %w", err)
 		}
-		err = history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REDELIVER_WEBHOOK", Target: d.WebhookID, Data: map[string]string{"delivery_id": id}}, now)
+		err = history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REDELIVER_WEBHOOK", Target: d.WebhookID,
+			Data: map[string]string{"delivery_id": id}}, now)
 		if err != nil {
 			return err
 		}
@@ -232,7 +250,9 @@ func (s *Store) Redeliver(ctx context.Context, id, actor string, now time.Time) 
 }
 
 // PingWebhook sends an event of type ping to one webhook.
-func (s *Store) PingWebhook(ctx context.Context, webhookID, source, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error) {
+func (s *Store) PingWebhook(
+	ctx context.Context, webhookID, source, actor string, now time.Time,
+) (*baremetalv1.WebhookDelivery, error) {
 	e := webhook.Event{ID: ids.New(ids.Event), Type: webhook.Ping, Subject: webhookID, Time: now}
 	body, err := webhook.Body(source, e)
 	if err != nil {
@@ -300,8 +320,8 @@ type WebhookLimits struct {
 	MaxPending int32
 }
 
-// TidyWebhooks removes deliveries that ended long ago and secrets that have expired, and pauses webhooks that cannot keep up.
-// It returns the paused ones.
+// TidyWebhooks removes deliveries that ended long ago and secrets that have expired, and pauses webhooks that cannot
+// keep up. It returns the paused ones.
 func (s *Store) TidyWebhooks(ctx context.Context, l WebhookLimits, now time.Time) ([]string, error) {
 	if err := s.db.Q.DropExpiredSecrets(ctx, &now); err != nil {
 		return nil, fmt.Errorf("drop expired secrets: %w", err)

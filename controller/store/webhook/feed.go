@@ -30,7 +30,8 @@ type DeliveryJob struct {
 // EnqueueDeliveries puts a job for each delivery into the running transaction.
 type EnqueueDeliveries func(ctx context.Context, tx pgx.Tx, jobs []DeliveryJob) error
 
-// OnDeliveries sets the function that schedules new deliveries, inside their transaction. Without one the sweep finds them.
+// OnDeliveries sets the function that schedules new deliveries, inside their transaction. Without one the sweep finds
+// them.
 func (s *Store) OnDeliveries(e EnqueueDeliveries) { s.deliver = e }
 
 func (s *Store) enqueueDeliveries(ctx context.Context, tx pgx.Tx, jobs []DeliveryJob) error {
@@ -101,7 +102,9 @@ func whereThere(m *baremetalv1.Machine) []*baremetalv1.Machine {
 }
 
 // takeEvents reads the next events and moves the feed behind them.
-func (s *Store) takeEvents(ctx context.Context, q *dbsqlc.Queries, feed dbsqlc.LockWebhookFeedRow, limit int32, out *FannedOut) ([]happened, error) {
+func (s *Store) takeEvents(
+	ctx context.Context, q *dbsqlc.Queries, feed dbsqlc.LockWebhookFeedRow, limit int32, out *FannedOut,
+) ([]happened, error) {
 	ops, err := q.OperationEventsForWebhooks(ctx, dbsqlc.OperationEventsForWebhooksParams{
 		AfterXid: feed.AfterXid, AfterOperation: feed.AfterOperation, AfterSeq: feed.AfterSeq,
 		Kinds: webhook.OperationKinds(), PageSize: limit,
@@ -130,7 +133,9 @@ func (s *Store) takeEvents(ctx context.Context, q *dbsqlc.Queries, feed dbsqlc.L
 	return eventsOf(ops, changes, machines)
 }
 
-func (s *Store) machinesOf(ctx context.Context, q *dbsqlc.Queries, ops []dbsqlc.OperationEvent, changes []dbsqlc.WebhookOutbox) (map[string]*baremetalv1.Machine, error) {
+func (s *Store) machinesOf(
+	ctx context.Context, q *dbsqlc.Queries, ops []dbsqlc.OperationEvent, changes []dbsqlc.WebhookOutbox,
+) (map[string]*baremetalv1.Machine, error) {
 	wanted := map[string]bool{}
 	var idList []string
 	add := func(id string) {
@@ -164,7 +169,9 @@ func (s *Store) machinesOf(ctx context.Context, q *dbsqlc.Queries, ops []dbsqlc.
 }
 
 // eventsOf gives events their ids. What is not committed never left, so an id may be made anew with every try.
-func eventsOf(ops []dbsqlc.OperationEvent, changes []dbsqlc.WebhookOutbox, machines map[string]*baremetalv1.Machine) ([]happened, error) {
+func eventsOf(
+	ops []dbsqlc.OperationEvent, changes []dbsqlc.WebhookOutbox, machines map[string]*baremetalv1.Machine,
+) ([]happened, error) {
 	out := make([]happened, 0, len(ops)+len(changes))
 	for _, o := range ops {
 		snapshot := &baremetalv1.Operation{}
@@ -229,7 +236,9 @@ func deliveries(source string, hooks []dbsqlc.Webhook, events []happened) (*newD
 	return out, nil
 }
 
-func (s *Store) insertDeliveries(ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, d *newDeliveries, now time.Time) error {
+func (s *Store) insertDeliveries(
+	ctx context.Context, tx pgx.Tx, q *dbsqlc.Queries, d *newDeliveries, now time.Time,
+) error {
 	if len(d.jobs) > 0 {
 		d.CreatedAt = now
 		if err := q.InsertDeliveries(ctx, d.InsertDeliveriesParams); err != nil {

@@ -12,7 +12,9 @@ import (
 )
 
 // takeRolloutEvents takes what has happened to rollouts. Their machines are read only where a filter asks for them.
-func (s *Store) takeRolloutEvents(ctx context.Context, q *dbsqlc.Queries, hooks []dbsqlc.Webhook, limit int32, out *FannedOut) ([]happened, error) {
+func (s *Store) takeRolloutEvents(
+	ctx context.Context, q *dbsqlc.Queries, hooks []dbsqlc.Webhook, limit int32, out *FannedOut,
+) ([]happened, error) {
 	changes, err := q.TakeRolloutChanges(ctx, limit)
 	if err != nil {
 		return nil, fmt.Errorf("take changes of rollouts: %w", err)
@@ -47,7 +49,9 @@ func (s *Store) takeRolloutEvents(ctx context.Context, q *dbsqlc.Queries, hooks 
 	return events, nil
 }
 
-func rolloutsOf(ctx context.Context, q *dbsqlc.Queries, changes []dbsqlc.WebhookRollout) (map[string]*baremetalv1.Rollout, error) {
+func rolloutsOf(
+	ctx context.Context, q *dbsqlc.Queries, changes []dbsqlc.WebhookRollout,
+) (map[string]*baremetalv1.Rollout, error) {
 	idList := make([]string, 0, len(changes))
 	for _, c := range changes {
 		idList = append(idList, c.RolloutID)
@@ -82,7 +86,8 @@ func (s *Store) machinesOfRollout(ctx context.Context, q *dbsqlc.Queries, id str
 	const page = 500
 	var out []*baremetalv1.Machine
 	for after := int32(0); ; {
-		found, err := q.RowsOfRolloutMachines(ctx, dbsqlc.RowsOfRolloutMachinesParams{RolloutID: id, After: after, PageSize: page})
+		found, err := q.RowsOfRolloutMachines(ctx, dbsqlc.RowsOfRolloutMachinesParams{RolloutID: id, After: after,
+			PageSize: page})
 		if err != nil {
 			return nil, fmt.Errorf("read machines of rollout %s: %w", id, err)
 		}

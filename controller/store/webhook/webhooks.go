@@ -37,15 +37,18 @@ func webhookNotFound(id string) error {
 }
 
 // CreateWebhook stores a webhook and its first secret. created is false where the same webhook was there already.
-func (s *Store) CreateWebhook(ctx context.Context, w WebhookSpec, sec SealedSecret, actor string, now time.Time) (out *baremetalv1.Webhook, created bool, err error) {
+func (s *Store) CreateWebhook(
+	ctx context.Context, w WebhookSpec, sec SealedSecret, actor string, now time.Time,
+) (out *baremetalv1.Webhook, created bool, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		created = false
 		if err := startFeed(ctx, q); err != nil {
 			return err
 		}
 		n, err := q.InsertWebhook(ctx, dbsqlc.InsertWebhookParams{
-			WebhookID: w.ID, Url: w.URL, EventTypes: pgtx.NonNil(w.EventTypes), Filter: w.Filter, MaxConcurrency: w.MaxConcurrency,
-			WantsMachines: webhook.WantsMachines(w.EventTypes), CreatedAt: now,
+			WebhookID: w.ID, Url: w.URL, EventTypes: pgtx.NonNil(w.EventTypes), Filter: w.Filter,
+			MaxConcurrency: w.MaxConcurrency,
+			WantsMachines:  webhook.WantsMachines(w.EventTypes), CreatedAt: now,
 		})
 		if err != nil {
 			return fmt.Errorf("insert webhook: %w", err)
@@ -54,11 +57,13 @@ func (s *Store) CreateWebhook(ctx context.Context, w WebhookSpec, sec SealedSecr
 			return sameWebhook(ctx, q, w)
 		}
 		created = true
-		err = q.InsertWebhookSecret(ctx, dbsqlc.InsertWebhookSecretParams{WebhookID: w.ID, SecretID: sec.ID, Sealed: sec.Sealed, Now: now})
+		err = q.InsertWebhookSecret(ctx, dbsqlc.InsertWebhookSecretParams{WebhookID: w.ID, SecretID: sec.ID,
+			Sealed: sec.Sealed, Now: now})
 		if err != nil {
 			return fmt.Errorf("insert secret: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CREATE_WEBHOOK", Target: w.ID, Data: specData(w)}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CREATE_WEBHOOK", Target: w.ID,
+			Data: specData(w)}, now)
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("create webhook: %w", err)
@@ -98,8 +103,10 @@ func sameWebhook(ctx context.Context, q *dbsqlc.Queries, w WebhookSpec) error {
 	if err != nil {
 		return fmt.Errorf("read webhook: %w", err)
 	}
-	if have.Url != w.URL || have.Filter != w.Filter || !slices.Equal(have.EventTypes, pgtx.NonNil(w.EventTypes)) || have.MaxConcurrency != w.MaxConcurrency {
-		return failure.AlreadyExists("WEBHOOK_EXISTS", "webhook %q exists and is another one; update it, or choose another name", w.ID).
+	if have.Url != w.URL || have.Filter != w.Filter || !slices.Equal(have.EventTypes, pgtx.NonNil(w.EventTypes)) ||
+		have.MaxConcurrency != w.MaxConcurrency {
+		return failure.AlreadyExists("WEBHOOK_EXISTS",
+			"webhook %q exists and is another one; update it, or choose another name", w.ID).
 			WithField("webhook.webhook_id", "taken")
 	}
 	return nil
@@ -118,11 +125,15 @@ func (s *Store) GetWebhook(ctx context.Context, id string, now time.Time) (*bare
 }
 
 // ListWebhooks reads webhooks by id.
-func (s *Store) ListWebhooks(ctx context.Context, afterID string, limit int32, now time.Time) ([]*baremetalv1.Webhook, error) {
+func (s *Store) ListWebhooks(
+	ctx context.Context, afterID string, limit int32, now time.Time,
+) ([]*baremetalv1.Webhook, error) {
 	return s.webhooks(ctx, dbsqlc.ListWebhooksParams{AfterID: afterID, PageSize: limit}, now)
 }
 
-func (s *Store) webhooks(ctx context.Context, p dbsqlc.ListWebhooksParams, now time.Time) ([]*baremetalv1.Webhook, error) {
+func (s *Store) webhooks(
+	ctx context.Context, p dbsqlc.ListWebhooksParams, now time.Time,
+) ([]*baremetalv1.Webhook, error) {
 	rows, err := s.db.Lists(ctx).ListWebhooks(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
@@ -131,7 +142,8 @@ func (s *Store) webhooks(ctx context.Context, p dbsqlc.ListWebhooksParams, now t
 	for _, r := range rows {
 		idList = append(idList, r.Webhook.WebhookID)
 	}
-	secrets, err := s.db.Q.SecretsOfWebhooks(ctx, dbsqlc.SecretsOfWebhooksParams{WebhookIds: pgtx.NonNil(idList), Now: &now})
+	secrets, err := s.db.Q.SecretsOfWebhooks(ctx, dbsqlc.SecretsOfWebhooksParams{WebhookIds: pgtx.NonNil(idList),
+		Now: &now})
 	if err != nil {
 		return nil, fmt.Errorf("read secrets: %w", err)
 	}
@@ -142,7 +154,8 @@ func (s *Store) webhooks(ctx context.Context, p dbsqlc.ListWebhooksParams, now t
 		for _, sec := range secrets {
 			if sec.WebhookID == m.GetWebhookId() {
 				m.Secrets = append(m.Secrets, &baremetalv1.WebhookSecret{
-					SecretId: sec.SecretID, CreatedAt: convert.Timestamp(sec.CreatedAt), ExpiresAt: convert.TimestampPtr(sec.ExpiresAt),
+					SecretId: sec.SecretID, CreatedAt: convert.Timestamp(sec.CreatedAt),
+					ExpiresAt: convert.TimestampPtr(sec.ExpiresAt),
 				})
 			}
 		}
@@ -154,8 +167,10 @@ func (s *Store) webhooks(ctx context.Context, p dbsqlc.ListWebhooksParams, now t
 func webhookMessage(w dbsqlc.Webhook) *baremetalv1.Webhook {
 	return &baremetalv1.Webhook{
 		WebhookId: w.WebhookID, Url: w.Url, EventTypes: w.EventTypes, Filter: w.Filter, Enabled: w.State == webhook.Active,
-		State: w.State, StateReason: w.StateReason, StateChangedAt: convert.Timestamp(w.StateChangedAt), CreatedAt: convert.Timestamp(w.CreatedAt),
-		UpdatedAt: convert.Timestamp(w.UpdatedAt), MaxConcurrency: w.MaxConcurrency, FailingSince: convert.TimestampPtr(w.FailingSince),
+		State: w.State, StateReason: w.StateReason, StateChangedAt: convert.Timestamp(w.StateChangedAt),
+		CreatedAt: convert.Timestamp(w.CreatedAt),
+		UpdatedAt: convert.Timestamp(w.UpdatedAt), MaxConcurrency: w.MaxConcurrency,
+		FailingSince: convert.TimestampPtr(w.FailingSince),
 		FailedEvents: w.FailedEvents, HoldUntil: convert.TimestampPtr(w.HoldUntil), Version: w.Version,
 	}
 }
@@ -173,7 +188,9 @@ type WebhookChange struct {
 }
 
 // UpdateWebhook changes a webhook. The same change again changes nothing, except that a new secret is one more.
-func (s *Store) UpdateWebhook(ctx context.Context, id string, c WebhookChange, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error) {
+func (s *Store) UpdateWebhook(
+	ctx context.Context, id string, c WebhookChange, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Webhook, error) {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if c.Active != nil && *c.Active {
 			if err := startFeed(ctx, q); err != nil {
@@ -187,7 +204,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, id string, c WebhookChange, a
 		if err != nil {
 			return fmt.Errorf("lock webhook: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("webhook "+id, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: have.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("webhook "+id, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: have.Version}); err != nil {
 			return err
 		}
 		if err := changeSpec(ctx, q, have, c, actor, now); err != nil {
@@ -204,13 +222,17 @@ func (s *Store) UpdateWebhook(ctx context.Context, id string, c WebhookChange, a
 	return s.GetWebhook(ctx, id, now)
 }
 
-func changeSpec(ctx context.Context, q *dbsqlc.Queries, have dbsqlc.Webhook, c WebhookChange, actor string, now time.Time) error {
-	want := WebhookSpec{ID: have.WebhookID, URL: have.Url, Filter: have.Filter, EventTypes: have.EventTypes, MaxConcurrency: have.MaxConcurrency}
+func changeSpec(
+	ctx context.Context, q *dbsqlc.Queries, have dbsqlc.Webhook, c WebhookChange, actor string, now time.Time,
+) error {
+	want := WebhookSpec{ID: have.WebhookID, URL: have.Url, Filter: have.Filter, EventTypes: have.EventTypes,
+		MaxConcurrency: have.MaxConcurrency}
 	set(&want.URL, c.URL)
 	set(&want.Filter, c.Filter)
 	set(&want.EventTypes, c.EventTypes)
 	set(&want.MaxConcurrency, c.MaxConcurrency)
-	if want.URL == have.Url && want.Filter == have.Filter && want.MaxConcurrency == have.MaxConcurrency && slices.Equal(want.EventTypes, have.EventTypes) {
+	if want.URL == have.Url && want.Filter == have.Filter && want.MaxConcurrency == have.MaxConcurrency &&
+		slices.Equal(want.EventTypes, have.EventTypes) {
 		return nil
 	}
 	err := q.UpdateWebhook(ctx, dbsqlc.UpdateWebhookParams{
@@ -220,7 +242,8 @@ func changeSpec(ctx context.Context, q *dbsqlc.Queries, have dbsqlc.Webhook, c W
 	if err != nil {
 		return fmt.Errorf("write webhook: %w", err)
 	}
-	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE_WEBHOOK", Target: want.ID, Data: specData(want)}, now)
+	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE_WEBHOOK", Target: want.ID,
+		Data: specData(want)}, now)
 }
 
 func set[T any](to, from *T) {
@@ -229,7 +252,9 @@ func set[T any](to, from *T) {
 	}
 }
 
-func changeActive(ctx context.Context, q *dbsqlc.Queries, have dbsqlc.Webhook, active *bool, actor string, now time.Time) error {
+func changeActive(
+	ctx context.Context, q *dbsqlc.Queries, have dbsqlc.Webhook, active *bool, actor string, now time.Time,
+) error {
 	switch {
 	case active == nil || *active == (have.State == webhook.Active):
 		return nil
@@ -237,7 +262,8 @@ func changeActive(ctx context.Context, q *dbsqlc.Queries, have dbsqlc.Webhook, a
 		if err := setWebhookState(ctx, q, have.WebhookID, webhook.Active, "", actor, now); err != nil {
 			return err
 		}
-		if err := q.ReleaseDeliveries(ctx, dbsqlc.ReleaseDeliveriesParams{WebhookID: have.WebhookID, Now: longAgo(now)}); err != nil {
+		if err := q.ReleaseDeliveries(ctx, dbsqlc.ReleaseDeliveriesParams{WebhookID: have.WebhookID,
+			Now: longAgo(now)}); err != nil {
 			return fmt.Errorf("release deliveries: %w", err)
 		}
 		return nil
@@ -255,8 +281,10 @@ func setWebhookState(ctx context.Context, q *dbsqlc.Queries, id, state, reason, 
 	if err != nil {
 		return fmt.Errorf("set state of webhook: %w", err)
 	}
-	verb := map[string]string{webhook.Active: "RESUME_WEBHOOK", webhook.Paused: "PAUSE_WEBHOOK", webhook.Disabled: "DISABLE_WEBHOOK"}[state]
-	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: verb, Target: id, Data: map[string]string{"reason": reason}}, now)
+	verb := map[string]string{webhook.Active: "RESUME_WEBHOOK", webhook.Paused: "PAUSE_WEBHOOK",
+		webhook.Disabled: "DISABLE_WEBHOOK"}[state]
+	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: verb, Target: id,
+		Data: map[string]string{"reason": reason}}, now)
 }
 
 // pauseWebhook stops a webhook; what is pending waits for its being resumed.
@@ -270,7 +298,9 @@ func pauseWebhook(ctx context.Context, q *dbsqlc.Queries, id, reason, actor stri
 	return nil
 }
 
-func rotateSecret(ctx context.Context, q *dbsqlc.Queries, id string, c WebhookChange, actor string, now time.Time) error {
+func rotateSecret(
+	ctx context.Context, q *dbsqlc.Queries, id string, c WebhookChange, actor string, now time.Time,
+) error {
 	if c.NewSecret == nil {
 		return nil
 	}
@@ -286,11 +316,14 @@ func rotateSecret(ctx context.Context, q *dbsqlc.Queries, id string, c WebhookCh
 	if err != nil {
 		return fmt.Errorf("let old secrets expire: %w", err)
 	}
-	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "ROTATE_WEBHOOK_SECRET", Target: id, Data: map[string]string{"secret_id": c.NewSecret.ID}}, now)
+	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "ROTATE_WEBHOOK_SECRET", Target: id,
+		Data: map[string]string{"secret_id": c.NewSecret.ID}}, now)
 }
 
 // DeleteWebhook removes a webhook with all that belongs to it, and returns it as it was.
-func (s *Store) DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error) {
+func (s *Store) DeleteWebhook(
+	ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption,
+) (*baremetalv1.Webhook, error) {
 	var row dbsqlc.Webhook
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -300,13 +333,15 @@ func (s *Store) DeleteWebhook(ctx context.Context, id, actor string, now time.Ti
 		if err != nil {
 			return fmt.Errorf("lock webhook: %w", err)
 		}
-		if err := pgtx.ConditionsOf(opts).Check("webhook "+id, pgtx.ResourceExists, pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
+		if err := pgtx.ConditionsOf(opts).Check("webhook "+id, pgtx.ResourceExists,
+			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
 		if err := q.DeleteWebhook(ctx, id); err != nil {
 			return fmt.Errorf("delete webhook: %w", err)
 		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_WEBHOOK", Target: id, Data: map[string]string{"url": row.Url}}, now)
+		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_WEBHOOK", Target: id,
+			Data: map[string]string{"url": row.Url}}, now)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete webhook: %w", err)

@@ -92,7 +92,8 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 	}
 	e, refusal := workflow.Act(w, r.Action, f)
 	if refusal != nil {
-		return nil, failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("workflow_id", w.ID).WithMeta("machine_id", m.MachineID)
+		return nil, failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("workflow_id",
+			w.ID).WithMeta("machine_id", m.MachineID)
 	}
 	if r.Inputs != nil {
 		if request.Inputs, err = r.Inputs(convert.JSONToMap(row.Params)); err != nil {
@@ -106,7 +107,9 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 }
 
 // stalledAttempt says whether nobody looks at a workflow's attempt any more, and whether the attempt is still active.
-func stalledAttempt(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time) (stalled, active bool, err error) {
+func stalledAttempt(
+	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time,
+) (stalled, active bool, err error) {
 	if w.OperationID == "" {
 		return workflow.Working(w.State), false, nil
 	}
@@ -119,7 +122,9 @@ func stalledAttempt(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow,
 	return workflow.Working(w.State) && (!active || late), active, nil
 }
 
-func actFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, now time.Time) (workflow.Facts, error) {
+func actFacts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, now time.Time,
+) (workflow.Facts, error) {
 	f := workflow.Facts{Contested: operationstore.Contested(m)}
 	var err error
 	if f.Stalled, f.OperationActive, err = stalledAttempt(ctx, q, w, now); err != nil {
@@ -138,12 +143,17 @@ func actFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workfl
 }
 
 // foretold answers a dry run, and a repeat, by the attempt as it is.
-func (s *Store) foretold(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, e workflow.Effect, dry bool) (*Acted, error) {
+func (s *Store) foretold(
+	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, e workflow.Effect, dry bool,
+) (*Acted, error) {
 	out := &Acted{Text: e.Text}
 	if dry && e.Attempt {
 		out.Operation = &baremetalv1.Operation{
-			MachineId: w.MachineID, Type: baremetalv1.Operation_OperationType(baremetalv1.Operation_OperationType_value[string(operationTypes[w.Kind])]),
-			CurrentStage: e.Workflow.Stage, Params: map[string]string{"workflow_id": w.ID, "stages": strings.Join(workflow.Names(e.Workflow.Attempting(e.Skip)), ",")},
+			MachineId: w.MachineID,
+			Type: baremetalv1.Operation_OperationType(
+				baremetalv1.Operation_OperationType_value[string(operationTypes[w.Kind])]),
+			CurrentStage: e.Workflow.Stage, Params: map[string]string{"workflow_id": w.ID,
+				"stages": strings.Join(workflow.Names(e.Workflow.Attempting(e.Skip)), ",")},
 		}
 	} else if w.OperationID != "" {
 		row, err := q.GetOperation(ctx, w.OperationID)
@@ -166,7 +176,10 @@ func (s *Store) foretold(ctx context.Context, q *dbsqlc.Queries, w workflow.Work
 	return out, nil
 }
 
-func (s *Store) afterApply(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r operationstore.StartRequest, now time.Time) (*Acted, error) {
+func (s *Store) afterApply(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r operationstore.StartRequest,
+	now time.Time,
+) (*Acted, error) {
 	out := &Acted{Text: e.Text}
 	w := e.Workflow
 	err := history.Audit(ctx, q, history.AuditEntry{
@@ -201,7 +214,10 @@ func (s *Store) afterApply(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mach
 }
 
 // nextAttempt makes the operation of another attempt, after the node is where it can begin.
-func (s *Store) nextAttempt(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r operationstore.StartRequest, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) nextAttempt(
+	ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r operationstore.StartRequest,
+	now time.Time,
+) (*baremetalv1.Operation, error) {
 	a, m, err := s.attemptOf(ctx, q, w, e, r, now)
 	if err != nil {
 		return nil, err
@@ -210,11 +226,15 @@ func (s *Store) nextAttempt(ctx context.Context, q *dbsqlc.Queries, w *workflow.
 }
 
 // attemptOf puts the node where the attempt can begin, and returns the attempt with the machine as it is then.
-func (s *Store) attemptOf(ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r operationstore.StartRequest, now time.Time) (a Attempt, m dbsqlc.Machine, err error) {
+func (s *Store) attemptOf(
+	ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r operationstore.StartRequest,
+	now time.Time,
+) (a Attempt, m dbsqlc.Machine, err error) {
 	if e.Reset {
-		if err := workflowstate.MoveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, "", func(m dbsqlc.Machine) []workflow.Move {
-			return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
-		}, now); err != nil {
+		if err := workflowstate.MoveNodeAlong(ctx, q, w.MachineID, w.OperationID, r.Actor, "",
+			func(m dbsqlc.Machine) []workflow.Move {
+				return workflow.Resetting(*w, fleet.NodeState(m.NodeState))
+			}, now); err != nil {
 			return a, m, err
 		}
 	}
@@ -230,11 +250,15 @@ func (s *Store) attemptOf(ctx context.Context, q *dbsqlc.Queries, w *workflow.Wo
 }
 
 // stopOrWake does what an action does to the attempt that is under way, or to the node where there is none.
-func (s *Store) stopOrWake(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, e workflow.Effect, r operationstore.StartRequest, out *Acted, now time.Time) error {
+func (s *Store) stopOrWake(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, e workflow.Effect,
+	r operationstore.StartRequest, out *Acted, now time.Time,
+) error {
 	var err error
 	switch {
 	case e.CancelOperation:
-		out.Applied, err = s.operations.DecideIn(ctx, q, w.OperationID, 0, operation.CancelAsked{Actor: r.Actor, Why: "its workflow is cancelled"}, now)
+		out.Applied, err = s.operations.DecideIn(ctx, q, w.OperationID, 0,
+			operation.CancelAsked{Actor: r.Actor, Why: "its workflow is cancelled"}, now)
 	case e.Requeue:
 		_, err = q.WakeOperation(ctx, dbsqlc.WakeOperationParams{OperationID: w.OperationID, Now: &now})
 	case e.Release:

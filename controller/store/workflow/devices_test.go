@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// A machine with an accelerator is not handed on before its memory was cleared: modes that hand the machine on as it is, or take it
-// away, reset it after the disks, and an attempt whose reset has failed goes no further.
+// A machine with an accelerator is not handed on before its memory was cleared: modes that hand the machine on as it
+// is, or take it away, reset it after the disks, and an attempt whose reset has failed goes no further.
 func TestAcceleratorsAreResetBeforeAMachineLeaves(t *testing.T) {
 	for _, mode := range []workflow.Mode{workflow.SoftReset, workflow.FullDecommission} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -20,14 +20,16 @@ func TestAcceleratorsAreResetBeforeAMachineLeaves(t *testing.T) {
 			r := storetest.NewLifeRig(t)
 			r.WithAccelerator()
 			r.FailWith = map[string]operation.Resulted{
-				"resetdevices": {Outcome: operation.OutcomeFailed, Reason: "DEVICE_RESET_FAILED", Message: "accelerator 0000:17:00.0: it does not answer"},
+				"resetdevices": {Outcome: operation.OutcomeFailed, Reason: "DEVICE_RESET_FAILED",
+					Message: "accelerator 0000:17:00.0: it does not answer"},
 			}
 			w := r.Start(workflow.Decommission, mode)
 			if !slices.Contains(w.GetStages(), workflow.ScrubGPU) {
 				t.Fatalf("its stages are %v", w.GetStages())
 			}
 			w = r.Run()
-			if !failedWorkflow(w) || w.GetCurrentStage() != workflow.ScrubGPU || w.GetReason() != "DEVICE_RESET_FAILED" || r.Node() == "DELETED" {
+			if !failedWorkflow(w) || w.GetCurrentStage() != workflow.ScrubGPU || w.GetReason() != "DEVICE_RESET_FAILED" ||
+				r.Node() == "DELETED" {
 				t.Fatalf("after a reset that failed the node is %s, the workflow %v", r.Node(), w)
 			}
 			r.MustAct(workflow.Resume, "again")
@@ -35,7 +37,8 @@ func TestAcceleratorsAreResetBeforeAMachineLeaves(t *testing.T) {
 			if w.GetState() != baremetalv1.Workflow_COMPLETED || r.Resets(w) != 1 {
 				t.Fatalf("%d resets, the workflow %v", r.Resets(w), w)
 			}
-			if n := storetest.Count(t, r.Store, `SELECT count(*) FROM workflows WHERE evidence ->> $1 LIKE '0000:17:00.0%'`, evidence.DevicesReset); n != 1 {
+			if n := storetest.Count(t, r.Store, `SELECT count(*) FROM workflows WHERE evidence ->> $1 LIKE '0000:17:00.0%'`,
+				evidence.DevicesReset); n != 1 {
 				t.Error("the workflow keeps no evidence of the reset")
 			}
 		})
@@ -52,5 +55,6 @@ func TestAMachineWithoutAcceleratorsResetsNothing(t *testing.T) {
 }
 
 func failedWorkflow(w *baremetalv1.Workflow) bool {
-	return w.GetState() == baremetalv1.Workflow_FAILED_RETRYABLE || w.GetState() == baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION
+	return w.GetState() == baremetalv1.Workflow_FAILED_RETRYABLE ||
+		w.GetState() == baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION
 }

@@ -13,21 +13,25 @@ import (
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
-// TestMAASHasStagesOfItsOwn: a machine that MAAS drives is onboarded by MAAS's stages, and by no other way of installing.
+// TestMAASHasStagesOfItsOwn: a machine that MAAS drives is onboarded by MAAS's stages, and by no other way of
+// installing.
 func TestMAASHasStagesOfItsOwn(t *testing.T) {
 	s := storetest.New(t)
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Maintenance(t, s, "m-1")
-	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x", Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
+	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
+		Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
 	if err != nil || op.GetPlanId() != "onboard-maas" {
 		t.Fatalf("%v %v", op, err)
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM operation_steps WHERE kind = 'provider_action'"); n != 14 {
 		t.Errorf("%d steps are actions of the provider", n)
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM operation_steps WHERE kind IN ('netboot', 'repave', 'reboot')"); n != 0 {
+	if n := storetest.Count(t, s,
+		"SELECT count(*) FROM operation_steps WHERE kind IN ('netboot', 'repave', 'reboot')"); n != 0 {
 		t.Errorf("%d steps are for machines without a provider", n)
 	}
 }
@@ -36,11 +40,13 @@ func TestMAASHasStagesOfItsOwn(t *testing.T) {
 func newMAASRig(t *testing.T) *storetest.LifeRig {
 	t.Helper()
 	r := &storetest.LifeRig{T: t, Store: storetest.New(t), Boot: "boot-site"}
-	m := &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas", Site: "lab", MacAddresses: []string{storetest.LifeMAC}}}
+	m := &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas", Site: "lab",
+		MacAddresses: []string{storetest.LifeMAC}}}
 	if _, err := r.Store.Register(t.Context(), m, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Store.SetMAASRegion(t.Context(), credentialstore.MAASRegion{Ref: "default", Endpoint: "http://127.0.0.1:1/MAAS", Sealed: []byte("key")}, "tester", storetest.Now()); err != nil {
+	if _, err := r.Store.SetMAASRegion(t.Context(), credentialstore.MAASRegion{Ref: "default",
+		Endpoint: "http://127.0.0.1:1/MAAS", Sealed: []byte("key")}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Lease(t, r.Store)
@@ -53,11 +59,12 @@ func newMAASRig(t *testing.T) *storetest.LifeRig {
 	return r
 }
 
-// A clean start undoes at MAAS what the stages before it have done there, before anything is begun anew; a further attempt
-// undoes what is left.
+// A clean start undoes at MAAS what the stages before it have done there, before anything is begun anew; a further
+// attempt undoes what is left.
 func TestACleanStartUndoesWhatMAASDid(t *testing.T) {
 	r := newMAASRig(t)
-	r.FailWith = map[string]operation.Resulted{"deploy": {Outcome: operation.OutcomeFailed, Reason: "MAAS_REFUSED", Message: "no room in the pool"}}
+	r.FailWith = map[string]operation.Resulted{"deploy": {Outcome: operation.OutcomeFailed, Reason: "MAAS_REFUSED",
+		Message: "no room in the pool"}}
 	r.Start(workflow.Onboarding, workflow.NoMode)
 	w := r.Run()
 	if !failedWorkflow(w) || w.GetCurrentStage() != workflow.DeployViaMAAS {

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// TestMachineWithABMCLeaves: erased from the installer, switched off through its BMC, removed; with the controller killed
-// around every decision and the site's agent before every event.
+// TestMachineWithABMCLeaves: erased from the installer, switched off through its BMC, removed; with the controller
+// killed around every decision and the site's agent before every event.
 func TestMachineWithABMCLeaves(t *testing.T) {
 	for _, crash := range crashPoints {
 		for _, siteDies := range []bool{false, true} {
@@ -35,7 +35,8 @@ func TestMachineWithABMCLeaves(t *testing.T) {
 				if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_COMPLETED {
 					t.Fatalf("it is %v", w)
 				}
-				if m := storetest.Machine(t, r.Store, "m-1"); m.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_DELETED || m.GetDeletedAt() == nil {
+				if m := storetest.Machine(t, r.Store,
+					"m-1"); m.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_DELETED || m.GetDeletedAt() == nil {
 					t.Errorf("the machine is %v", m.GetStatus())
 				}
 				for kind, want := range map[string]int{"power": 1, "erase": 1, "power_off": 1} {
@@ -58,10 +59,12 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 	r.Done(op, inst, "st-boot-ram", "boot-ram", map[string]string{evidence.EraseMethod: "nvme-sanitize"})
 	r.Done(op, r.Site, "st-site", "boot-site", nil)
 	w := r.Workflow()
-	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "EVIDENCE_MISSING" || w.GetCurrentStage() != workflow.PowerOffNode {
+	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "EVIDENCE_MISSING" ||
+		w.GetCurrentStage() != workflow.PowerOffNode {
 		t.Fatalf("it is %v", w)
 	}
-	adopt := workflowstore.WorkflowAct{WorkflowID: w.GetWorkflowId(), RequestID: "adopt", Action: workflow.Adopt, Actor: "tester"}
+	adopt := workflowstore.WorkflowAct{WorkflowID: w.GetWorkflowId(), RequestID: "adopt", Action: workflow.Adopt,
+		Actor: "tester"}
 	_, err := r.Store.ActOnWorkflow(t.Context(), adopt, storetest.Now())
 	storetest.WantReason(t, err, "STAGE_CHECK_FAILED")
 	storetest.Exec(t, r.Store, "UPDATE machines SET power_state = 'off', power_state_at = now()")
@@ -70,13 +73,14 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Decide(acted.Operation.GetOperationId(), operation.Evaluate{})
-	if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_RECONCILED || storetest.Machine(t, r.Store, "m-1").GetDeletedAt() == nil {
+	if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_RECONCILED ||
+		storetest.Machine(t, r.Store, "m-1").GetDeletedAt() == nil {
 		t.Errorf("it ended as %v", w)
 	}
 }
 
-// TestTheSiteServesWhatTheStepsWrite: an image that the request doesn't name, since the machine, the plan or the attempt before does, is
-// served to the installer like any other; also to the attempt that a resume makes.
+// TestTheSiteServesWhatTheStepsWrite: an image that the request doesn't name, since the machine, the plan or the
+// attempt before does, is served to the installer like any other; also to the attempt that a resume makes.
 func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	op := r.Begin(workflow.Onboarding, workflow.NoMode)
@@ -84,7 +88,8 @@ func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
 	inst := r.InstallerOf(op)
 	r.Grant(op, inst, "st-boot-ram", "boot-ram")
 	r.Decide(op, operation.Resulted{
-		CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram", Outcome: operation.OutcomeFailed, Reason: "IMAGE_UNAVAILABLE",
+		CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram", Outcome: operation.OutcomeFailed,
+		Reason: "IMAGE_UNAVAILABLE",
 	})
 	acted, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{
 		WorkflowID: r.Workflow().GetWorkflowId(), RequestID: "resume", Action: workflow.Resume, Actor: "tester",
@@ -105,12 +110,14 @@ func TestUnknownMachineComesIn(t *testing.T) {
 			r.Crash = crash
 			op := r.Begin(workflow.Onboarding, workflow.NoMode)
 			inst := r.IntoInstaller(op)
-			if got := storetest.Machine(t, r.Store, "m-1").GetStatus().GetNodeState(); got != baremetalv1.NodeState_NODE_STATE_INSTALLING {
+			if got := storetest.Machine(t, r.Store,
+				"m-1").GetStatus().GetNodeState(); got != baremetalv1.NodeState_NODE_STATE_INSTALLING {
 				t.Errorf("the node is %s", got)
 			}
 			r.Grant(op, inst, "st-boot-ram", "boot-ram")
 			c := r.Command(op)
-			if _, err := r.Store.IssueIdentity(t.Context(), inst.ID, c.GetCommandId(), "t-new", "secret of t-new", storetest.Now()); err != nil {
+			if _, err := r.Store.IssueIdentity(t.Context(), inst.ID, c.GetCommandId(), "t-new", "secret of t-new",
+				storetest.Now()); err != nil {
 				t.Fatal(err)
 			}
 			r.Decide(op, operation.Resulted{
@@ -121,10 +128,12 @@ func TestUnknownMachineComesIn(t *testing.T) {
 			r.Grant(op, inst, "st-boot-ram", "boot-ram")
 			r.NewSystem(op)
 			m := storetest.Machine(t, r.Store, "m-1")
-			if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_COMPLETED || m.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_ACTIVE {
+			if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_COMPLETED ||
+				m.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_ACTIVE {
 				t.Errorf("it is %v, the machine %v", w, m.GetStatus())
 			}
-			if n := storetest.Count(t, r.Store, "SELECT count(*) FROM node_state_log WHERE to_state IN ('pending', 'installing', 'installed', 'active')"); n != 4 {
+			if n := storetest.Count(t, r.Store,
+				"SELECT count(*) FROM node_state_log WHERE to_state IN ('pending', 'installing', 'installed', 'active')"); n != 4 {
 				t.Errorf("%d moves", n)
 			}
 		})

@@ -13,13 +13,19 @@ import (
 // TestAWorkflowShowsWhatItsProviderSays: as last observed when it began, and again with each of its decisions.
 func TestAWorkflowShowsWhatItsProviderSays(t *testing.T) {
 	s := storetest.New(t)
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Maintenance(t, s, "m-1")
-	storetest.Exec(t, s, `INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at)
-		VALUES ('m-1', 'maas', 'New', 'New', 'abc', 'off', '', '', '', '', now())`)
-	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x", Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
+	storetest.Exec(
+		t,
+		s,
+		`INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at)
+		VALUES ('m-1', 'maas', 'New', 'New', 'abc', 'off', '', '', '', '', now())`,
+	)
+	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
+		Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

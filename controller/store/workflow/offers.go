@@ -17,13 +17,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// What is offered to an operator is decided here, by the checks that the calls themselves make: an action that a page names and
-// the call refuses would send people in circles.
+// What is offered to an operator is decided here, by the checks that the calls themselves make: an action that a page
+// names and the call refuses would send people in circles.
 
 // errProbed takes a probe's transaction back.
 var errProbed = errors.New("nothing is to be stored")
 
-// Probe runs fn in a transaction that is always taken back: the checks of a call may lock rows, and mark a plan as used.
+// Probe runs fn in a transaction that is always taken back: the checks of a call may lock rows, and mark a plan as
+// used.
 func (s *Store) Probe(ctx context.Context, fn func(*dbsqlc.Queries) error) error {
 	err := pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
 		if err := fn(s.db.Q.WithTx(tx)); err != nil {
@@ -46,8 +47,11 @@ func RefusalIn(err error) (*fleet.Refusal, error) {
 	return nil, err
 }
 
-// OfferedActions are the actions on a workflow that would be taken now, and why the others that its state allows would not.
-func (s *Store) OfferedActions(ctx context.Context, w workflow.Workflow, params map[string]string, now time.Time) (workflow.Offer, error) {
+// OfferedActions are the actions on a workflow that would be taken now, and why the others that its state allows would
+// not.
+func (s *Store) OfferedActions(
+	ctx context.Context, w workflow.Workflow, params map[string]string, now time.Time,
+) (workflow.Offer, error) {
 	o := workflow.Offer{Refused: map[workflow.Action]*fleet.Refusal{}}
 	stalled, _, err := stalledAttempt(ctx, s.db.Q, w, now)
 	if err != nil {
@@ -69,7 +73,9 @@ func (s *Store) OfferedActions(ctx context.Context, w workflow.Workflow, params 
 }
 
 // mayAct says why an action on a workflow would be refused. The node is put back first, as the action would do it.
-func (s *Store) mayAct(ctx context.Context, w workflow.Workflow, a workflow.Action, params map[string]string, now time.Time) (refused *fleet.Refusal, err error) {
+func (s *Store) mayAct(
+	ctx context.Context, w workflow.Workflow, a workflow.Action, params map[string]string, now time.Time,
+) (refused *fleet.Refusal, err error) {
 	if a == workflow.Cancel || a == workflow.MarkManual {
 		return nil, nil // they end work, and begin none
 	}
@@ -109,7 +115,8 @@ func (s *Store) mayAct(ctx context.Context, w workflow.Workflow, a workflow.Acti
 // RefusesMachine says that the work cannot be done on the machine as it is. Anything else is a fault that passes.
 func RefusesMachine(f *failure.Error) bool {
 	switch f.Kind {
-	case failure.KindPrecondition, failure.KindInvalid, failure.KindNotFound, failure.KindAlreadyExists, failure.KindUnimplemented:
+	case failure.KindPrecondition, failure.KindInvalid, failure.KindNotFound, failure.KindAlreadyExists,
+		failure.KindUnimplemented:
 		return true
 	default:
 		return false

@@ -50,7 +50,8 @@ type WorkflowStart struct {
 var errForetold = errors.New("dry run")
 
 // operationTypes of workflows.
-var operationTypes = map[workflow.Kind]fleet.OperationType{workflow.Onboarding: fleet.Onboard, workflow.Decommission: fleet.Decommission}
+var operationTypes = map[workflow.Kind]fleet.OperationType{workflow.Onboarding: fleet.Onboard,
+	workflow.Decommission: fleet.Decommission}
 
 // Request is the first attempt's, under which a repeat is recognized.
 func (r WorkflowStart) Request() operationstore.StartRequest {
@@ -59,11 +60,14 @@ func (r WorkflowStart) Request() operationstore.StartRequest {
 		p["enter_maintenance"] = "true"
 	}
 	maps.Copy(p, r.Params)
-	return operationstore.StartRequest{MachineID: r.MachineID, RequestID: r.RequestID, Type: operationTypes[r.Kind], Params: p, Inputs: r.Inputs, Actor: r.Actor}
+	return operationstore.StartRequest{MachineID: r.MachineID, RequestID: r.RequestID, Type: operationTypes[r.Kind],
+		Params: p, Inputs: r.Inputs, Actor: r.Actor}
 }
 
 // StartWorkflow creates a workflow and its first attempt, or returns the attempt that the same request has made before.
-func (s *Store) StartWorkflow(ctx context.Context, r WorkflowStart, now time.Time) (op *baremetalv1.Operation, created bool, err error) {
+func (s *Store) StartWorkflow(
+	ctx context.Context, r WorkflowStart, now time.Time,
+) (op *baremetalv1.Operation, created bool, err error) {
 	sr := r.Request()
 	if op, err = s.operations.Replay(ctx, s.db.Q, sr); op != nil || err != nil {
 		return op, false, err
@@ -107,7 +111,9 @@ func foretell(op *baremetalv1.Operation, r WorkflowStart) *baremetalv1.Operation
 	}
 }
 
-func (s *Store) BeginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) BeginWorkflow(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time,
+) (*baremetalv1.Operation, error) {
 	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
 		return nil, err
 	}
@@ -119,7 +125,8 @@ func (s *Store) BeginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 		return nil, err
 	}
 	if name := workflow.NotImplemented(stages); name != "" {
-		return nil, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name, workflow.PlanID(r.Kind, r.Mode, traits)).
+		return nil, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name,
+			workflow.PlanID(r.Kind, r.Mode, traits)).
 			WithMeta("stage", name)
 	}
 	if workflow.Destructive(r.Kind, r.Mode) && m.DeletedAt == nil {
@@ -133,8 +140,9 @@ func (s *Store) BeginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 		}
 	}
 	w := workflow.Workflow{
-		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode, State: workflow.Pending,
-		Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1,
+		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode,
+		State: workflow.Pending,
+		Plan:  workflow.Names(stages), Stage: stages[0].Name, Attempts: 1,
 	}
 	op, err := s.insertAttempt(ctx, q, m, Attempt{Workflow: &w, Traits: traits, Stages: stages, Request: r.Request()}, now)
 	if err != nil {
@@ -152,7 +160,8 @@ func (s *Store) BeginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 		op.Params["stages"], op.Params[ParamPath] = strings.Join(w.Plan, ","), traits.Path
 	}
 	err = q.InsertWorkflow(ctx, dbsqlc.InsertWorkflowParams{
-		WorkflowID: w.ID, MachineID: w.MachineID, Kind: string(w.Kind), Mode: string(w.Mode), State: string(w.State), Plan: w.Plan,
+		WorkflowID: w.ID, MachineID: w.MachineID, Kind: string(w.Kind), Mode: string(w.Mode), State: string(w.State),
+		Plan:  w.Plan,
 		Stage: w.Stage, AttemptCount: 1, ObservedProviderState: observed, OperationID: &w.OperationID, RequestID: r.RequestID,
 		Params: params, Now: now,
 	})
@@ -163,7 +172,9 @@ func (s *Store) BeginWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 }
 
 // WorkflowPlan gives the stages of a new workflow on a machine.
-func WorkflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart) ([]workflow.Stage, workflow.Traits, error) {
+func WorkflowPlan(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart,
+) ([]workflow.Stage, workflow.Traits, error) {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil {
 		return nil, workflow.Traits{}, err
@@ -179,7 +190,9 @@ func WorkflowPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Wo
 }
 
 // enterFirst opens and ends an operation that brings the machine into maintenance, on the operator's word.
-func (s *Store) enterFirst(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time) (dbsqlc.Machine, error) {
+func (s *Store) enterFirst(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time,
+) (dbsqlc.Machine, error) {
 	op, err := s.operations.Create(ctx, q, m, operationstore.StartRequest{
 		MachineID: m.MachineID, RequestID: r.RequestID + "/enter-maintenance", Type: fleet.EnterMaintenance, Actor: r.Actor,
 		Removes: r.Mode == workflow.FullDecommission,
@@ -202,7 +215,9 @@ type Attempt struct {
 }
 
 // insertAttempt makes the operation of an attempt: what a plan is to any other operation, the stages are to it.
-func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, now time.Time) (*baremetalv1.Operation, error) {
+func (s *Store) insertAttempt(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, now time.Time,
+) (*baremetalv1.Operation, error) {
 	p, steps, err := s.AttemptFits(ctx, q, m, a)
 	if err != nil {
 		return nil, err
@@ -213,8 +228,10 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 	}
 	a.Workflow.OperationID = n.Op.ID
 	if err := history.Audit(ctx, q, history.AuditEntry{
-		Actor: a.Request.Actor, Verb: string(a.Request.Type), Target: m.MachineID, Request: a.Request.RequestID, Operation: n.Op.ID,
-		Comment: a.Request.Comment, Data: map[string]string{"workflow_id": a.Workflow.ID, "stage": a.Workflow.Stage, "mode": string(a.Workflow.Mode)},
+		Actor: a.Request.Actor, Verb: string(a.Request.Type), Target: m.MachineID, Request: a.Request.RequestID,
+		Operation: n.Op.ID,
+		Comment:   a.Request.Comment, Data: map[string]string{"workflow_id": a.Workflow.ID, "stage": a.Workflow.Stage,
+			"mode": string(a.Workflow.Mode)},
 	}, now); err != nil {
 		return nil, err
 	}
@@ -223,8 +240,11 @@ func (s *Store) insertAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.M
 }
 
 // AttemptFits checks that an attempt may be made now, and returns its plan and steps.
-func (s *Store) AttemptFits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt) (*baremetalv1.Plan, []plan.Filled, error) {
-	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.Workflow.Kind, a.Workflow.Mode, a.Traits), Steps: workflow.Steps(a.Stages)}
+func (s *Store) AttemptFits(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt,
+) (*baremetalv1.Plan, []plan.Filled, error) {
+	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.Workflow.Kind, a.Workflow.Mode, a.Traits),
+		Steps: workflow.Steps(a.Stages)}
 	if err := admitAttempt(ctx, q, m, a, p); err != nil {
 		return nil, nil, err
 	}
@@ -241,7 +261,8 @@ func (s *Store) AttemptFits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mac
 // admitAttempt asks what every operation is asked. A node that this workflow itself has retired is not blocked for the
 // removal that is left to do, which touches no machine.
 func admitAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, p *baremetalv1.Plan) error {
-	if a.Workflow.Mode == workflow.FullDecommission && m.NodeState == string(fleet.Retired) && a.Workflow.Attempts > 1 && a.Stages[0].Name == workflow.RemoveRecord {
+	if a.Workflow.Mode == workflow.FullDecommission && m.NodeState == string(fleet.Retired) && a.Workflow.Attempts > 1 &&
+		a.Stages[0].Name == workflow.RemoveRecord {
 		if m.CurrentOperationID != nil {
 			return failure.Precondition("MACHINE_BUSY", "operation %s is active; wait for it", *m.CurrentOperationID)
 		}
@@ -304,15 +325,20 @@ func (s *Store) workflowMessage(ctx context.Context, r dbsqlc.Workflow, now time
 	}
 	_, next := workflow.Recommend(w, offer)
 	out := &baremetalv1.Workflow{
-		WorkflowId: r.WorkflowID, MachineId: r.MachineID, Kind: baremetalv1.Workflow_Kind(baremetalv1.Workflow_Kind_value[r.Kind]),
+		WorkflowId: r.WorkflowID, MachineId: r.MachineID,
+		Kind:         baremetalv1.Workflow_Kind(baremetalv1.Workflow_Kind_value[r.Kind]),
 		Mode:         baremetalv1.Workflow_Mode(baremetalv1.Workflow_Mode_value[r.Mode]),
 		State:        baremetalv1.Workflow_State(baremetalv1.Workflow_State_value[r.State]),
-		CurrentStage: r.Stage, AttemptCount: r.AttemptCount, FailureClass: r.FailureClass, ObservedProviderState: r.ObservedProviderState,
-		RecommendedAction: next, OperationId: pgtx.StrVal(r.OperationID), CreatedAt: convert.Timestamp(r.CreatedAt), UpdatedAt: convert.Timestamp(r.UpdatedAt),
-		Stages: r.Plan, Reason: r.Reason, Message: r.Message, EndedAt: convert.TimestampPtr(r.EndedAt), RequestId: r.RequestID,
+		CurrentStage: r.Stage, AttemptCount: r.AttemptCount, FailureClass: r.FailureClass,
+		ObservedProviderState: r.ObservedProviderState,
+		RecommendedAction:     next, OperationId: pgtx.StrVal(r.OperationID), CreatedAt: convert.Timestamp(r.CreatedAt),
+		UpdatedAt: convert.Timestamp(r.UpdatedAt),
+		Stages:    r.Plan, Reason: r.Reason, Message: r.Message, EndedAt: convert.TimestampPtr(r.EndedAt),
+		RequestId: r.RequestID,
 	}
 	for _, a := range offer.Legal {
-		out.LegalActions = append(out.LegalActions, baremetalv1.WorkflowAction(baremetalv1.WorkflowAction_value["WORKFLOW_ACTION_"+string(a)]))
+		out.LegalActions = append(out.LegalActions,
+			baremetalv1.WorkflowAction(baremetalv1.WorkflowAction_value["WORKFLOW_ACTION_"+string(a)]))
 	}
 	return out, nil
 }

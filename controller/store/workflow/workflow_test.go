@@ -17,8 +17,8 @@ import (
 
 var crashPoints = []string{"", "store.before-apply", "store.before-commit", "store.after-commit"}
 
-// TestDecommissionsEndAsTheirModeSays, with the controller killed before, in and after the transaction of every decision, and
-// with the agent killed before every answer.
+// TestDecommissionsEndAsTheirModeSays, with the controller killed before, in and after the transaction of every
+// decision, and with the agent killed before every answer.
 func TestDecommissionsEndAsTheirModeSays(t *testing.T) {
 	for _, mode := range workflow.Modes(workflow.Decommission) {
 		for _, crash := range crashPoints {
@@ -45,10 +45,12 @@ func TestDecommissionsEndAsTheirModeSays(t *testing.T) {
 // TestResumeTenTimesAtOnceMakesOneOperation.
 func TestResumeTenTimesAtOnceMakesOneOperation(t *testing.T) {
 	r := storetest.NewLifeRig(t)
-	r.FailWith = map[string]operation.Resulted{"erase": {Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED", Message: "the disk said no"}}
+	r.FailWith = map[string]operation.Resulted{"erase": {Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED",
+		Message: "the disk said no"}}
 	r.Start(workflow.Decommission, workflow.FullDecommission)
 	w := r.Run()
-	if w.GetState() != baremetalv1.Workflow_FAILED_RETRYABLE || w.GetCurrentStage() != workflow.CleanupStorage || w.GetFailureClass() != string(workflow.ClassExecution) {
+	if w.GetState() != baremetalv1.Workflow_FAILED_RETRYABLE || w.GetCurrentStage() != workflow.CleanupStorage ||
+		w.GetFailureClass() != string(workflow.ClassExecution) {
 		t.Fatalf("it is %v", w)
 	}
 	if r.Node() != "QUARANTINED" {
@@ -74,10 +76,12 @@ func TestResumeTenTimesAtOnceMakesOneOperation(t *testing.T) {
 	}
 }
 
-// TestStartIsIdempotentAndExclusive: one request, one workflow; one machine, one open workflow; nothing destructive behind it.
+// TestStartIsIdempotentAndExclusive: one request, one workflow; one machine, one open workflow; nothing destructive
+// behind it.
 func TestStartIsIdempotentAndExclusive(t *testing.T) {
 	r := storetest.NewLifeRig(t)
-	starting := workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "same", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}
+	starting := workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "same", Kind: workflow.Decommission,
+		Mode: workflow.SoftReset, Actor: "tester"}
 	ids := make([]string, 10)
 	for i, err := range storetest.Together(t, 10, func(ctx context.Context, i int) error {
 		op, _, err := r.Store.StartWorkflow(ctx, starting, storetest.Now())
@@ -97,25 +101,30 @@ func TestStartIsIdempotentAndExclusive(t *testing.T) {
 	storetest.WantReason(t, err, "WORKFLOW_ACTIVE")
 	r.FailWith = map[string]operation.Resulted{"reboot": {Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED"}}
 	r.Run()
-	_, _, err = r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "behind", Type: fleet.Reimage, Actor: "tester", Inputs: storetest.Inputs("img")}, storetest.Now())
+	_, _, err = r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "behind",
+		Type: fleet.Reimage, Actor: "tester", Inputs: storetest.Inputs("img")}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_QUARANTINED")
-	_, _, err = r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "by-plan", Type: fleet.RunPlan, PlanID: "decommission-soft-reset", Actor: "tester"}, storetest.Now())
+	_, _, err = r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "by-plan",
+		Type: fleet.RunPlan, PlanID: "decommission-soft-reset", Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "INVALID_FIELD")
 }
 
 // TestEnterMaintenanceFirst: the operator's word opens that operation before the workflow's.
 func TestEnterMaintenanceFirst(t *testing.T) {
 	r := storetest.NewLifeRig(t)
-	exit := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit", Type: fleet.ExitMaintenance})
+	exit := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
+		Type: fleet.ExitMaintenance})
 	storetest.Decide(t, r.Store, exit.GetOperationId(), operation.Evaluate{})
-	starting := workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "life", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}
+	starting := workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "life", Kind: workflow.Decommission,
+		Mode: workflow.SoftReset, Actor: "tester"}
 	_, _, err := r.Store.StartWorkflow(t.Context(), starting, storetest.Now())
 	storetest.WantReason(t, err, "WRONG_PHASE")
 	starting.EnterMaintenance = true
 	if _, _, err := r.Store.StartWorkflow(t.Context(), starting, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM operations WHERE type = 'ENTER_MAINTENANCE' AND phase = 'SUCCEEDED' AND request_id = 'life/enter-maintenance'"); n != 1 {
+	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM operations WHERE type = 'ENTER_MAINTENANCE' AND phase = "+
+		"'SUCCEEDED' AND request_id = 'life/enter-maintenance'"); n != 1 {
 		t.Errorf("%d operations entered maintenance", n)
 	}
 	if w := r.Run(); w.GetState() != baremetalv1.Workflow_COMPLETED {
@@ -126,10 +135,12 @@ func TestEnterMaintenanceFirst(t *testing.T) {
 // TestACustomersMachineIsNotTaken: what cannot be drained fails with its reason, and an operator's way out is there.
 func TestACustomersMachineIsNotTaken(t *testing.T) {
 	r := storetest.NewLifeRig(t)
-	storetest.Exec(t, r.Store, "INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition) VALUES ('m-1', 'InCustomerCluster', true, 'x', '', now())")
+	storetest.Exec(t, r.Store, "INSERT INTO machine_conditions (machine_id, type, status, reason, message, "+
+		"last_transition) VALUES ('m-1', 'InCustomerCluster', true, 'x', '', now())")
 	r.Start(workflow.Decommission, workflow.FullDecommission)
 	w := r.Run()
-	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "CLUSTER_NOT_CONFIGURED" || w.GetCurrentStage() != workflow.ForceRelease {
+	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "CLUSTER_NOT_CONFIGURED" ||
+		w.GetCurrentStage() != workflow.ForceRelease {
 		t.Fatalf("it is %v", w)
 	}
 	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM commands"); n != 0 {
@@ -153,7 +164,8 @@ func TestCancelAndRunAgain(t *testing.T) {
 	if r.Node() != "DRAINING" || r.Workflow().GetState() != baremetalv1.Workflow_RUNNING {
 		t.Fatalf("the node is %s, the workflow %v", r.Node(), r.Workflow())
 	}
-	dry, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{WorkflowID: r.Workflow().GetWorkflowId(), RequestID: "dry", Action: workflow.Cancel, DryRun: true}, storetest.Now())
+	dry, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{WorkflowID: r.Workflow().GetWorkflowId(),
+		RequestID: "dry", Action: workflow.Cancel, DryRun: true}, storetest.Now())
 	if err != nil || dry.Text == "" || r.Workflow().GetState() != baremetalv1.Workflow_RUNNING {
 		t.Fatalf("a dry run says %+v (%v) and leaves %v", dry, err, r.Workflow())
 	}
@@ -182,7 +194,8 @@ func TestAStalledAttemptIsLookedAtAgain(t *testing.T) {
 	if a := r.MustAct(workflow.Resume, "late"); a.Created {
 		t.Error("a late attempt got a second one")
 	}
-	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM operations WHERE type = 'DECOMMISSION' AND wake_at > now() - interval '1 minute'"); n != 1 {
+	if n := storetest.Count(t, r.Store,
+		"SELECT count(*) FROM operations WHERE type = 'DECOMMISSION' AND wake_at > now() - interval '1 minute'"); n != 1 {
 		t.Error("nobody will look at it")
 	}
 }
@@ -203,7 +216,8 @@ func TestOnboarding(t *testing.T) {
 			op := r.Workflow().GetOperationId()
 			r.Crash = crash
 			r.Decide(op, operation.Evaluate{})
-			if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_RUNNING || w.GetCurrentStage() != workflow.WaitForEnrollment || r.Node() != "ENROLLING" {
+			if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_RUNNING ||
+				w.GetCurrentStage() != workflow.WaitForEnrollment || r.Node() != "ENROLLING" {
 				t.Fatalf("the node is %s, the workflow %v", r.Node(), w)
 			}
 			r.Agent = storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-1", MachineID: "m-1"})

@@ -21,8 +21,11 @@ import (
 func OfWorkflow(t fleet.OperationType) bool { return t == fleet.Onboard || t == fleet.Decommission }
 
 // StageFacts reads what the machine's record says; the decision adds what it knows of agents.
-func StageFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow) (workflow.StageFacts, error) {
-	f := workflow.StageFacts{Kind: w.Kind, Mode: w.Mode, Evidence: w.Evidence, PowerOff: m.PowerState == "off", CredentialsKnown: true}
+func StageFacts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow,
+) (workflow.StageFacts, error) {
+	f := workflow.StageFacts{Kind: w.Kind, Mode: w.Mode, Evidence: w.Evidence, PowerOff: m.PowerState == "off",
+		CredentialsKnown: true}
 	if m.PowerStateAt != nil {
 		f.PowerSeenAt = m.PowerStateAt.UTC().Format(time.RFC3339)
 	}
@@ -40,7 +43,8 @@ func StageFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w work
 		return f, err
 	}
 	f.Cluster = spec.GetTargetClusterRef()
-	if f.ClusterKnown, err = credentialstore.ClusterKnown(ctx, q, f.Cluster); err != nil || spec.GetBmcCredentialsRef() == "" {
+	if f.ClusterKnown, err = credentialstore.ClusterKnown(ctx, q, f.Cluster); err != nil ||
+		spec.GetBmcCredentialsRef() == "" {
 		return f, err
 	}
 	if f.CredentialsKnown, err = q.CredentialsKnown(ctx, spec.GetBmcCredentialsRef()); err != nil {
@@ -49,16 +53,20 @@ func StageFacts(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w work
 	return f, nil
 }
 
-// WorkflowCures takes away what a failed attempt of the workflow has left, once the workflow has ended well or was cancelled.
+// WorkflowCures takes away what a failed attempt of the workflow has left, once the workflow has ended well or was
+// cancelled.
 func WorkflowCures(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time) error {
 	if workflow.Holds(w.State) {
 		return nil
 	}
-	return machinestore.CureCauses(ctx, q, w.MachineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByWorkflow}}, "WorkflowEnded", now)
+	return machinestore.CureCauses(ctx, q, w.MachineID, fleet.Happened{Cures: []fleet.Cure{fleet.CuredByWorkflow}},
+		"WorkflowEnded", now)
 }
 
 // EndWork leaves the node in a state that nobody needs to work on.
-func EndWork(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, user string, agentLive bool, now time.Time) error {
+func EndWork(
+	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, user string, agentLive bool, now time.Time,
+) error {
 	why := cmp.Or(w.Reason, "CANCELED_BY_REQUEST")
 	if err := nodestate.SetAside(ctx, q, w.MachineID, now); err != nil {
 		return err
@@ -66,23 +74,28 @@ func EndWork(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, user s
 	return MoveNodeAlong(ctx, q, w.MachineID, w.OperationID, user, why, func(m dbsqlc.Machine) []workflow.Move {
 		moves := workflow.Ending(w, fleet.NodeState(m.NodeState), agentLive)
 		if m.QuarantinedFrom != "" && len(moves) > 0 && moves[0].To == workflow.Offline && !workflow.Terminal(w.State) {
-			return []workflow.Move{{To: workflow.Quarantined, By: string(node.System)}} // it drained out of quarantine, and goes back there
+			// it drained out of quarantine, and goes back there
+			return []workflow.Move{{To: workflow.Quarantined, By: string(node.System)}}
 		}
 		return moves
 	}, now)
 }
 
-// MoveNodeAlong makes the moves that follow from where the node is now. operationID is the attempt that begins or ends with
-// them; why is the reason of a quarantine.
-func MoveNodeAlong(ctx context.Context, q *dbsqlc.Queries, machineID, operationID, user, why string, moves func(dbsqlc.Machine) []workflow.Move, now time.Time) error {
+// MoveNodeAlong makes the moves that follow from where the node is now. operationID is the attempt that begins or ends
+// with them; why is the reason of a quarantine.
+func MoveNodeAlong(
+	ctx context.Context, q *dbsqlc.Queries, machineID, operationID, user, why string,
+	moves func(dbsqlc.Machine) []workflow.Move, now time.Time,
+) error {
 	m, err := q.GetMachine(ctx, machineID)
 	if err != nil {
 		return fmt.Errorf("read machine: %w", err)
 	}
 	for _, w := range moves(m) {
 		v := nodestate.Move{
-			To: node.Parse(string(w.To)), By: node.Trigger(w.By), User: user, Ended: operationID, Metadata: map[string]string{"operation_id": operationID},
-			Reason: why,
+			To: node.Parse(string(w.To)), By: node.Trigger(w.By), User: user, Ended: operationID,
+			Metadata: map[string]string{"operation_id": operationID},
+			Reason:   why,
 		}
 		if w.To == fleet.Deleted {
 			// The stage before has held the evidence of the erasure.
@@ -97,24 +110,28 @@ func MoveNodeAlong(ctx context.Context, q *dbsqlc.Queries, machineID, operationI
 
 // ForgetSecrets ends every identity that the machine was given, and deletes BMC credentials that nobody else uses.
 func ForgetSecrets(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
-	if _, err := q.RevokeCertsOfMachine(ctx, dbsqlc.RevokeCertsOfMachineParams{MachineID: &m.MachineID, Now: &now}); err != nil {
+	if _, err := q.RevokeCertsOfMachine(ctx, dbsqlc.RevokeCertsOfMachineParams{MachineID: &m.MachineID,
+		Now: &now}); err != nil {
 		return fmt.Errorf("revoke certificates: %w", err)
 	}
-	if _, err := q.RevokeTokensOfMachine(ctx, dbsqlc.RevokeTokensOfMachineParams{MachineID: &m.MachineID, Now: &now}); err != nil {
+	if _, err := q.RevokeTokensOfMachine(ctx, dbsqlc.RevokeTokensOfMachineParams{MachineID: &m.MachineID,
+		Now: &now}); err != nil {
 		return fmt.Errorf("revoke tokens: %w", err)
 	}
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil || spec.GetBmcCredentialsRef() == "" {
 		return err
 	}
-	n, err := q.DeleteCredentialsOnlyOf(ctx, dbsqlc.DeleteCredentialsOnlyOfParams{MachineID: m.MachineID, CredentialsRef: spec.GetBmcCredentialsRef()})
+	n, err := q.DeleteCredentialsOnlyOf(ctx, dbsqlc.DeleteCredentialsOnlyOfParams{MachineID: m.MachineID,
+		CredentialsRef: spec.GetBmcCredentialsRef()})
 	if err != nil {
 		return fmt.Errorf("delete BMC credentials: %w", err)
 	}
 	if n == 0 {
 		return nil
 	}
-	return history.Audit(ctx, q, history.AuditEntry{Actor: "workflow", Verb: "DELETE_BMC_CREDENTIALS", Target: spec.GetBmcCredentialsRef()}, now)
+	return history.Audit(ctx, q, history.AuditEntry{Actor: "workflow", Verb: "DELETE_BMC_CREDENTIALS",
+		Target: spec.GetBmcCredentialsRef()}, now)
 }
 
 // WorkflowViolation is a pair of a workflow and a node state that do not go together.

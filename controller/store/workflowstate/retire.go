@@ -14,9 +14,11 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 )
 
-// CancelOpenWorkflow cancels the workflow that holds a machine while no attempt of it is under way, and gives the machine as
-// it is then.
-func CancelOpenWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, user string, now time.Time) (dbsqlc.Machine, error) {
+// CancelOpenWorkflow cancels the workflow that holds a machine while no attempt of it is under way, and gives the
+// machine as it is then.
+func CancelOpenWorkflow(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, user string, now time.Time,
+) (dbsqlc.Machine, error) {
 	row, err := q.OpenWorkflowOf(ctx, m.MachineID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, nil
@@ -33,7 +35,8 @@ func CancelOpenWorkflow(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 		return m, nil // it is on its way out
 	}
 	if err := history.Audit(ctx, q, history.AuditEntry{
-		Actor: user, Verb: "WORKFLOW_CANCEL", Target: m.MachineID, Operation: w.OperationID, Data: map[string]string{"workflow_id": w.ID, "stage": w.Stage},
+		Actor: user, Verb: "WORKFLOW_CANCEL", Target: m.MachineID, Operation: w.OperationID,
+		Data: map[string]string{"workflow_id": w.ID, "stage": w.Stage},
 	}, now); err != nil {
 		return m, err
 	}

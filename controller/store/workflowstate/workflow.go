@@ -35,10 +35,13 @@ func WorkflowNotFound(id string) error {
 
 func WorkflowFromRow(r dbsqlc.Workflow) (workflow.Workflow, error) {
 	w := workflow.Workflow{
-		ID: r.WorkflowID, MachineID: r.MachineID, Kind: workflow.Kind(r.Kind), Mode: workflow.Mode(r.Mode), State: workflow.State(r.State),
-		Stage: r.Stage, StageIdx: int(r.StageIdx), Plan: slices.Clone(r.Plan), Attempts: int(r.AttemptCount), Unclean: r.Unclean,
-		FailureClass: workflow.Class(r.FailureClass), Reason: r.Reason, Message: r.Message, LastAction: workflow.Action(r.LastAction),
-		Adopted: r.Adopted, OperationID: pgtx.StrVal(r.OperationID),
+		ID: r.WorkflowID, MachineID: r.MachineID, Kind: workflow.Kind(r.Kind), Mode: workflow.Mode(r.Mode),
+		State: workflow.State(r.State),
+		Stage: r.Stage, StageIdx: int(r.StageIdx), Plan: slices.Clone(r.Plan), Attempts: int(r.AttemptCount),
+		Unclean:      r.Unclean,
+		FailureClass: workflow.Class(r.FailureClass), Reason: r.Reason, Message: r.Message,
+		LastAction: workflow.Action(r.LastAction),
+		Adopted:    r.Adopted, OperationID: pgtx.StrVal(r.OperationID),
 	}
 	if err := json.Unmarshal(r.Evidence, &w.Evidence); err != nil {
 		return w, fmt.Errorf("parse stored evidence: %w", err)
@@ -63,8 +66,10 @@ func SaveWorkflow(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, o
 		failures = []byte("{}")
 	}
 	p := dbsqlc.UpdateWorkflowParams{
-		WorkflowID: w.ID, State: string(w.State), Stage: w.Stage, StageIdx: int32(w.StageIdx), AttemptCount: int32(w.Attempts),
-		Repeats: int32(w.Failures[w.Stage]), Failures: failures, Unclean: w.Unclean, FailureClass: string(w.FailureClass), Reason: w.Reason, Message: w.Message,
+		WorkflowID: w.ID, State: string(w.State), Stage: w.Stage, StageIdx: int32(w.StageIdx),
+		AttemptCount: int32(w.Attempts),
+		Repeats:      int32(w.Failures[w.Stage]), Failures: failures, Unclean: w.Unclean,
+		FailureClass: string(w.FailureClass), Reason: w.Reason, Message: w.Message,
 		ObservedProviderState: observed, LastAction: string(w.LastAction), Adopted: w.Adopted, Evidence: evidence,
 		OperationID: pgtx.StrPtr(w.OperationID), Now: now,
 	}

@@ -28,11 +28,13 @@ func TestSiteCapacity(t *testing.T) {
 		return out
 	}
 	m.SetCapacity([]Capacity{
-		{Site: "lab", Segment: "a", Resource: "addresses", Used: 3, Size: 12}, {Site: "lab", Segment: "b", Resource: "addresses", Used: 0, Size: 8},
+		{Site: "lab", Segment: "a", Resource: "addresses", Used: 3, Size: 12},
+		{Site: "lab", Segment: "b", Resource: "addresses", Used: 0, Size: 8},
 		{Site: "far", Segment: "a", Resource: "addresses"},
 	})
 	got := ratios()
-	if len(got) != 2 || got["resource=addresses segment=a site=lab "] != 0.25 || got["resource=addresses segment=b site=lab "] != 0 {
+	if len(got) != 2 || got["resource=addresses segment=a site=lab "] != 0.25 ||
+		got["resource=addresses segment=b site=lab "] != 0 {
 		t.Errorf("ratios %v", got)
 	}
 	m.SetCapacity(nil)

@@ -72,30 +72,37 @@ func NewRegistry() *prometheus.Registry {
 // New makes the metrics and registers them. It panics if they are registered there already.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		machines:         &replaced{desc: machinesDesc},
-		capacity:         &replaced{desc: capacityDesc},
-		Operations:       counterVec("operations_total", "Finished operations.", "type", "outcome"),
-		OperationSeconds: histogramVec("operation_seconds", "Time from creation to end of an operation.", slowBuckets, "type", "outcome"),
-		CommandLatency:   histogramVec("command_latency_seconds", "Time from the decision for a command to a stage of it.", fastBuckets, "kind", "stage"),
+		machines:   &replaced{desc: machinesDesc},
+		capacity:   &replaced{desc: capacityDesc},
+		Operations: counterVec("operations_total", "Finished operations.", "type", "outcome"),
+		OperationSeconds: histogramVec("operation_seconds", "Time from creation to end of an operation.", slowBuckets, "type",
+			"outcome"),
+		CommandLatency: histogramVec("command_latency_seconds", "Time from the decision for a command to a stage of it.",
+			fastBuckets, "kind", "stage"),
 		Sessions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "sessions", Help: "Agents connected to this controller.",
 		}, []string{"role"}),
 		SessionsPaced: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "sessions_paced_total", Help: "Agents that were told to come again later, since many came at once.",
+			Namespace: namespace, Name: "sessions_paced_total",
+			Help: "Agents that were told to come again later, since many came at once.",
 		}),
 		EventLag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "event_lag_seconds", Buckets: fastBuckets, Help: "Age of agents' events when they are stored.",
+			Namespace: namespace, Name: "event_lag_seconds", Buckets: fastBuckets,
+			Help: "Age of agents' events when they are stored.",
 		}),
 		OperationsRescued: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: namespace, Name: "operations_rescued_total", Help: "Operations moved by the sweep instead of by their job.",
+			Namespace: namespace, Name: "operations_rescued_total",
+			Help: "Operations moved by the sweep instead of by their job.",
 		}),
 		OperationsUnwakeable: gauge("operations_unwakeable", "Active operations that nothing would wake. Not 0 is a bug."),
 		OperationsStuck:      gauge("operations_stuck", "Active operations whose step runs far longer than its kind does."),
 		WebhookDeliveries:    counterVec("webhook_deliveries_total", "Tries of webhook deliveries.", "outcome"),
 		CallsRefused:         counterVec("calls_refused_total", "Calls of clients that were not let in.", "client", "why"),
-		ConnectionsClosed:    counterVec("connections_closed_total", "Connections that were closed before their caller was known.", "listener", "why"),
+		ConnectionsClosed: counterVec("connections_closed_total",
+			"Connections that were closed before their caller was known.", "listener", "why"),
 		CallWait: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "call_wait_seconds", Buckets: fastBuckets, Help: "Time that calls of clients waited for their turn.",
+			Namespace: namespace, Name: "call_wait_seconds", Buckets: fastBuckets,
+			Help: "Time that calls of clients waited for their turn.",
 		}),
 		CallsRunning: gauge("calls_running", "Calls of clients under way."),
 		CallsWaiting: gauge("calls_waiting", "Calls of clients that wait for their turn."),
@@ -171,7 +178,8 @@ func (m *Metrics) SetCapacity(all []Capacity) {
 	m.capacity.set(out)
 }
 
-var capacityDesc = prometheus.NewDesc(namespace+"_site_capacity_used_ratio", "Used part of what a site has, refreshed every 30 s.",
+var capacityDesc = prometheus.NewDesc(namespace+"_site_capacity_used_ratio",
+	"Used part of what a site has, refreshed every 30 s.",
 	[]string{"site", "segment", "resource"}, nil)
 
 // replaced is a collector of gauges that are counted all at once, because a GaugeVec could only be emptied and filled

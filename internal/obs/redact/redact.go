@@ -21,7 +21,10 @@ var secret = []struct {
 	// "Bearer x" in a message, and the value after the word authorization in any dump: "authorization: x",
 	// map[authorization:[Bearer x]], {"authorization":["Bearer x"]}.
 	{regexp.MustCompile(`(?i)\b(bearer[ \t]+)[^\s"'\]\[{},;]+`), "${1}" + Mask},
-	{regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*[\["']*)(?:(?:basic|digest|bearer|negotiate)\s+)?[^\s"'\]\[{},;]+`), "${1}" + Mask},
+	{
+		regexp.MustCompile(
+			`(?i)(authorization["']?\s*[:=]\s*[\["']*)(?:(?:basic|digest|bearer|negotiate)\s+)?[^\s"'\]\[{},;]+`), "${1}" +
+			Mask},
 	// scheme://user:password@host (RFC 3986, section 3.2.1) and keyword=value connection strings (libpq).
 	{regexp.MustCompile(`([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@]+(@)`), "${1}" + Mask + "${2}"},
 	{regexp.MustCompile(`(?i)\b(password\s*=\s*)('[^']*'|[^\s&]+)`), "${1}" + Mask},

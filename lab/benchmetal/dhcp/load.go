@@ -97,7 +97,8 @@ func (l *loader) result(took time.Duration) (result, error) {
 	at := func(share float64) time.Duration {
 		return l.times[min(int(share*float64(len(l.times))), len(l.times)-1)]
 	}
-	return result{done: len(l.times), took: took, p50: at(0.5), p99: at(0.99), repeated: l.repeated, refused: l.refused}, nil
+	return result{done: len(l.times), took: took, p50: at(0.5), p99: at(0.99), repeated: l.repeated, refused: l.refused},
+		nil
 }
 
 // fill starts machines until so many wait.
@@ -254,7 +255,8 @@ func openDevice(name string) (*os.File, error) {
 		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
 	err = errors.Join(err,
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}),
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8, Ifindex: device.Index}))
 	if err != nil {

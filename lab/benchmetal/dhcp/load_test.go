@@ -18,10 +18,12 @@ func TestFramesAreWhatTheySeem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.MessageType() != kind || p.ClientHWAddr.String() != "02:be:01:02:03:04" || p.TransactionID.String() != "0x01020304" || !p.IsBroadcast() {
+		if p.MessageType() != kind || p.ClientHWAddr.String() != "02:be:01:02:03:04" ||
+			p.TransactionID.String() != "0x01020304" || !p.IsBroadcast() {
 			t.Errorf("%s", p.Summary())
 		}
-		if kind == dhcpv4.MessageTypeRequest && (p.RequestedIPAddress().String() != "10.77.16.1" || p.ServerIdentifier().String() != "10.77.0.1") {
+		if kind == dhcpv4.MessageTypeRequest && (p.RequestedIPAddress().String() != "10.77.16.1" ||
+			p.ServerIdentifier().String() != "10.77.0.1") {
 			t.Errorf("%s", p.Summary())
 		}
 		var sum uint32

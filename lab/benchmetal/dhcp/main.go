@@ -103,12 +103,14 @@ func table(out io.Writer, o options, all []result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "server\tper second\tp50\tp99\tcpu of one\tasked again\trefused\t")
 	for _, r := range all {
-		fmt.Fprintf(w, "%s\t%.0f\t%v\t%v\t%v\t%d\t%d\t\n", r.name, r.rate(), r.p50.Round(10*time.Microsecond), r.p99.Round(10*time.Microsecond),
+		fmt.Fprintf(w, "%s\t%.0f\t%v\t%v\t%v\t%d\t%d\t\n", r.name, r.rate(), r.p50.Round(10*time.Microsecond),
+			r.p99.Round(10*time.Microsecond),
 			(r.cpu / time.Duration(max(r.done, 1))).Round(time.Microsecond), r.repeated, r.refused)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	fmt.Fprintf(out, "ingot / dnsmasq: %.2f with leases on the disk, %.2f in memory\n", all[0].rate()/all[1].rate(), all[2].rate()/all[3].rate())
+	fmt.Fprintf(out, "ingot / dnsmasq: %.2f with leases on the disk, %.2f in memory\n", all[0].rate()/all[1].rate(),
+		all[2].rate()/all[3].rate())
 	return nil
 }

@@ -112,7 +112,9 @@ func fetchAll(ctx context.Context, o options, c testCase, url string) (outcome, 
 }
 
 // runMachine runs a machine as a process.
-func runMachine(ctx context.Context, url string, rate int64, begin *os.File, ready func()) (took time.Duration, bytes int64, err error) {
+func runMachine(
+	ctx context.Context, url string, rate int64, begin *os.File, ready func(),
+) (took time.Duration, bytes int64, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, 0, err

@@ -86,7 +86,8 @@ func blobPath(digest string) string { return "/blob/" + digest }
 
 func compare(ctx context.Context, o options, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "%d machines\tMiB each\tfastest s\tslowest s\tratio\tMiB/s\tserver MiB\tserver CPU s\t\n", o.machines)
+	fmt.Fprintf(table, "%d machines\tMiB each\tfastest s\tslowest s\tratio\tMiB/s\tserver MiB\tserver CPU s\t\n",
+		o.machines)
 	var unfair []error
 	for _, c := range cases {
 		if !strings.Contains(c.name, o.only) {
@@ -102,10 +103,12 @@ func compare(ctx context.Context, o options, out io.Writer) error {
 		}
 		slices.SortFunc(all, func(a, b outcome) int { return int(1000 * (a.ratio() - b.ratio())) })
 		m := all[len(all)/2]
-		fmt.Fprintf(table, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.0f\t%.1f\t%.2f\t\n", c.name, o.mib, m.fastest.Seconds(), m.slowest.Seconds(),
+		fmt.Fprintf(table, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.0f\t%.1f\t%.2f\t\n", c.name, o.mib, m.fastest.Seconds(),
+			m.slowest.Seconds(),
 			m.ratio(), m.rate, m.peak, m.cpu.Seconds())
 		if m.ratio() > o.limit {
-			unfair = append(unfair, fmt.Errorf("%s: the slowest machine takes %.2f times as long as the fastest", c.name, m.ratio()))
+			unfair = append(unfair, fmt.Errorf("%s: the slowest machine takes %.2f times as long as the fastest", c.name,
+				m.ratio()))
 		}
 	}
 	return errors.Join(append(unfair, table.Flush())...)

@@ -61,7 +61,8 @@ func serve(ctx context.Context, o options) error {
 		Blobs:   blobs.Open, Log: log, PerMachine: 4096,
 	})
 	s.Set(httpboot.View{
-		Blobs: []string{digest}, Installers: []httpboot.Installer{{Arch: "amd64", Kernel: digest, Initrd: digest, UKI: digest}},
+		Blobs:       []string{digest},
+		Installers:  []httpboot.Installer{{Arch: "amd64", Kernel: digest, Initrd: digest, UKI: digest}},
 		Assignments: []segment.Assignment{{MAC: segment.MAC{2}, MachineID: "m", Mode: segment.BootInstaller, Token: token}},
 	})
 	if err := s.Listen(ctx); err != nil {
@@ -100,7 +101,8 @@ func source(path string) cache.Source {
 		if err := to.Begin(info.Size()); err != nil {
 			return err
 		}
-		_, err = io.CopyBuffer(struct{ io.Writer }{to}, io.NewSectionReader(f, offset, info.Size()-offset), make([]byte, 64<<10))
+		_, err = io.CopyBuffer(struct{ io.Writer }{to}, io.NewSectionReader(f, offset, info.Size()-offset),
+			make([]byte, 64<<10))
 		return errors.Join(err, context.Cause(ctx))
 	}
 }

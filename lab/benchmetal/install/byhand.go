@@ -26,7 +26,8 @@ const (
 	port    = "tap1"
 	diskMiB = 2048
 	// cmdline has no secrets.
-	cmdline = "console=ttyS0 panic=10 quiet edd=off no_timer_check ingot.role=installer ingot.token=none ingot.site=" + boot
+	cmdline = "console=ttyS0 panic=10 quiet edd=off no_timer_check ingot.role=installer ingot.token=none ingot.site=" +
+		boot
 )
 
 // prepareByHand makes what machines boot from: the same kernel as the installer's, and an initramfs whose program is
@@ -57,7 +58,8 @@ func prepareByHand(ctx context.Context, o options, dir string) error {
 	}
 	script := "#!ipxe\nkernel " + boot + "/kernel initrd=initrd " + cmdline + "\ninitrd " + boot + "/initrd\nboot\n"
 	return errors.Join(
-		imagebuild.Build(imagebuild.Config{Init: program, Kernel: kernel, Files: tools, Compression: imagebuild.Zstd, Out: filepath.Join(www, "initrd")}),
+		imagebuild.Build(imagebuild.Config{Init: program, Kernel: kernel, Files: tools, Compression: imagebuild.Zstd,
+			Out: filepath.Join(www, "initrd")}),
 		os.Symlink(kernel.Image, filepath.Join(www, "kernel")),
 		os.Symlink(o.image, filepath.Join(www, imageFile)),
 		os.WriteFile(filepath.Join(www, "boot.ipxe"), []byte(script), 0o644),
@@ -119,9 +121,11 @@ func serve(ctx context.Context, rack *network.Namespace, dir string) (func(), er
 		return nil, err
 	}
 	web := &http.Server{Handler: http.FileServer(http.Dir(filepath.Join(dir, "www"))), ReadHeaderTimeout: time.Minute}
-	dnsmasq := rack.Command(ctx, "dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0", "--user=root", "--interface=site0",
+	dnsmasq := rack.Command(ctx, "dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0", "--user=root",
+		"--interface=site0",
 		"--dhcp-leasefile="+filepath.Join(dir, "leases"), "--dhcp-range=10.79.0.100,10.79.0.199", "--no-ping",
-		"--enable-ra", "--dhcp-range=fd79::,ra-only", "--dhcp-match=set:ipxe,175", "--dhcp-match=set:efi,option:client-arch,7",
+		"--enable-ra", "--dhcp-range=fd79::,ra-only", "--dhcp-match=set:ipxe,175",
+		"--dhcp-match=set:efi,option:client-arch,7",
 		"--dhcp-boot=tag:ipxe,"+boot+"/boot.ipxe", "--dhcp-boot=tag:!ipxe,tag:efi,snponly.efi",
 		"--enable-tftp", "--tftp-root=/usr/lib/ipxe")
 	g, ctx := task.New(ctx)
@@ -145,7 +149,8 @@ func machine(rack *network.Namespace, dir string, firmware vm.Firmware) (vm.Conf
 		return vm.Config{}, err
 	}
 	return vm.Config{
-		Name: "by-hand", Dir: filepath.Join(dir, "vm"), Firmware: firmware, Tap: port, Launcher: rack.Prefix(), NetworkFirst: true, MemoryMB: 512,
+		Name: "by-hand", Dir: filepath.Join(dir, "vm"), Firmware: firmware, Tap: port, Launcher: rack.Prefix(),
+		NetworkFirst: true, MemoryMB: 512,
 		Disks: []vm.Disk{{Path: target, Serial: "d0"}, {Path: state, Serial: "d1"}},
 	}, nil
 }

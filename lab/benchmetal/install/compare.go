@@ -36,12 +36,15 @@ func compare(ctx context.Context, o options, out io.Writer) (err error) {
 			hand, api = append(hand, h), append(api, a)
 		}
 		h, a := median(hand), median(api)
-		fmt.Fprintf(out, "%s: %.1f s through the API, %.1f s by hand (medians of %d): %.2f times\n\n", firmware, a, h, o.runs, a/h)
+		fmt.Fprintf(out, "%s: %.1f s through the API, %.1f s by hand (medians of %d): %.2f times\n\n", firmware, a, h, o.runs,
+			a/h)
 	}
 	return nil
 }
 
-func both(ctx context.Context, o options, lab, dir string, firmware vm.Firmware, out io.Writer) (hand, api float64, err error) {
+func both(
+	ctx context.Context, o options, lab, dir string, firmware vm.Firmware, out io.Writer,
+) (hand, api float64, err error) {
 	began, stages, err := byHand(ctx, dir, firmware)
 	if err != nil {
 		return 0, 0, fmt.Errorf("by hand: %w", err)

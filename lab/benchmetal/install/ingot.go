@@ -19,7 +19,9 @@ import (
 const imageRef = "measured"
 
 // byIngot installs one machine through the API and says when each part was over. Its laboratory is new, as the machine.
-func byIngot(ctx context.Context, o options, dir string, firmware vm.Firmware) (op *pb.Operation, stages []metal.Stage, err error) {
+func byIngot(
+	ctx context.Context, o options, dir string, firmware vm.Firmware,
+) (op *pb.Operation, stages []metal.Stage, err error) {
 	programs, err := filepath.Abs(o.programs)
 	if err != nil {
 		return nil, nil, err
@@ -46,7 +48,8 @@ func byIngot(ctx context.Context, o options, dir string, firmware vm.Firmware) (
 	if err := lab.Client().Upload(ctx, o.image, &pb.Image{ImageRef: imageRef, Format: "raw.zst"}); err != nil {
 		return nil, nil, err
 	}
-	if _, err := lab.AddMachine(ctx, metal.MachineConfig{Name: "metal-1", Firmware: firmware, BMC: metal.IPMI}); err != nil {
+	if _, err := lab.AddMachine(ctx, metal.MachineConfig{Name: "metal-1", Firmware: firmware,
+		BMC: metal.IPMI}); err != nil {
 		return nil, nil, err
 	}
 	if op, err = reimage(ctx, lab.Client()); err != nil {
@@ -64,7 +67,8 @@ func reimage(ctx context.Context, c *metal.Client) (*pb.Operation, error) {
 	if _, err := await(ctx, c, op); err != nil {
 		return nil, err
 	}
-	op, err = c.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "metal-1", RequestId: "install", ImageRef: imageRef})
+	op, err = c.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "metal-1", RequestId: "install",
+		ImageRef: imageRef})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,8 @@ func run() error {
 		return pid1.Run(ctx, slog.Default(), func(sys *pid1.System) error { return inside(ctx, sys) })
 	}
 	var o options
-	flag.StringVar(&o.image, "image", "dist/debian.raw.zst", "what is installed, compressed by zstd; as `ingot-image debian` makes it")
+	flag.StringVar(&o.image, "image", "dist/debian.raw.zst",
+		"what is installed, compressed by zstd; as `ingot-image debian` makes it")
 	flag.StringVar(&o.programs, "bin", "bin", "directory of ingot-controller, ingot-agent and ingot-image")
 	flag.StringVar(&o.firmware, "firmware", "bios,uefi", "which machines, one after another")
 	flag.IntVar(&o.runs, "runs", 1, "how often each is installed each way")

@@ -142,7 +142,8 @@ func shell(ctx context.Context, j job) (time.Duration, error) {
 	}
 	unpack := exec.CommandContext(ctx, "/usr/bin/zstd", "-dcq", file)
 	unpack.Stdout = w
-	write := exec.CommandContext(ctx, "/usr/bin/dd", "of="+target, "bs=4M", "iflag=fullblock", "oflag=direct", "conv=fsync")
+	write := exec.CommandContext(ctx, "/usr/bin/dd", "of="+target, "bs=4M", "iflag=fullblock", "oflag=direct",
+		"conv=fsync")
 	var said, complaint bytes.Buffer
 	write.Stdin, write.Stderr, unpack.Stderr = r, &said, &complaint
 	begun := time.Now()

@@ -4,11 +4,11 @@
 //
 // on the same virtual disk of the same machine, in turns. The machine is one of the laboratory's, emulated, with one
 // processor; its own program is this one. The compressed file lies in the machine's memory, so that nothing but
-// decompression and disk is measured; in the last row the engine gets it by HTTP from a server in the same machine, which
-// shares its processor.
+// decompression and disk is measured; in the last row the engine gets it by HTTP from a server in the same machine,
+// which shares its processor.
 //
-// The write phase ends when the disk has confirmed that everything is durable. The reading back, which dd does not do, is
-// reported beside it.
+// The write phase ends when the disk has confirmed that everything is durable. The reading back, which dd does not do,
+// is reported beside it.
 //
 // It needs QEMU, zstd, coreutils and sgdisk.
 package main

@@ -223,12 +223,14 @@ func report(out io.Writer, j job, all []result) error {
 	base := median(byWay[ways[0]], func(r result) float64 { return r.Seconds })
 	for _, way := range ways {
 		rs := byWay[way]
-		s, v := median(rs, func(r result) float64 { return r.Seconds }), median(rs, func(r result) float64 { return r.Verify })
+		s, v := median(rs, func(r result) float64 { return r.Seconds }),
+			median(rs, func(r result) float64 { return r.Verify })
 		back, backRate, peak := "-", "-", "-"
 		if v > 0 {
 			back, backRate, peak = seconds(v), fmt.Sprintf("%.0f", mib/v), fmt.Sprintf("%d MiB", rs[len(rs)-1].PeakKiB>>10)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f\t%s\t%s\t%d MiB\t%s\t\n", way, seconds(s), mib/s, base/s, back, backRate, rs[0].WrittenMiB, peak)
+		fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f\t%s\t%s\t%d MiB\t%s\t\n", way, seconds(s), mib/s, base/s, back, backRate,
+			rs[0].WrittenMiB, peak)
 	}
 	fmt.Fprintf(w, "(%.0f MiB raw, %d MiB compressed, medians of %d runs)\n", mib, j.FileSize>>20, j.Runs)
 	return w.Flush()

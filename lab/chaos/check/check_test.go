@@ -28,18 +28,25 @@ func good() check.History {
 	return check.History{
 		Header: check.Header{Seed: 7, Controllers: 1, Agents: 1, Begun: begin, At: at(2000)},
 		Calls: []check.Call{
-			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(10), End: ms(20), Outcome: check.OK, Operation: "op-1", Phase: "PENDING"},
-			{Client: 1, Method: check.Start, Machine: "m-1", Request: "7-b", Begin: ms(30), End: ms(40), Outcome: check.Refused, Reason: "MACHINE_BUSY"},
+			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(10), End: ms(20), Outcome: check.OK,
+				Operation: "op-1", Phase: "PENDING"},
+			{Client: 1, Method: check.Start, Machine: "m-1", Request: "7-b", Begin: ms(30), End: ms(40), Outcome: check.Refused,
+				Reason: "MACHINE_BUSY"},
 			{Client: 1, Method: check.GetMachine, Machine: "m-1", Begin: ms(50), End: ms(60), Outcome: check.OK, Active: "op-1"},
-			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(70), End: ms(80), Outcome: check.Unknown},
-			{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(480), End: ms(490), Outcome: check.Refused, Reason: "OPERATION_FINISHED"},
-			{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(500), End: ms(510), Outcome: check.OK, Phase: "SUCCEEDED"},
+			{Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-a", Begin: ms(70), End: ms(80),
+				Outcome: check.Unknown},
+			{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(480), End: ms(490), Outcome: check.Refused,
+				Reason: "OPERATION_FINISHED"},
+			{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(500), End: ms(510), Outcome: check.OK,
+				Phase: "SUCCEEDED"},
 			{Method: check.GetMachine, Machine: "m-1", Begin: ms(520), End: ms(530), Outcome: check.OK},
 			{Method: check.List, Machine: "m-1", Begin: ms(520), End: ms(530), Outcome: check.OK},
 		},
 		Effects: []sim.EffectRecord{
-			{At: at(150), MachineID: "m-1", Seq: 1, Stage: sim.StageAsked, Kind: sim.KindReboot, CommandID: "cmd-1", OperationID: "op-1", BootID: "boot-1"},
-			{At: at(300), MachineID: "m-1", Seq: 2, Stage: sim.StageEffect, Kind: sim.KindReboot, CommandID: "cmd-1", OperationID: "op-1", BootID: "boot-2"},
+			{At: at(150), MachineID: "m-1", Seq: 1, Stage: sim.StageAsked, Kind: sim.KindReboot, CommandID: "cmd-1",
+				OperationID: "op-1", BootID: "boot-1"},
+			{At: at(300), MachineID: "m-1", Seq: 2, Stage: sim.StageEffect, Kind: sim.KindReboot, CommandID: "cmd-1",
+				OperationID: "op-1", BootID: "boot-2"},
 		},
 		Events: []check.Event{
 			{Operation: "op-1", Seq: 1, Kind: "created", Phase: "PENDING"},
@@ -59,8 +66,10 @@ func good() check.History {
 		Grants: []check.Grant{{Command: "cmd-1", Agent: "a-1"}},
 		Logs:   []check.LogLine{{Operation: "op-1", Seq: 1, Text: "rebooting (graceful), boot id before: boot-1\n"}},
 		Operations: []*baremetalv1.Operation{{
-			OperationId: "op-1", MachineId: "m-1", RequestId: "7-a", Type: baremetalv1.Operation_REBOOT, Phase: baremetalv1.Operation_SUCCEEDED,
-			CreatedAt: stamp(15), StartedAt: stamp(16), FinishedAt: stamp(400), Evidence: map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"},
+			OperationId: "op-1", MachineId: "m-1", RequestId: "7-a", Type: baremetalv1.Operation_REBOOT,
+			Phase:     baremetalv1.Operation_SUCCEEDED,
+			CreatedAt: stamp(15), StartedAt: stamp(16), FinishedAt: stamp(400),
+			Evidence: map[string]string{"boot_id_before": "boot-1", "boot_id_after": "boot-2"},
 		}},
 		Commands: []*baremetalv1.Command{{
 			CommandId: "cmd-1", OperationId: "op-1", MachineId: "m-1", Step: "reboot", Attempt: 1, Kind: "reboot", State: "DONE",
@@ -78,17 +87,22 @@ func second(h *check.History, change func(*baremetalv1.Command)) {
 	h.Commands = append(h.Commands, c)
 }
 
-// canceled adds another operation of the machine, which was asked for before the first one, and ended without a command.
+// canceled adds another operation of the machine, which was asked for before the first one, and ended without a
+// command.
 func canceled(h *check.History) *baremetalv1.Operation {
 	o := proto.CloneOf(h.Operations[0])
-	o.OperationId, o.RequestId, o.Phase, o.Error, o.Evidence = "op-0", "7-c", baremetalv1.Operation_CANCELED, &baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"}, nil
+	o.OperationId, o.RequestId, o.Phase, o.Error, o.Evidence = "op-0", "7-c", baremetalv1.Operation_CANCELED,
+		&baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"}, nil
 	o.CreatedAt, o.StartedAt, o.FinishedAt = stamp(5), stamp(6), stamp(9)
 	h.Operations = append([]*baremetalv1.Operation{o}, h.Operations...)
 	h.Calls = append(h.Calls,
-		check.Call{Client: 2, Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-c", Begin: ms(5), End: ms(700), Outcome: check.OK, Operation: "op-0", Phase: "PENDING"},
-		check.Call{Client: 2, Method: check.Cancel, Machine: "m-1", Operation: "op-0", Begin: ms(701), End: ms(710), Outcome: check.OK, Phase: "CANCELED"})
+		check.Call{Client: 2, Method: check.Start, Kind: "reboot", Machine: "m-1", Request: "7-c", Begin: ms(5), End: ms(700),
+			Outcome: check.OK, Operation: "op-0", Phase: "PENDING"},
+		check.Call{Client: 2, Method: check.Cancel, Machine: "m-1", Operation: "op-0", Begin: ms(701), End: ms(710),
+			Outcome: check.OK, Phase: "CANCELED"})
 	h.Events = append(h.Events,
-		check.Event{Operation: "op-0", Seq: 1, Kind: "created", Phase: "PENDING"}, check.Event{Operation: "op-0", Seq: 2, Kind: "canceled", Phase: "CANCELED"})
+		check.Event{Operation: "op-0", Seq: 1, Kind: "created", Phase: "PENDING"},
+		check.Event{Operation: "op-0", Seq: 2, Kind: "canceled", Phase: "CANCELED"})
 	return o
 }
 
@@ -97,7 +111,8 @@ func sleptOver(h *check.History) {
 	for i := range h.Effects {
 		h.Effects[i].At = h.Effects[i].At.Add(ms(150))
 	}
-	h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(180), End: ms(200), Asleep: 32 * time.Second, Took: true}}
+	h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(180), End: ms(200),
+		Asleep: 32 * time.Second, Took: true}}
 	h.Operations[0].FinishedAt, h.Commands[0].FinishedAt = stamp(475), stamp(470)
 }
 
@@ -120,7 +135,8 @@ var bad = []struct {
 	{"an effect before its grant", check.RuleGrant, func(h *check.History) { h.Commands[0].GrantedAt = stamp(200) }},
 	{"an effect after the result", check.RuleGrant, func(h *check.History) { h.Commands[0].FinishedAt = stamp(250) }},
 	{"an effect of nobody's", check.RuleStranger, func(h *check.History) {
-		h.Effects = append(h.Effects, sim.EffectRecord{At: at(350), MachineID: "m-1", Seq: 3, Stage: sim.StageEffect, Kind: sim.KindErase, CommandID: "cmd-9"})
+		h.Effects = append(h.Effects, sim.EffectRecord{At: at(350), MachineID: "m-1", Seq: 3, Stage: sim.StageEffect,
+			Kind: sim.KindErase, CommandID: "cmd-9"})
 	}},
 	{"attempts that overlap", check.RuleOverlap, func(h *check.History) {
 		h.Commands[0].Outcome = "FAILED"
@@ -133,7 +149,8 @@ var bad = []struct {
 	}},
 	{"two operations at a time", check.RuleOneOperation, func(h *check.History) {
 		o := proto.CloneOf(h.Operations[0])
-		o.OperationId, o.RequestId, o.CreatedAt, o.StartedAt, o.Type = "op-2", "7-c", stamp(200), stamp(200), baremetalv1.Operation_REIMAGE
+		o.OperationId, o.RequestId, o.CreatedAt, o.StartedAt, o.Type = "op-2", "7-c", stamp(200), stamp(200),
+			baremetalv1.Operation_REIMAGE
 		h.Operations = append(h.Operations, o)
 	}},
 	{"an operation that waited beside another", check.RuleOneOperation, func(h *check.History) {
@@ -144,35 +161,44 @@ var bad = []struct {
 		h.Operations[0].Phase = baremetalv1.Operation_RUNNING
 	}},
 	{"a command without an end", check.RuleEnds, func(h *check.History) { h.Commands[0].State = "GRANTED" }},
-	{"a machine that points to an operation", check.RuleEnds, func(h *check.History) { h.Machines[0].Status.ActiveOperationId = "op-1" }},
+	{"a machine that points to an operation", check.RuleEnds,
+		func(h *check.History) { h.Machines[0].Status.ActiveOperationId = "op-1" }},
 	{"a run without an end", check.RuleEnds, func(h *check.History) { h.Header.Unfinished = "m-1 does not come to rest" }},
 	{"an unknown outcome without a fence", check.RuleFence, func(h *check.History) {
-		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
+		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
+			&baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
 		h.Commands[0].State = "UNKNOWN"
 	}},
-	{"a fence over nothing", check.RuleFence, func(h *check.History) { h.Machines[0].Status.UnresolvedCommandId = "cmd-1" }},
+	{"a fence over nothing", check.RuleFence,
+		func(h *check.History) { h.Machines[0].Status.UnresolvedCommandId = "cmd-1" }},
 	{"a success without an effect", check.RuleEvidence, func(h *check.History) { h.Effects = h.Effects[:1] }},
 	{"an effect of what was never started", check.RuleEvidence, func(h *check.History) {
-		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "GRANT_REFUSED"}
+		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
+			&baremetalv1.ErrorStatus{Code: "GRANT_REFUSED"}
 		h.Commands[0].Outcome = "REFUSED"
 	}},
-	{"a success with a wrong boot id", check.RuleEvidence, func(h *check.History) { h.Operations[0].Evidence["boot_id_after"] = "boot-7" }},
+	{"a success with a wrong boot id", check.RuleEvidence,
+		func(h *check.History) { h.Operations[0].Evidence["boot_id_after"] = "boot-7" }},
 	{"a disk that was not written to its end", check.RuleEvidence, func(h *check.History) {
 		h.Operations[0].Type, h.Commands[0].Kind = baremetalv1.Operation_REIMAGE, "repave"
-		h.Effects = []sim.EffectRecord{{At: at(300), MachineID: "m-1", Seq: 1, Stage: sim.StageEffect, Kind: sim.KindRepave, CommandID: "cmd-1"}}
+		h.Effects = []sim.EffectRecord{{At: at(300), MachineID: "m-1", Seq: 1, Stage: sim.StageEffect, Kind: sim.KindRepave,
+			CommandID: "cmd-1"}}
 	}},
 	{"a success without an effect that came late", check.RuleEvidence, func(h *check.History) {
-		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
+		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
+			&baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
 		h.Commands[0].SettledBy, h.Effects = "late_result", h.Effects[:1]
 	}},
-	{"two processes with one identity", check.RuleCopies, func(h *check.History) { h.Header.Lingering = []string{"agent-1"} }},
+	{"two processes with one identity", check.RuleCopies,
+		func(h *check.History) { h.Header.Lingering = []string{"agent-1"} }},
 	{"two machines with one identity", check.RuleCopies, func(h *check.History) {
 		h.Faults = []check.Fault{{Kind: "elsewhere-agent", Target: "agent-1", Machine: "m-1", Took: true}}
 	}},
 	{"an end in the future", check.RuleTimes, func(h *check.History) { h.Operations[0].FinishedAt = stamp(3600_000) }},
 	{"a grant in the past", check.RuleTimes, func(h *check.History) { h.Commands[0].GrantedAt = stamp(-3600_000) }},
 	{"a command that expired too early", check.RuleTimes, func(h *check.History) {
-		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z", stamp(5000)
+		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z",
+			stamp(5000)
 	}},
 	{"an effect on a grant that was slept over", check.RuleWindow, sleptOver},
 	{"an operation that is gone", check.RuleAccepted, func(h *check.History) { h.Calls[0].Operation = "op-7" }},
@@ -185,17 +211,20 @@ var bad = []struct {
 	{"the last event lost", check.RuleEvents, func(h *check.History) { h.Events = h.Events[:2] }},
 	{"an event twice", check.RuleEvents, func(h *check.History) { h.Events = slices.Insert(h.Events, 1, h.Events[1]) }},
 	{"a phase that goes back", check.RulePhases, func(h *check.History) {
-		h.Events = append(h.Events, check.Event{Operation: "op-1", Seq: 4, Phase: "RUNNING"}, check.Event{Operation: "op-1", Seq: 5, Phase: "SUCCEEDED"})
+		h.Events = append(h.Events, check.Event{Operation: "op-1", Seq: 4, Phase: "RUNNING"},
+			check.Event{Operation: "op-1", Seq: 5, Phase: "SUCCEEDED"})
 	}},
 	{"an end that changes", check.RulePhases, func(h *check.History) {
 		h.Events[1].Phase = "FAILED"
 	}},
 	{"an epoch with two owners", check.RuleOwner, func(h *check.History) { h.Sessions[2].Session = "s-9" }},
 	{"an epoch with two controllers", check.RuleOwner, func(h *check.History) {
-		h.Sessions = append(h.Sessions, check.Session{Agent: "a-1", Session: "s-2", Epoch: 2, Controller: "c-9", ByAgent: true})
+		h.Sessions = append(h.Sessions, check.Session{Agent: "a-1", Session: "s-2", Epoch: 2, Controller: "c-9",
+			ByAgent: true})
 	}},
 	{"an epoch that goes back", check.RuleOwner, func(h *check.History) {
-		h.Sessions = append(h.Sessions, check.Session{Agent: "a-1", Session: "s-1", Epoch: 1, Controller: "c-1", ByAgent: true})
+		h.Sessions = append(h.Sessions, check.Session{Agent: "a-1", Session: "s-1", Epoch: 1, Controller: "c-1",
+			ByAgent: true})
 	}},
 	{"a change that the reader missed", check.RuleCursor, func(h *check.History) { h.Sightings = h.Sightings[:1] }},
 	{"a machine that the reader never saw", check.RuleCursor, func(h *check.History) { h.Sightings = nil }},
@@ -206,16 +235,20 @@ var bad = []struct {
 	}},
 	{"a gap in the log", check.RuleLogs, func(h *check.History) { h.Logs[0].Seq = 2 }},
 	{"two answers to one request", check.RuleAnswers, func(h *check.History) {
-		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-a", Begin: ms(600), End: ms(610), Outcome: check.OK, Operation: "op-2", Phase: "PENDING"})
+		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-a", Begin: ms(600),
+			End: ms(610), Outcome: check.OK, Operation: "op-2", Phase: "PENDING"})
 	}},
 	{"busy with nothing", check.RuleAnswers, func(h *check.History) {
-		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-c", Begin: ms(600), End: ms(610), Outcome: check.Refused, Reason: "MACHINE_BUSY"})
+		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-c", Begin: ms(600),
+			End: ms(610), Outcome: check.Refused, Reason: "MACHINE_BUSY"})
 	}},
 	{"a refusal of a request that was taken", check.RuleAnswers, func(h *check.History) {
-		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-a", Begin: ms(600), End: ms(610), Outcome: check.Refused, Reason: "COMMAND_UNRESOLVED"})
+		h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-a", Begin: ms(600),
+			End: ms(610), Outcome: check.Refused, Reason: "COMMAND_UNRESOLVED"})
 	}},
 	{"an end that is taken back", check.RuleAnswers, func(h *check.History) {
-		h.Calls = append(h.Calls, check.Call{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(600), End: ms(610), Outcome: check.OK, Phase: "RUNNING"})
+		h.Calls = append(h.Calls, check.Call{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(600),
+			End: ms(610), Outcome: check.OK, Phase: "RUNNING"})
 	}},
 	{"active after its end", check.RuleAnswers, func(h *check.History) { h.Calls[6].Active = "op-1" }},
 	{"not active before its end", check.RuleAnswers, func(h *check.History) {
@@ -225,7 +258,8 @@ var bad = []struct {
 	}},
 	{"too late to cancel what runs", check.RuleAnswers, func(h *check.History) {
 		h.Calls = append(h.Calls,
-			check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(62), End: ms(64), Outcome: check.Refused, Reason: "OPERATION_FINISHED"},
+			check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(62), End: ms(64),
+				Outcome: check.Refused, Reason: "OPERATION_FINISHED"},
 			check.Call{Method: check.GetMachine, Machine: "m-1", Begin: ms(66), End: ms(68), Outcome: check.OK, Active: "op-1"})
 	}},
 }
@@ -260,7 +294,8 @@ func TestEachRuleFindsItsOwn(t *testing.T) {
 }
 
 // What may look wrong and is not.
-// TestTimesOfSteppedClocksProveNothing: what was set cannot say what came first; what happened twice still happened twice.
+// TestTimesOfSteppedClocksProveNothing: what was set cannot say what came first; what happened twice still happened
+// twice.
 func TestTimesOfSteppedClocksProveNothing(t *testing.T) {
 	t.Parallel()
 	h := good()
@@ -290,7 +325,8 @@ func TestWhatIsAllowed(t *testing.T) {
 			h.Logs, h.Faults[0].Forgets = nil, true
 		},
 		"a start of unknown outcome that never was": func(h *check.History) {
-			h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-x", Begin: ms(15), End: ms(600), Outcome: check.Unknown})
+			h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-x", Begin: ms(15),
+				End: ms(600), Outcome: check.Unknown})
 		},
 		"an operation that was asked for first and admitted last": func(h *check.History) {
 			o := canceled(h)
@@ -302,18 +338,22 @@ func TestWhatIsAllowed(t *testing.T) {
 			h.Grants = append(h.Grants, h.Grants[0])
 		},
 		"a sleep after the effect was asked for": func(h *check.History) {
-			h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(160), End: ms(170), Asleep: time.Minute, Took: true}}
+			h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(160), End: ms(170), Asleep: time.Minute,
+				Took: true}}
 		},
 		"a sleep that is shorter than a grant lasts": func(h *check.History) {
 			sleptOver(h)
 			h.Faults[0].Asleep = 29 * time.Second
 		},
 		"a command that expired while its machine slept": func(h *check.History) {
-			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z", stamp(5000)
+			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z",
+				stamp(5000)
 			h.Commands[0].GrantedAt, h.Effects, h.Logs = nil, nil, nil
-			h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: "COMMAND_EXPIRED"}
+			h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
+				&baremetalv1.ErrorStatus{Code: "COMMAND_EXPIRED"}
 			h.Events[2].Phase, h.Calls[5].Phase = "FAILED", "FAILED"
-			h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(20), End: ms(30), Asleep: time.Minute, Took: true}}
+			h.Faults = []check.Fault{{Kind: "suspend-agent", Machine: "m-1", Begin: ms(20), End: ms(30), Asleep: time.Minute,
+				Took: true}}
 		},
 		"a machine that is quarantined over a clone": func(h *check.History) {
 			h.Faults = []check.Fault{{Kind: "elsewhere-agent", Target: "agent-1", Machine: "m-1", Took: true}}
@@ -321,10 +361,12 @@ func TestWhatIsAllowed(t *testing.T) {
 		},
 		"an operation that a cancel ended": func(h *check.History) {
 			o := h.Operations[0]
-			o.Phase, o.Error, o.Evidence = baremetalv1.Operation_CANCELED, &baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"}, nil
+			o.Phase, o.Error, o.Evidence = baremetalv1.Operation_CANCELED, &baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"},
+				nil
 			h.Commands, h.Effects, h.Logs = nil, nil, nil
 			h.Events[2].Phase, h.Calls[5].Phase = "CANCELED", "CANCELED"
-			h.Calls = append(h.Calls, check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(300), End: ms(310), Outcome: check.OK, Phase: "CANCELED"})
+			h.Calls = append(h.Calls, check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(300),
+				End: ms(310), Outcome: check.OK, Phase: "CANCELED"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

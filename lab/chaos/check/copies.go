@@ -7,8 +7,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// copies: an identity that two processes have had is one process's in the end, and one that two machines have had is nobody's before
-// an operator has looked at it.
+// copies: an identity that two processes have had is one process's in the end, and one that two machines have had is
+// nobody's before an operator has looked at it.
 func (j *judge) copies() {
 	for _, name := range j.h.Header.Lingering {
 		j.add(RuleCopies, name, "two processes with its identity live on, and neither gives way")
@@ -36,7 +36,8 @@ func (j *judge) times() {
 	from, to := j.h.Header.Begun.Add(-timeSlack), j.h.Header.At.Add(timeSlack)
 	check := func(subject, what string, at stamped) {
 		if t := at.AsTime(); t.Unix() != 0 && (t.Before(from) || t.After(to)) {
-			j.add(RuleTimes, subject, "%s at %s, outside its run (%s to %s)", what, t.Format(time.RFC3339Nano), from.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano))
+			j.add(RuleTimes, subject, "%s at %s, outside its run (%s to %s)", what, t.Format(time.RFC3339Nano),
+				from.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano))
 		}
 	}
 	for _, o := range j.h.Operations {
@@ -61,8 +62,8 @@ const (
 	ordered = 50 * time.Millisecond
 )
 
-// windows: nothing is begun on a grant that was over, by the clock of the machine. Of a command that was granted several times the
-// first is all that is known, so it is left out.
+// windows: nothing is begun on a grant that was over, by the clock of the machine. Of a command that was granted
+// several times the first is all that is known, so it is left out.
 func (j *judge) windows() {
 	granted := map[string]int{}
 	for _, g := range j.h.Grants {
@@ -87,12 +88,14 @@ func (j *judge) windows() {
 			}
 		}
 		if age > grantWindow+windowSlack {
-			j.add(RuleWindow, c.GetMachineId(), "command %s was begun %v after its only grant, by its machine's clock", c.GetCommandId(), age)
+			j.add(RuleWindow, c.GetMachineId(), "command %s was begun %v after its only grant, by its machine's clock",
+				c.GetCommandId(), age)
 		}
 	}
 }
 
-// expiry: no agent takes a command for expired before it is, whatever its own clock shows. The clock of a machine that slept is right.
+// expiry: no agent takes a command for expired before it is, whatever its own clock shows. The clock of a machine that
+// slept is right.
 func (j *judge) expiry() {
 	slept := map[string]bool{}
 	for _, f := range j.h.Faults {

@@ -1,5 +1,6 @@
 // Package check judges what a system under faults has done: a History of calls, effects, events, faults and of how
-// everything stood at the end, against what Ingot promises. It is pure: an old history can be judged again by a newer check.
+// everything stood at the end, against what Ingot promises. It is pure: an old history can be judged again by a newer
+// check.
 //
 // # What is authoritative
 //

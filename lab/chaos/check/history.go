@@ -106,8 +106,8 @@ type Fault struct {
 	Detail string        `json:"detail,omitempty"`
 	Begin  time.Duration `json:"begin"`
 	End    time.Duration `json:"end"`
-	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a failpoint
-	// that fired.
+	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a
+	// failpoint that fired.
 	Took bool `json:"took,omitempty"`
 	// Forgets says that an agent may have lost events with its memory or for want of room.
 	Forgets bool `json:"forgets,omitempty"`

@@ -75,9 +75,11 @@ func (j *judge) effects() {
 	j.h.Effects = once
 }
 
-// stepped says that a clock was set while the history happened, or may have been set before: a controller's clock may stay a little off.
+// stepped says that a clock was set while the history happened, or may have been set before: a controller's clock may
+// stay a little off.
 func (h *History) stepped() bool {
-	return h.Header.Steppable || slices.ContainsFunc(h.Faults, func(f Fault) bool { return strings.HasPrefix(f.Kind, "step-") })
+	return h.Header.Steppable ||
+		slices.ContainsFunc(h.Faults, func(f Fault) bool { return strings.HasPrefix(f.Kind, "step-") })
 }
 
 // machine is the part of the history that is about one machine.
@@ -103,7 +105,8 @@ func (j *judge) machine(m Machine) MachineHistory {
 		return a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime())
 	})
 	slices.SortStableFunc(h.Commands, func(a, b *baremetalv1.Command) int {
-		return cmp.Or(a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime()), cmp.Compare(a.GetAttempt(), b.GetAttempt()))
+		return cmp.Or(a.GetCreatedAt().AsTime().Compare(b.GetCreatedAt().AsTime()),
+			cmp.Compare(a.GetAttempt(), b.GetAttempt()))
 	})
 	return h
 }
@@ -114,7 +117,8 @@ func (j *judge) accepted() {
 	for _, o := range j.h.Operations {
 		k := [2]string{o.GetMachineId(), o.GetRequestId()}
 		if other := byRequest[k]; other != "" {
-			j.add(RuleAccepted, o.GetMachineId(), "request %s has operations %s and %s", o.GetRequestId(), other, o.GetOperationId())
+			j.add(RuleAccepted, o.GetMachineId(), "request %s has operations %s and %s", o.GetRequestId(), other,
+				o.GetOperationId())
 		}
 		byRequest[k] = o.GetOperationId()
 	}
@@ -136,10 +140,12 @@ func (j *judge) evidence() {
 		}
 		before, after := o.GetEvidence()["boot_id_before"], o.GetEvidence()["boot_id_after"]
 		seen := slices.ContainsFunc(j.h.Effects, func(e sim.EffectRecord) bool {
-			return e.Stage == sim.StageEffect && e.Kind == sim.KindReboot && e.OperationID == o.GetOperationId() && e.BootID == after
+			return e.Stage == sim.StageEffect && e.Kind == sim.KindReboot && e.OperationID == o.GetOperationId() &&
+				e.BootID == after
 		})
 		if after == "" || before == after || !seen {
-			j.add(RuleEvidence, o.GetOperationId(), "the boot id is said to have gone from %q to %q, which no effect of it shows", before, after)
+			j.add(RuleEvidence, o.GetOperationId(),
+				"the boot id is said to have gone from %q to %q, which no effect of it shows", before, after)
 		}
 	}
 }

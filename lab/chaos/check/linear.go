@@ -16,9 +16,10 @@ import (
 // linearLimit bounds the search for one machine. What is not decided by then is no violation.
 const linearLimit = 20 * time.Second
 
-// answers holds the calls about each machine against a model of a machine that takes one at a time: a request id names the
-// same operation for ever, one operation is active at a time, and what has ended stays ended. The end of an operation is
-// nobody's call: it lies somewhere between the first call that could have started it and the first answer that shows it.
+// answers holds the calls about each machine against a model of a machine that takes one at a time: a request id names
+// the same operation for ever, one operation is active at a time, and what has ended stays ended. The end of an
+// operation is nobody's call: it lies somewhere between the first call that could have started it and the first answer
+// that shows it.
 func (j *judge) answers() {
 	ids := map[string]bool{}
 	for _, o := range j.h.Operations {
@@ -81,16 +82,18 @@ func (j *judge) linear(machine string) []porcupine.Operation {
 	}
 	for _, id := range slices.Sorted(maps.Keys(seenOver)) {
 		end := seenOver[id]
-		out = append(out, porcupine.Operation{ClientId: len(j.h.Calls), Input: input{method: ended, operation: id}, Output: output{known: true}, Return: end})
+		out = append(out, porcupine.Operation{ClientId: len(j.h.Calls), Input: input{method: ended, operation: id},
+			Output: output{known: true}, Return: end})
 	}
 	return out
 }
 
-// translate leaves out calls that say nothing: those about another machine, and those of unknown outcome whose effect, as the
-// end of the run shows, never came.
+// translate leaves out calls that say nothing: those about another machine, and those of unknown outcome whose effect,
+// as the end of the run shows, never came.
 func translate(c Call, machine string, byRequest map[string]string) (input, output, bool) {
 	in := input{method: c.Method, request: c.Request, operation: c.Operation}
-	o := output{known: c.Outcome != Unknown, operation: c.Operation, active: c.Active, over: phase(c.Phase) >= baremetalv1.Operation_SUCCEEDED}
+	o := output{known: c.Outcome != Unknown, operation: c.Operation, active: c.Active,
+		over: phase(c.Phase) >= baremetalv1.Operation_SUCCEEDED}
 	if c.Outcome == Refused {
 		o.refused = c.Reason
 		if o.refused == "" {
@@ -217,7 +220,8 @@ func describe(ops []porcupine.Operation) string {
 		if o.Return != forever {
 			end = time.Duration(o.Return).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(&b, "\n    %v–%s %s", time.Duration(o.Call).Round(time.Millisecond), end, model.DescribeOperation(o.Input, o.Output))
+		fmt.Fprintf(&b, "\n    %v–%s %s", time.Duration(o.Call).Round(time.Millisecond), end,
+			model.DescribeOperation(o.Input, o.Output))
 	}
 	return b.String()
 }

@@ -21,8 +21,8 @@ type MachineHistory struct {
 	Journal    []sim.EffectRecord
 	// Pending counts effects that the world has accepted and that are still to come.
 	Pending int
-	// ClocksDiffer says that the times come from clocks that were set meanwhile: their order proves nothing, and what a rule
-	// says of it is left out. What happened, and how often, is judged as ever.
+	// ClocksDiffer says that the times come from clocks that were set meanwhile: their order proves nothing, and what a
+	// rule says of it is left out. What happened, and how often, is judged as ever.
 	ClocksDiffer bool
 }
 
@@ -40,8 +40,8 @@ func (h MachineHistory) Problems() []string {
 	return out
 }
 
-// Violations gives every contradiction: against what the controller promises, and between what it says and what the world
-// saw. It expects a machine at rest.
+// Violations gives every contradiction: against what the controller promises, and between what it says and what the
+// world saw. It expects a machine at rest.
 func (h MachineHistory) Violations() []Violation {
 	p := &problems{h: h, effects: map[string][]sim.EffectRecord{}, asked: map[string][]sim.EffectRecord{}}
 	for _, r := range h.Journal {
@@ -71,7 +71,8 @@ type problems struct {
 }
 
 func (p *problems) add(rule, format string, args ...any) {
-	p.found = append(p.found, Violation{Rule: rule, Subject: p.h.Machine.GetMachineId(), What: fmt.Sprintf(format, args...)})
+	p.found = append(p.found, Violation{Rule: rule, Subject: p.h.Machine.GetMachineId(),
+		What: fmt.Sprintf(format, args...)})
 }
 
 // operations: each has ended, none overlaps another, and the machine points to none.
@@ -83,7 +84,8 @@ func (p *problems) operations() {
 		if !Ended(o) {
 			p.add(RuleEnds, "operation %s is %s", o.GetOperationId(), o.GetPhase())
 		}
-		if (o.GetPhase() == baremetalv1.Operation_FAILED) != (o.GetError() != nil && o.GetPhase() != baremetalv1.Operation_CANCELED) {
+		if (o.GetPhase() == baremetalv1.Operation_FAILED) != (o.GetError() != nil &&
+			o.GetPhase() != baremetalv1.Operation_CANCELED) {
 			p.add(RuleEnds, "operation %s is %s with error %v", o.GetOperationId(), o.GetPhase(), o.GetError())
 		}
 		if o.GetPhase() == baremetalv1.Operation_SUCCEEDED {
@@ -93,13 +95,15 @@ func (p *problems) operations() {
 	p.oneAfterTheOther()
 }
 
-// oneAfterTheOther: no operation began while another was active. Operations are created when they are asked for, and the one that was
-// asked for later may be admitted first: so those that ended are compared in the order in which they began.
+// oneAfterTheOther: no operation began while another was active. Operations are created when they are asked for, and
+// the one that was asked for later may be admitted first: so those that ended are compared in the order in which they
+// began.
 func (p *problems) oneAfterTheOther() {
 	if p.h.ClocksDiffer {
 		return
 	}
-	ended := slices.DeleteFunc(slices.Clone(p.h.Operations), func(o *baremetalv1.Operation) bool { return o.GetFinishedAt() == nil })
+	ended := slices.DeleteFunc(slices.Clone(p.h.Operations),
+		func(o *baremetalv1.Operation) bool { return o.GetFinishedAt() == nil })
 	slices.SortStableFunc(ended, func(a, b *baremetalv1.Operation) int { return began(a).Compare(began(b)) })
 	for i := 1; i < len(ended); i++ {
 		if before, o := ended[i-1], ended[i]; began(o).Before(before.GetFinishedAt().AsTime()) {
@@ -108,7 +112,8 @@ func (p *problems) oneAfterTheOther() {
 	}
 }
 
-// began is the first moment at which an operation is known to have been active. All that is known of one that never started is its end.
+// began is the first moment at which an operation is known to have been active. All that is known of one that never
+// started is its end.
 func began(o *baremetalv1.Operation) time.Time {
 	if o.GetStartedAt() == nil {
 		return o.GetFinishedAt().AsTime()
@@ -140,7 +145,8 @@ func (p *problems) command(c *baremetalv1.Command) {
 		p.add(RuleEnds, "command %s is still %s", id, c.GetState())
 	}
 	effects := p.effects[id]
-	if kind, ok := effectOf[c.GetKind()]; ok && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" && len(effects) == 0 {
+	if kind, ok := effectOf[c.GetKind()]; ok && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" &&
+		len(effects) == 0 {
 		p.add(RuleEvidence, "command %s has succeeded without an effect of kind %s", id, kind)
 	}
 	byKind := map[sim.Kind]int{}
@@ -154,7 +160,8 @@ func (p *problems) command(c *baremetalv1.Command) {
 	}
 	touched := slices.Concat(p.asked[id], effects)
 	if len(touched) > 0 && c.GetOutcome() == "REFUSED" {
-		p.add(RuleEvidence, "command %s says that it was never started (%s), and touched the world: %v", id, c.GetMessage(), touched[0])
+		p.add(RuleEvidence, "command %s says that it was never started (%s), and touched the world: %v", id, c.GetMessage(),
+			touched[0])
 	}
 	if len(touched) > 0 && c.GetGrantedAt() == nil {
 		p.add(RuleGrant, "command %s (%s) touched the world without a grant: %v", id, c.GetState(), touched[0])
@@ -168,7 +175,8 @@ func (p *problems) command(c *baremetalv1.Command) {
 		}
 		// What was settled later than its operation ended may have acted in between; that is what the fence is for.
 		if c.GetState() == "DONE" && c.GetSettledBy() == "" && e.At.After(c.GetFinishedAt().AsTime().Add(clockSlack)) {
-			p.add(RuleGrant, "command %s acted (%s %s) %v after its result", id, e.Stage, e.Kind, e.At.Sub(c.GetFinishedAt().AsTime()))
+			p.add(RuleGrant, "command %s acted (%s %s) %v after its result", id, e.Stage, e.Kind,
+				e.At.Sub(c.GetFinishedAt().AsTime()))
 		}
 	}
 }
@@ -216,14 +224,17 @@ func (p *problems) succeeded(o *baremetalv1.Operation) {
 	}
 	for step, c := range last {
 		if c.GetState() != "DONE" || c.GetOutcome() != "SUCCEEDED" {
-			p.add(RuleEvidence, "operation %s succeeded with step %s %s %s", o.GetOperationId(), step, c.GetState(), c.GetOutcome())
+			p.add(RuleEvidence, "operation %s succeeded with step %s %s %s", o.GetOperationId(), step, c.GetState(),
+				c.GetOutcome())
 		}
 		kind, ok := effectOf[c.GetKind()]
 		if n := sim.CountByCommand(p.h.Journal, kind)[c.GetCommandId()]; ok && n != 1 {
-			p.add(RuleEvidence, "operation %s succeeded and command %s of step %s had %d effects", o.GetOperationId(), c.GetCommandId(), step, n)
+			p.add(RuleEvidence, "operation %s succeeded and command %s of step %s had %d effects", o.GetOperationId(),
+				c.GetCommandId(), step, n)
 		}
 		if c.GetKind() == "repave" && !p.verified(c.GetCommandId()) {
-			p.add(RuleEvidence, "operation %s succeeded over a disk that was not written to its end by %s", o.GetOperationId(), c.GetCommandId())
+			p.add(RuleEvidence, "operation %s succeeded over a disk that was not written to its end by %s", o.GetOperationId(),
+				c.GetCommandId())
 		}
 	}
 }

@@ -19,7 +19,8 @@ func (j *judge) events() {
 		case e.Seq != before.Seq+1:
 			j.add(RuleEvents, e.Operation, "event %d (%s) came after %d: some are missing", e.Seq, e.Kind, before.Seq)
 		}
-		if phase(e.Phase) < phase(before.Phase) || phase(before.Phase) >= baremetalv1.Operation_SUCCEEDED && e.Phase != before.Phase {
+		if phase(e.Phase) < phase(before.Phase) || phase(before.Phase) >= baremetalv1.Operation_SUCCEEDED &&
+			e.Phase != before.Phase {
 			j.add(RulePhases, e.Operation, "went from %s to %s at event %d", before.Phase, e.Phase, e.Seq)
 		}
 		last[e.Operation] = e
@@ -46,7 +47,8 @@ func (j *judge) owners() {
 	for _, s := range j.h.Sessions {
 		k := epoch{s.Agent, s.Epoch}
 		if o, ok := owner[k]; ok && (o.Session != s.Session || o.Controller != s.Controller && o.ByAgent && s.ByAgent) {
-			j.add(RuleOwner, s.Agent, "epoch %d is session %s of %s and session %s of %s", s.Epoch, o.Session, o.Controller, s.Session, s.Controller)
+			j.add(RuleOwner, s.Agent, "epoch %d is session %s of %s and session %s of %s", s.Epoch, o.Session, o.Controller,
+				s.Session, s.Controller)
 		}
 		if _, ok := owner[k]; !ok || s.ByAgent {
 			owner[k] = s // a controller's log does not name itself
@@ -73,7 +75,8 @@ func (j *judge) cursor() {
 	for _, m := range j.h.Machines {
 		s := last[m.GetMachineId()]
 		if s.Version != m.GetVersion() || s.Active != m.GetStatus().GetActiveOperationId() {
-			j.add(RuleCursor, m.GetMachineId(), "it is version %d with operation %q; the reader has version %d with operation %q",
+			j.add(RuleCursor, m.GetMachineId(),
+				"it is version %d with operation %q; the reader has version %d with operation %q",
 				m.GetVersion(), m.GetStatus().GetActiveOperationId(), s.Version, s.Active)
 		}
 	}
@@ -86,8 +89,8 @@ func LogsComplete(h History) bool {
 	return len(j.found) == 0
 }
 
-// logs: the chunks of an operation are numbered without gaps, and the line that an agent writes before it asks for a reboot
-// arrives once for each.
+// logs: the chunks of an operation are numbered without gaps, and the line that an agent writes before it asks for a
+// reboot arrives once for each.
 func (j *judge) logs() {
 	lines := map[string][]string{}
 	next := map[string]int64{}
@@ -111,7 +114,8 @@ func (j *judge) logs() {
 			n += strings.Count(text, "boot id before: "+e.BootID)
 		}
 		if n > 1 || n == 0 && !forgets {
-			j.add(RuleLogs, e.OperationID, "the line of the agent before the reboot of %s from %s is there %d times", e.CommandID, e.BootID, n)
+			j.add(RuleLogs, e.OperationID, "the line of the agent before the reboot of %s from %s is there %d times",
+				e.CommandID, e.BootID, n)
 		}
 	}
 }

@@ -32,17 +32,23 @@ func (h MachineHistory) String() string {
 	out := fmt.Sprintf("machine %s: phase %s, active %q, unresolved %q, pending effects %d\n",
 		h.Machine.GetMachineId(), s.GetPhase(), s.GetActiveOperationId(), s.GetUnresolvedCommandId(), h.Pending)
 	for _, o := range h.Operations {
-		out += fmt.Sprintf("  operation %s %s %s stage=%s wait=%s next=%s error=%v %s–%s\n", o.GetOperationId(), o.GetType(), o.GetPhase(),
-			o.GetCurrentStage(), o.GetWaitReason(), clockOf(o.GetNextLookAt()), o.GetError(), clockOf(o.GetCreatedAt()), clockOf(o.GetFinishedAt()))
+		out += fmt.Sprintf("  operation %s %s %s stage=%s wait=%s next=%s error=%v %s–%s\n", o.GetOperationId(), o.GetType(),
+			o.GetPhase(),
+			o.GetCurrentStage(), o.GetWaitReason(), clockOf(o.GetNextLookAt()), o.GetError(), clockOf(o.GetCreatedAt()),
+			clockOf(o.GetFinishedAt()))
 	}
 	for _, c := range h.Commands {
-		out += fmt.Sprintf("  command %s of %s %s/%d %s %s by %s settled_by=%q created=%s sent=%s acked=%s granted=%s deadline=%s finished=%s %s\n",
-			c.GetCommandId(), c.GetOperationId(), c.GetStep(), c.GetAttempt(), c.GetState(), c.GetOutcome(), c.GetExecutorAgentId(),
-			c.GetSettledBy(), clockOf(c.GetCreatedAt()), clockOf(c.GetSentAt()), clockOf(c.GetAckedAt()), clockOf(c.GetGrantedAt()),
+		out += fmt.Sprintf("  command %s of %s %s/%d %s %s by %s settled_by=%q created=%s sent=%s acked=%s granted=%s "+
+			"deadline=%s finished=%s %s\n",
+			c.GetCommandId(), c.GetOperationId(), c.GetStep(), c.GetAttempt(), c.GetState(), c.GetOutcome(),
+			c.GetExecutorAgentId(),
+			c.GetSettledBy(), clockOf(c.GetCreatedAt()), clockOf(c.GetSentAt()), clockOf(c.GetAckedAt()),
+			clockOf(c.GetGrantedAt()),
 			clockOf(c.GetDeadline()), clockOf(c.GetFinishedAt()), c.GetMessage())
 	}
 	for _, r := range slices.SortedStableFunc(slices.Values(h.Journal), byTime) {
-		out += fmt.Sprintf("  world %s %s %s %s %s %s\n", r.At.Format(clockFormat), r.Stage, r.Kind, r.CommandID, cmp.Or(string(r.Fault), "-"), r.Detail)
+		out += fmt.Sprintf("  world %s %s %s %s %s %s\n", r.At.Format(clockFormat), r.Stage, r.Kind, r.CommandID,
+			cmp.Or(string(r.Fault), "-"), r.Detail)
 	}
 	return out
 }

@@ -30,7 +30,8 @@ func NewAPI(t testing.TB, base string, ca, cert, key []byte) *API {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS12}}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &API{t: t, base: base, http: &http.Client{Transport: tr}}
 }

@@ -27,8 +27,9 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	key := newKey(t)
 	tmpl := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	if err != nil {
@@ -76,14 +77,16 @@ func keyPEM(t testing.TB, key *ecdsa.PrivateKey) []byte {
 func (a *Authority) Client(t testing.TB, user string, groups ...string) (cert, key []byte) {
 	t.Helper()
 	k := newKey(t)
-	return a.Sign(t, pkix.Name{CommonName: user, Organization: groups}, &k.PublicKey, x509.ExtKeyUsageClientAuth), keyPEM(t, k)
+	return a.Sign(t, pkix.Name{CommonName: user, Organization: groups}, &k.PublicKey, x509.ExtKeyUsageClientAuth),
+		keyPEM(t, k)
 }
 
 // Sign certifies a public key.
 func (a *Authority) Sign(t testing.TB, subject pkix.Name, pub any, usage x509.ExtKeyUsage) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial(t), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+		SerialNumber: serial(t), Subject: subject, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(12 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 	}, a.cert, pub, a.key)
@@ -106,7 +109,9 @@ func (a *Authority) flags(t testing.TB, dir string) []string {
 	serving, accounts := newKey(t), put("accounts.key", keyPEM(t, newKey(t)))
 	return []string{
 		"--client-ca-file=" + put("ca.crt", a.PEM),
-		"--tls-cert-file=" + put("serving.crt", a.Sign(t, pkix.Name{CommonName: "kube-apiserver"}, &serving.PublicKey, x509.ExtKeyUsageServerAuth)),
+		"--tls-cert-file=" +
+			put("serving.crt", a.Sign(t, pkix.Name{CommonName: "kube-apiserver"}, &serving.PublicKey,
+				x509.ExtKeyUsageServerAuth)),
 		"--tls-private-key-file=" + put("serving.key", keyPEM(t, serving)),
 		"--service-account-key-file=" + accounts, "--service-account-signing-key-file=" + accounts,
 	}

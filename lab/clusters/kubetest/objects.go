@@ -24,7 +24,8 @@ func (s *Server) PutNode(n Node) {
 	}
 	s.Admin.Merge(path+"/status", Object{"status": Object{
 		"nodeInfo": Object{
-			"systemUUID": n.SystemUUID, "bootID": n.BootID, "kubeletVersion": n.Version, "machineID": "", "kernelVersion": "", "osImage": "",
+			"systemUUID": n.SystemUUID, "bootID": n.BootID, "kubeletVersion": n.Version, "machineID": "", "kernelVersion": "",
+			"osImage":                 "",
 			"containerRuntimeVersion": "", "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64",
 		},
 		"conditions": []Object{{
@@ -58,7 +59,8 @@ func (s *Server) PutPod(p Pod) string {
 	}
 	if p.Owner != "" {
 		meta["ownerReferences"] = []Object{{
-			"apiVersion": "apps/v1", "kind": p.Owner, "name": "owner", "uid": "00000000-0000-0000-0000-000000000001", "controller": true,
+			"apiVersion": "apps/v1", "kind": p.Owner, "name": "owner", "uid": "00000000-0000-0000-0000-000000000001",
+			"controller": true,
 		}}
 	}
 	spec := Object{
@@ -69,7 +71,8 @@ func (s *Server) PutPod(p Pod) string {
 	if p.EmptyDir {
 		spec["volumes"] = []Object{{"name": "data", "emptyDir": Object{}}}
 	}
-	made := s.Admin.Create("/api/v1/namespaces/default/pods", Object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+	made := s.Admin.Create("/api/v1/namespaces/default/pods",
+		Object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 	s.Admin.Merge(PodPath(p.Name)+"/status", Object{"status": Object{
 		"phase": "Running", "conditions": []Object{{"type": "Ready", "status": "True", "lastTransitionTime": now()}},
 	}})
@@ -90,7 +93,8 @@ func (s *Server) PutBudget(name, app string, allowed int) {
 		})
 	}
 	s.Admin.Merge(budgets+"/"+name+"/status", Object{"status": Object{
-		"disruptionsAllowed": allowed, "currentHealthy": 1 + allowed, "desiredHealthy": 1, "expectedPods": 1 + allowed, "observedGeneration": 1,
+		"disruptionsAllowed": allowed, "currentHealthy": 1 + allowed, "desiredHealthy": 1, "expectedPods": 1 + allowed,
+		"observedGeneration": 1,
 	}})
 }
 

@@ -1,5 +1,5 @@
-// Package kubetest runs a kube-apiserver on an etcd, for tests. There is no controller manager, scheduler or kubelet: whoever
-// needs what they do does it through the API.
+// Package kubetest runs a kube-apiserver on an etcd, for tests. There is no controller manager, scheduler or kubelet:
+// whoever needs what they do does it through the API.
 package kubetest
 
 import (
@@ -55,7 +55,8 @@ func Start(t testing.TB) *Server {
 	args := append(ca.flags(t, dir),
 		"--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
 		"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--enable-bootstrap-token-auth=true",
-		"--service-account-issuer=https://kubernetes.default.svc", "--endpoint-reconciler-type=none", "--allow-privileged=true",
+		"--service-account-issuer=https://kubernetes.default.svc", "--endpoint-reconciler-type=none",
+		"--allow-privileged=true",
 		// Without a controller manager there are no service accounts for pods.
 		"--disable-admission-plugins=ServiceAccount", "--enable-admission-plugins=NodeRestriction", "--cert-dir="+dir,
 	)
@@ -73,7 +74,8 @@ func startEtcd(t testing.TB, dir string) string {
 	t.Helper()
 	client, peer := "http://127.0.0.1:"+free(t), "http://127.0.0.1:"+free(t)
 	run(t, dir+".log", "etcd", "--data-dir="+dir, "--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--unsafe-no-fsync")
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
+		"--unsafe-no-fsync")
 	return client
 }
 

@@ -1,5 +1,5 @@
-// Command fleetsim runs simulated agents against a controller: it registers the machines that are missing, and keeps the
-// sessions of all until it is interrupted. Identities stay in a directory, so that the next run needs no enrolment.
+// Command fleetsim runs simulated agents against a controller: it registers the machines that are missing, and keeps
+// the sessions of all until it is interrupted. Identities stay in a directory, so that the next run needs no enrolment.
 //
 //	go run ./lab/fleet/fleetsim --server 127.0.0.1:50051 --token-file admin.token --ca-file ca.pem --agents 1000 --dir /tmp/agents
 package main
@@ -31,9 +31,11 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "directory of the identities")
 	flag.StringVar(&o.prefix, "prefix", "fleet", "names of machines begin with this")
 	flag.StringVar(&o.script, "script", "", "times and faults, such as repave:time=30s,fail=0.1;*:slow=0.01")
-	flag.StringVar(&o.addresses, "addresses", "", "fleet listeners, host:port with commas between; empty means those that enrolment gives")
+	flag.StringVar(&o.addresses, "addresses", "",
+		"fleet listeners, host:port with commas between; empty means those that enrolment gives")
 	flag.IntVar(&o.agents, "agents", 100, "how many agents")
-	flag.IntVar(&o.first, "first", 0, "index of the first one, where several processes share a fleet; it chooses the source address")
+	flag.IntVar(&o.first, "first", 0,
+		"index of the first one, where several processes share a fleet; it chooses the source address")
 	flag.Parse()
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "fleetsim:", err)

@@ -1,5 +1,5 @@
-// Package customer is a client of the customer API as its design describes it: compiled against the design's own messages, it knows
-// nothing that was published later. It runs the examples of the design.
+// Package customer is a client of the customer API as its design describes it: compiled against the design's own
+// messages, it knows nothing that was published later. It runs the examples of the design.
 package customer
 
 import (
@@ -53,22 +53,26 @@ func (c *Client) UpdateMachine(ctx context.Context, m *Machine) (*Machine, error
 
 // Reboot reboots a machine.
 func (c *Client) Reboot(ctx context.Context, machine, request string) (*Operation, error) {
-	return call[Operation](ctx, c, machineService+"RebootMachine", &RebootMachineRequest{MachineId: machine, RequestId: request})
+	return call[Operation](ctx, c, machineService+"RebootMachine",
+		&RebootMachineRequest{MachineId: machine, RequestId: request})
 }
 
 // Reimage writes an image; empty is the machine's or the server's default.
 func (c *Client) Reimage(ctx context.Context, machine, request, image string) (*Operation, error) {
-	return call[Operation](ctx, c, machineService+"ReimageMachine", &ReimageMachineRequest{MachineId: machine, RequestId: request, ImageRef: image})
+	return call[Operation](ctx, c, machineService+"ReimageMachine",
+		&ReimageMachineRequest{MachineId: machine, RequestId: request, ImageRef: image})
 }
 
 // EnterMaintenance takes a machine out of service.
 func (c *Client) EnterMaintenance(ctx context.Context, machine, request string) (*Operation, error) {
-	return call[Operation](ctx, c, machineService+"EnterMaintenance", &EnterMaintenanceRequest{MachineId: machine, RequestId: request})
+	return call[Operation](ctx, c, machineService+"EnterMaintenance",
+		&EnterMaintenanceRequest{MachineId: machine, RequestId: request})
 }
 
 // ExitMaintenance returns a machine to service.
 func (c *Client) ExitMaintenance(ctx context.Context, machine, request string) (*Operation, error) {
-	return call[Operation](ctx, c, machineService+"ExitMaintenance", &ExitMaintenanceRequest{MachineId: machine, RequestId: request})
+	return call[Operation](ctx, c, machineService+"ExitMaintenance",
+		&ExitMaintenanceRequest{MachineId: machine, RequestId: request})
 }
 
 // Cancel asks an operation to stop.

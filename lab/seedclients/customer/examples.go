@@ -15,7 +15,8 @@ func (c *Client) Import(ctx context.Context, n int) error {
 	for i := 1; i <= n; i++ {
 		_, err := c.RegisterMachine(ctx, &Machine{
 			MachineId: fmt.Sprintf("machine-%d", i), Labels: map[string]string{"env": "prod", "rack": "r42"},
-			Spec: &MachineSpec{SshEndpoint: "10.20.30.40:22", MacAddresses: []string{fmt.Sprintf("52:54:00:00:%02x:%02x", i>>8, i&255)}},
+			Spec: &MachineSpec{SshEndpoint: "10.20.30.40:22",
+				MacAddresses: []string{fmt.Sprintf("52:54:00:00:%02x:%02x", i>>8, i&255)}},
 		})
 		if err != nil {
 			return fmt.Errorf("register machine-%d: %w", i, err)
@@ -36,19 +37,22 @@ func (c *Client) Import(ctx context.Context, n int) error {
 	return nil
 }
 
-// Relabel is decision D1: an update with labels alone keeps the spec, and nothing that a client says of the status counts.
+// Relabel is decision D1: an update with labels alone keeps the spec, and nothing that a client says of the status
+// counts.
 func (c *Client) Relabel(ctx context.Context, id string) error {
 	before, err := c.GetMachine(ctx, id)
 	if err != nil {
 		return err
 	}
 	after, err := c.UpdateMachine(ctx, &Machine{
-		MachineId: id, Labels: map[string]string{"env": "test"}, Status: &MachineStatus{Phase: MachineStatus_READY, ActiveOperationId: "op-none"},
+		MachineId: id, Labels: map[string]string{"env": "test"},
+		Status: &MachineStatus{Phase: MachineStatus_READY, ActiveOperationId: "op-none"},
 	})
 	if err != nil {
 		return err
 	}
-	if after.GetLabels()["env"] != "test" || after.GetSpec().String() != before.GetSpec().String() || after.GetStatus().String() != before.GetStatus().String() {
+	if after.GetLabels()["env"] != "test" || after.GetSpec().String() != before.GetSpec().String() ||
+		after.GetStatus().String() != before.GetStatus().String() {
 		return fmt.Errorf("%v became %v", before, after)
 	}
 	return nil
@@ -81,7 +85,8 @@ func (c *Client) Example1(ctx context.Context, id string) error {
 		return err
 	}
 	again, err := c.Reimage(ctx, id, "deploy-v2.1", "ubuntu-2204")
-	if err != nil || again.GetOperationId() != first.GetOperationId() || again.GetPhase() != Operation_SUCCEEDED || again.GetParams()["image_ref"] != "ubuntu-2204" {
+	if err != nil || again.GetOperationId() != first.GetOperationId() || again.GetPhase() != Operation_SUCCEEDED ||
+		again.GetParams()["image_ref"] != "ubuntu-2204" {
 		return fmt.Errorf("the same request again is %v: %w", again, err)
 	}
 	reboot, err := c.Reboot(ctx, id, "verify")
@@ -97,7 +102,8 @@ func (c *Client) Example1(ctx context.Context, id string) error {
 		return err
 	}
 	s := m.GetStatus()
-	if s.GetPhase() != MachineStatus_READY || s.GetEffectiveState() != MachineStatus_IDLE || !m.Holds("Provisioned") || s.GetActiveOperationId() != "" {
+	if s.GetPhase() != MachineStatus_READY || s.GetEffectiveState() != MachineStatus_IDLE || !m.Holds("Provisioned") ||
+		s.GetActiveOperationId() != "" {
 		return fmt.Errorf("after the example %s is %v", id, s)
 	}
 	return nil
@@ -113,7 +119,8 @@ func (m *Machine) Holds(condition string) bool {
 	return false
 }
 
-// Example2 handles a failed operation. The first reimage must fail; its plain retry under another request id heals the machine.
+// Example2 handles a failed operation. The first reimage must fail; its plain retry under another request id heals the
+// machine.
 func (c *Client) Example2(ctx context.Context, id string) error {
 	if err := c.enter(ctx, id); err != nil {
 		return err
@@ -133,7 +140,8 @@ func (c *Client) Example2(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if m.GetStatus().GetPhase() != MachineStatus_MAINTENANCE || m.GetStatus().GetEffectiveState() != MachineStatus_ATTENTION || !m.Holds("NeedsIntervention") {
+	if m.GetStatus().GetPhase() != MachineStatus_MAINTENANCE ||
+		m.GetStatus().GetEffectiveState() != MachineStatus_ATTENTION || !m.Holds("NeedsIntervention") {
 		return fmt.Errorf("after the failure %s is %v", id, m.GetStatus())
 	}
 	retry, err := c.Reimage(ctx, id, "retry-001", "ubuntu-2204")
@@ -146,7 +154,8 @@ func (c *Client) Example2(ctx context.Context, id string) error {
 	if m, err = c.GetMachine(ctx, id); err != nil {
 		return err
 	}
-	if m.GetStatus().GetEffectiveState() != MachineStatus_IN_MAINTENANCE || m.Holds("NeedsIntervention") || !m.Holds("Provisioned") {
+	if m.GetStatus().GetEffectiveState() != MachineStatus_IN_MAINTENANCE || m.Holds("NeedsIntervention") ||
+		!m.Holds("Provisioned") {
 		return fmt.Errorf("after the retry %s is %v", id, m.GetStatus())
 	}
 	return nil
@@ -204,9 +213,11 @@ func (c *Client) Errors(ctx context.Context, ready, ended string) error {
 		want codes.Code
 	}{
 		{"unknown machine", func() error { _, err := c.GetMachine(ctx, "nonexistent"); return err }, codes.NotFound},
-		{"reimage when READY", func() error { _, err := c.Reimage(ctx, ready, "early", "ubuntu-2204"); return err }, codes.FailedPrecondition},
+		{"reimage when READY", func() error { _, err := c.Reimage(ctx, ready, "early", "ubuntu-2204"); return err },
+			codes.FailedPrecondition},
 		{"cancel of what has ended", func() error { _, err := c.Cancel(ctx, ended); return err }, codes.FailedPrecondition},
-		{"no request_id", func() error { _, err := c.Reimage(ctx, ready, "", "ubuntu-2204"); return err }, codes.InvalidArgument},
+		{"no request_id", func() error { _, err := c.Reimage(ctx, ready, "", "ubuntu-2204"); return err },
+			codes.InvalidArgument},
 	} {
 		if err := e.call(); status.Code(err) != e.want {
 			return fmt.Errorf("%s is %w, not %v", e.what, err, e.want)

@@ -1,5 +1,5 @@
-// Package plans is a client of the plans and runs API as its design describes it: compiled against the design's own messages, it knows
-// nothing that was published later. It runs the interaction patterns and samples of the design.
+// Package plans is a client of the plans and runs API as its design describes it: compiled against the design's own
+// messages, it knows nothing that was published later. It runs the interaction patterns and samples of the design.
 package plans
 
 import (

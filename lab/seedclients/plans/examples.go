@@ -52,15 +52,18 @@ func (c *Client) Inventory(ctx context.Context) error {
 	}
 	spec := proto.Clone(got.GetSpec()).(*MachineSpec)
 	spec.ProtoReflect().SetUnknown(nil) // fields that were published later
-	if !proto.Equal(spec, m.GetSpec()) || fmt.Sprint(got.GetLabels()) != fmt.Sprint(m.GetLabels()) || got.GetStatus().GetActiveRunId() != "" {
+	if !proto.Equal(spec, m.GetSpec()) || fmt.Sprint(got.GetLabels()) != fmt.Sprint(m.GetLabels()) ||
+		got.GetStatus().GetActiveRunId() != "" {
 		return fmt.Errorf("the sample is stored as %v", got)
 	}
 	page, err := c.ListMachines(ctx, &ListMachinesRequest{Filter: "phase=FACTORY_READY", PageSize: 1})
 	if err != nil || len(page.GetMachines()) != 1 || page.GetNextPageToken() == "" {
 		return fmt.Errorf("the first page is %v: %w", page, err)
 	}
-	next, err := c.ListMachines(ctx, &ListMachinesRequest{Filter: "phase=FACTORY_READY", PageSize: 1, PageToken: page.GetNextPageToken()})
-	if err != nil || len(next.GetMachines()) != 1 || next.GetMachines()[0].GetMachineId() == page.GetMachines()[0].GetMachineId() {
+	next, err := c.ListMachines(ctx, &ListMachinesRequest{Filter: "phase=FACTORY_READY", PageSize: 1,
+		PageToken: page.GetNextPageToken()})
+	if err != nil || len(next.GetMachines()) != 1 ||
+		next.GetMachines()[0].GetMachineId() == page.GetMachines()[0].GetMachineId() {
 		return fmt.Errorf("the second page is %v: %w", next, err)
 	}
 	return nil
@@ -134,7 +137,8 @@ func (c *Client) watch(ctx context.Context, run *Run) error {
 		if s.GetPhase() >= Run_SUCCEEDED {
 			return nil
 		}
-		if n := len(s.GetSteps()); n > 0 && s.GetSteps()[n-1].GetState() == StepStatus_SUCCEEDED && s.GetPhase() == Run_PENDING {
+		if n := len(s.GetSteps()); n > 0 && s.GetSteps()[n-1].GetState() == StepStatus_SUCCEEDED &&
+			s.GetPhase() == Run_PENDING {
 			return fmt.Errorf("a run that has not begun has the steps %v", s.GetSteps())
 		}
 	}
@@ -187,9 +191,11 @@ func (c *Client) Errors(ctx context.Context, machine string) error {
 		want codes.Code
 	}{
 		{"unknown machine", &StartRunRequest{RequestId: "e-1", MachineId: "m-none", Type: "REBOOT"}, codes.NotFound},
-		{"unknown plan", &StartRunRequest{RequestId: "e-2", MachineId: machine, Type: "REBOOT", PlanId: "plan-none"}, codes.NotFound},
+		{"unknown plan", &StartRunRequest{RequestId: "e-2", MachineId: machine, Type: "REBOOT", PlanId: "plan-none"},
+			codes.NotFound},
 		{"no request_id", &StartRunRequest{MachineId: machine, Type: "REBOOT"}, codes.InvalidArgument},
-		{"a repave outside maintenance", &StartRunRequest{RequestId: "e-3", MachineId: machine, Type: "REPAVE"}, codes.FailedPrecondition},
+		{"a repave outside maintenance", &StartRunRequest{RequestId: "e-3", MachineId: machine, Type: "REPAVE"},
+			codes.FailedPrecondition},
 	} {
 		if _, err := c.StartRun(ctx, e.r); status.Code(err) != e.want {
 			return fmt.Errorf("%s is %w, not %v", e.what, err, e.want)

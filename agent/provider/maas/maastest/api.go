@@ -68,7 +68,8 @@ func (r *Region) handle(c query) answer {
 	case "GET users":
 		return answer{status: 200, body: map[string]any{"username": User, "is_superuser": !r.cfg.NotAdmin}}
 	case "GET version":
-		return answer{status: 200, body: map[string]any{"version": "3.6.0", "subversion": "", "capabilities": []string{"storage-deployment-ubuntu"}}}
+		return answer{status: 200, body: map[string]any{"version": "3.6.0", "subversion": "",
+			"capabilities": []string{"storage-deployment-ubuntu"}}}
 	case "GET machines":
 		return answer{status: 200, body: r.list(c.form)}
 	case "GET events":
@@ -91,7 +92,8 @@ func (r *Region) list(form url.Values) []any {
 	out := []any{}
 	want := lower(form["mac_address"])
 	for _, m := range r.machines {
-		if slices.ContainsFunc(append(slices.Clone(m.MACs), m.Fabric...), func(mac string) bool { return slices.Contains(want, mac) }) {
+		if slices.ContainsFunc(append(slices.Clone(m.MACs), m.Fabric...),
+			func(mac string) bool { return slices.Contains(want, mac) }) {
 			r.settle(m)
 			out = append(out, r.json(m))
 		}
@@ -110,7 +112,8 @@ func (r *Region) created(form url.Values) answer {
 		return refuse(http.StatusBadRequest, `{"architecture": ["This field is required."]}`)
 	}
 	m := r.add(&Machine{
-		Hostname: form.Get("hostname"), MACs: macs, PowerType: form.Get("power_type"), BootMode: "link_up", Uncommissioned: true,
+		Hostname: form.Get("hostname"), MACs: macs, PowerType: form.Get("power_type"), BootMode: "link_up",
+		Uncommissioned: true,
 	})
 	// MachinesHandler.create: what an administrator adds is commissioned at once, unless that is declined.
 	if c := form.Get("commission"); !r.cfg.NotAdmin && (c == "" || isTrue(c)) {
@@ -232,9 +235,11 @@ func (r *Region) json(m *Machine) map[string]any {
 	row, _ := ms.Of(m.Status)
 	out := map[string]any{
 		"system_id": m.SystemID, "hostname": m.Hostname, "owner": m.Owner, "status": int(m.Status), "status_name": row.Name,
-		"status_message": r.statusMessage(m), "power_state": m.Power, "power_type": m.PowerType, "locked": m.Locked, "osystem": "",
+		"status_message": r.statusMessage(m), "power_state": m.Power, "power_type": m.PowerType, "locked": m.Locked,
+		"osystem":       "",
 		"distro_series": m.Series, "workload_annotations": m.Annotations, "cpu_count": m.CPUs, "memory": m.MemoryMiB,
-		"hardware_info": map[string]string{"system_serial": orUnknown(m.Serial)}, "enable_hw_sync": m.HWSync, "sync_interval": 900,
+		"hardware_info": map[string]string{"system_serial": orUnknown(m.Serial)}, "enable_hw_sync": m.HWSync,
+		"sync_interval": 900,
 		"interface_set": r.nics(m), "resource_uri": "/MAAS/api/2.0/machines/" + m.SystemID + "/",
 	}
 	if m.Series != "" {
@@ -273,7 +278,8 @@ func (r *Region) nics(m *Machine) []any {
 	out := []any{}
 	add := func(mac, mode string, tags []string) {
 		id := len(out) + 1
-		nic := map[string]any{"id": id, "name": fmt.Sprintf("eth%d", id-1), "mac_address": mac, "tags": tags, "links": []any{}}
+		nic := map[string]any{"id": id, "name": fmt.Sprintf("eth%d", id-1), "mac_address": mac, "tags": tags,
+			"links": []any{}}
 		if mode != "" {
 			nic["links"] = []any{map[string]any{"id": 10 + id, "mode": mode, "subnet": map[string]any{"id": m.Subnet}}}
 		}

@@ -36,8 +36,9 @@ func (r *Region) asked(m *Machine, kind, comment string) {
 	r.events = append(r.events, logged{len(r.events) + 1, m.SystemID, kind, debug, text, User})
 }
 
-// move changes the status, and writes the line that models/signals/events.py, emit_state_transition_event, writes. A machine
-// that becomes New or Ready loses its owner (models/signals/nodes.py, clear_owner_when_status_changes_to_new_or_ready).
+// move changes the status, and writes the line that models/signals/events.py, emit_state_transition_event, writes. A
+// machine that becomes New or Ready loses its owner (models/signals/nodes.py,
+// clear_owner_when_status_changes_to_new_or_ready).
 func (r *Region) move(m *Machine, to ms.Status) {
 	from, _ := ms.Of(m.Status)
 	into, _ := ms.Of(to)
@@ -78,8 +79,8 @@ func (r *Region) statusMessage(m *Machine) string {
 	return ""
 }
 
-// eventsOf is api/events.py, EventsHandler.query: newest first, 100 unless asked, at most 1,000, without debugging unless
-// asked.
+// eventsOf is api/events.py, EventsHandler.query: newest first, 100 unless asked, at most 1,000, without debugging
+// unless asked.
 func (r *Region) eventsOf(form url.Values) answer {
 	limit, err := strconv.Atoi(form.Get("limit"))
 	switch {

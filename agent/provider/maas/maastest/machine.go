@@ -69,8 +69,8 @@ func (m *Machine) Halt() { m.then, m.aborting = nil, false }
 // Erased counts the full erasures of the machine that have ended well.
 func (m Machine) Erased() int { return m.erased }
 
-// Add puts a machine into the region, and gives its system id. A machine in use belongs to the key's user unless it says
-// whose it is.
+// Add puts a machine into the region, and gives its system id. A machine in use belongs to the key's user unless it
+// says whose it is.
 func (r *Region) Add(m Machine) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +184,8 @@ func (r *Region) find(systemID string) *Machine {
 
 // settle lets work that is due have ended.
 func (r *Region) settle(m *Machine) {
-	for m.then != nil && (m.aborting || !m.Stuck && (m.StuckIn == 0 || m.StuckIn != m.Status)) && !r.cfg.Clock.Now().Before(m.due) {
+	for m.then != nil && (m.aborting || !m.Stuck && (m.StuckIn == 0 || m.StuckIn != m.Status)) &&
+		!r.cfg.Clock.Now().Before(m.due) {
 		then := m.then
 		m.then = nil
 		then()

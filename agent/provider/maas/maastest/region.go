@@ -91,8 +91,8 @@ const (
 	Vanish      Kind = "vanish"       // the machine is deleted before the request is looked at
 )
 
-// Fault happens to the next Times requests of an Op, after Skip of them; 0 means one, -1 all. Op "*" is any. With After it
-// waits until another fault has happened to that op.
+// Fault happens to the next Times requests of an Op, after Skip of them; 0 means one, -1 all. Op "*" is any. With After
+// it waits until another fault has happened to that op.
 type Fault struct {
 	Op    string
 	Kind  Kind
@@ -268,7 +268,8 @@ func (r *Region) found(c query) Machine {
 	return out
 }
 
-// Unlawful lists the changes of a status that MAAS does not have, and that were made here: there are none in a true copy.
+// Unlawful lists the changes of a status that MAAS does not have, and that were made here: there are none in a true
+// copy.
 func (r *Region) Unlawful() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,12 +289,14 @@ func (r *Region) somebodyElse(op string) {
 
 func (r *Region) reply(w http.ResponseWriter, q *http.Request, kind Kind, a answer) {
 	switch kind {
-	case Busy, BusyAfter: // middleware.py, RPCErrorsMiddleware; utils/views.py fires what follows the commit before it answers
+	// middleware.py, RPCErrorsMiddleware; utils/views.py fires what follows the commit before it answers
+	case Busy, BusyAfter:
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "Unable to connect to any rack controller", http.StatusServiceUnavailable)
 	case Conflict: // utils/views.py, WebApplicationHandler.get_response, and templates/409.html
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, "<html>Conflict error. Try your request again, as it will most likely succeed.</html>", http.StatusConflict)
+		http.Error(w, "<html>Conflict error. Try your request again, as it will most likely succeed.</html>",
+			http.StatusConflict)
 	case ErrorBefore, ErrorAfter:
 		http.Error(w, "Internal server error.", http.StatusInternalServerError)
 	case Refuse:

@@ -6,23 +6,27 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// transitions are the ways between statuses that MAAS knows (src/maasserver/node_status.py, NODE_TRANSITIONS). It refuses any
-// other (models/node.py, Node._validate_status_transition).
+// transitions are the ways between statuses that MAAS knows (src/maasserver/node_status.py, NODE_TRANSITIONS). It
+// refuses any other (models/node.py, Node._validate_status_transition).
 var transitions = map[ms.Status][]ms.Status{
-	ms.New:                 {ms.Commissioning, ms.Testing, ms.Missing, ms.Ready, ms.Retired, ms.Broken, ms.EnteringRescueMode},
+	ms.New: {ms.Commissioning, ms.Testing, ms.Missing, ms.Ready, ms.Retired, ms.Broken,
+		ms.EnteringRescueMode},
 	ms.Commissioning:       {ms.FailedCommissioning, ms.Ready, ms.Retired, ms.Missing, ms.New, ms.Broken, ms.Testing},
 	ms.FailedCommissioning: {ms.Commissioning, ms.Missing, ms.Retired, ms.Broken, ms.EnteringRescueMode, ms.Testing},
 	ms.Ready: {
 		ms.EnteringRescueMode, ms.Commissioning, ms.Allocated, ms.Reserved, ms.Retired, ms.Missing, ms.Broken, ms.Testing,
 	},
 	ms.Reserved: {
-		ms.Ready, ms.Allocated, ms.Retired, ms.Missing, ms.Broken, ms.DiskErasing, ms.Releasing, ms.EnteringRescueMode, ms.Testing,
+		ms.Ready, ms.Allocated, ms.Retired, ms.Missing, ms.Broken, ms.DiskErasing, ms.Releasing, ms.EnteringRescueMode,
+		ms.Testing,
 	},
 	ms.Allocated: {
-		ms.Ready, ms.Retired, ms.Missing, ms.Broken, ms.Deploying, ms.DiskErasing, ms.Releasing, ms.EnteringRescueMode, ms.Testing,
+		ms.Ready, ms.Retired, ms.Missing, ms.Broken, ms.Deploying, ms.DiskErasing, ms.Releasing, ms.EnteringRescueMode,
+		ms.Testing,
 	},
 	ms.Releasing: {
-		ms.New, ms.Allocated, ms.Reserved, ms.Deployed, ms.Ready, ms.Broken, ms.Missing, ms.FailedDeployment, ms.FailedDiskErasing,
+		ms.New, ms.Allocated, ms.Reserved, ms.Deployed, ms.Ready, ms.Broken, ms.Missing, ms.FailedDeployment,
+		ms.FailedDiskErasing,
 		ms.FailedReleasing,
 	},
 	ms.Deploying: {
@@ -50,13 +54,16 @@ var transitions = map[ms.Status][]ms.Status{
 	ms.FailedEnteringRescueMode: {ms.Broken, ms.EnteringRescueMode, ms.ExitingRescueMode, ms.Testing},
 	ms.RescueMode:               {ms.Broken, ms.ExitingRescueMode, ms.Testing},
 	ms.ExitingRescueMode: {
-		ms.New, ms.Broken, ms.FailedCommissioning, ms.Ready, ms.Reserved, ms.Allocated, ms.FailedDeployment, ms.Deployed, ms.Missing,
-		ms.Retired, ms.FailedReleasing, ms.FailedDiskErasing, ms.RescueMode, ms.FailedEnteringRescueMode, ms.FailedExitingRescueMode,
+		ms.New, ms.Broken, ms.FailedCommissioning, ms.Ready, ms.Reserved, ms.Allocated, ms.FailedDeployment, ms.Deployed,
+		ms.Missing,
+		ms.Retired, ms.FailedReleasing, ms.FailedDiskErasing, ms.RescueMode, ms.FailedEnteringRescueMode,
+		ms.FailedExitingRescueMode,
 		ms.FailedTesting,
 	},
 	ms.FailedExitingRescueMode: {ms.Broken, ms.ExitingRescueMode, ms.Testing},
 	ms.Testing: {
-		ms.Broken, ms.New, ms.Ready, ms.Reserved, ms.Allocated, ms.Deployed, ms.Commissioning, ms.FailedDeployment, ms.Missing,
+		ms.Broken, ms.New, ms.Ready, ms.Reserved, ms.Allocated, ms.Deployed, ms.Commissioning, ms.FailedDeployment,
+		ms.Missing,
 		ms.Retired, ms.FailedReleasing, ms.FailedDiskErasing, ms.FailedEnteringRescueMode, ms.FailedExitingRescueMode,
 		ms.FailedTesting,
 	},

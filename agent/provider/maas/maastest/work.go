@@ -10,8 +10,8 @@ import (
 )
 
 // commission is models/node.py, Node.start_commissioning, and metadataserver/api.py, _process_commissioning and
-// _process_testing: the machine has the caller for its owner until it is Ready, or commissioning has failed; its storage and
-// its addresses are set anew.
+// _process_testing: the machine has the caller for its owner until it is Ready, or commissioning has failed; its
+// storage and its addresses are set anew.
 func (r *Region) commission(m *Machine) {
 	r.asked(m, "User starting node commissioning", "")
 	r.log(m, info, "Commissioning", "")
@@ -46,8 +46,8 @@ func (r *Region) acquire(m *Machine, comment string) {
 	r.move(m, ms.Allocated)
 }
 
-// installing is what metadataserver/api_twisted.py logs of a deployment that goes well: the beginning of everything that
-// cloud-init and curtin do, in cloud-init's words, and no end.
+// installing is what metadataserver/api_twisted.py logs of a deployment that goes well: the beginning of everything
+// that cloud-init and curtin do, in cloud-init's words, and no end.
 var installing = []string{
 	"'cloudinit' searching for local datasources", "'cloudinit' searching for network datasources",
 	"'cloudinit' searching for network data from DataSourceMAAS", "'cloudinit' running modules for config",
@@ -70,7 +70,8 @@ func (r *Region) deploy(m *Machine, series, comment string, sync bool) {
 	r.powerUp(m)
 	r.after(m, func() {
 		text, bad := fails(&m.FailDeploy)
-		if bad && strings.Contains(text, "timed out") { // status_monitor.py, mark_nodes_failed_after_expiring: nothing was heard
+		// status_monitor.py, mark_nodes_failed_after_expiring: nothing was heard
+		if bad && strings.Contains(text, "timed out") {
 			r.markFailed(m, ms.FailedDeployment, text)
 			return
 		}
@@ -79,7 +80,8 @@ func (r *Region) deploy(m *Machine, series, comment string, sync bool) {
 		}
 		if bad { // the comment of MAAS's own is fixed; here it repeats the cause, which MAAS has in an event
 			r.log(m, failed, "Node installation failure", "'curtin' "+text)
-			r.markFailed(m, ms.FailedDeployment, "Installation failed (refer to the installation log for more information). "+text)
+			r.markFailed(m, ms.FailedDeployment, "Installation failed (refer to the installation log for more information). "+
+				text)
 			return
 		}
 		r.log(m, info, "Deployed", "")
@@ -96,7 +98,8 @@ func (r *Region) release(c query, m *Machine) {
 		r.powerDown(m)
 		return
 	}
-	failedStatus, status, kind, text := ms.FailedReleasing, ms.Releasing, "User releasing node", "Failed to release machine."
+	failedStatus, status, kind, text := ms.FailedReleasing, ms.Releasing, "User releasing node",
+		"Failed to release machine."
 	if len(scripts) == 1 {
 		failedStatus, status, kind, text = ms.FailedDiskErasing, ms.DiskErasing, "User erasing disk", "Failed to erase disks."
 	}
@@ -122,8 +125,8 @@ func (r *Region) release(c query, m *Machine) {
 	})
 }
 
-// powerDown is models/node.py, Node._release: what is deployed is forgotten at once; the owner and the annotations are when
-// the machine is off. A machine that is off, or that nothing switches, is Ready without delay.
+// powerDown is models/node.py, Node._release: what is deployed is forgotten at once; the owner and the annotations are
+// when the machine is off. A machine that is off, or that nothing switches, is Ready without delay.
 func (r *Region) powerDown(m *Machine) {
 	r.log(m, info, "Releasing", "")
 	r.move(m, ms.Releasing)
@@ -153,8 +156,8 @@ func (r *Region) powerUp(m *Machine) {
 }
 
 // powerless is what becomes of a request whose transaction is committed, when nothing can switch the machine then
-// (models/node.py, Node._start_bmc_unavailable, and the errbacks of start_releasing and _release). An erasure cannot go back
-// to what was before: MAAS answers that as a conflict, and without Retry-After.
+// (models/node.py, Node._start_bmc_unavailable, and the errbacks of start_releasing and _release). An erasure cannot go
+// back to what was before: MAAS answers that as a conflict, and without Retry-After.
 func (r *Region) powerless(c query, was Machine) answer {
 	busy := answer{status: http.StatusServiceUnavailable, body: "Unable to connect to any rack controller"}
 	m := r.find(c.systemID)
@@ -165,8 +168,9 @@ func (r *Region) powerless(c query, was Machine) answer {
 		from, _ := ms.Of(m.Status)
 		into, _ := ms.Of(back)
 		m.then = nil
-		r.log(m, warn, "Failed to query node's BMC", fmt.Sprintf("(%s) - Aborting %s and reverting to %s. Unable to power control the node. "+
-			"Please check power credentials.", User, strings.ToUpper(from.Name), strings.ToUpper(into.Name)))
+		r.log(m, warn, "Failed to query node's BMC",
+			fmt.Sprintf("(%s) - Aborting %s and reverting to %s. Unable to power control the node. "+
+				"Please check power credentials.", User, strings.ToUpper(from.Name), strings.ToUpper(into.Name)))
 		r.move(m, back)
 		return busy
 	}
@@ -212,8 +216,8 @@ func (r *Region) finalize(m *Machine) {
 	}
 }
 
-// abort writes the event of an abort, and the status that follows once the machine is off (models/node.py, abort_commissioning,
-// abort_testing, abort_deploying, abort_disk_erasing).
+// abort writes the event of an abort, and the status that follows once the machine is off (models/node.py,
+// abort_commissioning, abort_testing, abort_deploying, abort_disk_erasing).
 func (r *Region) abort(m *Machine, comment string) {
 	to, kind, done := ms.New, "User aborting node commissioning", "Aborted commissioning"
 	switch m.Status {
