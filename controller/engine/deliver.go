@@ -30,7 +30,7 @@ func (deliverArgs) Kind() string { return "webhook_deliver" }
 // InsertOpts makes one job per delivery and round. River counts an attempt only where a controller died in it or the
 // database was away.
 func (deliverArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}, MaxAttempts: 100}
+	return uniqueJob()
 }
 
 type deliverWorker struct {

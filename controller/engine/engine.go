@@ -33,7 +33,7 @@ type Config struct {
 	// Hostname is of the machine that it runs on, for operators.
 	Hostname string
 	GrantKey ed25519.PrivateKey
-	// Workers bounds the jobs that run at once; 0 means 16.
+	// Workers bounds the jobs that run at once; 0 means 64. Evaluations that run together are stored together.
 	Workers int
 	// Lease is how long the controller counts as alive after a renewal; 0 means 15 s.
 	Lease time.Duration
@@ -56,7 +56,7 @@ type Observer interface {
 	Ended(operationType, outcome string, took time.Duration)
 	Dispatched(commandKind string, took time.Duration)
 	Done(commandKind string, took time.Duration)
-	// Rescued counts operations that the sweep found.
+	// Rescued counts jobs that were taken from controllers that are gone.
 	Rescued(n int)
 	// Stuck is told again and again how many operations are stuck.
 	Stuck(n int)
@@ -82,7 +82,6 @@ type Engine struct {
 	river *river.Client[pgx.Tx]
 	lease lease
 	acks  acks
-	looks pendingQueue
 	// places are the operations of commands that were sent from here.
 	places commandIndex
 	hooks  *Webhooks
@@ -109,7 +108,7 @@ type Engine struct {
 // New prepares an engine; Run starts it.
 func New(c Config) (*Engine, error) {
 	if c.Workers == 0 {
-		c.Workers = 16
+		c.Workers = 64
 	}
 	if c.Lease == 0 {
 		c.Lease = 15 * time.Second
@@ -131,7 +130,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks: acks{waiting: map[string]waitingAck{}}, looks: make(pendingQueue, looksAtMost),
+		acks:   acks{waiting: map[string]waitingAck{}},
 		lease:  lease{length: c.Lease, clock: c.Monotonic},
 		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()},
 		inbox: outbox{waiting: newSignal()},
@@ -144,7 +143,7 @@ func New(c Config) (*Engine, error) {
 	if e.river, err = newRiver(e); err != nil {
 		return nil, err
 	}
-	c.Store.OnCreated(e.looks.add)
+	c.Store.OnCreated(e.enqueueCreated)
 	c.Store.OnApplied(e.afterApply)
 	c.Store.OnRoom(e.signals.room.fire)
 	c.Store.OnDoubt(e.signals.position.fire)
@@ -224,7 +223,7 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 
 // Handle brings an event to an operation and carries out what is decided.
 func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*operationstore.Applied, error) {
-	a, err := e.store.Decide(ctx, operationID, 0, ev, e.clock.Now())
+	a, err := e.store.Decide(ctx, operationID, ev, e.clock.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -2,78 +2,112 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
+// Jobs run what is due; when it is due stands in our own tables. A job is unique among those that have not finished, so
+// that inserting it again does nothing, and a job that is lost is inserted again by the next sweep.
+
 var fpInJob = failpoint.Register("engine.in-job")
 
-// evaluateArgs asks somebody to look at an operation at a version. Every decision moves the version, so a stale job
-// ends at once, and no job that a dead controller left running can swallow a newer one.
-type evaluateArgs struct {
-	OperationID string `json:"operation_id" river:"unique"`
-	Version     int64  `json:"version" river:"unique"`
+const (
+	// jobTime bounds the run of a job.
+	jobTime = 10 * time.Second
+	// jobLease is how long a controller's running jobs count as worked on after a renewal.
+	jobLease = 2 * time.Second
+	// jobLeaseEvery is the time between two renewals.
+	jobLeaseEvery = 500 * time.Millisecond
+	// jobPoll is how often River asks for jobs of which no notification came.
+	jobPoll = 50 * time.Millisecond
+	// keepJobs is how long finished jobs stay in their table.
+	keepJobs = 15 * time.Second
+	// mostRetryDelay bounds the delay of a failing job.
+	mostRetryDelay = 30 * time.Second
+)
+
+// unfinished are the states of a job that keep another one of its key out.
+var unfinished = []rivertype.JobState{
+	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning,
+	rivertype.JobStateScheduled,
 }
 
-// Kind names the job.
-func (evaluateArgs) Kind() string { return "operation_look" }
-
-// InsertOpts makes one job per operation and version.
-func (evaluateArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}, MaxAttempts: 5}
+// uniqueJob are the options of a job that is unique by the marked arguments while it has not finished. It is tried for
+// ever.
+func uniqueJob() river.InsertOpts {
+	return river.InsertOpts{MaxAttempts: math.MaxInt16, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: unfinished}}
 }
 
-type evaluateWorker struct {
-	river.WorkerDefaults[evaluateArgs]
+// retryDelay is the delay after so many failed attempts.
+func retryDelay(attempts int) time.Duration {
+	return min(time.Second<<min(attempts, 6), mostRetryDelay)
+}
+
+// operationArgs ask for the evaluation of an operation that is due.
+type operationArgs struct {
+	MachineID   string `json:"target_id" river:"unique"`
+	RequestID   string `json:"request_id" river:"unique"`
+	OperationID string `json:"operation_id"`
+}
+
+// Kind implements river.JobArgs.
+func (operationArgs) Kind() string { return operationstore.JobKind }
+
+// InsertOpts implements river.JobArgsWithInsertOpts.
+func (operationArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+
+type operationWorker struct {
+	river.WorkerDefaults[operationArgs]
 	e *Engine
 }
 
-// Work looks once.
-func (w *evaluateWorker) Work(ctx context.Context, job *river.Job[evaluateArgs]) error {
-	version := job.Args.Version
-	if job.Attempt > 1 {
-		// The attempt before may have committed and failed before its commands left: look at whatever there is now.
-		version = 0
-	}
-	return w.e.evaluate(ctx, job.Args.OperationID, version)
+// NextRetry implements river.Worker.
+func (w *operationWorker) NextRetry(job *river.Job[operationArgs]) time.Time {
+	return w.e.clock.Now().Add(retryDelay(job.Attempt))
 }
 
-// evaluate has an operation looked at, if it still has the version; 0 is any.
-func (e *Engine) evaluate(ctx context.Context, operationID string, version int64) error {
+// Work implements river.Worker. Another run of it, or one that ends anywhere, changes nothing more.
+func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs]) error {
 	if err := fpInJob.HitCtx(ctx); err != nil {
 		return err
 	}
-	a, err := e.store.Decide(ctx, operationID, version, operation.Evaluate{}, e.clock.Now())
-	if err != nil {
-		return err
-	}
-	e.afterApply(a)
-	return nil
+	_, err := w.e.Handle(ctx, job.Args.OperationID, operation.Due{})
+	return err
 }
 
 func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &evaluateWorker{e: e})
+	river.AddWorker(workers, &operationWorker{e: e})
+	river.AddWorker(workers, &rolloutWorker{e: e})
+	river.AddWorker(workers, &retentionWorker{e: e})
 	if e.hooks != nil {
 		river.AddWorker(workers, &deliverWorker{e: e})
+		river.AddWorker(workers, &webhookRetentionWorker{e: e})
 	}
 	c, err := river.NewClient(riverpgxv5.New(e.store.Pool()), &river.Config{
-		ID:                          e.cfg.ControllerID,
-		Logger:                      e.log.With("component", "river"),
-		Queues:                      map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: e.cfg.Workers}},
+		ID:     e.cfg.ControllerID,
+		Logger: e.log.With("component", "river"),
+		Queues: map[string]river.QueueConfig{
+			river.QueueDefault: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
+		},
 		Workers:                     workers,
-		JobTimeout:                  10 * time.Second,
-		RescueStuckJobsAfter:        30 * time.Second,
+		PeriodicJobs:                e.periodicJobs(),
+		JobTimeout:                  jobTime,
+		RescueStuckJobsAfter:        30 * time.Second, // the sweep is quicker
 		FetchCooldown:               5 * time.Millisecond,
 		FetchPollInterval:           500 * time.Millisecond,
-		CompletedJobRetentionPeriod: 10 * time.Minute,
+		CompletedJobRetentionPeriod: keepJobs,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
@@ -81,28 +115,63 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	return c, nil
 }
 
-// sweepAtMost bounds the looks that wait because of sweeps. A look that has waited for longer than a claim lasts is
-// claimed again, which makes the one that waits worth nothing: more of them than are done in that time would feed
-// themselves.
-const sweepAtMost = 200
-
-// sweep finds operations whose time has come and has somebody look at each.
-func (e *Engine) sweep(ctx context.Context) (int, error) {
-	waiting, err := e.store.WaitingJobs(ctx, evaluateArgs{}.Kind(), sweepAtMost)
-	if err != nil || waiting == sweepAtMost {
-		return 0, err
+// enqueueCreated inserts the jobs of new operations in the transaction that creates them.
+func (e *Engine) enqueueCreated(ctx context.Context, tx pgx.Tx, keys []operationstore.JobKey) error {
+	if _, err := e.river.InsertManyTx(ctx, tx, operationJobs(keys)); err != nil {
+		return fmt.Errorf("enqueue operations: %w", err)
 	}
-	due, err := e.store.ClaimDue(ctx, e.clock.Now(), int32(sweepAtMost-waiting))
+	return nil
+}
+
+func operationJobs(keys []operationstore.JobKey) []river.InsertManyParams {
+	jobs := make([]river.InsertManyParams, 0, len(keys))
+	for _, k := range keys {
+		jobs = append(jobs, river.InsertManyParams{
+			Args: operationArgs{MachineID: k.MachineID, RequestID: k.RequestID, OperationID: k.OperationID},
+		})
+	}
+	return jobs
+}
+
+const (
+	// sweepEvery is how often what is due is turned into jobs.
+	sweepEvery = 250 * time.Millisecond
+	// sweepPage bounds the jobs that one sweep inserts of a kind.
+	sweepPage = 1000
+)
+
+// sweep ends the sessions of controllers that are gone, makes their jobs available again, and inserts a job for
+// everything that is due and has none.
+func (e *Engine) sweep(ctx context.Context) error {
+	now := e.clock.Now()
+	_, rescueErr := e.rescueJobs(ctx)
+	_, operationErr := e.sweepOperations(ctx)
+	return errors.Join(e.store.EndSessionsOf(ctx, "", now), rescueErr, operationErr, e.sweepRollouts(ctx))
+}
+
+func (e *Engine) rescueJobs(ctx context.Context) (int64, error) {
+	n, err := e.store.RescueJobs(ctx)
+	if n > 0 {
+		e.cfg.Observer.Rescued(int(n))
+		e.log.Info("jobs of controllers that are gone are available again", "jobs", n)
+	}
+	return n, err
+}
+
+func (e *Engine) sweepOperations(ctx context.Context) (int, error) {
+	due, err := e.store.DueOperations(ctx, e.clock.Now(), sweepPage)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	jobs := make([]river.InsertManyParams, 0, len(due))
-	for _, d := range due {
-		jobs = append(jobs, river.InsertManyParams{Args: evaluateArgs{d.OperationID, d.Version}})
+	if _, err := e.river.InsertMany(ctx, operationJobs(due)); err != nil {
+		return 0, fmt.Errorf("enqueue due operations: %w", err)
 	}
-	if _, err := e.river.InsertMany(ctx, jobs); err != nil {
-		return 0, fmt.Errorf("enqueue looks: %w", err)
-	}
-	e.cfg.Observer.Rescued(len(due))
 	return len(due), nil
+}
+
+// keepJobLease renews the lease under which this controller's jobs run.
+func (e *Engine) keepJobLease(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, jobLease)
+	defer cancel()
+	return e.store.RenewJobLease(limited, e.cfg.ControllerID, jobLease)
 }

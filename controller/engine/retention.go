@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/riverqueue/river"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
@@ -24,10 +26,67 @@ type Retention struct {
 }
 
 const (
-	// tidyEvery is how often what has grown old is looked for, and logsAtOnce how many logs one look takes at a time.
-	tidyEvery  = time.Hour
+	// retentionEvery is how often what has grown old is removed.
+	retentionEvery = time.Hour
+	// webhookRetentionEvery is the same for webhook deliveries.
+	webhookRetentionEvery = time.Minute
+	// logsAtOnce bounds the logs that are read at a time.
 	logsAtOnce = 500
 )
+
+// retentionArgs ask for the removal of what has grown old.
+type retentionArgs struct{}
+
+// Kind implements river.JobArgs.
+func (retentionArgs) Kind() string { return "retention" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts.
+func (retentionArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+
+type retentionWorker struct {
+	river.WorkerDefaults[retentionArgs]
+	e *Engine
+}
+
+// Timeout implements river.Worker: exports of logs take their time.
+func (w *retentionWorker) Timeout(*river.Job[retentionArgs]) time.Duration { return retentionEvery }
+
+// Work implements river.Worker.
+func (w *retentionWorker) Work(ctx context.Context, _ *river.Job[retentionArgs]) error {
+	return w.e.tidy(ctx)
+}
+
+// webhookRetentionArgs ask for the removal of old webhook deliveries, and for a pause of webhooks with too many.
+type webhookRetentionArgs struct{}
+
+// Kind implements river.JobArgs.
+func (webhookRetentionArgs) Kind() string { return "webhook_retention" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts.
+func (webhookRetentionArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+
+type webhookRetentionWorker struct {
+	river.WorkerDefaults[webhookRetentionArgs]
+	e *Engine
+}
+
+// Work implements river.Worker.
+func (w *webhookRetentionWorker) Work(ctx context.Context, _ *river.Job[webhookRetentionArgs]) error {
+	return w.e.tidyWebhooks(ctx)
+}
+
+// periodicJobs are inserted by the controller that leads River's queue.
+func (e *Engine) periodicJobs() []*river.PeriodicJob {
+	jobs := []*river.PeriodicJob{
+		river.NewPeriodicJob(river.PeriodicInterval(retentionEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return retentionArgs{}, nil }, nil),
+	}
+	if e.hooks != nil {
+		jobs = append(jobs, river.NewPeriodicJob(river.PeriodicInterval(webhookRetentionEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return webhookRetentionArgs{}, nil }, nil))
+	}
+	return jobs
+}
 
 // tidy removes what has grown old.
 func (e *Engine) tidy(ctx context.Context) error {

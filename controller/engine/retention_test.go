@@ -28,7 +28,7 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := op.GetOperationId()
-	if _, err := r.store.Decide(t.Context(), id, 0, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
+	if _, err := r.store.Decide(t.Context(), id, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"hello\n", "\xff\xfe"} {

@@ -3,15 +3,60 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/riverqueue/river"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 )
 
-// rolloutEvery is how often due rollouts are looked for. Nobody tells of operations that have ended: most belong to
+// rolloutArgs ask for a step of a rollout that is due.
+type rolloutArgs struct {
+	RolloutID string `json:"rollout_id" river:"unique"`
+}
+
+// Kind implements river.JobArgs.
+func (rolloutArgs) Kind() string { return "rollout" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts.
+func (rolloutArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+
+type rolloutWorker struct {
+	river.WorkerDefaults[rolloutArgs]
+	e *Engine
+}
+
+// NextRetry implements river.Worker.
+func (w *rolloutWorker) NextRetry(job *river.Job[rolloutArgs]) time.Time {
+	return w.e.clock.Now().Add(retryDelay(job.Attempt))
+}
+
+// Timeout implements river.Worker: a wave starts many machines.
+func (w *rolloutWorker) Timeout(*river.Job[rolloutArgs]) time.Duration { return time.Minute }
+
+// Work implements river.Worker.
+func (w *rolloutWorker) Work(ctx context.Context, job *river.Job[rolloutArgs]) error {
+	return w.e.advanceRollout(ctx, job.Args.RolloutID)
+}
+
+// sweepRollouts inserts a job for every rollout that is due. Nobody tells of operations that have ended: most belong to
 // none.
-const rolloutEvery = 250 * time.Millisecond
+func (e *Engine) sweepRollouts(ctx context.Context) error {
+	due, err := e.store.DueRollouts(ctx, e.clock.Now())
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	jobs := make([]river.InsertManyParams, 0, len(due))
+	for _, id := range due {
+		jobs = append(jobs, river.InsertManyParams{Args: rolloutArgs{RolloutID: id}})
+	}
+	if _, err := e.river.InsertMany(ctx, jobs); err != nil {
+		return fmt.Errorf("enqueue due rollouts: %w", err)
+	}
+	return nil
+}
 
 // CreateRollout begins a rollout, or returns the one that the same request has begun before.
 func (e *Engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error) {
@@ -36,19 +81,6 @@ func (e *Engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*
 		e.publish()
 	}
 	return ro, nil
-}
-
-// advanceRollouts moves every rollout that is due. One that fails does not hold up the others.
-func (e *Engine) advanceRollouts(ctx context.Context) error {
-	due, err := e.store.DueRollouts(ctx, e.clock.Now())
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, id := range due {
-		failed = append(failed, e.advanceRollout(ctx, id))
-	}
-	return errors.Join(failed...)
 }
 
 func (e *Engine) advanceRollout(ctx context.Context, id string) error {

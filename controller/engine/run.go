@@ -9,34 +9,29 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// sweepEvery is how often operations are looked for whose time has come: such as those whose first look a controller
-// had taken when it was killed. Within twice that and the store's grace for a first look they move again.
-const sweepEvery = 500 * time.Millisecond
-
 // Run works until ctx ends, then lets go of everything: what is under way is stored, and another controller goes on.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.RenewLease(ctx); err != nil {
 		return fmt.Errorf("take the lease: %w", err)
 	}
+	if err := e.keepJobLease(ctx); err != nil { // it stands before River takes the first job
+		return err
+	}
 	e.startPosition(ctx)
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
-	for range lookers {
-		g.Go("first looks", e.evaluateQueued)
-	}
+	g.Go("lease of jobs", func(ctx context.Context) error {
+		return e.every(ctx, jobLeaseEvery, "renew the lease of jobs", e.keepJobLease)
+	})
 	g.Go("lease", func(ctx context.Context) error { return e.every(ctx, e.cfg.Lease/6, "renew lease", e.keepLease) })
 	g.Go("end of lease", e.watchLease)
 	g.Go("listen", e.listen)
 	g.Go("take over", e.takeForwarded)
 	g.Go("hand over", e.forwardAll)
 	g.Go("announce", e.tellChanges)
-	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, sweepEvery, "sweep", e.sweepAll) })
+	g.Go("sweep", func(ctx context.Context) error { return e.every(ctx, sweepEvery, "sweep", e.sweep) })
 	g.Go("admissions", e.admissions)
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
-	g.Go("rollouts", func(ctx context.Context) error {
-		return e.every(ctx, rolloutEvery, "advance rollouts", e.advanceRollouts)
-	})
-	g.Go("tidy", func(ctx context.Context) error { return e.every(ctx, tidyEvery, "tidy", e.tidy) })
 	e.startReconcilers(g)
 	e.requestTimes(ctx)
 	if e.hooks != nil {
@@ -44,8 +39,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		g.Go("late deliveries", func(ctx context.Context) error {
 			return e.every(ctx, time.Second, "late deliveries", e.sweepDeliveries)
 		})
-		g.Go("tidy webhooks",
-			func(ctx context.Context) error { return e.every(ctx, time.Minute, "tidy webhooks", e.tidyWebhooks) })
 	}
 	err := g.Wait()
 	e.cfg.Sessions.CloseAll(session.ErrDraining)
@@ -159,12 +152,4 @@ func (e *Engine) watchLease(ctx context.Context) error {
 		case <-e.clock.After(left):
 		}
 	}
-}
-
-func (e *Engine) sweepAll(ctx context.Context) error {
-	if err := e.store.EndSessionsOf(ctx, "", e.clock.Now()); err != nil {
-		return err
-	}
-	_, err := e.sweep(ctx)
-	return err
 }

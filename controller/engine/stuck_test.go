@@ -48,7 +48,7 @@ func TestFindStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Decide(t.Context(), op.GetOperationId(), 0, operation.Evaluate{}, time.Now()); err != nil {
+	if _, err := s.Decide(t.Context(), op.GetOperationId(), operation.Evaluate{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	wants := func(what string, want int) {

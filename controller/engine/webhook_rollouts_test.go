@@ -86,7 +86,7 @@ func (r *rig) rollouts() {
 	r.until(steered, pb.Rollout_CANCELED)
 	r.over(r.maintain("m-r3"))
 	failing := r.rollOut(fleet.Reboot, "m-r3", &pb.RolloutSpec{})
-	if _, err := r.store.Decide(r.t.Context(), r.under(failing), 0, operation.Evaluate{},
+	if _, err := r.store.Decide(r.t.Context(), r.under(failing), operation.Evaluate{},
 		time.Now().Add(24*time.Hour)); err != nil {
 		r.t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 		func(id string) error { _, err := r.e.Cancel(ctx, id, "tester"); return err },
 		// Nobody is there to take the command: it fails when its time is up.
 		func(id string) error {
-			_, err := r.store.Decide(ctx, id, 0, operation.Evaluate{}, time.Now().Add(24*time.Hour))
+			_, err := r.store.Decide(ctx, id, operation.Evaluate{}, time.Now().Add(24*time.Hour))
 			return err
 		},
 	} {

@@ -40,8 +40,7 @@ func (g *rig) fresh(ctx context.Context, f *fleet) error {
 			return err
 		}},
 		{"due operations", func(ctx context.Context, _ int) error {
-			_,
-				err := g.store.ClaimDue(ctx, time.Now(), 100)
+			_, err := g.store.DueOperations(ctx, time.Now(), 1000)
 			return err
 		}},
 	} {

@@ -21,7 +21,7 @@ func (g *rig) loops(ctx context.Context, f *fleet) error {
 		{"heartbeats and reachability", time.Second,
 			func() error { return s.UpdateReachable(ctx, now.Add(-30*time.Second), now) }},
 		{"admission to budgets", time.Second, func() error { _, _, err := s.AdmitDestructive(ctx, now); return err }},
-		{"due operations", time.Second, func() error { _, err := s.ClaimDue(ctx, now, 100); return err }},
+		{"due operations", time.Second, func() error { _, err := s.DueOperations(ctx, now, 1000); return err }},
 		{"sessions of lost controllers", time.Second, func() error { return s.EndSessionsOf(ctx, "", now) }},
 		{"counts for the metrics", 30 * time.Second, func() error { _, err := s.CountMachines(ctx); return err }},
 		{"end of the cursor", 30 * time.Second, func() error { _, _, err := s.HeadCursor(ctx); return err }},

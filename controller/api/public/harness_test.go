@@ -128,7 +128,7 @@ func (e *engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, r
 
 // look lets the operation take a step.
 func (e *engine) look(ctx context.Context, id string) error {
-	_, err := e.store.Decide(ctx, id, 0, operation.Evaluate{}, time.Now())
+	_, err := e.store.Decide(ctx, id, operation.Evaluate{}, time.Now())
 	e.publish()
 	return err
 }

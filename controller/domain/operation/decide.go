@@ -16,6 +16,10 @@ func Decide(s Snapshot, e Event, now time.Time) Decision {
 	switch e := e.(type) {
 	case Evaluate:
 		d.evaluate()
+	case Due:
+		if !d.now.Add(clockSlack).Before(d.op.WakeAt) {
+			d.evaluate()
+		}
 	case AckedByAgent:
 		d.acked(e)
 	case GrantAsked:

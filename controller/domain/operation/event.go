@@ -1,10 +1,18 @@
 package operation
 
+import "time"
+
 // Event is something that happened, or a wish to look.
 type Event interface{ event() }
 
 // Evaluate asks the engine to see whether anything is due: a start, a deadline, a retry, a free executor.
 type Evaluate struct{}
+
+// Due is Evaluate for an operation whose wake_at has come. Before that time it decides nothing.
+type Due struct{}
+
+// clockSlack is how far the clocks of two controllers may lie apart before a job finds its operation not yet due.
+const clockSlack = time.Second
 
 // AckedByAgent says that the executor has made the command durable.
 type AckedByAgent struct{ CommandID, AgentID string }
@@ -73,6 +81,7 @@ type Impostor struct{ Reason, Message string }
 type Quarantine struct{ Reason, Message string }
 
 func (Evaluate) event()      {}
+func (Due) event()           {}
 func (AckedByAgent) event()  {}
 func (GrantAsked) event()    {}
 func (Resulted) event()      {}

@@ -28,7 +28,7 @@ func TestACancelThatIsUnderWayLeavesNoSlotBehind(t *testing.T) {
 	}))
 	g, ctx := task.New(t.Context())
 	g.Go("cancel", func(context.Context) error {
-		_, err := s.Decide(failpoint.With(ctx, scope), first.op, 0, operation.CancelAsked{Actor: "tester"}, storetest.Now())
+		_, err := s.Decide(failpoint.With(ctx, scope), first.op, operation.CancelAsked{Actor: "tester"}, storetest.Now())
 		return err
 	})
 	<-reached

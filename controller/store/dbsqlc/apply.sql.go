@@ -163,48 +163,6 @@ func (q *Queries) CausesOf(ctx context.Context, machineID string) ([]MachineCaus
 	return items, nil
 }
 
-const claimDueOperations = `-- name: ClaimDueOperations :many
-UPDATE operations SET wake_at = $1, version = version + 1
-WHERE operation_id IN (
-    SELECT o.operation_id FROM operations o
-    WHERE o.phase IN ('PENDING', 'RUNNING') AND o.wake_at <= $2
-    ORDER BY o.wake_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-RETURNING operation_id, version
-`
-
-type ClaimDueOperationsParams struct {
-	PushTo  *time.Time
-	Now     *time.Time
-	MaxRows int32
-}
-
-type ClaimDueOperationsRow struct {
-	OperationID string
-	Version     int64
-}
-
-// Rows that nobody else is claiming, pushed away a little so that the claim does not repeat while the job runs. The new
-// version gives the job a key of its own: one that a dead controller left running does not swallow it.
-func (q *Queries) ClaimDueOperations(ctx context.Context, arg ClaimDueOperationsParams) ([]ClaimDueOperationsRow, error) {
-	rows, err := q.db.Query(ctx, claimDueOperations, arg.PushTo, arg.Now, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ClaimDueOperationsRow
-	for rows.Next() {
-		var i ClaimDueOperationsRow
-		if err := rows.Scan(&i.OperationID, &i.Version); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const clearConditionIfSet = `-- name: ClearConditionIfSet :exec
 UPDATE machine_conditions SET status = false, reason = $1, message = '', last_transition = $2
 WHERE machine_id = $3 AND type = $4 AND status
@@ -1100,7 +1058,7 @@ func (q *Queries) UpdateSteps(ctx context.Context, arg UpdateStepsParams) ([]int
 }
 
 const wakeAdmitted = `-- name: WakeAdmitted :exec
-UPDATE operations SET wake_at = $1, version = version + 1
+UPDATE operations SET wake_at = $1
 WHERE operation_id = ANY($2::text[]) AND phase = 'PENDING'
 `
 
@@ -1116,7 +1074,7 @@ func (q *Queries) WakeAdmitted(ctx context.Context, arg WakeAdmittedParams) erro
 }
 
 const wakeOperation = `-- name: WakeOperation :execrows
-UPDATE operations SET wake_at = $1, version = version + 1
+UPDATE operations SET wake_at = $1
 WHERE operation_id = $2 AND phase IN ('PENDING', 'RUNNING')
 `
 
@@ -1125,7 +1083,6 @@ type WakeOperationParams struct {
 	OperationID string
 }
 
-// A new version gives the look a key of its own.
 func (q *Queries) WakeOperation(ctx context.Context, arg WakeOperationParams) (int64, error) {
 	result, err := q.db.Exec(ctx, wakeOperation, arg.Now, arg.OperationID)
 	if err != nil {

@@ -8,6 +8,8 @@ package dbsqlc
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const announce = `-- name: Announce :exec
@@ -290,7 +292,7 @@ func (q *Queries) MovedSessions(ctx context.Context, arg MovedSessionsParams) ([
 }
 
 const releaseLease = `-- name: ReleaseLease :exec
-UPDATE controllers SET lease_until = $1 WHERE controller_id = $2 AND lease_until > $1
+UPDATE controllers SET lease_until = $1, jobs_until = least(jobs_until, now()) WHERE controller_id = $2 AND lease_until > $1
 `
 
 type ReleaseLeaseParams struct {
@@ -300,6 +302,21 @@ type ReleaseLeaseParams struct {
 
 func (q *Queries) ReleaseLease(ctx context.Context, arg ReleaseLeaseParams) error {
 	_, err := q.db.Exec(ctx, releaseLease, arg.Now, arg.ControllerID)
+	return err
+}
+
+const renewJobLease = `-- name: RenewJobLease :exec
+UPDATE controllers SET jobs_until = clock_timestamp() + ($1::interval)
+WHERE controller_id = $2
+`
+
+type RenewJobLeaseParams struct {
+	Length       pgtype.Interval
+	ControllerID string
+}
+
+func (q *Queries) RenewJobLease(ctx context.Context, arg RenewJobLeaseParams) error {
+	_, err := q.db.Exec(ctx, renewJobLease, arg.Length, arg.ControllerID)
 	return err
 }
 

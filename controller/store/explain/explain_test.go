@@ -116,7 +116,7 @@ func TestFactsOfAFence(t *testing.T) {
 	a, op, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	later := storetest.Now().Add(time.Hour)
-	if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, later); err != nil {
+	if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, later); err != nil {
 		t.Fatal(err)
 	}
 	f := facts(t, s, "m-1", "", later)

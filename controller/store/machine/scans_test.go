@@ -41,7 +41,7 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 			if _, _, err := s.AdmitDestructive(ctx, storetest.Now()); err != nil {
 				return err
 			}
-			if _, err := s.ClaimDue(ctx, storetest.Now(), 100); err != nil {
+			if _, err := s.DueOperations(ctx, storetest.Now(), 1000); err != nil {
 				return err
 			}
 			return s.EndSessionsOf(ctx, "", storetest.Now())

@@ -235,7 +235,7 @@ func (l *nodeLife) work(ctx context.Context) error {
 	if err != nil || e == nil {
 		return err
 	}
-	_, err = l.s.Decide(ctx, op, 0, e, l.at())
+	_, err = l.s.Decide(ctx, op, e, l.at())
 	return err
 }
 

@@ -251,7 +251,7 @@ func TestNodeMovesAreOfOneDecision(t *testing.T) {
 			scope := failpoint.NewScope()
 			scope.Set(point, failpoint.Panic())
 			died := storetest.Dies(func() error {
-				_, err := s.Decide(failpoint.With(t.Context(), scope), op, 0, e, storetest.Now())
+				_, err := s.Decide(failpoint.With(t.Context(), scope), op, e, storetest.Now())
 				return err
 			})
 			if !errors.Is(died, failpoint.ErrInjected) {

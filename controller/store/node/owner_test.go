@@ -81,7 +81,7 @@ var ends = map[string]func(t *testing.T, s *store.Store, a storetest.Enrolled, o
 	},
 	"nobody takes it": func(t *testing.T, s *store.Store, _ storetest.Enrolled, op string) {
 		storetest.Decide(t, s, op, operation.Evaluate{})
-		if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, storetest.Now().Add(30*24*time.Hour)); err != nil {
+		if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(30*24*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -381,12 +381,12 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 	at := storetest.Now()
 	for i := 1; i <= 3; i++ {
 		at = at.Add(time.Minute)
-		d, err := s.Decide(t.Context(), id, 0, operation.Evaluate{}, at)
+		d, err := s.Decide(t.Context(), id, operation.Evaluate{}, at)
 		if err != nil || d.Command == nil {
 			t.Fatalf("attempt %d: %+v %v", i, d, err)
 		}
 		c := d.Command
-		if g, err := s.Decide(t.Context(), id, 0, storetest.Ask(a, c, uint64(i), 1), at); err != nil || !g.Decision.Grant {
+		if g, err := s.Decide(t.Context(), id, storetest.Ask(a, c, uint64(i), 1), at); err != nil || !g.Decision.Grant {
 			t.Fatalf("attempt %d: %v %v", i, g, err)
 		}
 		if got := storetest.State(t, s, "m-1"); got != "installing" {
@@ -394,7 +394,7 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 		}
 		r := notWritten(a, c)
 		r.Retryable = true
-		if _, err := s.Decide(t.Context(), id, 0, r, at); err != nil {
+		if _, err := s.Decide(t.Context(), id, r, at); err != nil {
 			t.Fatal(err)
 		}
 		if n := storetest.Machine(t, s, "m-1").GetStatus().GetInstallAttempts(); int(n) != i {
@@ -448,7 +448,7 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 		t.Errorf("cancelled, and the node is %s", storetest.State(t, s, "m-1"))
 	}
 	op = pending("b")
-	if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, storetest.Now().Add(7*time.Hour)); err != nil {
+	if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(7*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Whole(t, s, "m-1", op, operation.Failed)

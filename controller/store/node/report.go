@@ -118,7 +118,7 @@ func (s *Store) reportInstall(
 			return err
 		}
 	}
-	a, err := s.operations.DecideIn(ctx, q, *m.CurrentOperationID, 0, e, now)
+	a, err := s.operations.DecideIn(ctx, q, *m.CurrentOperationID, e, now)
 	if err == nil {
 		pgtx.PostcommitOf(q).Note(a)
 	}
@@ -177,7 +177,7 @@ func (s *Store) awaitReports(
 			return m, err
 		}
 	}
-	if _, err := s.operations.DecideIn(ctx, q, op.ID, 0, operation.Evaluate{}, now); err != nil {
+	if _, err := s.operations.DecideIn(ctx, q, op.ID, operation.Evaluate{}, now); err != nil {
 		return m, err
 	}
 	return machinestore.LockMachine(ctx, q, m.MachineID)

@@ -113,7 +113,7 @@ func TestBlockingStopsWhatWasGranted(t *testing.T) {
 			}
 			r := wrote(a, c)
 			if r.Outcome = outcome; outcome == "" {
-				if _, err := s.Decide(t.Context(), op, 0, operation.Evaluate{}, storetest.Now().Add(time.Hour)); err != nil {
+				if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -198,7 +198,7 @@ func TestRetiringSurvivesACrash(t *testing.T) {
 		scope := failpoint.NewScope()
 		scope.Set(point, failpoint.Panic())
 		died := storetest.Dies(func() error {
-			_, err := s.Decide(failpoint.With(t.Context(), scope), op, 0, end, storetest.Now())
+			_, err := s.Decide(failpoint.With(t.Context(), scope), op, end, storetest.Now())
 			return err
 		})
 		if !errors.Is(died, failpoint.ErrInjected) {
@@ -236,7 +236,7 @@ func TestRetirementAgainstAGrant(t *testing.T) {
 				return purge(ctx, s, id, "out")
 			}
 			var err error
-			g, err = s.Decide(ctx, op, 0, storetest.Ask(a, c, 1, 1), storetest.Now())
+			g, err = s.Decide(ctx, op, storetest.Ask(a, c, 1, 1), storetest.Now())
 			return err
 		}) {
 			if err != nil {

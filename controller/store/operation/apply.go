@@ -51,20 +51,17 @@ type Applied struct {
 	Send    []Outgoing
 	// Cancel names the executor that should be told to stop Decision.CancelOnAgent.
 	CancelExecutor string
-	// StaleVersion says that a look came for a version that is gone; nothing was decided.
-	StaleVersion bool
 }
 
 // Decide loads an operation, lets operation.Decide answer the event, and stores the answer, all in one transaction.
-// version, if not 0, must be the operation's or nothing happens.
 func (s *Store) Decide(
-	ctx context.Context, operationID string, version int64, e operation.Event, now time.Time,
+	ctx context.Context, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
 	var out *Applied
 	err := s.db.InGroup(ctx, pgtx.LockKey{OperationID: operationID, CommandID: commandOf(e)},
 		func(_ pgx.Tx, q *dbsqlc.Queries) error {
 			var err error
-			out, err = s.DecideIn(ctx, q, operationID, version, e, now)
+			out, err = s.DecideIn(ctx, q, operationID, e, now)
 			if err != nil {
 				return err
 			}
@@ -78,26 +75,23 @@ func (s *Store) Decide(
 }
 
 func (s *Store) DecideIn(
-	ctx context.Context, q *dbsqlc.Queries, operationID string, version int64, e operation.Event, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
 	l, err := s.loadFor(ctx, q, operationID, commandOf(e), now)
 	if err != nil {
 		return nil, err
 	}
-	return s.decideOn(ctx, q, l, version, e, now)
+	return s.decideOn(ctx, q, l, e, now)
 }
 
 // decideOn decides on an operation that is locked and stores the answer.
 func (s *Store) decideOn(
-	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, version int64, e operation.Event, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, e operation.Event, now time.Time,
 ) (*Applied, error) {
 	operationID := l.Row.OperationID
 	l.cmdline = s.catalog.InstallerCmdline
 	if r, ok := e.(operation.Reported); ok {
 		l.report = &r
-	}
-	if version != 0 && l.Row.Version != version {
-		return &Applied{StaleVersion: true, OperationID: operationID, Phase: l.Snap.Op.Phase}, nil
 	}
 	if err := l.compareEpoch(ctx, q, e); err != nil {
 		return nil, err
@@ -213,7 +207,7 @@ func Apply(
 	if d.CancelOnAgent != "" && l.Snap.Command != nil {
 		out.CancelExecutor = l.Snap.Command.ExecutorID
 	}
-	w := &writes{list: l.before}
+	w := &writes{}
 	w.machine(ctx, l, d.Machine, now)
 	if err := w.special(ctx, q, l.changesCauses(d.Machine),
 		func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {

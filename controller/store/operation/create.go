@@ -30,7 +30,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // DrainPlan is the plan of a drain that an admin's move starts.
@@ -273,32 +272,8 @@ func (s *Store) Create(
 	n.add(func(q *dbsqlc.Queries) error {
 		return pgtx.Wrap(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(entry)), "write audit log")
 	})
-	looks := s.created != nil && s.applied != nil && !planted.VersionGuard // which decides on what has been stored
-	if looks && r.begun != nil && !approves && !n.Op.Destructive {
-		return n.Message(), s.firstLook(ctx, q, m, n, r.begun, now)
-	}
-	pgtx.PostcommitOf(q).Note(Created(n.Op.ID))
+	pgtx.PostcommitOf(q).Note(JobKey{n.Op.ID, r.MachineID, r.RequestID})
 	return n.Message(), n.flush(ctx, q)
-}
-
-// firstLook decides on a new operation in the transaction that creates it, so that nobody has to read all of it again.
-// What takes part in more than its machine, a budget, a workflow or a node's approval, is looked at by itself. It is
-// looked at now that the machine is locked, which may be long after it was asked for: what was under way then has ended
-// before it begins.
-func (s *Store) firstLook(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, n *newOperation, f *preloaded, now time.Time,
-) error {
-	if locked := s.db.Now(); locked.After(now) {
-		now = locked
-	}
-	m.CurrentOperationID = &n.Op.ID
-	l := &OperationContext{Machine: m, Row: n.Row, steps: n.steps, before: n.list}
-	if err := l.complete(ctx, q, f, now); err != nil {
-		return err
-	}
-	a, err := s.decideOn(ctx, q, l, n.Row.Version, operation.Evaluate{}, now)
-	pgtx.PostcommitOf(q).Note(a)
-	return err
 }
 
 func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan) error {
@@ -409,7 +384,7 @@ func (s *Store) newOperation(
 	n := &newOperation{Op: op, Row: dbsqlc.Operation{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: string(r.Type),
 		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage,
-		WakeAt:   pgtx.TimePtr(now.Add(startGrace)),
+		WakeAt:   &now,
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 	}}
 	return n, n.write(ctx, p, steps)
@@ -426,9 +401,6 @@ func (s *Store) InsertOperation(
 	}
 	return n, n.flush(ctx, q)
 }
-
-// startGrace is how long whoever is told of the new operation has before the sweeper looks as well.
-const startGrace = 2 * time.Second
 
 // write gathers all rows of the new operation.
 func (n *newOperation) write(ctx context.Context, p *baremetalv1.Plan, filled []plan.Filled) (err error) {

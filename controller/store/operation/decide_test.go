@@ -61,7 +61,7 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 	scope := failpoint.NewScope()
 	scope.Set(point, action)
 	died := storetest.Dies(func() error {
-		_, err := s.Decide(failpoint.With(t.Context(), scope), id, 0, e, at)
+		_, err := s.Decide(failpoint.With(t.Context(), scope), id, e, at)
 		return err
 	})
 	if !errors.Is(died, failpoint.ErrInjected) {
@@ -73,7 +73,7 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 		t.Fatalf("changed %t", after != before)
 	}
 	if !committed {
-		decide2, err := s.Decide(t.Context(), id, 0, e, at)
+		decide2, err := s.Decide(t.Context(), id, e, at)
 		if err != nil {
 			t.Fatalf("once more: %v", err)
 		}
@@ -82,22 +82,6 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 		}
 	}
 	storetest.Whole(t, s, machineID, id, want)
-}
-
-func TestStaleVersionsDecideNothing(t *testing.T) {
-	s := storetest.New(t)
-	storetest.Live(t, s, "m-1")
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
-		Type: fleet.Reboot}).GetOperationId()
-	first, err := s.Decide(t.Context(), id, 1, operation.Evaluate{}, storetest.Now())
-	if err != nil || first.StaleVersion || first.Version != 2 {
-		t.Fatalf("%+v, %v", first, err)
-	}
-	before := storetest.Everything(t, s, storetest.Decided...)
-	again, err := s.Decide(t.Context(), id, 1, operation.Evaluate{}, storetest.Now())
-	if err != nil || !again.StaleVersion || storetest.Everything(t, s, storetest.Decided...) != before {
-		t.Errorf("%+v, %v", again, err)
-	}
 }
 
 // Many events at once are decided one after the other, and their numbers have no gaps.
@@ -121,7 +105,7 @@ func TestConcurrentDecisions(t *testing.T) {
 			_, err := s.AppendLog(ctx, id, "stdout", "reboot", []byte("x"), storetest.Now())
 			return err
 		}
-		_, err := s.Decide(ctx, id, 0, e, storetest.Now())
+		_, err := s.Decide(ctx, id, e, storetest.Now())
 		return err
 	}) {
 		if err != nil {
@@ -188,7 +172,7 @@ func TestFeedMissesNothing(t *testing.T) {
 		op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r",
 			Type: fleet.EnterMaintenance}, storetest.Now())
 		if err == nil {
-			_, err = s.Decide(ctx, op.GetOperationId(), 0, operation.Evaluate{}, storetest.Now())
+			_, err = s.Decide(ctx, op.GetOperationId(), operation.Evaluate{}, storetest.Now())
 		}
 		return err
 	}) {

@@ -14,5 +14,5 @@ import (
 func (s *Store) DecideInTx(
 	ctx context.Context, tx pgx.Tx, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	return s.DecideIn(ctx, s.db.Q.WithTx(&pgtx.Postcommit{Tx: tx}), operationID, 0, e, now)
+	return s.DecideIn(ctx, s.db.Q.WithTx(&pgtx.Postcommit{Tx: tx}), operationID, e, now)
 }

@@ -139,7 +139,7 @@ func (s *Store) StopWork(
 	if m.CurrentOperationID == nil {
 		return true, nil
 	}
-	a, err := s.DecideIn(ctx, q, *m.CurrentOperationID, 0, operation.CancelAsked{Actor: actor, Why: why}, now)
+	a, err := s.DecideIn(ctx, q, *m.CurrentOperationID, operation.CancelAsked{Actor: actor, Why: why}, now)
 	if err != nil {
 		return false, fmt.Errorf("cancel operation %s: %w", *m.CurrentOperationID, err)
 	}

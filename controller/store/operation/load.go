@@ -32,8 +32,6 @@ type OperationContext struct {
 	Snap      operation.Snapshot
 	// report is the event, where it is an installer's report.
 	report *operation.Reported
-	// before is to be written with the decision, and before it.
-	before []func(*dbsqlc.Queries) error
 	// cmdline is added to that of an installer.
 	cmdline string
 	// workflow whose attempt the operation is, as it was before the decision; nil for any other operation.

@@ -191,7 +191,7 @@ func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.
 	var out *Applied
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
-		if out, err = s.DecideIn(ctx, q, operationID, 0, operation.CancelAsked{Actor: actor}, now); err != nil {
+		if out, err = s.DecideIn(ctx, q, operationID, operation.CancelAsked{Actor: actor}, now); err != nil {
 			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CANCEL", Target: out.MachineID,
@@ -244,40 +244,6 @@ func (s *Store) ListCommands(ctx context.Context, f CommandFilter) ([]*baremetal
 		})
 	}
 	return out, nil
-}
-
-// Due names an operation that somebody must look at.
-type Due struct {
-	OperationID string
-	Version     int64
-}
-
-// ClaimDue takes operations whose time has come. A claimed one becomes due again after claimFor, in case that whoever
-// claimed it dies.
-func (s *Store) ClaimDue(ctx context.Context, now time.Time, limit int32) ([]Due, error) {
-	rows, err := s.db.Q.ClaimDueOperations(ctx, dbsqlc.ClaimDueOperationsParams{Now: &now,
-		PushTo: pgtx.TimePtr(now.Add(claimFor)), MaxRows: limit})
-	if err != nil {
-		return nil, fmt.Errorf("claim due operations: %w", err)
-	}
-	out := make([]Due, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, Due{r.OperationID, r.Version})
-	}
-	return out, nil
-}
-
-const claimFor = 3 * time.Second
-
-// WaitingJobs counts the jobs of a kind that no worker has taken yet, up to a limit. The table is River's.
-func (s *Store) WaitingJobs(ctx context.Context, kind string, limit int) (n int, err error) {
-	err = s.db.Pool().QueryRow(ctx, `SELECT count(*) FROM (
-		SELECT 1 FROM river_job WHERE state = 'available' AND queue = 'default' AND kind = $1
-		LIMIT $2) w`, kind, limit).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count waiting jobs: %w", err)
-	}
-	return n, nil
 }
 
 // CountUnwakeable counts active operations that nobody has looked at for long after their time. Its normal value is 0.

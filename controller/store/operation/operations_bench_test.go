@@ -75,15 +75,15 @@ func netbootOnce(ctx context.Context, s *store.Store, a storetest.Enrolled, n in
 		return err
 	}
 	id := op.GetOperationId()
-	first, err := s.Decide(ctx, id, 0, operation.Evaluate{}, storetest.Now())
+	first, err := s.Decide(ctx, id, operation.Evaluate{}, storetest.Now())
 	if err != nil {
 		return err
 	}
 	c := first.Command
-	if _, err := s.Decide(ctx, id, 0, storetest.Ask(a, c, uint64(n), 1), storetest.Now()); err != nil {
+	if _, err := s.Decide(ctx, id, storetest.Ask(a, c, uint64(n), 1), storetest.Now()); err != nil {
 		return err
 	}
-	d, err := s.Decide(ctx, id, 0, operation.Resulted{
+	d, err := s.Decide(ctx, id, operation.Resulted{
 		CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
 		Evidence: map[string]string{evidence.BootNext: "PXE"},
 	}, storetest.Now())

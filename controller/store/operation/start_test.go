@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -171,80 +170,5 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE request_id LIKE 'r-%'"); n != 0 {
 		t.Errorf("%d operations of refused requests", n)
-	}
-}
-
-func TestClaimDueSharesTheWork(t *testing.T) {
-	s := storetest.New(t)
-	const machines, claimers = 40, 8
-	want := map[string]bool{}
-	for i := range machines {
-		id := "m-" + strings.Repeat("x", i+1)
-		storetest.Register(t, s, id)
-		want[storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r",
-			Type: fleet.EnterMaintenance}).GetOperationId()] = true
-	}
-	at := storetest.Now().Add(time.Minute)
-	got := make([][]operationstore.Due, claimers)
-	errs := storetest.Together(t, claimers, func(ctx context.Context, i int) error {
-		for {
-			due, err := s.ClaimDue(ctx, at, 3)
-			got[i] = append(got[i], due...)
-			if err != nil || len(due) == 0 {
-				return err
-			}
-		}
-	})
-	seen := map[string]bool{}
-	for i, list := range got {
-		if errs[i] != nil {
-			t.Error(errs[i])
-		}
-		for _, d := range list {
-			if seen[d.OperationID] || !want[d.OperationID] {
-				t.Errorf("%s was claimed twice, or is not ours", d.OperationID)
-			}
-			seen[d.OperationID] = true
-			if v := storetest.Count(t, s, "SELECT version FROM operations WHERE operation_id = $1",
-				d.OperationID); int64(v) != d.Version {
-				t.Errorf("claimed version %d, it is %d", d.Version, v)
-			}
-		}
-	}
-	// A claimer that skips a locked row sees it again on its next round, if its owner let go of it: none may be missed.
-	if len(seen) != machines {
-		t.Errorf("%d of %d were claimed", len(seen), machines)
-	}
-	if due, err := s.ClaimDue(t.Context(), at, 100); err != nil || len(due) != 0 {
-		t.Errorf("claimed at once again: %v, %v", due, err)
-	}
-	if due, err := s.ClaimDue(t.Context(), at.Add(5*time.Second), 100); err != nil || len(due) != machines {
-		t.Errorf("%d are due again when their claimers have died, %v", len(due), err)
-	}
-}
-
-// A claimer does not wait for a row that somebody works on.
-func TestClaimDueSkipsWhatIsLocked(t *testing.T) {
-	s := storetest.New(t)
-	storetest.Register(t, s, "m-1")
-	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
-		Type: fleet.EnterMaintenance}).GetOperationId()
-	tx, err := s.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background()) // rolled back below
-	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM operations WHERE operation_id = $1 FOR UPDATE", id); err != nil {
-		t.Fatal(err)
-	}
-	at := storetest.Now().Add(time.Minute)
-	if due, err := s.ClaimDue(t.Context(), at, 10); err != nil || len(due) != 0 {
-		t.Errorf("claimed %v, %v", due, err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if due, err := s.ClaimDue(t.Context(), at, 10); err != nil || len(due) != 1 {
-		t.Errorf("claimed %v, %v", due, err)
 	}
 }

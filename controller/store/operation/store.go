@@ -8,6 +8,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -28,7 +30,7 @@ type Store struct {
 	// wired.
 	Retire func(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error
 
-	created func(operationID string)
+	enqueue func(context.Context, pgx.Tx, []JobKey) error
 	applied func(*Applied)
 	// repeats finds a request that is being answered already.
 	repeats pgtx.SingleFlight
@@ -39,7 +41,7 @@ func New(db *pgtx.DB, machines *machinestore.Store, incarnations *incarnation.St
 	catalog *catalogstore.Store,
 ) *Store {
 	s := &Store{db: db, machines: machines, incarnations: incarnations, budgets: budgets, catalog: catalog}
-	db.Committed = s.tell
+	db.Committing, db.Committed = s.committing, s.tell
 	db.Preload = func(ctx context.Context, q *dbsqlc.Queries, keys []pgtx.LockKey, locked []dbsqlc.Machine,
 		now time.Time,
 	) (any, error) {

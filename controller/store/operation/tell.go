@@ -1,16 +1,30 @@
 package operation
 
 import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 )
 
-// OnCreated sets the function that is told of new operations once they have committed. It must not block. An operation
-// of which nobody is told is looked at all the same, when its wake_at has come.
-func (s *Store) OnCreated(tell func(operationID string)) { s.created = tell }
+// OnCreated sets the function that inserts the jobs of new operations in the transaction that creates them.
+func (s *Store) OnCreated(enqueue func(context.Context, pgx.Tx, []JobKey) error) { s.enqueue = enqueue }
 
-// Created is a new operation, as a transaction notes it.
-type Created string
+// committing inserts the jobs of the operations that a transaction has created.
+func (s *Store) committing(ctx context.Context, tx pgx.Tx, notes []any) error {
+	var keys []JobKey
+	for _, n := range notes {
+		if k, ok := n.(JobKey); ok {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 || s.enqueue == nil {
+		return nil
+	}
+	return s.enqueue(ctx, tx, keys)
+}
 
 // OnApplied sets the function that tells agents and watchers of decisions that are part of something larger: an
 // operation that is cancelled because its machine is blocked or retired, or that a report moves.
@@ -27,8 +41,8 @@ func (s *Store) tell(notes []any) {
 			n.Log(s.db.Log)
 		case budgetstore.SlotFreed:
 			room = true
-		case Created:
-			operations = append(operations, string(n))
+		case JobKey:
+			operations = append(operations, n.OperationID)
 		case *Applied:
 			applied = append(applied, n)
 		}
@@ -40,11 +54,6 @@ func (s *Store) tell(notes []any) {
 		s.incarnations.NotePosition(id, 0, "", 0)
 	}
 	s.noteApplied(applied...)
-	if s.created != nil {
-		for _, id := range operations {
-			s.created(id)
-		}
-	}
 	if s.applied == nil {
 		return
 	}
@@ -57,7 +66,7 @@ func (s *Store) tell(notes []any) {
 func (s *Store) noteApplied(applied ...*Applied) {
 	for _, a := range applied {
 		switch {
-		case a == nil || a.StaleVersion:
+		case a == nil:
 		case a.Command == nil:
 			s.incarnations.NotePosition(a.OperationID, a.Version, "", 0)
 		default:

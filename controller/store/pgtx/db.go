@@ -35,6 +35,8 @@ type DB struct {
 	Log *slog.Logger
 	// Connected is called with each new connection before its first use; an error gives the connection up.
 	Connected func(ctx context.Context, conn *pgx.Conn) error
+	// Committing does what belongs into a transaction that has noted something, before it commits.
+	Committing func(ctx context.Context, tx pgx.Tx, notes []any) error
 	// Committed is told what a transaction has noted, once that has committed.
 	Committed func(notes []any)
 	// Preload reads for several changes what each of them begins with. Their machines are locked.

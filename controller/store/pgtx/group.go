@@ -208,7 +208,10 @@ func (s *DB) storeGroup(ctx context.Context, taken []*change, answers []error) (
 				told[n] = nil
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return s.committing(ctx, tx, told...)
 	})
 	return told, err
 }

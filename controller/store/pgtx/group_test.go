@@ -175,7 +175,7 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, a := range agents {
 		wg.Go(func() {
-			d, err := s.Decide(t.Context(), operationOf(t, s, a.Machine), 0, storetest.Ask(a, commands[i], 3, 1),
+			d, err := s.Decide(t.Context(), operationOf(t, s, a.Machine), storetest.Ask(a, commands[i], 3, 1),
 				storetest.Now())
 			if err != nil {
 				t.Error(err)

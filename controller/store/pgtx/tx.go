@@ -20,7 +20,10 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 		var a *Postcommit
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			a = &Postcommit{Tx: tx}
-			return fn(tx, s.Q.WithTx(a))
+			if err := fn(tx, s.Q.WithTx(a)); err != nil {
+				return err
+			}
+			return s.committing(ctx, tx, a)
 		})
 		if err == nil {
 			s.Committed(a.notes)
@@ -30,6 +33,20 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 		}
 	}
 	return err
+}
+
+// committing does what the notes of a transaction, or of the members of a group, ask for before the commit.
+func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) error {
+	var notes []any
+	for _, a := range all {
+		if a != nil {
+			notes = append(notes, a.notes...)
+		}
+	}
+	if len(notes) == 0 || s.Committing == nil {
+		return nil
+	}
+	return s.Committing(ctx, tx, notes)
 }
 
 // ErrLostVersion says that what was read is not what is stored any more. Its transaction is tried again.

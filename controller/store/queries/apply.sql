@@ -121,27 +121,16 @@ UPDATE plans SET used_at = @now WHERE plan_id = @plan_id AND used_at IS NULL;
 UPDATE machines SET config_generation = config_generation + 1 WHERE machine_id = @machine_id
 RETURNING config_generation;
 
--- name: ClaimDueOperations :many
--- Rows that nobody else is claiming, pushed away a little so that the claim does not repeat while the job runs. The new
--- version gives the job a key of its own: one that a dead controller left running does not swallow it.
-UPDATE operations SET wake_at = @push_to, version = version + 1
-WHERE operation_id IN (
-    SELECT o.operation_id FROM operations o
-    WHERE o.phase IN ('PENDING', 'RUNNING') AND o.wake_at <= @now
-    ORDER BY o.wake_at LIMIT @max_rows FOR UPDATE SKIP LOCKED)
-RETURNING operation_id, version;
-
 -- name: RestampEvents :exec
 UPDATE operation_events SET change_xid = pg_current_xact_id();
 
 -- name: WakeOperation :execrows
--- A new version gives the look a key of its own.
-UPDATE operations SET wake_at = @now, version = version + 1
+UPDATE operations SET wake_at = @now
 WHERE operation_id = @operation_id AND phase IN ('PENDING', 'RUNNING');
 
 -- name: WakeAdmitted :exec
 -- They hold their slots now.
-UPDATE operations SET wake_at = @now, version = version + 1
+UPDATE operations SET wake_at = @now
 WHERE operation_id = ANY(@operation_ids::text[]) AND phase = 'PENDING';
 
 -- The same for many at once: parameters are arrays of the other's, in the same order. The last one numbers the rows, and the

@@ -4,8 +4,12 @@ SELECT controller_id, heartbeat_ms FROM controllers WHERE lease_until > @now ORD
 -- name: SetHeartbeat :exec
 UPDATE controllers SET heartbeat_ms = @heartbeat_ms WHERE controller_id = @controller_id AND heartbeat_ms <> @heartbeat_ms;
 
+-- name: RenewJobLease :exec
+UPDATE controllers SET jobs_until = clock_timestamp() + (@length::interval)
+WHERE controller_id = @controller_id;
+
 -- name: ReleaseLease :exec
-UPDATE controllers SET lease_until = @now WHERE controller_id = @controller_id AND lease_until > @now;
+UPDATE controllers SET lease_until = @now, jobs_until = least(jobs_until, now()) WHERE controller_id = @controller_id AND lease_until > @now;
 
 -- name: DescribeController :exec
 UPDATE controllers SET hostname = @hostname WHERE controller_id = @controller_id;

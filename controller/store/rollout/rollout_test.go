@@ -252,7 +252,7 @@ func TestManyControllersRunOneRollout(t *testing.T) {
 						return fmt.Errorf("%d operations at once", n)
 					}
 					if op != nil {
-						if _, err := s.Decide(ctx, op.GetOperationId(), 0, operation.Evaluate{}, storetest.Now()); err != nil {
+						if _, err := s.Decide(ctx, op.GetOperationId(), operation.Evaluate{}, storetest.Now()); err != nil {
 							return err
 						}
 					}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -49,6 +50,29 @@ func (s *Store) SetHeartbeat(ctx context.Context, controllerID string, every tim
 		return fmt.Errorf("record heartbeat interval: %w", err)
 	}
 	return nil
+}
+
+// RenewJobLease says that the jobs of a controller are worked on for this long, by the database's clock.
+func (s *Store) RenewJobLease(ctx context.Context, controllerID string, length time.Duration) error {
+	err := s.db.Q.RenewJobLease(ctx, dbsqlc.RenewJobLeaseParams{ControllerID: controllerID,
+		Length: pgtype.Interval{Microseconds: length.Microseconds(), Valid: true}})
+	if err != nil {
+		return fmt.Errorf("renew the lease of jobs: %w", err)
+	}
+	return nil
+}
+
+// RescueJobs makes jobs available again that are marked as running although no living controller works on them. It
+// returns how many. The table of jobs is River's.
+func (s *Store) RescueJobs(ctx context.Context) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, `UPDATE river_job j SET state = 'available', scheduled_at = now()
+		WHERE j.state = 'running' AND NOT EXISTS (
+			SELECT 1 FROM controllers k WHERE k.controller_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+			AND (k.jobs_until > now() OR k.jobs_until = '-infinity' AND k.lease_until > now()))`)
+	if err != nil {
+		return 0, fmt.Errorf("rescue jobs: %w", err)
+	}
+	return tag.RowsAffected(), nil
 }
 
 // Time is what time it is at the database.

@@ -168,7 +168,7 @@ func fenced(t *testing.T, s *store.Store) (storetest.Enrolled, string, *operatio
 	t.Helper()
 	a, id, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1))
-	late, err := s.Decide(t.Context(), id, 0, operation.Evaluate{}, storetest.Now().Add(24*time.Hour))
+	late, err := s.Decide(t.Context(), id, operation.Evaluate{}, storetest.Now().Add(24*time.Hour))
 	if err != nil || late.Phase != operation.Failed {
 		t.Fatalf("%+v, %v", late, err)
 	}

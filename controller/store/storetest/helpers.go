@@ -201,7 +201,7 @@ func Ask(a Enrolled, c *operation.Command, seq uint64, epoch int64) operation.Gr
 
 func Decide(t testing.TB, s *store.Store, operationID string, e operation.Event) *operationstore.Applied {
 	t.Helper()
-	a, err := s.Decide(t.Context(), operationID, 0, e, Now())
+	a, err := s.Decide(t.Context(), operationID, e, Now())
 	if err != nil {
 		t.Fatalf("decide %T: %v", e, err)
 	}

@@ -57,7 +57,7 @@ func (r *MetalRig) Decide(op string, e operation.Event) *operationstore.Applied 
 	if r.Crash != "" {
 		scope := failpoint.NewScope()
 		scope.Set(r.Crash, failpoint.Error().At(1))
-		if _, err := r.Store.Decide(failpoint.With(r.Context(), scope), op, 0, e, Now()); err == nil {
+		if _, err := r.Store.Decide(failpoint.With(r.Context(), scope), op, e, Now()); err == nil {
 			r.Fatalf("no crash at %s", r.Crash)
 		}
 		r.Crashes++

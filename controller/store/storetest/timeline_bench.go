@@ -36,7 +36,7 @@ func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
 		return err
 	}
 	id := op.GetOperationId()
-	d, err := s.Decide(ctx, id, 0, operation.Evaluate{}, Now())
+	d, err := s.Decide(ctx, id, operation.Evaluate{}, Now())
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
 		operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
 			SessionBootID: fmt.Sprint("boot-", n+1)},
 	} {
-		if d, err = s.Decide(ctx, id, 0, e, Now()); err != nil {
+		if d, err = s.Decide(ctx, id, e, Now()); err != nil {
 			return err
 		}
 	}

@@ -178,12 +178,12 @@ func (l *life) step(ctx context.Context, id string) (*operationstore.Applied, er
 		scope := failpoint.NewScope()
 		points := []string{"store.before-apply", "store.before-commit", "store.after-commit"}
 		scope.Set(points[l.rnd.IntN(len(points))], failpoint.Error())
-		if _, err := l.s.Decide(failpoint.With(ctx, scope), id, 0, e, at); err != nil &&
+		if _, err := l.s.Decide(failpoint.With(ctx, scope), id, e, at); err != nil &&
 			!errors.Is(err, failpoint.ErrInjected) {
 			return nil, err
 		}
 	}
-	a, err := l.s.Decide(ctx, id, 0, e, at)
+	a, err := l.s.Decide(ctx, id, e, at)
 	if err == nil && a.Command != nil {
 		l.command = a.Command
 	}

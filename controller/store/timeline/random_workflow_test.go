@@ -70,7 +70,7 @@ func (l *life) onboard(ctx context.Context) error {
 		return err
 	}
 	for _, id := range o.Operations {
-		if _, err := l.s.Decide(ctx, id, 0, operation.SessionOpened{AgentID: e.AgentID, StateID: "st-1", BootID: h.BootID,
+		if _, err := l.s.Decide(ctx, id, operation.SessionOpened{AgentID: e.AgentID, StateID: "st-1", BootID: h.BootID,
 			OfTarget: true}, storetest.Now()); err != nil {
 			return err
 		}

@@ -371,7 +371,7 @@ func TestOldChainsGoOn(t *testing.T) {
 	late := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "late",
 		Type: fleet.Reboot}).GetOperationId()
 	storetest.Decide(t, s, late, operation.Evaluate{})
-	if _, err := s.Decide(t.Context(), late, 0, operation.Evaluate{}, storetest.Now().Add(24*time.Hour)); err != nil {
+	if _, err := s.Decide(t.Context(), late, operation.Evaluate{}, storetest.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	workflows, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{

@@ -257,7 +257,7 @@ func (s *Store) stopOrWake(
 	var err error
 	switch {
 	case e.CancelOperation:
-		out.Applied, err = s.operations.DecideIn(ctx, q, w.OperationID, 0,
+		out.Applied, err = s.operations.DecideIn(ctx, q, w.OperationID,
 			operation.CancelAsked{Actor: r.Actor, Why: "its workflow is cancelled"}, now)
 	case e.Requeue:
 		_, err = q.WakeOperation(ctx, dbsqlc.WakeOperationParams{OperationID: w.OperationID, Now: &now})

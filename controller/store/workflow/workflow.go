@@ -200,7 +200,7 @@ func (s *Store) enterFirst(
 	if err != nil {
 		return m, err
 	}
-	if _, err := s.operations.DecideIn(ctx, q, op.GetOperationId(), 0, operation.Evaluate{}, now); err != nil {
+	if _, err := s.operations.DecideIn(ctx, q, op.GetOperationId(), operation.Evaluate{}, now); err != nil {
 		return m, fmt.Errorf("enter maintenance: %w", err)
 	}
 	return machinestore.LockMachine(ctx, q, m.MachineID)
@@ -235,7 +235,7 @@ func (s *Store) insertAttempt(
 	}, now); err != nil {
 		return nil, err
 	}
-	pgtx.PostcommitOf(q).Note(operationstore.Created(n.Op.ID))
+	pgtx.PostcommitOf(q).Note(operationstore.JobKey{OperationID: n.Op.ID, MachineID: m.MachineID, RequestID: a.Request.RequestID})
 	return n.Message(), nil
 }
 

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+// engineOver returns an engine over the store that is not running: nothing looks but what the test calls.
+func engineOver(t *testing.T, s *store.Store, controllerID string, c clock.Clock) *Engine {
+	t.Helper()
+	e, err := New(Config{Store: s, Sessions: session.NewRegistry(), Clock: c, Logger: testkit.Logger(t),
+		ControllerID: controllerID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func startOn(t *testing.T, s *store.Store, machineID string, kind fleet.OperationType, now time.Time) string {
+	t.Helper()
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: machineID,
+		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", now); err != nil {
+		t.Fatal(err)
+	}
+	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: machineID, RequestID: "r", Type: kind,
+		Actor: "tester"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op.GetOperationId()
+}
+
+// jobs counts River's jobs of operations, and those of them that have a state.
+func jobs(t *testing.T, s *store.Store, state string) (all, inState int) {
+	t.Helper()
+	err := s.Pool().QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE state = $1::text::river_job_state)
+		FROM river_job WHERE kind = 'operation'`, state).Scan(&all, &inState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, inState
+}
+
+// TestASweepInsertsNoSecondJob: an operation has its job from its creation on. However often sweeps find it due, there
+// is one; once that has finished and the operation is due again, there is another one.
+func TestASweepInsertsNoSecondJob(t *testing.T) {
+	s := storetest.New(t)
+	hands := clock.NewFake(time.Now())
+	e := engineOver(t, s, "ctl", hands)
+	const machines = 20
+	for i := range machines {
+		startOn(t, s, fmt.Sprintf("m-%02d", i), fleet.EnterMaintenance, hands.Now())
+	}
+	for round := range 3 {
+		if all, waiting := jobs(t, s, "available"); all != machines || waiting != machines {
+			t.Fatalf("round %d: %d jobs, %d of them wait", round, all, waiting)
+		}
+		hands.Advance(10 * time.Second)
+		if n, err := e.sweepOperations(t.Context()); err != nil || n != 0 {
+			t.Fatalf("round %d: %d operations without a job, %v", round, n, err)
+		}
+	}
+	// A worker that finishes its job without any effect, as one does whose operation is not due by its clock.
+	if _, err := s.Pool().Exec(t.Context(), `UPDATE river_job SET state = 'completed', finalized_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := e.sweepOperations(t.Context()); err != nil || n != machines {
+		t.Fatalf("%d operations are given a job again, %v", n, err)
+	}
+	if _, waiting := jobs(t, s, "available"); waiting != machines {
+		t.Fatalf("%d jobs wait", waiting)
+	}
+}
+
+// TestJobsOfADeadControllerAreTaken: a controller dies with a job under way. Another one takes it once the lease is over.
+func TestJobsOfADeadControllerAreTaken(t *testing.T) {
+	s := storetest.New(t)
+	dead, alive := engineOver(t, s, "ctl-1", clock.Real()), engineOver(t, s, "ctl-2", clock.Real())
+	for _, e := range []*Engine{dead, alive} {
+		if err := e.RenewLease(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.keepJobLease(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	// What a controller that is killed in the middle of a job leaves behind is what River wrote when it took the job.
+	if _, err := s.Pool().Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(),
+		attempted_by = '{ctl-0, ctl-1}'`); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := alive.rescueJobs(t.Context()); err != nil || n != 0 {
+		t.Fatalf("%d jobs taken from a controller that lives, %v", n, err)
+	}
+	began := time.Now()
+	if err := alive.river.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = alive.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		if err := alive.keepJobLease(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := alive.rescueJobs(t.Context()); err != nil {
+			t.Error(err)
+		}
+		op, err := s.GetOperation(t.Context(), id)
+		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
+	}, "the operation to move")
+	t.Logf("evaluated %v after the last renewal", time.Since(began).Round(time.Millisecond))
+}
+
+// TestAFailingEvaluationKeepsItsJob: an evaluation that fails is tried again by the same job, and nothing is discarded.
+func TestAFailingEvaluationKeepsItsJob(t *testing.T) {
+	s := storetest.New(t)
+	e := engineOver(t, s, "ctl", clock.Real())
+	if err := e.RenewLease(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	// The evaluation cannot be stored.
+	if _, err := s.Pool().Exec(t.Context(), `ALTER TABLE operations ADD CONSTRAINT none CHECK (phase <> 'SUCCEEDED')`); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.river.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		var tries int
+		err := s.Pool().QueryRow(t.Context(), `SELECT coalesce(array_length(errors, 1), 0) FROM river_job`).Scan(&tries)
+		return err == nil && tries >= 2
+	}, "two failed tries")
+	if _, err := s.Pool().Exec(t.Context(), `ALTER TABLE operations DROP CONSTRAINT none`); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 20*time.Second, func() bool {
+		op, err := s.GetOperation(t.Context(), id)
+		return err == nil && operation.IsTerminal(operation.Phase(op.GetPhase().String()))
+	}, "the operation to end")
+	if all, _ := jobs(t, s, "completed"); all != 1 {
+		t.Errorf("%d jobs", all)
+	}
+}

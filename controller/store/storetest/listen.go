@@ -1,0 +1,36 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/store"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+)
+
+// Listener records what the store tells a controller.
+type Listener struct {
+	mu sync.Mutex
+	// Jobs are the keys of the operations whose jobs were inserted, also by transactions that were rolled back.
+	Jobs    []operationstore.JobKey
+	Applied []*operationstore.Applied
+}
+
+// Listen takes the place of a store's controller.
+func Listen(s *store.Store) *Listener {
+	h := &Listener{}
+	s.OnCreated(func(_ context.Context, _ pgx.Tx, keys []operationstore.JobKey) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.Jobs = append(h.Jobs, keys...)
+		return nil
+	})
+	s.OnApplied(func(a *operationstore.Applied) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.Applied = append(h.Applied, a)
+	})
+	return h
+}
