@@ -83,7 +83,8 @@ func TestASweepInsertsNoSecondJob(t *testing.T) {
 	}
 }
 
-// TestJobsOfADeadControllerAreTaken: a controller dies with a job under way. Another one takes it once the lease is over.
+// TestJobsOfADeadControllerAreTaken: a controller dies with a job under way. Another one takes it once the lease is
+// over.
 func TestJobsOfADeadControllerAreTaken(t *testing.T) {
 	s := storetest.New(t)
 	dead, alive := engineOver(t, s, "ctl-1", clock.Real()), engineOver(t, s, "ctl-2", clock.Real())
@@ -131,7 +132,8 @@ func TestAFailingEvaluationKeepsItsJob(t *testing.T) {
 	}
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	// The evaluation cannot be stored.
-	if _, err := s.Pool().Exec(t.Context(), `ALTER TABLE operations ADD CONSTRAINT none CHECK (phase <> 'SUCCEEDED')`); err != nil {
+	if _, err := s.Pool().
+		Exec(t.Context(), `ALTER TABLE operations ADD CONSTRAINT none CHECK (phase <> 'SUCCEEDED')`); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.river.Start(t.Context()); err != nil {

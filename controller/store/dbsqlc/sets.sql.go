@@ -50,6 +50,43 @@ func (q *Queries) AdvanceGrantSeqs(ctx context.Context, arg AdvanceGrantSeqsPara
 	return items, nil
 }
 
+const lockGrantSeqs = `-- name: LockGrantSeqs :many
+SELECT agent_id, state_id, last_grant_seq FROM agent_states
+WHERE (agent_id, state_id) IN (SELECT unnest($1::text[]), unnest($2::text[]))
+ORDER BY agent_id, state_id FOR UPDATE
+`
+
+type LockGrantSeqsParams struct {
+	AgentIds []string
+	StateIds []string
+}
+
+type LockGrantSeqsRow struct {
+	AgentID      string
+	StateID      string
+	LastGrantSeq int64
+}
+
+func (q *Queries) LockGrantSeqs(ctx context.Context, arg LockGrantSeqsParams) ([]LockGrantSeqsRow, error) {
+	rows, err := q.db.Query(ctx, lockGrantSeqs, arg.AgentIds, arg.StateIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockGrantSeqsRow
+	for rows.Next() {
+		var i LockGrantSeqsRow
+		if err := rows.Scan(&i.AgentID, &i.StateID, &i.LastGrantSeq); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recordAudit = `-- name: RecordAudit :exec
 INSERT INTO audit_log (ts, actor, verb, target_id, request_id, operation_id, event_data)
 VALUES ($1, $2, $3, $4, $5, $6, $7)

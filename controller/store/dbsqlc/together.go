@@ -23,16 +23,29 @@ func (q *Queries) Together(ctx context.Context, queries ...func(*Queries) error)
 	if !ok {
 		return fmt.Errorf("a %T takes no batches", q.db)
 	}
+	batch, err := Noted(queries...)
+	if err != nil {
+		return err
+	}
+	return Answered(db.SendBatch(ctx, batch), queries...)
+}
+
+// Noted returns the queries that functions make, without making them.
+func Noted(queries ...func(*Queries) error) (*pgx.Batch, error) {
 	note := &noting{}
 	for i, query := range queries {
 		if err := query(New(note)); !errors.Is(err, errNoted) {
-			return fmt.Errorf("query %d of %d was not noted: %w", i+1, len(queries), err)
+			return nil, fmt.Errorf("query %d of %d was not noted: %w", i+1, len(queries), err)
 		}
 		if note.batch.Len() != i+1 {
-			return fmt.Errorf("query %d of %d is %d queries", i+1, len(queries), note.batch.Len()-i)
+			return nil, fmt.Errorf("query %d of %d is %d queries", i+1, len(queries), note.batch.Len()-i)
 		}
 	}
-	results := db.SendBatch(ctx, &note.batch)
+	return &note.batch, nil
+}
+
+// Answered gives the functions the results of their queries, and closes the results.
+func Answered(results pgx.BatchResults, queries ...func(*Queries) error) error {
 	for _, query := range queries {
 		if err := query(New(answering{results})); err != nil {
 			return errors.Join(err, results.Close())

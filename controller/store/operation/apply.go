@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -58,15 +56,17 @@ func (s *Store) Decide(
 	ctx context.Context, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
 	var out *Applied
-	err := s.db.InGroup(ctx, pgtx.LockKey{OperationID: operationID, CommandID: commandOf(e)},
-		func(_ pgx.Tx, q *dbsqlc.Queries) error {
-			var err error
-			out, err = s.DecideIn(ctx, q, operationID, e, now)
-			if err != nil {
-				return err
-			}
-			return FailpointBeforeCommit.HitCtx(ctx)
-		})
+	key := keyOf(operationID, e)
+	err := s.store(ctx, change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) error {
+		l, err := s.contextOf(ctx, q, f, key, now)
+		if err != nil {
+			return err
+		}
+		if out, err = s.decideOn(ctx, q, w, l, e, now); err != nil {
+			return err
+		}
+		return FailpointBeforeCommit.HitCtx(ctx)
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
 	}
@@ -74,21 +74,31 @@ func (s *Store) Decide(
 	return out, fpAfterCommit.HitCtx(ctx)
 }
 
+// DecideIn is Decide in a transaction that has begun, which need not hold the machine's lock.
 func (s *Store) DecideIn(
 	ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	l, err := s.loadFor(ctx, q, operationID, commandOf(e), now)
+	key := keyOf(operationID, e)
+	f, err := s.loadFor(ctx, q, key, now)
 	if err != nil {
 		return nil, err
 	}
-	return s.decideOn(ctx, q, l, e, now)
+	l, err := s.contextOf(ctx, q, f, key, now)
+	if err != nil {
+		return nil, err
+	}
+	w := &writes{}
+	a, err := s.decideOn(ctx, q, w, l, e, now)
+	if err != nil {
+		return nil, err
+	}
+	return a, w.flush(ctx, q)
 }
 
-// decideOn decides on an operation that is locked and stores the answer.
+// decideOn decides on an operation that is locked, and gathers what the answer writes.
 func (s *Store) decideOn(
-	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, e operation.Event, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, w *writes, l *OperationContext, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	operationID := l.Row.OperationID
 	l.cmdline = s.catalog.InstallerCmdline
 	if r, ok := e.(operation.Reported); ok {
 		l.report = &r
@@ -96,9 +106,7 @@ func (s *Store) decideOn(
 	if err := l.compareEpoch(ctx, q, e); err != nil {
 		return nil, err
 	}
-	if err := l.countGrant(ctx, q, e); err != nil {
-		return nil, err
-	}
+	l.countGrant(w, e)
 	if planted.StateID {
 		e = ofKnownMemory(e, l.Snap.Command)
 	}
@@ -111,12 +119,21 @@ func (s *Store) decideOn(
 			return nil, err
 		}
 	}
-	a, err := Apply(ctx, q, l, d, now)
-	if err != nil || l.Machine.Retiring == nil || pgtx.StrVal(l.Machine.CurrentOperationID) != operationID ||
+	a, err := l.apply(ctx, q, w, d, now)
+	if err != nil || l.Machine.Retiring == nil || pgtx.StrVal(l.Machine.CurrentOperationID) != l.Row.OperationID ||
 		!operation.IsTerminal(a.Phase) {
 		return a, err
 	}
-	return a, s.Retire(ctx, q, l.Machine.MachineID, now)
+	return a, w.special(ctx, q, true, func() error { return s.Retire(ctx, q, l.Machine.MachineID, now) })
+}
+
+// keyOf returns what a decision on an event reads first.
+func keyOf(operationID string, e operation.Event) pgtx.LockKey {
+	k := pgtx.LockKey{OperationID: operationID, CommandID: commandOf(e)}
+	if g, ok := e.(operation.GrantAsked); ok {
+		k.AgentID, k.StateID = g.AgentID, g.StateID
+	}
+	return k
 }
 
 // commandOf names the command that an event is about.
@@ -166,20 +183,18 @@ func sessionOf(e operation.Event) (agentID string, epoch int64) {
 
 // countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it
 // is and tells Decide so.
-func (l *OperationContext) countGrant(ctx context.Context, q *dbsqlc.Queries, e operation.Event) error {
+func (l *OperationContext) countGrant(w *writes, e operation.Event) {
 	g, ok := e.(operation.GrantAsked)
 	if !ok || l.Snap.World.StaleEpoch {
-		return nil
+		return
 	}
-	n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.AgentID, StateID: g.StateID,
-		Seq: int64(g.Seq)})
-	if err != nil {
-		return fmt.Errorf("count grant: %w", err)
-	}
-	if n == 0 && !planted.MemoryNumbers {
+	k := memory{g.AgentID, g.StateID}
+	last, known := l.grants[k]
+	if known && int64(g.Seq) > last {
+		w.grants = append(w.grants, grant{k, int64(g.Seq)})
+	} else if !planted.MemoryNumbers {
 		l.Snap.World.LastGrantSeq = g.Seq
 	}
-	return nil
 }
 
 // epochOf is the epoch of the agent's newest session.
@@ -196,9 +211,21 @@ func (l *OperationContext) epochOf(ctx context.Context, q *dbsqlc.Queries, agent
 	return agent.Epoch, nil
 }
 
-// Apply writes a decision. It is the only code that writes the state of operations, steps and commands.
+// Apply writes a decision.
 func Apply(
 	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
+) (*Applied, error) {
+	w := &writes{}
+	a, err := l.apply(ctx, q, w, d, now)
+	if err != nil {
+		return nil, err
+	}
+	return a, w.flush(ctx, q)
+}
+
+// apply gathers what a decision writes. It is the only code that writes the state of operations, steps and commands.
+func (l *OperationContext) apply(
+	ctx context.Context, q *dbsqlc.Queries, w *writes, d operation.Decision, now time.Time,
 ) (*Applied, error) {
 	out := &Applied{
 		Decision: d, OperationID: l.Row.OperationID, MachineID: l.Row.TargetID, Version: l.Row.Version,
@@ -207,7 +234,6 @@ func Apply(
 	if d.CancelOnAgent != "" && l.Snap.Command != nil {
 		out.CancelExecutor = l.Snap.Command.ExecutorID
 	}
-	w := &writes{}
 	w.machine(ctx, l, d.Machine, now)
 	if err := w.special(ctx, q, l.changesCauses(d.Machine),
 		func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {
@@ -230,7 +256,7 @@ func Apply(
 		out.Send = append(out.Send, Outgoing{l.command.CommandID, l.command.ExecutorID, l.command.Spec, l.command.Digest})
 	}
 	if !d.Changed {
-		return out, w.flush(ctx, q)
+		return out, nil
 	}
 	for _, c := range d.Commands {
 		sent, err := w.command(ctx, q, l, d, c, now)
@@ -243,7 +269,7 @@ func Apply(
 		}
 	}
 	if !d.OpChanged {
-		return out, w.flush(ctx, q)
+		return out, nil
 	}
 	out.Version++
 	if err := w.operation(ctx, l, d, now); err != nil {
@@ -252,30 +278,7 @@ func Apply(
 	if err := w.special(ctx, q, l.Row.Destructive, func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
 		return nil, err
 	}
-	return out, errors.Join(w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) }),
-		w.flush(ctx, q))
-}
-
-// writes are the statements of a decision that need no answers. They go to the database together.
-type writes struct{ list []func(*dbsqlc.Queries) error }
-
-func (w *writes) add(write func(*dbsqlc.Queries) error) { w.list = append(w.list, write) }
-
-func (w *writes) flush(ctx context.Context, q *dbsqlc.Queries) error {
-	list := w.list
-	w.list = nil
-	return q.Together(ctx, list...)
-}
-
-// special does what needs answers, and sees what was written so far.
-func (w *writes) special(ctx context.Context, q *dbsqlc.Queries, due bool, do func() error) error {
-	if !due {
-		return nil
-	}
-	if err := w.flush(ctx, q); err != nil {
-		return err
-	}
-	return do()
+	return out, w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) })
 }
 
 // operation writes the operation with its steps and events.

@@ -100,12 +100,8 @@ func (s *Store) Start(
 			return op, false, err
 		}
 	}
-	err = s.db.InGroup(ctx, a, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	err = s.store(ctx, change{key: a, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (err error) {
 		created = false
-		f, err := preloadedFor(ctx, q, a, now)
-		if err != nil {
-			return err
-		}
 		m, ok := f.machines[r.MachineID]
 		if !ok {
 			return convert.MachineNotFound(r.MachineID)
@@ -115,10 +111,10 @@ func (s *Store) Start(
 			return err
 		}
 		r.begun = f
-		op, err = s.Create(ctx, q, m, r, now)
+		op, err = s.create(ctx, q, w, m, r, now)
 		created = err == nil
 		return err
-	})
+	}})
 	if err != nil {
 		return nil, false, fmt.Errorf("start operation: %w", err)
 	}
@@ -246,8 +242,20 @@ func (s *Store) Fits(
 	return p, steps, nil
 }
 
+// Create makes an operation in a transaction that holds the machine's lock.
 func (s *Store) Create(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time,
+) (*baremetalv1.Operation, error) {
+	w := &writes{}
+	op, err := s.create(ctx, q, w, m, r, now)
+	if err != nil {
+		return nil, err
+	}
+	return op, w.flush(ctx, q)
+}
+
+func (s *Store) create(
+	ctx context.Context, q *dbsqlc.Queries, w *writes, m dbsqlc.Machine, r StartRequest, now time.Time,
 ) (*baremetalv1.Operation, error) {
 	p, steps, err := s.Fits(ctx, q, m, r)
 	if err != nil {
@@ -257,8 +265,9 @@ func (s *Store) Create(
 	if err != nil {
 		return nil, err
 	}
+	w.list = append(w.list, n.list...)
 	approves := approvesByInstalling(m, r, steps)
-	if err := n.special(ctx, q, approves,
+	if err := w.special(ctx, q, approves,
 		func() error { return approveByInstalling(ctx, q, m, r, n.Op.ID, now) }); err != nil {
 		return nil, err
 	}
@@ -269,11 +278,11 @@ func (s *Store) Create(
 	if err != nil {
 		return nil, err
 	}
-	n.add(func(q *dbsqlc.Queries) error {
+	w.add(func(q *dbsqlc.Queries) error {
 		return pgtx.Wrap(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(entry)), "write audit log")
 	})
 	pgtx.PostcommitOf(q).Note(JobKey{n.Op.ID, r.MachineID, r.RequestID})
-	return n.Message(), n.flush(ctx, q)
+	return n.Message(), nil
 }
 
 func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan) error {

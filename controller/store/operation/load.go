@@ -30,6 +30,8 @@ type OperationContext struct {
 	executors []dbsqlc.CandidatesForRow
 	spec      *baremetalv1.MachineSpec
 	Snap      operation.Snapshot
+	// grants are the last grant numbers of the memories that ask.
+	grants map[memory]int64
 	// report is the event, where it is an installer's report.
 	report *operation.Reported
 	// cmdline is added to that of an installer.
@@ -38,21 +40,18 @@ type OperationContext struct {
 	workflow *workflow.Workflow
 }
 
-// load locks the machine, then the operation, and reads the rest. commandID names the command that the event is about;
-// empty means the latest attempt.
-func load(
-	ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time,
+// contextOf makes the context of a decision from what was loaded for its key.
+func (s *Store) contextOf(
+	ctx context.Context, q *dbsqlc.Queries, f *preloaded, key pgtx.LockKey, now time.Time,
 ) (*OperationContext, error) {
-	a := pgtx.LockKey{OperationID: operationID, CommandID: commandID}
-	f, err := preloadedFor(ctx, q, a, now)
-	if err != nil {
-		return nil, err
-	}
-	row, ok := f.operations[operationID]
+	row, ok := f.operations[key.OperationID]
 	if !ok {
-		return nil, convert.OperationNotFound(operationID)
+		return nil, convert.OperationNotFound(key.OperationID)
 	}
-	l := &OperationContext{Machine: f.machines[row.TargetID], Row: row, steps: f.steps[operationID], command: f.command(a)}
+	l := &OperationContext{
+		Machine: f.machines[row.TargetID], Row: row, steps: f.steps[row.OperationID], command: f.command(key),
+		grants: f.grants,
+	}
 	return l, l.complete(ctx, q, f, now)
 }
 

@@ -9,23 +9,24 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // What follows takes protections away in builds with the tag "planted"; ordinary ones never come here.
 
-// loadFor is load. Without the guard of versions it reads in a transaction of its own, whose locks end with it.
+// loadFor is lockAndLoad. Without the guard of versions it reads in a transaction of its own, whose locks end with it.
 func (s *Store) loadFor(
-	ctx context.Context, q *dbsqlc.Queries, operationID, commandID string, now time.Time,
-) (l *OperationContext, err error) {
+	ctx context.Context, q *dbsqlc.Queries, key pgtx.LockKey, now time.Time,
+) (f *preloaded, err error) {
 	if !planted.VersionGuard {
-		return load(ctx, q, operationID, commandID, now)
+		return lockAndLoad(ctx, q, key, now)
 	}
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) (err error) {
-		l, err = load(ctx, q, operationID, commandID, now)
+		f, err = lockAndLoad(ctx, q, key, now)
 		return err
 	})
-	return l, err
+	return f, err
 }
 
 // pretendCurrent makes what was read, and has been decided on, look like what is stored by now.

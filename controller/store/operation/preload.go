@@ -25,18 +25,16 @@ type preloaded struct {
 	conditions map[string][]dbsqlc.MachineCondition
 	executors  map[string][]dbsqlc.CandidatesForRow
 	boots      map[string]dbsqlc.BootWorldsRow
-	freeze     fleet.Freeze
+	// grants are the last grant numbers of the memories that ask for one. Their rows are locked.
+	grants map[memory]int64
+	freeze fleet.Freeze
 }
 
 // request is a client's own name of an operation on a machine.
 type request struct{ machineID, requestID string }
 
-// preloadedFor gives what the transaction began with, if the change is one of those that it was read for; else it is
-// read now.
-func preloadedFor(ctx context.Context, q *dbsqlc.Queries, a pgtx.LockKey, now time.Time) (*preloaded, error) {
-	if f, ok := pgtx.PostcommitOf(q).TakePreloaded(a).(*preloaded); ok {
-		return f, nil
-	}
+// lockAndLoad locks a change's machine, however long that takes, and loads what the change begins with.
+func lockAndLoad(ctx context.Context, q *dbsqlc.Queries, a pgtx.LockKey, now time.Time) (*preloaded, error) {
 	locked, err := q.LockMachineFor(ctx, dbsqlc.LockMachineForParams{MachineID: a.MachineID, OperationID: a.OperationID})
 	if err != nil {
 		return nil, fmt.Errorf("lock machine: %w", err)
@@ -54,7 +52,7 @@ func preload(
 		commands: map[string]*convert.CommandRow{}, latest: map[string]*convert.CommandRow{},
 		requests:   map[request]dbsqlc.Operation{},
 		conditions: map[string][]dbsqlc.MachineCondition{}, executors: map[string][]dbsqlc.CandidatesForRow{},
-		boots: map[string]dbsqlc.BootWorldsRow{},
+		boots: map[string]dbsqlc.BootWorldsRow{}, grants: map[memory]int64{},
 	}
 	candidates := dbsqlc.CandidatesForParams{Now: now}
 	for _, m := range locked {
@@ -67,7 +65,11 @@ func preload(
 	var operations []string
 	var commands dbsqlc.CommandsForParams
 	var requests dbsqlc.OperationsByRequestParams
+	var memories dbsqlc.LockGrantSeqsParams
 	for _, c := range changes {
+		if c.AgentID != "" {
+			memories.AgentIds, memories.StateIds = append(memories.AgentIds, c.AgentID), append(memories.StateIds, c.StateID)
+		}
 		switch {
 		case c.OperationID == "":
 			requests.TargetIds = append(requests.TargetIds, c.MachineID)
@@ -92,6 +94,9 @@ func preload(
 			func(q *dbsqlc.Queries) error { return f.readSteps(ctx, q, operations) },
 			func(q *dbsqlc.Queries) error { return f.readCommands(ctx, q, commands) },
 		}, reads...)
+	}
+	if len(memories.AgentIds) > 0 {
+		reads = append(reads, func(q *dbsqlc.Queries) error { return f.lockGrants(ctx, q, memories) })
 	}
 	if len(requests.TargetIds) > 0 {
 		reads = append(reads,
@@ -163,6 +168,14 @@ func (f *preloaded) readRequests(ctx context.Context, q *dbsqlc.Queries, p dbsql
 		f.requests[request{r.TargetID, r.RequestID}] = r
 	}
 	return pgtx.Wrap(err, "look for the request")
+}
+
+func (f *preloaded) lockGrants(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.LockGrantSeqsParams) error {
+	rows, err := q.LockGrantSeqs(ctx, p)
+	for _, r := range rows {
+		f.grants[memory{r.AgentID, r.StateID}] = r.LastGrantSeq
+	}
+	return pgtx.Wrap(err, "lock the numbers of grants")
 }
 
 func (f *preloaded) readFrozen(ctx context.Context, q *dbsqlc.Queries) (err error) {

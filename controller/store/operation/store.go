@@ -32,20 +32,18 @@ type Store struct {
 
 	enqueue func(context.Context, pgx.Tx, []JobKey) error
 	applied func(*Applied)
+	// changes are stored in sets.
+	changes pgtx.Batcher[change, error]
 	// repeats finds a request that is being answered already.
 	repeats pgtx.SingleFlight
 }
 
-// New returns a store over others. It tells what transactions have noted, and reads what changes in groups begin with.
+// New returns a store over others. It tells what transactions have noted.
 func New(db *pgtx.DB, machines *machinestore.Store, incarnations *incarnation.Store, budgets *budgetstore.Store,
 	catalog *catalogstore.Store,
 ) *Store {
 	s := &Store{db: db, machines: machines, incarnations: incarnations, budgets: budgets, catalog: catalog}
 	db.Committing, db.Committed = s.committing, s.tell
-	db.Preload = func(ctx context.Context, q *dbsqlc.Queries, keys []pgtx.LockKey, locked []dbsqlc.Machine,
-		now time.Time,
-	) (any, error) {
-		return preload(ctx, q, keys, locked, now)
-	}
+	s.changes = pgtx.Batcher[change, error]{Batch: s.storeSet, Enough: setEnough, Patience: setPatience}
 	return s
 }

@@ -1,15 +1,55 @@
 package pgtx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
+
+// WriteTogether sends what several members write, each to a machine of its own: one statement for all rows of a kind.
+// An error is one of any member, after which the transaction must be rolled back.
+func WriteTogether(ctx context.Context, tx pgx.Tx, members ...[]func(*dbsqlc.Queries) error) error {
+	lists := make([][]*oneWrite, len(members))
+	for i, writes := range members {
+		batch, err := dbsqlc.Noted(writes...)
+		if err != nil {
+			return err
+		}
+		for _, q := range batch.QueuedQueries {
+			lists[i] = append(lists[i], &oneWrite{query: q})
+		}
+	}
+	sets := setsOf(slices.Clone(lists))
+	if len(sets) == 0 {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	for _, s := range sets {
+		batch.Queue(s.sql, s.args...)
+	}
+	results := tx.SendBatch(ctx, batch)
+	for _, s := range sets {
+		if err := s.read(results); err != nil {
+			return errors.Join(err, results.Close())
+		}
+	}
+	if err := results.Close(); err != nil {
+		return err
+	}
+	for i, writes := range members {
+		if err := dbsqlc.Answered(&written{list: lists[i]}, writes...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // sameWrites is one statement that does what several members have asked for.
 type sameWrites struct {
@@ -28,7 +68,6 @@ type oneWrite struct {
 // written is what a member gets whose statements were sent together with those of others.
 type written struct {
 	list []*oneWrite
-	err  error
 }
 
 // setsOf puts together the statements of members that only write: as few statements as there can be, each member's in
@@ -154,9 +193,6 @@ var errWritesOnly = errors.New("the statement returns nothing")
 
 // Exec implements pgx.BatchResults.
 func (w *written) Exec() (pgconn.CommandTag, error) {
-	if w.err != nil {
-		return pgconn.CommandTag{}, w.err
-	}
 	if len(w.list) == 0 {
 		return pgconn.CommandTag{}, fmt.Errorf("no more answers: %w", errWritesOnly)
 	}
@@ -169,15 +205,16 @@ func (w *written) Exec() (pgconn.CommandTag, error) {
 func (w *written) Query() (pgx.Rows, error) { return nil, errWritesOnly }
 
 // QueryRow implements pgx.BatchResults.
-func (w *written) QueryRow() pgx.Row { return noRow{} }
+func (w *written) QueryRow() pgx.Row { return noRow{errWritesOnly} }
 
 // Close implements pgx.BatchResults.
-func (w *written) Close() error { return w.err }
+func (w *written) Close() error { return nil }
 
-type noRow struct{}
+// noRow is the answer to a statement that was not made.
+type noRow struct{ why error }
 
 // Scan implements pgx.Row.
-func (noRow) Scan(...any) error { return errWritesOnly }
+func (r noRow) Scan(...any) error { return r.why }
 
 // Tx implements pgx.BatchResults.
 func (w *written) Tx() pgx.Tx { return nil }

@@ -39,12 +39,8 @@ type DB struct {
 	Committing func(ctx context.Context, tx pgx.Tx, notes []any) error
 	// Committed is told what a transaction has noted, once that has committed.
 	Committed func(notes []any)
-	// Preload reads for several changes what each of them begins with. Their machines are locked.
-	Preload func(ctx context.Context, q *dbsqlc.Queries, keys []LockKey, locked []dbsqlc.Machine,
-		now time.Time) (any, error)
 
-	pool   *pgxpool.Pool
-	groups groups
+	pool *pgxpool.Pool
 }
 
 // Open makes the pool. No connection is opened before the pool is asked for one.

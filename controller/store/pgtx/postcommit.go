@@ -11,9 +11,6 @@ type Postcommit struct {
 	pgx.Tx
 	// notes are told in their order. The packages above know what each of them means.
 	notes []any
-	// preloaded were read for the change that the transaction is about, together with those of others.
-	preloaded any
-	key       LockKey
 }
 
 // PostcommitOf returns the notes of the queries' transaction; nil where they run in none of ours.
@@ -29,13 +26,5 @@ func (a *Postcommit) Note(n any) {
 	}
 }
 
-// TakePreloaded returns what was read for a change that begins with this key, once: whatever the change does makes it
-// old.
-func (a *Postcommit) TakePreloaded(key LockKey) any {
-	if a == nil || a.preloaded == nil || a.key != key {
-		return nil
-	}
-	f := a.preloaded
-	a.preloaded = nil
-	return f
-}
+// Notes returns what was noted.
+func (a *Postcommit) Notes() []any { return a.notes }

@@ -5,6 +5,11 @@ import (
 	"sync"
 )
 
+// LockKey says what a change reads first: an operation with the command that an event is about, or its latest one; or a
+// machine and a request for work on it. The machine is locked. AgentID and StateID name the memory whose grants are
+// counted, where the change is about a grant.
+type LockKey struct{ OperationID, CommandID, MachineID, RequestID, AgentID, StateID string }
+
 // SingleFlight are found among the requests that are being answered here. Those who ask the same meanwhile wait for the
 // first, whose answer is theirs as well, instead of waiting for its machine with a connection each.
 type SingleFlight struct {

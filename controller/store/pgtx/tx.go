@@ -35,7 +35,7 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 	return err
 }
 
-// committing does what the notes of a transaction, or of the members of a group, ask for before the commit.
+// committing does what the notes of a transaction, or of the members of a set, ask for before the commit.
 func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) error {
 	var notes []any
 	for _, a := range all {

@@ -7,6 +7,11 @@ INSERT INTO audit_log (ts, actor, verb, target_id, request_id, operation_id, eve
 SELECT unnest(@tss::timestamptz[]), unnest(@actors::text[]), unnest(@verbs::text[]), unnest(@target_ids::text[]),
        unnest(@request_ids::text[]), unnest(@operation_ids::text[]), unnest(@event_datas::jsonb[]);
 
+-- name: LockGrantSeqs :many
+SELECT agent_id, state_id, last_grant_seq FROM agent_states
+WHERE (agent_id, state_id) IN (SELECT unnest(@agent_ids::text[]), unnest(@state_ids::text[]))
+ORDER BY agent_id, state_id FOR UPDATE;
+
 -- name: AdvanceGrantSeqs :many
 UPDATE agent_states s SET last_grant_seq = v.seq
 FROM (SELECT unnest(@seqs::bigint[]) AS seq, unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id,

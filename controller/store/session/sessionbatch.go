@@ -54,7 +54,7 @@ const capabilitySeparator = "\x1f"
 // openBatch opens those of the sessions that are calm. It gives nil for the others, which have changed nothing.
 func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error) {
 	out := make([]*Opened, len(lot))
-	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgtx.GroupTx, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgtx.SetTx, func(tx pgx.Tx) error {
 		clear(out)
 		q := s.db.Q.WithTx(tx)
 		locked, err := q.LockCalmAgents(ctx, agentsOf(lot))

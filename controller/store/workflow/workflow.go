@@ -235,7 +235,8 @@ func (s *Store) insertAttempt(
 	}, now); err != nil {
 		return nil, err
 	}
-	pgtx.PostcommitOf(q).Note(operationstore.JobKey{OperationID: n.Op.ID, MachineID: m.MachineID, RequestID: a.Request.RequestID})
+	pgtx.PostcommitOf(q).
+		Note(operationstore.JobKey{OperationID: n.Op.ID, MachineID: m.MachineID, RequestID: a.Request.RequestID})
 	return n.Message(), nil
 }
 

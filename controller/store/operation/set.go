@@ -1,0 +1,156 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/planted"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// Changes of different machines that come together are stored as a set, in one transaction: it locks the machines,
+// loads what all changes begin with, decides each by itself, and writes all rows of a kind by one statement. A set
+// takes no machine that somebody else has locked, so that it waits for none and no two sets wait for each other. A
+// change whose machine is not free, or that needs more than what was loaded, has a transaction of its own, and so have
+// all changes of a set that cannot be committed.
+
+const (
+	// setEnough is the number of waiting changes that make a second set beside the one under way. More and smaller sets
+	// cost more for each change.
+	setEnough = 32
+	// setPatience is how long a set keeps the changes behind it waiting.
+	setPatience = 250 * time.Millisecond
+)
+
+// change is a request for an operation, or an event of one.
+type change struct {
+	key pgtx.LockKey
+	now time.Time
+	// decide gathers what to write from what was loaded. It may be called more than once.
+	decide func(q *dbsqlc.Queries, f *preloaded, w *writes) error
+}
+
+// store stores a change, with others or in a transaction of its own.
+func (s *Store) store(ctx context.Context, c change) error {
+	if planted.VersionGuard {
+		return s.storeAlone(ctx, c)
+	}
+	err, lost := s.changes.Do(ctx, c)
+	if lost != nil {
+		return lost
+	}
+	if errors.Is(err, pgtx.ErrAlone) {
+		return s.storeAlone(ctx, c)
+	}
+	return err
+}
+
+func (s *Store) storeAlone(ctx context.Context, c change) error {
+	return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		f, err := s.loadFor(ctx, q, c.key, c.now)
+		if err != nil {
+			return err
+		}
+		w := &writes{}
+		if err := c.decide(q, f, w); err != nil {
+			return err
+		}
+		return w.flush(ctx, q)
+	})
+}
+
+// storeSet stores changes together. It returns what became of each: pgtx.ErrAlone where it was not stored.
+func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
+	if len(set) == 1 {
+		return []error{s.storeAlone(ctx, set[0])}, nil
+	}
+	answers := slices.Repeat([]error{pgtx.ErrAlone}, len(set))
+	err := s.db.InSet(ctx, func(tx pgx.Tx) (told []*pgtx.Postcommit, err error) {
+		free, f, err := s.lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set)
+		if err != nil {
+			return nil, err
+		}
+		var members [][]func(*dbsqlc.Queries) error
+		highest := map[memory]int64{}
+		for _, i := range free {
+			notes, w := pgtx.SetMember(), &writes{}
+			if answers[i] = s.decideMember(ctx, set[i], s.db.Q.WithTx(notes), f, w); answers[i] != nil {
+				continue
+			}
+			for _, g := range w.grants {
+				f.grants[g.memory], highest[g.memory] = g.seq, g.seq
+			}
+			told, members = append(told, notes), append(members, w.list)
+		}
+		var grants []func(*dbsqlc.Queries) error
+		for m, seq := range highest {
+			members = append(members, []func(*dbsqlc.Queries) error{grant{m, seq}.write(ctx)})
+		}
+		return told, pgtx.WriteTogether(ctx, tx, append(members, grants)...)
+	})
+	if err != nil {
+		s.db.Log.Debug("a set was not stored; its members are stored alone", "members", len(set), "error", err.Error())
+		return slices.Repeat([]error{pgtx.ErrAlone}, len(set)), nil
+	}
+	return answers, nil
+}
+
+// decideMember decides one change of a set. A panic is met again where the change is stored alone.
+func (s *Store) decideMember(
+	ctx context.Context, c change, q *dbsqlc.Queries, f *preloaded, w *writes,
+) error {
+	decided := false
+	err := task.Run(ctx, "decide", func(context.Context) error {
+		err := c.decide(q, f, w)
+		decided = true
+		return err
+	})
+	if !decided {
+		return pgtx.ErrAlone
+	}
+	return err
+}
+
+// lockAndLoadFree locks the machines that nobody else has locked, one change of each, and loads what they begin with.
+func (s *Store) lockAndLoadFree(
+	ctx context.Context, q *dbsqlc.Queries, set []change,
+) (free []int, f *preloaded, err error) {
+	var p dbsqlc.LockMachinesForParams
+	for _, c := range set {
+		if c.key.OperationID == "" {
+			p.MachineIds = append(p.MachineIds, c.key.MachineID)
+		} else {
+			p.OperationIds = append(p.OperationIds, c.key.OperationID)
+		}
+	}
+	rows, err := q.LockMachinesFor(ctx, p)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock machines: %w", err)
+	}
+	locked, machineOf := map[string]dbsqlc.Machine{}, map[string]string{}
+	for _, r := range rows {
+		locked[r.Machine.MachineID] = r.Machine
+		machineOf[r.OperationID] = r.Machine.MachineID
+	}
+	var keys []pgtx.LockKey
+	var machines []dbsqlc.Machine
+	for i, c := range set {
+		id := c.key.MachineID
+		if c.key.OperationID != "" {
+			id = machineOf[c.key.OperationID]
+		}
+		if m, ok := locked[id]; ok {
+			free, keys, machines = append(free, i), append(keys, c.key), append(machines, m)
+			delete(locked, id) // another change of it is stored after this one
+		}
+	}
+	f, err = preload(ctx, q, keys, machines, s.db.Now())
+	return free, f, err
+}
