@@ -14,11 +14,16 @@ import (
 
 // Here says where and when a run happens: this machine, this commit, today, and the command line of this process.
 func (r Run) Here(ctx context.Context, command string) (Run, error) {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
 		return r, fmt.Errorf("find the commit that is measured: %w", err)
 	}
 	r.Commit = strings.TrimSpace(string(out))
+	// Documents are left out: a benchmark before may have written its own page.
+	changes := exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs")
+	if changes.Run() != nil {
+		r.Commit += "-dirty"
+	}
 	r.Date = time.Now().UTC().Format(time.DateOnly)
 	r.Machine = machine("/proc/cpuinfo", "/proc/meminfo", "/etc/os-release")
 	r.Command = strings.Join(append([]string{command}, os.Args[1:]...), " ")

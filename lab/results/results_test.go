@@ -24,6 +24,10 @@ func TestPageIsMadeOfTheResults(t *testing.T) {
 	if len(runs) < 5 {
 		t.Fatalf("%d runs: this is not the whole file", len(runs))
 	}
+	stored, err := os.ReadFile(filepath.Join("../..", Path))
+	if again, failed := encode(runs); err != nil || failed != nil || !bytes.Equal(again, stored) {
+		t.Errorf("%s has another form than benchmarks store it in (%v, %v)", Path, err, failed)
+	}
 	want := Page(runs)
 	for name, b := range want {
 		if got, err := os.ReadFile(filepath.Join(docs, name)); err != nil || !bytes.Equal(got, b) {
