@@ -179,3 +179,20 @@ func TestSpecsCountTheRequirements(t *testing.T) {
 		}
 	}
 }
+
+// TestBugsNameTheirTests: every test that the list of bugs names is in the tree.
+func TestBugsNameTheirTests(t *testing.T) {
+	functions := map[string]bool{}
+	for name := range testsOfTree(t) {
+		functions[name[strings.LastIndexByte(name, '.')+1:]] = true
+	}
+	named := regexp.MustCompile("`(Test[A-Za-z0-9_]+)[/`]").FindAllStringSubmatch(readFile(t, "docs/bugs-found.md"), -1)
+	if len(named) < 100 {
+		t.Fatalf("found %d tests: the list has another form", len(named))
+	}
+	for _, m := range named {
+		if !functions[m[1]] {
+			t.Errorf("docs/bugs-found.md names %s, which is not in the tree", m[1])
+		}
+	}
+}
