@@ -180,19 +180,38 @@ func TestSpecsCountTheRequirements(t *testing.T) {
 	}
 }
 
-// TestBugsNameTheirTests: every test that the list of bugs names is in the tree.
-func TestBugsNameTheirTests(t *testing.T) {
+// namedTest is a test that a document names; behind -run it is the beginning of several names.
+var namedTest = regexp.MustCompile(`(-run '?)?\b(Test[A-Z][A-Za-z0-9_]*)`)
+
+// TestDocumentsNameTestsOfTheTree: every test that specs and the list of bugs name is in the tree.
+func TestDocumentsNameTestsOfTheTree(t *testing.T) {
 	functions := map[string]bool{}
 	for name := range testsOfTree(t) {
 		functions[name[strings.LastIndexByte(name, '.')+1:]] = true
 	}
-	named := regexp.MustCompile("`(Test[A-Za-z0-9_]+)[/`]").FindAllStringSubmatch(readFile(t, "docs/bugs-found.md"), -1)
-	if len(named) < 100 {
-		t.Fatalf("found %d tests: the list has another form", len(named))
+	specs, err := filepath.Glob(filepath.Join(root, "docs/specs/*.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, m := range named {
-		if !functions[m[1]] {
-			t.Errorf("docs/bugs-found.md names %s, which is not in the tree", m[1])
+	named := 0
+	for _, path := range append(specs, filepath.Join(root, "docs/bugs-found.md")) {
+		for _, m := range namedTest.FindAllStringSubmatch(readFile(t, relative(path)), -1) {
+			named++
+			if !functions[m[2]] && (m[1] == "" || !anyBegins(functions, m[2])) {
+				t.Errorf("%s names %s, which is not in the tree", relative(path), m[2])
+			}
 		}
 	}
+	if named < 250 {
+		t.Errorf("found %d tests: the documents have another form", named)
+	}
+}
+
+func anyBegins(names map[string]bool, with string) bool {
+	for name := range names {
+		if strings.HasPrefix(name, with) {
+			return true
+		}
+	}
+	return false
 }
