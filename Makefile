@@ -177,17 +177,28 @@ test-upgrade: deps ## Roll three controllers from an older version to this one a
 	old=$$(scripts/build-old-controller dist/old $(OLD)) && INGOT_TEST_OLD_CONTROLLER=$$old \
 		$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingUpgrade $(TEST_FLAGS) ./lab/e2e
 
+# Benchmarks store their figures here; the performance page and its plots are made of them.
+RESULTS ?= docs/reference/performance.json
+BENCHPAGE := go run ./lab/benchpage --results $(RESULTS)
+
 .PHONY: bench
-bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine
-	go run ./lab/bench $(BENCH_FLAGS)
+bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine, and write the performance page
+	go run ./lab/bench --results $(RESULTS) $(BENCH_FLAGS)
+	$(BENCHPAGE)
+
+.PHONY: bench-page
+bench-page: ## Write the performance page out of the figures that are stored
+	$(BENCHPAGE)
 
 .PHONY: bench-fleet
 bench-fleet: deps build ## Measure 15,000 sessions, their storm, 45,000 over three controllers and onboarding (FLEET_FLAGS=--help for smaller)
-	go run ./lab/benchfleet --bin bin $(FLEET_FLAGS)
+	go run ./lab/benchfleet --bin bin --results $(RESULTS) $(FLEET_FLAGS)
+	$(BENCHPAGE)
 
 .PHONY: bench-scale
 bench-scale: deps build ## Print what calls, walks and the controller's own work cost at 1,000 and at 1,000,000 machines
-	go run ./lab/benchscale $(SCALE_FLAGS)
+	go run ./lab/benchscale --results $(RESULTS) $(SCALE_FLAGS)
+	$(BENCHPAGE)
 
 .PHONY: bench-metal
 bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes beside what this machine can do

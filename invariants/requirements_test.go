@@ -15,7 +15,9 @@ var standings = []string{"held", "partly", "not built", "out of scope"}
 
 // requirement is one row of a table in docs/requirements.
 type requirement struct {
-	place, number, text, where, cell, standing string
+	place, number, text, cell, standing string
+	// intro stands above the section's table: the places where its rows are built, and tests that hold each of them.
+	intro string
 }
 
 var (
@@ -41,18 +43,25 @@ func requirementPaths(t *testing.T) []string {
 func requirementsOf(t *testing.T, path string) []requirement {
 	t.Helper()
 	var rows []requirement
+	intro := ""
 	for i, line := range strings.Split(readFile(t, path), "\n") {
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| # |") || strings.HasPrefix(line, "|---") {
+		switch {
+		case strings.HasPrefix(line, "## "):
+			intro = ""
+			continue
+		case !strings.HasPrefix(line, "|"):
+			intro += line + "\n"
+			continue
+		case line == "|#|requirement|held by|" || strings.HasPrefix(line, "|---"):
 			continue
 		}
-		r := requirement{place: fmt.Sprintf("%s:%d", path, i+1)}
-		cells := strings.Split(strings.Trim(line, "|"), " | ")
-		if len(cells) != 4 {
-			t.Errorf("%s: %d cells, want 4", r.place, len(cells))
+		r := requirement{place: fmt.Sprintf("%s:%d", path, i+1), intro: intro}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if len(cells) != 3 {
+			t.Errorf("%s: %d cells, want 3", r.place, len(cells))
 			continue
 		}
-		r.number, r.text, r.where, r.cell = strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]),
-			strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
+		r.number, r.text, r.cell = cells[0], cells[1], cells[2]
 		r.standing = standingOf(r.cell)
 		rows = append(rows, r)
 	}
@@ -98,7 +107,7 @@ func TestRequirementsAreHeldByTests(t *testing.T) {
 				t.Errorf("%s: number %q is malformed, or stands twice", r.place, r.number)
 			}
 			seen[r.number] = true
-			if r.text == "" || r.where == "" || r.cell == "" {
+			if r.text == "" || r.cell == "" {
 				t.Errorf("%s: an empty cell", r.place)
 			}
 			holdsNamedTests(t, r, tests)
@@ -113,7 +122,7 @@ func TestRequirementsAreHeldByTests(t *testing.T) {
 func holdsNamedTests(t *testing.T, r requirement, tests map[string]bool) {
 	t.Helper()
 	named := 0
-	for _, m := range testName.FindAllStringSubmatch(r.cell, -1) {
+	for _, m := range testName.FindAllStringSubmatch(r.intro+r.cell, -1) {
 		named++
 		if !tests[m[1]+"."+m[2]] {
 			t.Errorf("%s names %s.%s, which is not in the tree", r.place, m[1], m[2])
@@ -138,16 +147,16 @@ func holdsNamedTests(t *testing.T, r requirement, tests map[string]bool) {
 
 var placeName = regexp.MustCompile("`([^`]+)`")
 
-// holdsNamedPlaces: where a requirement is built is a file or directory of the tree.
+// holdsNamedPlaces: a section names the places where its requirements are built, files or directories of the tree.
 func holdsNamedPlaces(t *testing.T, r requirement) {
 	t.Helper()
-	places := placeName.FindAllStringSubmatch(r.where, -1)
+	places := placeName.FindAllStringSubmatch(testName.ReplaceAllString(r.intro, ""), -1)
 	if len(places) == 0 && r.standing != "not built" && r.standing != "out of scope" {
-		t.Errorf("%s: %s is %s, and nothing says where it is built", r.place, r.number, r.standing)
+		t.Errorf("%s: %s is %s, and its section does not say where it is built", r.place, r.number, r.standing)
 	}
 	for _, m := range places {
 		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-			t.Errorf("%s: %s is not in the tree", r.place, m[1])
+			t.Errorf("%s: the section names %s, which is not in the tree", r.place, m[1])
 		}
 	}
 }
@@ -169,4 +178,40 @@ func TestSpecsCountTheRequirements(t *testing.T) {
 			t.Errorf("SPECS.md does not say %s", want)
 		}
 	}
+}
+
+// namedTest is a test that a document names; behind -run it is the beginning of several names.
+var namedTest = regexp.MustCompile(`(-run '?)?\b(Test[A-Z][A-Za-z0-9_]*)`)
+
+// TestDocumentsNameTestsOfTheTree: every test that specs and the list of bugs name is in the tree.
+func TestDocumentsNameTestsOfTheTree(t *testing.T) {
+	functions := map[string]bool{}
+	for name := range testsOfTree(t) {
+		functions[name[strings.LastIndexByte(name, '.')+1:]] = true
+	}
+	specs, err := filepath.Glob(filepath.Join(root, "docs/specs/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, path := range append(specs, filepath.Join(root, "docs/bugs-found.md")) {
+		for _, m := range namedTest.FindAllStringSubmatch(readFile(t, relative(path)), -1) {
+			named++
+			if !functions[m[2]] && (m[1] == "" || !anyBegins(functions, m[2])) {
+				t.Errorf("%s names %s, which is not in the tree", relative(path), m[2])
+			}
+		}
+	}
+	if named < 250 {
+		t.Errorf("found %d tests: the documents have another form", named)
+	}
+}
+
+func anyBegins(names map[string]bool, with string) bool {
+	for name := range names {
+		if strings.HasPrefix(name, with) {
+			return true
+		}
+	}
+	return false
 }

@@ -7,5 +7,5 @@
 // controller is a process of its own. The agents are those of package fleet, in this process: the agent's code down to
 // the executors, with its memory in the process, on simulated machines that do at once what they are told.
 //
-// There are no thresholds: docs/performance.md says how to read the numbers.
+// There are no thresholds: docs/reference/performance.md shows the figures that were stored, each beside its limit.
 package main

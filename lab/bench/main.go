@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ingot-metal/ingot/lab/results"
 )
 
 // options are the command line.
@@ -20,6 +22,7 @@ type options struct {
 	json     bool
 	keep     bool
 	profile  string
+	results  string
 	kind     string
 	fill     int
 	clients  counts
@@ -62,6 +65,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
+	flag.StringVar(&o.results, "results", "", "store the figures in this file, such as "+results.Path)
 	flag.StringVar(&o.profile, "profile", "",
 		"run the controller in this process and write a CPU profile of the load to this file")
 	flag.IntVar(&o.fill, "fill", 0,
@@ -101,6 +105,11 @@ func run(o options) error {
 	r, err := measureAll(ctx, o)
 	if err != nil {
 		return err
+	}
+	if o.results != "" {
+		if err := r.store(ctx, o.results); err != nil {
+			return err
+		}
 	}
 	if o.json {
 		enc := json.NewEncoder(os.Stdout)

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/lab/fleet"
+	"github.com/ingot-metal/ingot/lab/results"
 )
 
 // options are the command line.
 type options struct {
 	bin, dir, stages, kind  string
+	results                 string
 	json                    bool
 	sessions, crowd         int
 	machines, controllers   int
@@ -43,6 +45,7 @@ func main() {
 		"keep database, identities and logs here for the next run; empty means a directory that is removed")
 	flag.StringVar(&o.stages, "stages", defaultStages,
 		"what to measure, with commas between; soak is not among them unless it is named or --soak is given")
+	flag.StringVar(&o.results, "results", "", "store the figures in this file, such as "+results.Path)
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.IntVar(&o.sessions, "sessions", 15000, "sessions on one controller")
 	flag.IntVar(&o.crowd, "crowd", 45000, "sessions over several controllers")
@@ -79,6 +82,9 @@ func run(o options) error {
 	r, err := measureAll(ctx, o)
 	if err != nil && len(r.Rows) > 0 {
 		say("ended early; the table holds what was measured before")
+	}
+	if err == nil && o.results != "" {
+		err = r.store(ctx, o)
 	}
 	if o.json {
 		enc := json.NewEncoder(os.Stdout)

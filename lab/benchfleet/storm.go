@@ -158,6 +158,6 @@ func (b *bench) account(
 		doubled += rows[machine].rows - rowsBefore[machine].rows - distinct
 	}
 	r.atMost(0, "  events lost", float64(lost), "", "of %d that the agents have numbered", all)
-	r.atMost(0, "  events doubled", float64(doubled), "", "")
+	r.atMost(0, "  events doubled", float64(doubled), "", "by the numbers that their agents gave them")
 	return nil
 }

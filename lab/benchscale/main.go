@@ -13,11 +13,14 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/ingot-metal/ingot/lab/results"
 )
 
 // options are the command line.
 type options struct {
 	bin      string
+	results  string
 	json     bool
 	keep     bool
 	small    int
@@ -32,6 +35,7 @@ type options struct {
 func main() {
 	o := options{}
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
+	flag.StringVar(&o.results, "results", "", "store the figures in this file, such as "+results.Path)
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
 	flag.IntVar(&o.small, "small", 1000, "machines that are measured first")
@@ -59,6 +63,11 @@ func run(o options) error {
 	r, err := measure(ctx, o)
 	if err != nil {
 		return err
+	}
+	if o.results != "" {
+		if err := r.store(ctx, o.results); err != nil {
+			return err
+		}
 	}
 	if o.json {
 		enc := json.NewEncoder(os.Stdout)

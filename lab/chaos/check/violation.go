@@ -23,33 +23,38 @@ const (
 	RuleOverlap = "no-overlap"
 	// RuleStranger: nothing acts but commands that the controller knows.
 	RuleStranger = "known-commands"
-	// RuleOneOperation: a machine has one active operation at a time.
+	// RuleOneOperation: a machine runs one operation at a time.
 	RuleOneOperation = "one-operation"
-	// RuleEnds: every accepted operation and every command ends.
+	// RuleEnds: every accepted operation and every command ends, and the system comes to rest.
 	RuleEnds = "operations-end"
 	// RuleFence: a machine names its unresolved command exactly while there is one.
 	RuleFence = "fence"
-	// RuleEvidence: what succeeded has had its effect exactly once, and shows it.
+	// RuleEvidence: what succeeded has had its effect exactly once, with the boot ids that the world saw, and what is said
+	// never to have started had none.
 	RuleEvidence = "evidence"
 	// RuleAccepted: an operation that a client was told of exists, once for each request id.
 	RuleAccepted = "accepted-is-kept"
-	// RuleEvents: a watcher gets every event of an operation once, in order.
+	// RuleEvents: a watcher gets every event of an operation once, in order, across broken streams.
 	RuleEvents = "events"
 	// RulePhases: phases only go forward.
 	RulePhases = "phases"
-	// RuleOwner: an epoch of an agent's session belongs to one controller, and epochs grow.
+	// RuleOwner: an epoch of an agent belongs to one session with one controller, and epochs grow.
 	RuleOwner = "one-owner"
-	// RuleCursor: the reconcile cursor misses no change.
+	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent back.
 	RuleCursor = "cursor"
-	// RuleLogs: an agent's log lines arrive once.
+	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory, or
+	// for want of room.
 	RuleLogs = "logs"
-	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other.
+	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an answer
+	// may lie anywhere after they were made.
 	RuleAnswers = "linearizable"
-	// RuleCopies: two processes or machines with one identity do not go on side by side.
+	// RuleCopies: of two processes with one identity on one machine one ends by itself, and two machines with one identity
+	// end in quarantine.
 	RuleCopies = "one-of-a-kind"
-	// RuleTimes: times are true, whatever the wall clocks of controllers and agents show.
+	// RuleTimes: what is stored of a run carries times of that run, whatever the wall clocks show, and nothing is refused as
+	// expired before it is.
 	RuleTimes = "true-times"
-	// RuleWindow: nothing is begun on a grant that is over, by the boot-time clock of the machine.
+	// RuleWindow: nothing is begun later than 30 s after its grant, by the boot-time clock of its machine.
 	RuleWindow = "grant-window"
 )
 
