@@ -78,6 +78,8 @@ type Store struct {
 	maxEvents int
 	changed   chan struct{}
 
+	writes *writer
+
 	mu     sync.RWMutex // held for reading by every access, for writing by Fence
 	fenced bool
 }
@@ -101,7 +103,7 @@ func newHandle(db *sql.DB, maxEvents int) *Store {
 	if maxEvents == 0 {
 		maxEvents = MaxEvents
 	}
-	return &Store{db: db, maxEvents: maxEvents, changed: make(chan struct{}, 1)}
+	return &Store{db: db, maxEvents: maxEvents, changed: make(chan struct{}, 1), writes: &writer{db: db}}
 }
 
 func dsn(cfg Config) string {
@@ -187,20 +189,8 @@ func (s *Store) read(_ context.Context, what string, fn func() error) error {
 	return classify(what, fn())
 }
 
-// write runs fn in one transaction. Ending ctx does not interrupt it: a graceful stop must not lose what is
-// being made durable.
+// write makes what fn does durable, or none of it. Ending ctx does not interrupt it: a graceful stop must not lose what
+// is being made durable.
 func (s *Store) write(ctx context.Context, what string, fn func(*sql.Tx) error) error {
-	return s.read(ctx, what, func() error {
-		tx, err := s.db.BeginTx(context.WithoutCancel(ctx), nil)
-		if err != nil {
-			return err
-		}
-		if err := fn(tx); err != nil {
-			if rerr := tx.Rollback(); rerr != nil {
-				return fmt.Errorf("%w (and roll back: %w)", err, rerr)
-			}
-			return err
-		}
-		return tx.Commit()
-	})
+	return s.read(ctx, what, func() error { return s.writes.do(fn) })
 }

@@ -1,0 +1,138 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// writer makes writes durable. Those that come while others are being made durable wait, and then share one transaction
+// and one flush of the disk.
+type writer struct {
+	db *sql.DB
+
+	mu      sync.Mutex
+	running bool
+	waiting []*durableWrite
+}
+
+// durableWrite is one write and what became of it.
+type durableWrite struct {
+	fn   func(*sql.Tx) error
+	err  error
+	done chan struct{}
+}
+
+// writesAtOnce bounds the writes of one transaction.
+const writesAtOnce = 256
+
+// errNotTried is of a write whose transaction failed before its turn, or was rolled back for another's sake.
+var errNotTried = errors.New("to be written in a transaction of its own")
+
+func (w *writer) do(fn func(*sql.Tx) error) error {
+	d := &durableWrite{fn: fn, done: make(chan struct{})}
+	w.mu.Lock()
+	w.waiting = append(w.waiting, d)
+	first := !w.running
+	w.running = true
+	w.mu.Unlock()
+	if first {
+		w.serve(w.take())
+		if next := w.take(); next != nil {
+			// Those behind are no reason for the first one to wait.
+			task.Background("write state", func() {
+				for ; next != nil; next = w.take() {
+					w.serve(next)
+				}
+			})
+		}
+	}
+	<-d.done
+	return d.err
+}
+
+// take returns what waits. With nil nobody serves any more.
+func (w *writer) take() []*durableWrite {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.waiting), writesAtOnce)
+	if n == 0 {
+		w.running = false
+		return nil
+	}
+	taken := w.waiting[:n:n]
+	w.waiting = w.waiting[n:]
+	return taken
+}
+
+func (w *writer) serve(list []*durableWrite) {
+	if len(list) > 1 {
+		w.together(list)
+	}
+	for _, d := range list {
+		if len(list) == 1 || errors.Is(d.err, errNotTried) {
+			d.err = w.alone(d.fn)
+		}
+		close(d.done)
+	}
+}
+
+// together runs writes in one transaction. A write that fails is undone by itself. Where the transaction is lost, those
+// that did not fail are left to be tried alone.
+func (w *writer) together(list []*durableWrite) {
+	err := inTx(w.db, func(tx *sql.Tx) error {
+		for _, d := range list {
+			d.err = errNotTried
+		}
+		for _, d := range list {
+			if _, err := tx.Exec("SAVEPOINT one"); err != nil {
+				return err
+			}
+			d.err = attempt(tx, d.fn)
+			if d.err != nil {
+				if _, err := tx.Exec("ROLLBACK TO one"); err != nil {
+					return err
+				}
+			}
+			if _, err := tx.Exec("RELEASE one"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return
+	}
+	for _, d := range list {
+		if d.err == nil {
+			d.err = errNotTried
+		}
+	}
+}
+
+func (w *writer) alone(fn func(*sql.Tx) error) error {
+	return inTx(w.db, func(tx *sql.Tx) error { return attempt(tx, fn) })
+}
+
+// attempt makes an error of a panic, which is nobody else's business.
+func attempt(tx *sql.Tx, fn func(*sql.Tx) error) error {
+	return task.Run(context.Background(), "write state", func(context.Context) error { return fn(tx) })
+}
+
+func inTx(db *sql.DB, fn func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		if rerr := tx.Rollback(); rerr != nil {
+			return fmt.Errorf("%w (and roll back: %w)", err, rerr)
+		}
+		return err
+	}
+	return tx.Commit()
+}
