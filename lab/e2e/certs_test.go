@@ -184,6 +184,12 @@ func TestAMachineThatWasOffPastItsExpiryComesBackByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// On a slow machine it has its next certificate already.
+	if next, found, err := state.Dir(m.StateDir).Next(); err != nil {
+		t.Fatal(err)
+	} else if found {
+		old = next
+	}
 	testkit.Eventually(t, soon, func() bool { return time.Now().After(old.Leaf().NotAfter) }, "does not expire")
 	// The first answer is lost.
 	m.FP.Set("agent.reenroll-before-save", failpoint.Error().At(1))
