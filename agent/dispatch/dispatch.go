@@ -12,6 +12,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/internal/batch"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -75,7 +76,7 @@ type Dispatcher struct {
 	stateID string
 	group   *task.Group
 	ready   chan struct{} // closed when Run has taken over what the store holds
-	asking  sync.Mutex    // from the number of an ask until it is sent
+	asks    batch.Group[*asking]
 
 	mu       sync.Mutex
 	link     Link
@@ -103,6 +104,7 @@ func New(cfg Config) *Dispatcher {
 		attached: make(chan struct{}), detached: make(chan struct{}),
 		jobs: map[string]*job{}, unacked: map[string]*unacked{}, parked: map[string]*fleetv1.Command{},
 	}
+	d.asks.Serve = d.sendAsks
 	close(d.detached)
 	return d
 }

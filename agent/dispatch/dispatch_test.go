@@ -361,16 +361,16 @@ type slow struct {
 	asked atomic.Int64
 }
 
-func (s *slow) NextGrantSeq(ctx context.Context, commandID string) (uint64, []uint64, error) {
-	seq, earlier, err := s.Store.NextGrantSeq(ctx, commandID)
+func (s *slow) NextGrantSeqs(ctx context.Context, commandIDs ...string) ([]state.GrantNumber, error) {
+	numbers, err := s.Store.NextGrantSeqs(ctx, commandIDs...)
 	if err != nil || s.asked.Add(1) > 1 {
-		return seq, earlier, err
+		return numbers, err
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); !s.other() && time.Since(began) < s.wait; <-tick.C {
 	}
-	return seq, earlier, nil
+	return numbers, nil
 }
 
 // TestAsksAreSentInTheOrderOfTheirNumbers: to the controller, a number below one that it has seen is an older copy of

@@ -158,35 +158,47 @@ func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *executor.Result
 	}
 }
 
-// sendAsk sends asks in the order of their numbers: one that came after a higher one would look like an older copy of
-// this memory.
-func (d *Dispatcher) sendAsk(ctx context.Context, j *job) (ask, error) {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	a, err := d.newAsk(ctx, j)
-	if err != nil {
-		return ask{}, err
-	}
-	if err := beforeGrantRequest.HitCtx(ctx); err != nil {
-		return ask{}, err
-	}
-	d.send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{
-		CommandId: j.id, StateId: d.stateID, Seq: a.claims.Seq, Nonce: a.claims.Nonce, BootId: d.cfg.BootID,
-		Digest: j.stored.Digest, Earlier: a.earlier,
-	}}})
-	return a, nil
+// asking is an ask for a grant that is to be numbered and sent.
+type asking struct {
+	ctx context.Context //nolint:containedctx // lives as long as one call
+	job *job
+	ask ask
+	err error
 }
 
-// newAsk takes the time first, so that the window never opens late, and makes the number durable.
-func (d *Dispatcher) newAsk(ctx context.Context, j *job) (ask, error) {
-	a := ask{asked: d.cfg.Boottime(), claims: pki.GrantClaims{
-		CommandID: j.id, TargetID: j.spec.GetTargetId(), AgentID: d.cfg.AgentID, StateID: d.stateID,
-		Digest: j.stored.Digest, Nonce: make([]byte, nonceSize),
-	}}
-	_, _ = rand.Read(a.claims.Nonce) // since Go 1.24 it never fails: it ends the program instead
-	var err error
-	a.claims.Seq, a.earlier, err = d.cfg.Store.NextGrantSeq(ctx, j.id)
-	return a, err
+// sendAsk numbers an ask and sends it. Asks are sent in the order of their numbers: one that came after a higher one
+// would look like an older copy of this memory. Those that come together are numbered by one durable write.
+func (d *Dispatcher) sendAsk(ctx context.Context, j *job) (ask, error) {
+	a := &asking{ctx: ctx, job: j}
+	d.asks.Do(a)
+	return a.ask, a.err
+}
+
+// sendAsks takes the time first, so that no window opens late, and makes the numbers durable.
+func (d *Dispatcher) sendAsks(list []*asking) {
+	commandIDs := make([]string, len(list))
+	for i, a := range list {
+		commandIDs[i] = a.job.id
+		a.ask = ask{asked: d.cfg.Boottime(), claims: pki.GrantClaims{
+			CommandID: a.job.id, TargetID: a.job.spec.GetTargetId(), AgentID: d.cfg.AgentID, StateID: d.stateID,
+			Digest: a.job.stored.Digest, Nonce: make([]byte, nonceSize),
+		}}
+		_, _ = rand.Read(a.ask.claims.Nonce) // since Go 1.24 it never fails: it ends the program instead
+	}
+	numbers, err := d.cfg.Store.NextGrantSeqs(list[0].ctx, commandIDs...)
+	for i, a := range list {
+		if a.err = err; err != nil {
+			continue
+		}
+		a.ask.claims.Seq, a.ask.earlier = numbers[i].Seq, numbers[i].Earlier
+		if a.err = beforeGrantRequest.HitCtx(a.ctx); a.err != nil {
+			continue
+		}
+		d.send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: &fleetv1.GrantRequest{
+			CommandId: a.job.id, StateId: d.stateID, Seq: a.ask.claims.Seq, Nonce: a.ask.claims.Nonce,
+			BootId: d.cfg.BootID, Digest: a.job.stored.Digest, Earlier: a.ask.earlier,
+		}}})
+	}
 }
 
 // judge says what an answer to the ask means. Nothing at all means that it is worthless and the wait goes on.

@@ -13,7 +13,7 @@ import (
 type Store interface {
 	StateID(ctx context.Context) (string, error)
 	Meta(ctx context.Context) (state.Meta, error)
-	NextGrantSeq(ctx context.Context, commandID string) (seq uint64, earlier []uint64, err error)
+	NextGrantSeqs(ctx context.Context, commandIDs ...string) ([]state.GrantNumber, error)
 	Receive(ctx context.Context, c state.Command) (stored state.Command, known bool, err error)
 	Start(ctx context.Context, id string, intent, grant []byte, now time.Time) error
 	Unstart(ctx context.Context, id string) error

@@ -50,7 +50,7 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 	"meta":     func(ctx context.Context, s *state.Store) error { _, err := s.Meta(ctx); return err },
 	"state id": func(ctx context.Context, s *state.Store) error { _, err := s.StateID(ctx); return err },
 	"grant number": func(ctx context.Context, s *state.Store) error {
-		_, _, err := s.NextGrantSeq(ctx, "received")
+		_, err := s.NextGrantSeqs(ctx, "received")
 		return err
 	},
 	"controller time": func(ctx context.Context, s *state.Store) error { return s.SawControllerTime(ctx, t0) },
@@ -104,7 +104,7 @@ var template = sync.OnceValues(func() ([]byte, error) {
 	for range 3 {
 		do(s.Append(ctx, line("c"), t0))
 	}
-	_, _, err = s.NextGrantSeq(ctx, "received")
+	_, err = s.NextGrantSeqs(ctx, "received")
 	do(err)
 	do(s.PutJSON(ctx, "k", 1))
 	do(s.SawControllerTime(ctx, t0.Add(-time.Second)))
@@ -272,8 +272,8 @@ func TestNumbersBeginAtOne(t *testing.T) {
 		m.StateID == "" {
 		t.Errorf("a new memory is %+v", m)
 	}
-	if n, _, err := s.NextGrantSeq(t.Context(), "received"); n == 0 || err != nil {
-		t.Errorf("the first ask has number %d, %v", n, err)
+	if n, err := s.NextGrantSeqs(t.Context(), "received"); err != nil || n[0].Seq == 0 {
+		t.Errorf("the first ask has number %v, %v", n, err)
 	}
 	e := line("c")
 	if err := s.Append(t.Context(), e, t0); err != nil || e.GetSeq() != 1 {

@@ -95,25 +95,39 @@ const (
 	keyAsks = "asks."
 )
 
-// NextGrantSeq gives the number of the next ask for a grant of a command, and those of the asks for it before. It is
-// durable when it returns, until the command is done.
-func (s *Store) NextGrantSeq(ctx context.Context, commandID string) (seq uint64, earlier []uint64, err error) {
-	err = s.write(ctx, "number ask for grant", func(tx *sql.Tx) error {
+// GrantNumber is the number of an ask for a grant of a command, with those of the asks for it before.
+type GrantNumber struct {
+	Seq     uint64
+	Earlier []uint64
+}
+
+// NextGrantSeqs numbers asks for grants of commands, in their order. The numbers are durable when it returns, until the
+// commands are done.
+func (s *Store) NextGrantSeqs(ctx context.Context, commandIDs ...string) (out []GrantNumber, err error) {
+	err = s.write(ctx, "number asks for grants", func(tx *sql.Tx) error {
+		out = nil
 		last, err := getNumber(tx, keyGrantSeq)
 		if err != nil {
 			return err
 		}
-		seq = last + 1 + rand.Uint64N(maxStep)
-		if earlier, err = asksFor(tx, commandID); err != nil {
-			return err
+		for _, id := range commandIDs {
+			last += 1 + rand.Uint64N(maxStep)
+			earlier, err := asksFor(tx, id)
+			if err != nil {
+				return err
+			}
+			b, err := json.Marshal(append(slices.Clone(earlier), last))
+			if err != nil {
+				return err
+			}
+			if err := setMeta(tx, keyAsks+id, b); err != nil {
+				return err
+			}
+			out = append(out, GrantNumber{last, earlier})
 		}
-		b, err := json.Marshal(append(slices.Clone(earlier), seq))
-		if err != nil {
-			return err
-		}
-		return errors.Join(setNumber(tx, keyGrantSeq, seq), setMeta(tx, keyAsks+commandID, b))
+		return setNumber(tx, keyGrantSeq, last)
 	})
-	return seq, earlier, err
+	return out, err
 }
 
 func asksFor(q querier, commandID string) (asks []uint64, err error) {

@@ -119,10 +119,11 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	ctx := t.Context()
 	receive(t, s, "c")
 	must(t, s.Start(ctx, "c", []byte("{}"), nil, t0))
-	seq, earlier, err := s.NextGrantSeq(ctx, "c")
-	if err != nil || len(earlier) != 0 {
-		t.Fatalf("the first ask knows of %v before it, %v", earlier, err)
+	first, err := s.NextGrantSeqs(ctx, "c")
+	if err != nil || len(first[0].Earlier) != 0 {
+		t.Fatalf("the first ask knows of %v before it, %v", first, err)
 	}
+	seq := first[0].Seq
 	must(t, s.Lock(ctx, "why"))
 	must(t, s.SawControllerTime(ctx, t0))
 	must(t, s.SawControllerTime(ctx, t0.Add(-time.Hour)))
@@ -140,11 +141,11 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 		!after.ControllerTime.Equal(t0) || after.LockedReason != "why" {
 		t.Fatalf("before %+v, after %+v", before, after)
 	}
-	if next, earlier, err := s.NextGrantSeq(ctx, "c"); err != nil || next <= seq || !slices.Equal(earlier, []uint64{seq}) {
-		t.Fatalf("the ask after %d is %d and knows of %v, %v", seq, next, earlier, err)
-	}
-	if _, earlier, err := s.NextGrantSeq(ctx, "another"); err != nil || len(earlier) != 0 {
-		t.Fatalf("the first ask for another command knows of %v before it, %v", earlier, err)
+	next, err := s.NextGrantSeqs(ctx, "c", "another", "c")
+	if err != nil || next[0].Seq <= seq || next[1].Seq <= next[0].Seq || next[2].Seq <= next[1].Seq ||
+		!slices.Equal(next[0].Earlier, []uint64{seq}) || len(next[1].Earlier) != 0 ||
+		!slices.Equal(next[2].Earlier, []uint64{seq, next[0].Seq}) {
+		t.Fatalf("the asks after %d are %v, %v", seq, next, err)
 	}
 	list, err := s.Unsettled(ctx)
 	if err != nil || len(list) != 1 || list[0].State != state.Started {

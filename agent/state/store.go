@@ -103,7 +103,7 @@ func newHandle(db *sql.DB, maxEvents int) *Store {
 	if maxEvents == 0 {
 		maxEvents = MaxEvents
 	}
-	return &Store{db: db, maxEvents: maxEvents, changed: make(chan struct{}, 1), writes: &writer{db: db}}
+	return &Store{db: db, maxEvents: maxEvents, changed: make(chan struct{}, 1), writes: newWriter(db)}
 }
 
 func dsn(cfg Config) string {

@@ -5,26 +5,22 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 
+	"github.com/ingot-metal/ingot/internal/batch"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// writer makes writes durable. Those that come while others are being made durable wait, and then share one transaction
-// and one flush of the disk.
+// writer makes writes durable. Those that come while others are being made durable share one transaction and one flush
+// of the disk.
 type writer struct {
-	db *sql.DB
-
-	mu      sync.Mutex
-	running bool
-	waiting []*durableWrite
+	db    *sql.DB
+	group batch.Group[*durableWrite]
 }
 
 // durableWrite is one write and what became of it.
 type durableWrite struct {
-	fn   func(*sql.Tx) error
-	err  error
-	done chan struct{}
+	fn  func(*sql.Tx) error
+	err error
 }
 
 // writesAtOnce bounds the writes of one transaction.
@@ -33,40 +29,16 @@ const writesAtOnce = 256
 // errNotTried is of a write whose transaction failed before its turn, or was rolled back for another's sake.
 var errNotTried = errors.New("to be written in a transaction of its own")
 
-func (w *writer) do(fn func(*sql.Tx) error) error {
-	d := &durableWrite{fn: fn, done: make(chan struct{})}
-	w.mu.Lock()
-	w.waiting = append(w.waiting, d)
-	first := !w.running
-	w.running = true
-	w.mu.Unlock()
-	if first {
-		w.serve(w.take())
-		if next := w.take(); next != nil {
-			// Those behind are no reason for the first one to wait.
-			task.Background("write state", func() {
-				for ; next != nil; next = w.take() {
-					w.serve(next)
-				}
-			})
-		}
-	}
-	<-d.done
-	return d.err
+func newWriter(db *sql.DB) *writer {
+	w := &writer{db: db}
+	w.group = batch.Group[*durableWrite]{Serve: w.serve, Most: writesAtOnce}
+	return w
 }
 
-// take returns what waits. With nil nobody serves any more.
-func (w *writer) take() []*durableWrite {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := min(len(w.waiting), writesAtOnce)
-	if n == 0 {
-		w.running = false
-		return nil
-	}
-	taken := w.waiting[:n:n]
-	w.waiting = w.waiting[n:]
-	return taken
+func (w *writer) do(fn func(*sql.Tx) error) error {
+	d := &durableWrite{fn: fn}
+	w.group.Do(d)
+	return d.err
 }
 
 func (w *writer) serve(list []*durableWrite) {
@@ -77,7 +49,6 @@ func (w *writer) serve(list []*durableWrite) {
 		if len(list) == 1 || errors.Is(d.err, errNotTried) {
 			d.err = w.alone(d.fn)
 		}
-		close(d.done)
 	}
 }
 

@@ -43,14 +43,9 @@ func TestWritesThatComeTogether(t *testing.T) {
 			}
 		})
 	}
-	waiting := func() int {
-		s.writes.mu.Lock()
-		defer s.writes.mu.Unlock()
-		return len(s.writes.waiting)
-	}
-	for deadline := time.Now().Add(30 * time.Second); waiting() < writes-1; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); s.writes.group.Waiting() < writes-1; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d wait", waiting())
+			t.Fatalf("%d wait", s.writes.group.Waiting())
 		}
 	}
 	if err := conn.Close(); err != nil {

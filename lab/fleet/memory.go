@@ -81,17 +81,19 @@ func (m *memory) StateID(ctx context.Context) (string, error) {
 	return meta.StateID, err
 }
 
-func (m *memory) NextGrantSeq(_ context.Context, commandID string) (seq uint64, earlier []uint64, err error) {
-	err = m.use("number ask for grant", func(d *remembered) error {
-		d.meta.LastGrantSeq++
-		seq, earlier = d.meta.LastGrantSeq, slices.Clone(d.asks[commandID])
-		if d.asks == nil {
-			d.asks = map[string][]uint64{}
+func (m *memory) NextGrantSeqs(_ context.Context, commandIDs ...string) (out []state.GrantNumber, err error) {
+	err = m.use("number asks for grants", func(d *remembered) error {
+		for _, id := range commandIDs {
+			d.meta.LastGrantSeq++
+			out = append(out, state.GrantNumber{Seq: d.meta.LastGrantSeq, Earlier: slices.Clone(d.asks[id])})
+			if d.asks == nil {
+				d.asks = map[string][]uint64{}
+			}
+			d.asks[id] = append(d.asks[id], d.meta.LastGrantSeq)
 		}
-		d.asks[commandID] = append(d.asks[commandID], seq)
 		return nil
 	})
-	return seq, earlier, err
+	return out, err
 }
 
 // Recognized has nothing to do: nobody restores this memory from a copy.

@@ -115,7 +115,7 @@ var asks = []func(ctx context.Context, s store, id string, k uint64, now time.Ti
 		return told(err, n)
 	},
 	func(ctx context.Context, s store, _ string, _ uint64, _ time.Time) string {
-		_, _, err := s.NextGrantSeq(ctx, "any") // numbers differ
+		_, err := s.NextGrantSeqs(ctx, "any") // numbers differ
 		return told(err)
 	},
 	func(ctx context.Context, s store, _ string, k uint64, now time.Time) string {
