@@ -161,21 +161,54 @@ func (d *Dispatcher) Detach() {
 	close(d.detached)
 }
 
-// Handle takes one message of the session. An error ends the agent.
-func (d *Dispatcher) Handle(ctx context.Context, m *fleetv1.ControllerMessage) error {
-	switch m := m.GetMessage().(type) {
-	case *fleetv1.ControllerMessage_Command:
-		return d.receive(ctx, m.Command)
-	case *fleetv1.ControllerMessage_Grant:
-		d.answer(m.Grant.GetCommandId(), grantAnswer{grant: m.Grant})
-	case *fleetv1.ControllerMessage_GrantRefused:
-		d.answer(m.GrantRefused.GetCommandId(), grantAnswer{refused: m.GrantRefused})
-	case *fleetv1.ControllerMessage_Cancel:
-		d.cancel(m.Cancel.GetCommandId())
-	case *fleetv1.ControllerMessage_ResultAck:
-		return d.resultAck(ctx, m.ResultAck)
+// Handle takes messages from the controller, in their order. What commands, and acknowledgements of results, that stand
+// together make durable is made so together. An error is fatal.
+func (d *Dispatcher) Handle(ctx context.Context, list ...*fleetv1.ControllerMessage) error {
+	for len(list) > 0 {
+		n := 1
+		var err error
+		switch m := list[0].GetMessage().(type) {
+		case *fleetv1.ControllerMessage_Command:
+			var commands []*fleetv1.Command
+			for n = 0; n < len(list) && list[n].GetCommand() != nil; n++ {
+				commands = append(commands, list[n].GetCommand())
+			}
+			err = d.receive(ctx, commands...)
+		case *fleetv1.ControllerMessage_ResultAck:
+			var acks []*fleetv1.ResultAck
+			for n = 0; n < len(list) && list[n].GetResultAck() != nil; n++ {
+				acks = append(acks, list[n].GetResultAck())
+			}
+			err = together(acks, func(a *fleetv1.ResultAck) error { return d.resultAck(ctx, a) })
+		case *fleetv1.ControllerMessage_Grant:
+			d.answer(m.Grant.GetCommandId(), grantAnswer{grant: m.Grant})
+		case *fleetv1.ControllerMessage_GrantRefused:
+			d.answer(m.GrantRefused.GetCommandId(), grantAnswer{refused: m.GrantRefused})
+		case *fleetv1.ControllerMessage_Cancel:
+			d.cancel(m.Cancel.GetCommandId())
+		}
+		if err != nil {
+			return err
+		}
+		list = list[n:]
 	}
 	return nil
+}
+
+// together does the same for all at once, and waits for all.
+func together[T any](list []T, do func(T) error) error {
+	if len(list) == 1 {
+		return do(list[0])
+	}
+	errs := make([]error, len(list))
+	var all sync.WaitGroup
+	for i, one := range list {
+		all.Go(func() {
+			errs[i] = task.Run(context.Background(), "handle together", func(context.Context) error { return do(one) })
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // markRepeated hands the command over once more.

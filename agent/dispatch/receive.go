@@ -15,32 +15,58 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 )
 
-// receive makes a command durable and then acknowledges it.
-func (d *Dispatcher) receive(ctx context.Context, c *fleetv1.Command) error {
-	spec, bad := parse(c)
-	stored, known, err := d.cfg.Store.Receive(ctx, state.Command{
-		ID: c.GetCommandId(), TargetID: spec.GetTargetId(), Spec: c.GetSpec(), Digest: c.GetDigest(),
-		BootID: d.cfg.BootID, ReceivedAt: d.cfg.Clock.Now(),
+// received is a command with what its memory says of it.
+type received struct {
+	command *fleetv1.Command
+	spec    *fleetv1.CommandSpec
+	bad     error
+	stored  state.Command
+	known   bool
+	err     error
+}
+
+// receive makes commands durable together, and then takes them in one after the other.
+func (d *Dispatcher) receive(ctx context.Context, commands ...*fleetv1.Command) error {
+	list := make([]*received, len(commands))
+	for i, c := range commands {
+		list[i] = &received{command: c}
+	}
+	err := together(list, func(r *received) error {
+		c := r.command
+		r.spec, r.bad = parse(c)
+		r.stored, r.known, r.err = d.cfg.Store.Receive(ctx, state.Command{
+			ID: c.GetCommandId(), TargetID: r.spec.GetTargetId(), Spec: c.GetSpec(), Digest: c.GetDigest(),
+			BootID: d.cfg.BootID, ReceivedAt: d.cfg.Clock.Now(),
+		})
+		return nil
 	})
-	if errors.Is(err, state.ErrStorageFull) {
-		d.park(c, err)
+	for _, r := range list {
+		err = errors.Join(err, d.takeIn(ctx, r))
+	}
+	return err
+}
+
+// takeIn acknowledges a command that is durable, and begins with it.
+func (d *Dispatcher) takeIn(ctx context.Context, r *received) error {
+	if errors.Is(r.err, state.ErrStorageFull) {
+		d.park(r.command, r.err)
 		return nil
 	}
-	if err != nil {
-		return err
+	if r.err != nil {
+		return r.err
 	}
-	if known {
-		return d.repeat(ctx, c, stored)
+	if r.known {
+		return d.repeat(ctx, r.command, r.stored)
 	}
 	if err := afterReceived.HitCtx(ctx); err != nil {
 		return err
 	}
-	if err := d.ack(ctx, stored); err != nil {
+	if err := d.ack(ctx, r.stored); err != nil {
 		return err
 	}
-	d.cfg.Log.Info("command received", "command_id", stored.ID, "operation_id", spec.GetOperationId(),
-		"machine_id", spec.GetTargetId(), "step", spec.GetStep())
-	d.open(stored, spec, bad)
+	d.cfg.Log.Info("command received", "command_id", r.stored.ID, "operation_id", r.spec.GetOperationId(),
+		"machine_id", r.spec.GetTargetId(), "step", r.spec.GetStep())
+	d.open(r.stored, r.spec, r.bad)
 	return nil
 }
 

@@ -35,7 +35,7 @@ type Dispatcher interface {
 	Ready() <-chan struct{}
 	Attach(dispatch.Link, *fleetv1.Welcome)
 	Detach()
-	Handle(context.Context, *fleetv1.ControllerMessage) error
+	Handle(context.Context, ...*fleetv1.ControllerMessage) error
 }
 
 // Config is what a Runner needs.

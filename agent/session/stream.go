@@ -171,28 +171,74 @@ func interval(w *fleetv1.Welcome) time.Duration {
 	return defaultHeartbeat
 }
 
+// receivedAtOnce bounds the messages that are handled together.
+const receivedAtOnce = 64
+
+// receive takes the controller's messages in their order, those together that have come together.
 func (s *session) receive(ctx context.Context, group *task.Group, stream commandStream) error {
+	messages, ended := make(chan *fleetv1.ControllerMessage, receivedAtOnce), make(chan error, 1)
+	group.Go("read", func(ctx context.Context) error {
+		defer close(messages)
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				ended <- err
+				return nil // receive says what it means
+			}
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
 	for {
-		m, err := stream.Recv()
-		if err != nil && replaced(err) {
-			return ErrSuperseded
+		list := comeTogether(messages)
+		for i, m := range list {
+			switch b := m.GetMessage().(type) {
+			case *fleetv1.ControllerMessage_Superseded:
+				if b.Superseded.GetByEpoch() > s.welcome.GetEpoch() {
+					return errors.Join(s.handle(ctx, list[:i]), s.superseded(ctx, messages))
+				}
+			case *fleetv1.ControllerMessage_Drain:
+				s.drain(group, b.Drain)
+			}
 		}
-		if err != nil {
+		if err := s.handle(ctx, list); err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			continue
+		}
+		select {
+		case err := <-ended:
+			if replaced(err) {
+				return ErrSuperseded
+			}
 			return fmt.Errorf("command stream: %w", err)
-		}
-		switch b := m.GetMessage().(type) {
-		case *fleetv1.ControllerMessage_Superseded:
-			if b.Superseded.GetByEpoch() > s.welcome.GetEpoch() {
-				return s.superseded(ctx, stream)
-			}
-		case *fleetv1.ControllerMessage_Drain:
-			s.drain(group, b.Drain)
 		default:
-			if err := s.r.cfg.Dispatcher.Handle(ctx, m); err != nil {
-				return fatal{err}
-			}
+			return ctx.Err()
 		}
 	}
+}
+
+// comeTogether waits for a message and returns it with those that are there already; none when the stream has ended.
+func comeTogether(messages <-chan *fleetv1.ControllerMessage) (list []*fleetv1.ControllerMessage) {
+	m, ok := <-messages
+	for ; ok; m, ok = <-messages {
+		list = append(list, m)
+		if len(messages) == 0 || len(list) == receivedAtOnce {
+			break
+		}
+	}
+	return list
+}
+
+func (s *session) handle(ctx context.Context, list []*fleetv1.ControllerMessage) error {
+	if err := s.r.cfg.Dispatcher.Handle(ctx, list...); err != nil {
+		return fatal{err}
+	}
+	return nil
 }
 
 // replaced says that the controller ended a stream because of a newer session, which can only be another process's.
@@ -224,26 +270,24 @@ func (s *session) ended(ctx context.Context, err error) error {
 }
 
 // superseded confirms, and gives the confirmation a moment to arrive.
-func (s *session) superseded(ctx context.Context, stream commandStream) error {
+func (s *session) superseded(ctx context.Context, messages <-chan *fleetv1.ControllerMessage) error {
 	s.link.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_SupersededAck{SupersededAck: &fleetv1.SupersededAck{
 		BootId: s.hello.GetBootId(), HardwareFingerprint: s.hello.GetHardwareFingerprint(),
 	}}})
-	ctx, cancel := context.WithTimeout(ctx, supersededWait)
-	defer cancel()
-	gone := make(chan struct{})
-	task.Background("await end of superseded session", func() {
-		defer close(gone)
-		for {
-			if _, err := stream.Recv(); err != nil {
-				return
+	late := time.NewTimer(supersededWait)
+	defer late.Stop()
+	for {
+		select {
+		case _, ok := <-messages:
+			if !ok {
+				return ErrSuperseded
 			}
+		case <-late.C:
+			return ErrSuperseded
+		case <-ctx.Done():
+			return ErrSuperseded
 		}
-	})
-	select {
-	case <-gone:
-	case <-ctx.Done():
 	}
-	return ErrSuperseded
 }
 
 // drain goes on for a random part of the time, so that the fleet doesn't come back all at once.
