@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -70,65 +71,150 @@ func (e *Engine) quarantine(ctx context.Context, s *session.Session, message str
 	return err
 }
 
-// Grant answers an executor's request for leave to start.
-func (e *Engine) Grant(ctx context.Context, s *session.Session, r *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
-	e.acks.drop(r.GetCommandId())
-	refuse := func(reason, message string, final bool) *fleetv1.ControllerMessage {
-		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{
-			GrantRefused: &fleetv1.GrantRefused{
-				CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Message: message, Final: final,
-				RetryAfterMs: 1000,
-			}}}
-	}
-	if !e.lease.Fresh() {
-		return refuse("CONTROLLER_LEASE_LOST", "the controller is cut off from its database", false)
-	}
-	if err := fpBeforeGrant.HitCtx(ctx); err != nil {
-		return refuse("INTERNAL", "try again", false)
-	}
-	if !e.PositionSure() {
-		return refuseInDoubt(r)
-	}
-	a, err := e.grant(ctx, s, r)
-	switch {
-	case err != nil:
-		e.log.Error("grant failed", "command_id", r.GetCommandId(), "agent_id", s.AgentID, "error", err.Error())
-		return refuse("DATABASE_UNAVAILABLE", "the controller could not decide; ask again", false)
-	case a == nil:
-		return refuse("GRANT_REFUSED", "the command is not known", true)
-	case !a.Decision.Grant:
-		rr := a.Decision.Refusal
-		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "agent_id", s.AgentID,
-			"reason", rr.Reason)
-		return refuse(rr.Reason, rr.Message, true)
-	}
-	if !e.PositionSure() {
-		// the decision was made in a database that nobody has compared; it stays, and is given when asked again
-		return refuseInDoubt(r)
-	}
-	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", a.OperationID, "machine_id", a.MachineID,
-		"agent_id", s.AgentID)
-	return e.signGrant(s, r, a)
+// taken is a message of an agent that asks for a decision.
+type taken struct {
+	grant  *fleetv1.GrantRequest
+	result *fleetv1.CommandResult
+	asked  operationstore.Asked
+	// reply is what to send; where it is there from the beginning nothing is asked.
+	reply *fleetv1.ControllerMessage
+	err   error
 }
 
-func (e *Engine) grant(
+// Take answers an agent's requests for grants and its results, which have come together, in their order. The results'
+// acknowledgements are returned once they are stored. An error ends the session.
+func (e *Engine) Take(
+	ctx context.Context, s *session.Session, list ...*fleetv1.AgentMessage,
+) ([]*fleetv1.ControllerMessage, error) {
+	all := make([]taken, len(list))
+	var asked []operationstore.Asked
+	for i, m := range list {
+		all[i] = e.begin(ctx, s, m)
+		if all[i].err != nil {
+			return nil, all[i].err
+		}
+		if all[i].reply == nil {
+			asked = append(asked, all[i].asked)
+		}
+	}
+	decided := e.decide(ctx, asked)
+	var replies []*fleetv1.ControllerMessage
+	var failed error
+	for _, t := range all {
+		if t.reply == nil {
+			d := decided[0]
+			decided = decided[1:]
+			if d.Err == nil {
+				e.afterApply(d.Applied)
+			}
+			t.reply, t.err = e.finish(ctx, s, t, d)
+			failed = errors.Join(failed, t.err)
+		}
+		if t.reply != nil {
+			replies = append(replies, t.reply)
+		}
+	}
+	return replies, failed
+}
+
+func (e *Engine) decide(ctx context.Context, asked []operationstore.Asked) []operationstore.Decided {
+	if len(asked) != 1 {
+		return e.store.DecideAll(ctx, asked, e.clock.Now())
+	}
+	a, err := e.store.Decide(ctx, asked[0].OperationID, asked[0].Event, e.clock.Now())
+	return []operationstore.Decided{{Applied: a, Err: err}}
+}
+
+// begin returns what a message asks, or its reply.
+func (e *Engine) begin(ctx context.Context, s *session.Session, m *fleetv1.AgentMessage) taken {
+	if r := m.GetGrantRequest(); r != nil {
+		t := taken{grant: r}
+		t.asked, t.reply = e.beginGrant(ctx, s, r)
+		return t
+	}
+	t := taken{result: m.GetResult()}
+	t.asked, t.reply, t.err = e.beginResult(ctx, s, t.result)
+	return t
+}
+
+func (e *Engine) finish(
+	ctx context.Context, s *session.Session, t taken, d operationstore.Decided,
+) (*fleetv1.ControllerMessage, error) {
+	if t.grant != nil {
+		return e.finishGrant(ctx, s, t.grant, d), nil
+	}
+	if d.Err != nil {
+		return nil, d.Err
+	}
+	return resultAck(t.result), fpAfterResult.HitCtx(ctx)
+}
+
+func refuseGrant(r *fleetv1.GrantRequest, reason, message string, final bool) *fleetv1.ControllerMessage {
+	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{
+		GrantRefused: &fleetv1.GrantRefused{
+			CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: reason, Message: message, Final: final,
+			RetryAfterMs: 1000,
+		}}}
+}
+
+func (e *Engine) beginGrant(
 	ctx context.Context, s *session.Session, r *fleetv1.GrantRequest,
-) (*operationstore.Applied, error) {
+) (asked operationstore.Asked, refused *fleetv1.ControllerMessage) {
+	e.acks.drop(r.GetCommandId())
+	if !e.lease.Fresh() {
+		return asked, refuseGrant(r, "CONTROLLER_LEASE_LOST", "the controller is cut off from its database", false)
+	}
+	if err := fpBeforeGrant.HitCtx(ctx); err != nil {
+		return asked, refuseGrant(r, "INTERNAL", "try again", false)
+	}
+	if !e.PositionSure() {
+		return asked, refuseInDoubt(r)
+	}
 	operationID := e.places.of(r.GetCommandId())
 	if operationID == "" {
 		var err error
-		if operationID, _, err = e.store.CommandState(ctx, r.GetCommandId()); err != nil || operationID == "" {
-			return nil, err
+		operationID, _, err = e.store.CommandState(ctx, r.GetCommandId())
+		if err != nil {
+			return asked, e.grantFailed(s, r, err)
+		}
+		if operationID == "" {
+			return asked, refuseGrant(r, "GRANT_REFUSED", "the command is not known", true)
 		}
 	}
-	a, err := e.Handle(ctx, operationID, operation.GrantAsked{
+	return operationstore.Asked{OperationID: operationID, Event: operation.GrantAsked{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(), BootID: r.GetBootId(),
 		Seq: r.GetSeq(), Digest: r.GetDigest(), Earlier: r.GetEarlier(), SessionBootID: s.BootID, Epoch: s.Epoch,
-	})
-	if err != nil {
-		return nil, err
+	}}, nil
+}
+
+func (e *Engine) grantFailed(s *session.Session, r *fleetv1.GrantRequest, err error) *fleetv1.ControllerMessage {
+	e.log.Error("grant failed", "command_id", r.GetCommandId(), "agent_id", s.AgentID, "error", err.Error())
+	return refuseGrant(r, "DATABASE_UNAVAILABLE", "the controller could not decide; ask again", false)
+}
+
+// finishGrant signs the grant that was decided, or says why there is none.
+func (e *Engine) finishGrant(
+	ctx context.Context, s *session.Session, r *fleetv1.GrantRequest, d operationstore.Decided,
+) *fleetv1.ControllerMessage {
+	err := d.Err
+	if err == nil {
+		err = fpAfterGrant.HitCtx(ctx)
 	}
-	return a, fpAfterGrant.HitCtx(ctx)
+	switch {
+	case err != nil:
+		return e.grantFailed(s, r, err)
+	case !d.Applied.Decision.Grant:
+		rr := d.Applied.Decision.Refusal
+		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
+			"agent_id", s.AgentID, "reason", rr.Reason)
+		return refuseGrant(r, rr.Reason, rr.Message, true)
+	case !e.PositionSure():
+		// The decision was made in a database that nobody has compared. It stays, and is given when asked again.
+		return refuseInDoubt(r)
+	}
+	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
+		"machine_id", d.Applied.MachineID, "agent_id", s.AgentID)
+	return e.signGrant(s, r, d.Applied)
 }
 
 func (e *Engine) signGrant(
@@ -141,10 +227,7 @@ func (e *Engine) signGrant(
 	})
 	if err != nil {
 		// Only a request with an empty field cannot be signed, and it would not be honoured either.
-		return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_GrantRefused{
-			GrantRefused: &fleetv1.GrantRefused{
-				CommandId: r.GetCommandId(), Nonce: r.GetNonce(), Reason: "GRANT_REFUSED", Message: err.Error(), RetryAfterMs: 1000,
-			}}}
+		return refuseGrant(r, "GRANT_REFUSED", err.Error(), false)
 	}
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: &fleetv1.Grant{
 		CommandId: r.GetCommandId(), TargetId: a.MachineID, Digest: r.GetDigest(), Nonce: r.GetNonce(), Seq: r.GetSeq(),
@@ -152,38 +235,37 @@ func (e *Engine) signGrant(
 	}}}
 }
 
-// Result takes an executor's result, and returns the acknowledgement once it is stored.
-func (e *Engine) Result(
-	ctx context.Context, s *session.Session, r *fleetv1.CommandResult,
-) (*fleetv1.ControllerMessage, error) {
-	e.acks.drop(r.GetCommandId())
-	ack := &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{
+func resultAck(r *fleetv1.CommandResult) *fleetv1.ControllerMessage {
+	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_ResultAck{
 		ResultAck: &fleetv1.ResultAck{CommandId: r.GetCommandId(), Settled: true},
 	}}
+}
+
+// beginResult returns what a result asks, or its acknowledgement where nobody waits for it.
+func (e *Engine) beginResult(
+	ctx context.Context, s *session.Session, r *fleetv1.CommandResult,
+) (asked operationstore.Asked, ack *fleetv1.ControllerMessage, err error) {
+	e.acks.drop(r.GetCommandId())
 	if err := fpBeforeResult.HitCtx(ctx); err != nil {
-		return nil, err
+		return asked, nil, err
 	}
 	operationID, waited, err := e.operationOf(ctx, r.GetCommandId())
 	switch {
 	case err != nil:
-		return nil, err
+		return asked, nil, err
 	case operationID == "":
 		// A command that this database has never heard of: nobody waits for it.
 		e.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
-		return ack, nil
+		return asked, resultAck(r), nil
 	case !waited:
 		// Seen before: an agent sends a result again whenever a session brings it the command again.
-		return ack, nil
+		return asked, resultAck(r), nil
 	}
-	_, err = e.Handle(ctx, operationID, operation.Resulted{
+	return operationstore.Asked{OperationID: operationID, Event: operation.Resulted{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(),
 		Outcome: operation.Outcome(r.GetOutcome().String()), Reason: r.GetReason(), Message: r.GetMessage(),
 		Evidence: r.GetEvidence(), Retryable: r.GetRetryable(), SessionBootID: s.BootID, Epoch: s.Epoch,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ack, fpAfterResult.HitCtx(ctx)
+	}}, nil, nil
 }
 
 // operationOf gives the operation of a command, and says whether it waits for the result. Of a command that was sent

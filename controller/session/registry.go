@@ -29,8 +29,11 @@ var (
 	ErrSilent     = errors.New("the agent has missed its heartbeats")
 )
 
-// queueLen bounds what waits to be written to one agent.
-const queueLen = 64
+// queueLen bounds what waits to be written to the agent of one machine, and siteQueueLen to that of a site's machines.
+const (
+	queueLen     = 64
+	siteQueueLen = 8192
+)
 
 // Peer is what a session is with: who, proven by which certificate, and what it said of itself.
 type Peer struct {
@@ -61,7 +64,11 @@ type Session struct {
 
 // New makes a session. Its context ends with parent, or with a cause.
 func New(parent context.Context, p Peer, now time.Time) *Session {
-	s := &Session{Peer: p, out: make(chan *fleetv1.ControllerMessage, queueLen)}
+	length := queueLen
+	if p.Role == "site" {
+		length = siteQueueLen
+	}
+	s := &Session{Peer: p, out: make(chan *fleetv1.ControllerMessage, length)}
 	s.ctx, s.cancel = context.WithCancelCause(parent)
 	s.beat.Store(now.UnixNano())
 	s.stored.Store(now.UnixNano()) // with the session itself

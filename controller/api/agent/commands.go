@@ -299,8 +299,12 @@ func statusOf(cause error) error {
 	}
 }
 
-// read takes the agent's messages one after the other.
+// read takes the agent's messages in their order. Those of a site's agent, which has many machines, are taken together
+// where they have come together.
 func (s *Server) read(stream commandStream, sess *session.Session) error {
+	if sess.Role == "site" {
+		return s.readTogether(stream, sess)
+	}
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -314,19 +318,79 @@ func (s *Server) read(stream commandStream, sess *session.Session) error {
 	}
 }
 
-func (s *Server) take(sess *session.Session, m *fleetv1.AgentMessage) error {
-	ctx := sess.Context()
-	switch m := m.GetMessage().(type) {
-	case *fleetv1.AgentMessage_Ack:
-		s.cfg.Engine.Ack(sess, m.Ack.GetCommandId())
-	case *fleetv1.AgentMessage_GrantRequest:
-		sess.Send(s.cfg.Engine.Grant(ctx, sess, m.GrantRequest))
-	case *fleetv1.AgentMessage_Result:
-		ack, err := s.cfg.Engine.Result(ctx, sess, m.Result)
+// takenAtOnce bounds the messages that are taken together.
+const takenAtOnce = 64
+
+func (s *Server) readTogether(stream commandStream, sess *session.Session) error {
+	messages, ended := make(chan *fleetv1.AgentMessage, takenAtOnce), make(chan error, 1)
+	task.Background("read messages of a site", func() {
+		defer close(messages)
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			sess.Beat(s.cfg.Clock.Now())
+			select {
+			case messages <- m:
+			case <-sess.Context().Done():
+				ended <- context.Cause(sess.Context())
+				return
+			}
+		}
+	})
+	for m := range messages {
+		list := []*fleetv1.AgentMessage{m}
+		for len(messages) > 0 && len(list) < takenAtOnce {
+			list = append(list, <-messages)
+		}
+		err := task.Run(sess.Context(), "take messages", func(context.Context) error { return s.take(sess, list...) })
 		if err != nil {
 			return err
 		}
-		sess.Send(ack)
+	}
+	return <-ended
+}
+
+// take takes messages in their order. Requests for grants and results are decided together up to a message of another
+// kind; an acknowledgement is written later anyway.
+func (s *Server) take(sess *session.Session, list ...*fleetv1.AgentMessage) error {
+	var asking []*fleetv1.AgentMessage
+	for _, m := range list {
+		switch m.GetMessage().(type) {
+		case *fleetv1.AgentMessage_GrantRequest, *fleetv1.AgentMessage_Result:
+			asking = append(asking, m)
+			continue
+		case *fleetv1.AgentMessage_Ack:
+			s.cfg.Engine.Ack(sess, m.GetAck().GetCommandId())
+			continue
+		}
+		if err := s.answer(sess, asking); err != nil {
+			return err
+		}
+		asking = nil
+		if err := s.takeOne(sess, m); err != nil {
+			return err
+		}
+	}
+	return s.answer(sess, asking)
+}
+
+func (s *Server) answer(sess *session.Session, asking []*fleetv1.AgentMessage) error {
+	if len(asking) == 0 {
+		return nil
+	}
+	replies, err := s.cfg.Engine.Take(sess.Context(), sess, asking...)
+	for _, r := range replies {
+		sess.Send(r)
+	}
+	return err
+}
+
+func (s *Server) takeOne(sess *session.Session, m *fleetv1.AgentMessage) error {
+	ctx := sess.Context()
+	switch m := m.GetMessage().(type) {
 	case *fleetv1.AgentMessage_SupersededAck:
 		if sess.CloneSuspect() {
 			if err := s.cfg.Engine.CloneProven(context.WithoutCancel(ctx), sess); err != nil {

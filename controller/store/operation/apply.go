@@ -55,23 +55,65 @@ type Applied struct {
 func (s *Store) Decide(
 	ctx context.Context, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	var out *Applied
+	d := &Decided{}
+	err := s.store(ctx, s.deciding(ctx, operationID, e, now, d))
+	return s.decided(ctx, operationID, d.Applied, err)
+}
+
+// Asked is an event of an operation.
+type Asked struct {
+	OperationID string
+	Event       operation.Event
+}
+
+// Decided is what became of an event.
+type Decided struct {
+	Applied *Applied
+	Err     error
+}
+
+// DecideAll is Decide for events that have come together. Those of one operation, and the grants of one memory, are
+// decided in their order.
+func (s *Store) DecideAll(ctx context.Context, list []Asked, now time.Time) []Decided {
+	out := make([]Decided, len(list))
+	for from := 0; from < len(list); from += setMost {
+		to := min(from+setMost, len(list))
+		var set []change
+		for i := from; i < to; i++ {
+			set = append(set, s.deciding(ctx, list[i].OperationID, list[i].Event, now, &out[i]))
+		}
+		for i, err := range s.storeInOrder(ctx, set) {
+			d := &out[from+i]
+			d.Applied, d.Err = s.decided(ctx, list[from+i].OperationID, d.Applied, err)
+		}
+	}
+	return out
+}
+
+// deciding is the change that an event makes. Its answer goes to out.
+func (s *Store) deciding(
+	ctx context.Context, operationID string, e operation.Event, now time.Time, out *Decided,
+) change {
 	key := keyOf(operationID, e)
-	err := s.store(ctx, change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) error {
+	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) error {
 		l, err := s.contextOf(ctx, q, f, key, now)
 		if err != nil {
 			return err
 		}
-		if out, err = s.decideOn(ctx, q, w, l, e, now); err != nil {
+		if out.Applied, err = s.decideOn(ctx, q, w, l, e, now); err != nil {
 			return err
 		}
 		return FailpointBeforeCommit.HitCtx(ctx)
-	}})
+	}}
+}
+
+// decided does what follows the commit of a decision.
+func (s *Store) decided(ctx context.Context, operationID string, a *Applied, err error) (*Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decide on operation %s: %w", operationID, err)
 	}
-	s.noteApplied(out)
-	return out, fpAfterCommit.HitCtx(ctx)
+	s.noteApplied(a)
+	return a, fpAfterCommit.HitCtx(ctx)
 }
 
 // DecideIn is Decide in a transaction that has begun, which need not hold the machine's lock.

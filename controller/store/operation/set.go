@@ -25,6 +25,8 @@ const (
 	// setEnough is the number of waiting changes that make a second set beside the one under way. More and smaller sets
 	// cost more for each change.
 	setEnough = 32
+	// setMost bounds a set. What histories note of a transaction is held in memory by Postgres.
+	setMost = 64
 	// setPatience is how long a set keeps the changes behind it waiting.
 	setPatience = 250 * time.Millisecond
 )
@@ -50,6 +52,20 @@ func (s *Store) store(ctx context.Context, c change) error {
 		return s.storeAlone(ctx, c)
 	}
 	return err
+}
+
+// storeInOrder stores changes as a set, and those that cannot be stored so one after the other.
+func (s *Store) storeInOrder(ctx context.Context, set []change) []error {
+	answers := slices.Repeat([]error{pgtx.ErrAlone}, len(set))
+	if len(set) > 1 && !planted.VersionGuard {
+		answers, _ = s.storeSet(ctx, set) // whose own errors leave all changes alone
+	}
+	for i, c := range set {
+		if errors.Is(answers[i], pgtx.ErrAlone) {
+			answers[i] = s.storeAlone(ctx, c)
+		}
+	}
+	return answers
 }
 
 func (s *Store) storeAlone(ctx context.Context, c change) error {
@@ -78,10 +94,16 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 			return nil, err
 		}
 		var members [][]func(*dbsqlc.Queries) error
-		highest := map[memory]int64{}
-		for _, i := range free {
+		highest, left := map[memory]int64{}, map[memory]bool{}
+		for i, c := range set {
+			m := memory{c.key.AgentID, c.key.StateID}
+			if !free[i] || left[m] {
+				left[m] = m.agentID != "" // its later numbers must not be counted before this one
+				continue
+			}
 			notes, w := pgtx.SetMember(), &writes{}
-			if answers[i] = s.decideMember(ctx, set[i], s.db.Q.WithTx(notes), f, w); answers[i] != nil {
+			if answers[i] = s.decideMember(ctx, c, s.db.Q.WithTx(notes), f, w); answers[i] != nil {
+				left[m] = m.agentID != "" && errors.Is(answers[i], pgtx.ErrAlone)
 				continue
 			}
 			for _, g := range w.grants {
@@ -121,7 +143,7 @@ func (s *Store) decideMember(
 // lockAndLoadFree locks the machines that nobody else has locked, one change of each, and loads what they begin with.
 func (s *Store) lockAndLoadFree(
 	ctx context.Context, q *dbsqlc.Queries, set []change,
-) (free []int, f *preloaded, err error) {
+) (free map[int]bool, f *preloaded, err error) {
 	var p dbsqlc.LockMachinesForParams
 	for _, c := range set {
 		if c.key.OperationID == "" {
@@ -139,6 +161,7 @@ func (s *Store) lockAndLoadFree(
 		locked[r.Machine.MachineID] = r.Machine
 		machineOf[r.OperationID] = r.Machine.MachineID
 	}
+	free = map[int]bool{}
 	var keys []pgtx.LockKey
 	var machines []dbsqlc.Machine
 	for i, c := range set {
@@ -147,7 +170,7 @@ func (s *Store) lockAndLoadFree(
 			id = machineOf[c.key.OperationID]
 		}
 		if m, ok := locked[id]; ok {
-			free, keys, machines = append(free, i), append(keys, c.key), append(machines, m)
+			free[i], keys, machines = true, append(keys, c.key), append(machines, m)
 			delete(locked, id) // another change of it is stored after this one
 		}
 	}

@@ -1,0 +1,69 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// The grants of one memory that come together are counted in their order: none of them is taken for one of an older
+// copy, also where a machine in the middle is locked by somebody else. A number that was used before is found among
+// them.
+func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
+	s := storetest.New(t)
+	const machines, locked = 6, 2
+	site := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "site", Role: "site", Site: "default"})
+	storetest.Lease(t, s)
+	storetest.Open(t, s, site.Hello("st-1", "boot-1"))
+	var asked []operationstore.Asked
+	for i := range machines {
+		id := fmt.Sprintf("m-%d", i)
+		if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id,
+			Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: "default"}}, "tester", storetest.Now()); err != nil {
+			t.Fatal(err)
+		}
+		storetest.Exec(t, s, "UPDATE machines SET phase = 'READY' WHERE machine_id = '"+id+"'")
+		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot})
+		c := storetest.Decide(t, s, op.GetOperationId(), operation.Due{}).Command
+		if c == nil || c.ExecutorID != site.ID {
+			t.Fatalf("the site's agent is not asked: %+v", c)
+		}
+		asked = append(asked, operationstore.Asked{OperationID: op.GetOperationId(), Event: storetest.Ask(site, c,
+			uint64(10+i), 1)})
+	}
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), fmt.Sprintf("SELECT 1 FROM machines WHERE machine_id = 'm-%d' FOR UPDATE",
+		locked)); err != nil {
+		t.Fatal(err)
+	}
+	task.Background("let go of the machine", func() {
+		<-time.After(200 * time.Millisecond)
+		_ = tx.Rollback(context.Background()) // nothing was written
+	})
+	for i, d := range s.DecideAll(t.Context(), asked, storetest.Now()) {
+		if d.Err != nil || !d.Applied.Decision.Grant {
+			t.Errorf("grant %d: %v, %+v", i, d.Err, d.Applied)
+		}
+	}
+	if n := storetest.Count(t, s, "SELECT last_grant_seq FROM agent_states WHERE agent_id = $1", site.ID); n != 9+machines {
+		t.Errorf("the last number is %d", n)
+	}
+	again := s.DecideAll(t.Context(), asked[:2], storetest.Now())
+	for i, d := range again {
+		if d.Err != nil || d.Applied.Decision.Grant {
+			t.Errorf("used number %d: %v, %+v", i, d.Err, d.Applied)
+		}
+	}
+}
