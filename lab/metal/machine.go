@@ -203,9 +203,6 @@ func (m *Machine) Endpoint() string {
 // Name is also its id.
 func (m *Machine) Name() string { return m.cfg.Name }
 
-// Config is what it was built as.
-func (m *Machine) Config() MachineConfig { return m.cfg }
-
 // close takes the BMCs first, so that nobody switches it on again.
 func (m *Machine) close() error {
 	var errs []error

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/netdev"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 	"github.com/ingot-metal/ingot/agent/site/sitetest"
+	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -179,8 +180,8 @@ func TestISCClientAndRestart(t *testing.T) {
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
 	dir := testkit.TempDir(t)
-	open := func() *lease.File {
-		f, err := lease.OpenFile(filepath.Join(dir, "leases"))
+	open := func() *state.Store {
+		f, err := state.Open(t.Context(), state.Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
