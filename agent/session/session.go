@@ -30,19 +30,11 @@ var (
 	errMoved   = errors.New("the machine's network was changed")
 )
 
-// Dispatcher is what a session drives.
-type Dispatcher interface {
-	Ready() <-chan struct{}
-	Attach(dispatch.Link, *fleetv1.Welcome)
-	Detach()
-	Handle(context.Context, *fleetv1.ControllerMessage) error
-}
-
 // Config is what a Runner needs.
 type Config struct {
 	Store      Store
 	Dir        state.Dir
-	Dispatcher Dispatcher
+	Dispatcher *dispatch.Dispatcher
 	// Addresses gives host:port of the fleet listeners.
 	Addresses func() ([]string, error)
 	Dial      transport.Dialer

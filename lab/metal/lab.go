@@ -44,8 +44,6 @@ type Config struct {
 	Join *Controller
 	// Frontpage is the address for clients on the host's loopback; a free port when its port is 0.
 	Frontpage string
-	// Discovery is what unknown machines get: see pb.Segment. "report" when empty.
-	Discovery string
 	// Proxy leaves giving addresses to another DHCP server.
 	Proxy bool
 	Log   *slog.Logger

@@ -25,7 +25,7 @@ const (
 func (l *Lab) setUpSite(ctx context.Context) error {
 	segment := &pb.Segment{
 		Name: segmentName, Interface: siteCard, Address: fmt.Sprintf("%s/%d", SiteAddress, prefixBits),
-		PoolStart: PoolStart, PoolEnd: PoolEnd, Router: SiteAddress, Discovery: l.cfg.Discovery,
+		PoolStart: PoolStart, PoolEnd: PoolEnd, Router: SiteAddress,
 	}
 	if l.cfg.Proxy {
 		segment.Mode, segment.PoolStart, segment.PoolEnd = "proxy", "", ""

@@ -36,7 +36,7 @@ type Config struct {
 	Engine       *engine.Engine
 	Store        *store.Store
 	Sessions     *session.Registry
-	CA           ca.Issuer
+	CA           *ca.Authority
 	Blobs        *blob.Dir
 	Secrets      *secret.Box
 	Installers   *Installers

@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-func grantPublicKey(issuer ca.Issuer) []byte {
+func grantPublicKey(issuer *ca.Authority) []byte {
 	pub, ok := issuer.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
 		panic("fleetapi: the grant key is not Ed25519")

@@ -12,7 +12,7 @@ import (
 
 // Signer signs one request under whichever agent id the store decides on.
 func Signer(
-	issuer ca.Issuer, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock,
+	issuer *ca.Authority, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock,
 ) func(context.Context, string) (*agentstore.Signed, error) {
 	return func(ctx context.Context, agentID string) (*agentstore.Signed, error) {
 		out, err := issuer.SignAgent(ctx, csr, agentID, lifetime, c.Now())

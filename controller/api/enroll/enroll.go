@@ -23,7 +23,7 @@ import (
 // Config is what the service works with.
 type Config struct {
 	Store        *store.Store
-	CA           ca.Issuer
+	CA           *ca.Authority
 	Installers   *agent.Installers
 	Clock        clock.Clock
 	CertLifetime time.Duration
