@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
 
@@ -30,8 +31,8 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	for i := range worked {
 		worked[i] = name(i)
 	}
-	say("%d machines into maintenance", len(worked))
-	if err := fleet.Maintain(ctx, b.conn, worked); err != nil {
+	benchrig.Say("%d machines into maintenance", len(worked))
+	if err := fleet.Maintain(ctx, b.Conn, worked); err != nil {
 		return err
 	}
 	l := newLoad(b, worked)
@@ -42,7 +43,7 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	r.atMost(idleP50Target, "dispatch latency, idle: p50", idle.P50, "ms",
 		"%d operations (%s), one after the other, with %d sessions", idle.N, b.o.kind, b.o.sessions)
 	r.atMost(idleP99Target, "dispatch latency, idle: p99", idle.P99, "ms", "%.1f ms at most", idle.Max)
-	say("%.0f operations a second for %s", b.o.rate, b.o.load)
+	benchrig.Say("%.0f operations a second for %s", b.o.rate, b.o.load)
 	used, err := b.cpuTime()
 	if err != nil {
 		return err
