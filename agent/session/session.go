@@ -18,7 +18,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/pki"
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // ErrSuperseded says that a newer process uses this identity. This one must not come back by itself.
@@ -124,7 +123,7 @@ func (f fatal) Unwrap() error { return f.error }
 
 func isFinal(err error) bool {
 	var f fatal
-	return errors.Is(err, ErrSuperseded) && !planted.Superseded || errors.Is(err, dispatch.ErrRolledBack) ||
+	return errors.Is(err, ErrSuperseded) || errors.Is(err, dispatch.ErrRolledBack) ||
 		errors.As(err, &f)
 }
 
