@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/process"
 )
 
 // Controller is one controller, at addresses that stay.
@@ -106,20 +106,7 @@ func (c *Controller) Start(ctx context.Context) (err error) {
 		return err
 	}
 	c.Program = p
-	return c.until(ctx, "the controller", c.ready)
-}
-
-func (c *Controller) ready(ctx context.Context) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.HTTP+"/readyz", http.NoBody)
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	_ = resp.Body.Close() // nothing of it is read
-	return resp.StatusCode == http.StatusOK
+	return c.await(ctx, "the controller is ready", func() bool { return process.Ready(ctx, c.HTTP) })
 }
 
 // Dial connects a client that takes large pages.
@@ -131,50 +118,18 @@ func (c *Controller) Dial(token string) (*grpc.ClientConn, error) {
 // CAFile is the certificate that clients trust.
 func (c *Controller) CAFile() string { return filepath.Join(c.dir, "ca.pem") }
 
-// inProcess is a controller in this process.
-type inProcess struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // valid once done is closed
-}
-
+// startInProcess runs the controller in this process.
 func (r *Rig) startInProcess(ctx context.Context, name string) (*Program, error) {
 	cfg, err := config.Load(r.Path(name+".yaml"), nil)
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(r.Path(name + ".log"))
+	ctl, err := controller.New(ctx, *cfg, controller.Options{Logger: slog.New(slog.DiscardHandler), Version: "bench"})
 	if err != nil {
 		return nil, err
 	}
-	ctl, err := controller.New(ctx, *cfg, controller.Options{Logger: slog.New(slog.DiscardHandler), Version: "bench"})
-	if err != nil {
-		return nil, errors.Join(err, log.Close())
-	}
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p := &inProcess{cancel: cancel, done: make(chan struct{})}
-	task.Background("controller", func() {
-		p.err = ctl.Run(runCtx)
-		close(p.done)
-	})
-	return &Program{Name: name, Started: time.Now(), running: p, log: log}, nil
+	ended := make(chan error, 1)
+	task.Background("controller", func() { ended <- ctl.Run(runCtx) })
+	return &Program{Name: name, Started: time.Now(), stop: func() error { cancel(); return <-ended }}, nil
 }
-
-// Pid is this process's id.
-func (p *inProcess) Pid() int { return os.Getpid() }
-
-// Gone is closed when the controller has ended.
-func (p *inProcess) Gone() <-chan struct{} { return p.done }
-
-// Err is how it ended.
-func (p *inProcess) Err() error { return p.err }
-
-// Stop ends it and waits, however long that takes.
-func (p *inProcess) Stop(time.Duration) error {
-	p.cancel()
-	<-p.done
-	return p.err
-}
-
-// Kill is Stop: nothing dies alone in a process.
-func (p *inProcess) Kill() error { return p.Stop(0) }

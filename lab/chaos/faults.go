@@ -31,7 +31,7 @@ func (r *attempt) arm(ctx context.Context) error {
 		var ready func() bool
 		if strings.HasSuffix(s.kind, "-controller") {
 			c := r.c.controllers[s.target%len(r.c.controllers)]
-			p, ready = &c.program, c.serves
+			p, ready = &c.program, func() bool { return c.serves(ctx) }
 		} else {
 			a := r.c.agents[s.target%len(r.c.agents)]
 			p, ready = &a.program, func() bool { return r.c.connected(ctx, a) }

@@ -172,7 +172,7 @@ func (l *Lab) awaitIPMI(ctx context.Context, address string) error {
 				return nil
 			}
 		}
-		<-clock.Real().After(pollEvery)
+		<-clock.Real().After(20 * time.Millisecond)
 	}
 	return errors.New("the IPMI simulator does not answer")
 }
