@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/lab/benchrig"
-	"github.com/ingot-metal/ingot/lab/fleet"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -43,20 +42,8 @@ const (
 
 // soak lets a fleet run for long, with few operations, and looks whether anything grows.
 func (b *bench) soak(ctx context.Context, r *report) error {
-	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	if err := b.up(ctx, 1); err != nil {
-		return err
-	}
-	if err := b.gather(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	worked := make([]string, min(b.o.worked, b.o.sessions))
-	for i := range worked {
-		worked[i] = name(i)
-	}
-	if err := fleet.Maintain(ctx, b.Conn, worked); err != nil {
+	worked, err := b.atWork(ctx)
+	if err != nil {
 		return err
 	}
 	before, err := b.crew.status()

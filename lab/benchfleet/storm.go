@@ -25,13 +25,7 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 			return err
 		}
 	}
-	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	if err := b.up(ctx, 1); err != nil {
-		return err
-	}
-	if err := b.gather(ctx, b.o.sessions); err != nil {
+	if err := b.sessions(ctx); err != nil {
 		return err
 	}
 	c := b.Controllers[0]
