@@ -16,7 +16,6 @@ import (
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -159,9 +158,6 @@ func (a *Agent) next(ctx context.Context, err error) (again bool, _ error) {
 
 // forget gives up a memory that is an old copy.
 func (a *Agent) forget(ctx context.Context) error {
-	if planted.NewStateID {
-		return nil
-	}
 	now := a.cfg.Clock.Now()
 	id, err := a.store.NewStateID(ctx, now, func(c state.Command, stateID string) ([]byte, error) {
 		return dispatch.LostResult(c.ID, stateID, a.simulated, now)

@@ -31,7 +31,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
 	"github.com/ingot-metal/ingot/internal/pki"
-	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -88,9 +87,6 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 		c.ticks = clock.Real()
 		c.steered = clock.NewSteered(c.ticks)
 		c.clock = c.steered
-	}
-	if planted.SharedTime {
-		c.clock, c.steered = c.ticks, nil
 	}
 	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())

@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"math/big"
 	"net"
 	"net/url"
 	"testing"
@@ -32,19 +31,13 @@ func newAuthority(t testing.TB) *authority {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "test root"}, IsCA: true, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: "test root"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour),
 		KeyUsage: x509.KeyUsageCertSign,
 	}
 	a := &authority{key: key}
 	a.root = a.sign(t, template, template, key.Public())
 	return a
-}
-
-func serial() *big.Int {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b)
-	return new(big.Int).SetBytes(b)
 }
 
 func (a *authority) sign(t testing.TB, template, parent *x509.Certificate, pub crypto.PublicKey) *x509.Certificate {
@@ -70,7 +63,7 @@ func (a *authority) server(t testing.TB) tls.Certificate {
 		t.Fatal(err)
 	}
 	leaf := a.sign(t, &x509.Certificate{
-		SerialNumber: serial(), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.root, key.Public())
@@ -81,7 +74,7 @@ func (a *authority) server(t testing.TB) tls.Certificate {
 func (a *authority) agent(t testing.TB, id string, pub crypto.PublicKey, notBefore, notAfter time.Time) []byte {
 	t.Helper()
 	leaf := a.sign(t, &x509.Certificate{
-		SerialNumber: serial(), URIs: []*url.URL{pki.AgentURI(id)}, NotBefore: notBefore, NotAfter: notAfter,
+		URIs: []*url.URL{pki.AgentURI(id)}, NotBefore: notBefore, NotAfter: notAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a.root, pub)
 	return pki.EncodeCerts(leaf)

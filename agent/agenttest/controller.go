@@ -33,20 +33,14 @@ type Hooks struct {
 	Grant func(s *Session, r *fleetv1.GrantRequest) *fleetv1.ControllerMessage
 	// Result answers a result; nil as its answer means silence.
 	Result func(s *Session, r *fleetv1.CommandResult) *fleetv1.ControllerMessage
-	// Ack is told of every acknowledgement.
-	Ack func(s *Session, a *fleetv1.CommandAck)
-	// Welcome may change the Welcome before it is sent.
-	Welcome func(h *fleetv1.Hello, w *fleetv1.Welcome)
 	// Enroll may refuse an enrolment, before it counts (err) or after (lose: the answer is lost).
 	Enroll func(r *enrollv1.EnrollRequest) (lose, err error)
 	// Certificate chooses the life of the nth certificate, counted from 1.
 	Certificate func(n int) (notBefore, notAfter time.Time)
 	// Rotate may refuse a rotation after the certificate was made.
 	Rotate func() error
-	// Sync, Vouch and Fetch may refuse a site agent's call; they may block.
-	Sync  func(r *fleetv1.SyncSiteRequest) error
+	// Vouch may refuse a site agent's call.
 	Vouch func(r *fleetv1.VouchInstallerRequest) error
-	Fetch func(r *fleetv1.FetchBlobRequest) error
 	// Identity may refuse to give an installer the identity of its next system.
 	Identity func() error
 	// EventAck gives the number to acknowledge; 0 means none.
@@ -385,8 +379,5 @@ func (c *Controller) welcome(h *fleetv1.Hello, epoch int64) *fleetv1.Welcome {
 	c.mu.Lock()
 	w.StateRolledBack = c.lastSeq[h.GetStateId()] > h.GetLastGrantSeq()
 	c.mu.Unlock()
-	if f := c.hook().Welcome; f != nil {
-		f(h, w)
-	}
 	return w
 }

@@ -122,9 +122,6 @@ func (f *fleet) handle(s *Session, m *fleetv1.AgentMessage) *fleetv1.ControllerM
 	switch b := m.GetMessage().(type) {
 	case *fleetv1.AgentMessage_Ack:
 		f.c.update(func() { f.c.acks[b.Ack.GetCommandId()] = append(f.c.acks[b.Ack.GetCommandId()], b.Ack.GetState()) })
-		if hooks.Ack != nil {
-			hooks.Ack(s, b.Ack)
-		}
 	case *fleetv1.AgentMessage_GrantRequest:
 		return f.ask(s, b.GrantRequest)
 	case *fleetv1.AgentMessage_Result:

@@ -87,11 +87,6 @@ func (c *Controller) Vouched() []*fleetv1.VouchInstallerRequest {
 // SyncSite implements the service.
 func (f *fleet) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fleetv1.SyncSiteResponse, error) {
 	f.c.update(func() { f.c.site.syncs = append(f.c.site.syncs, r) })
-	if h := f.c.hook().Sync; h != nil {
-		if err := h(r); err != nil {
-			return nil, err
-		}
-	}
 	timer := time.NewTimer(time.Duration(r.GetHoldMs()) * time.Millisecond)
 	defer timer.Stop()
 	for {
@@ -158,11 +153,6 @@ func (f *fleet) FetchBlob(
 	})
 	if data == nil {
 		return status.Error(codes.NotFound, "no such blob")
-	}
-	if h := f.c.hook().Fetch; h != nil {
-		if err := h(r); err != nil {
-			return err
-		}
 	}
 	if r.GetOffset() > int64(len(data)) {
 		return status.Error(codes.OutOfRange, "behind the end")

@@ -16,7 +16,6 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/internal/pki"
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // GrantWindow is how long after the ask a grant may be acted on, by the boot-time clock.
@@ -108,7 +107,7 @@ func (a ask) verify(g *fleetv1.Grant, keys []ed25519.PublicKey) error {
 
 // fresh says whether an answer to the ask may still be acted on.
 func (a ask) fresh(boottime time.Duration) bool {
-	return boottime-a.asked <= GrantWindow || planted.GrantWindow
+	return boottime-a.asked <= GrantWindow
 }
 
 // remaining is how long a command that was started earlier may still take. A clock that was set back meanwhile

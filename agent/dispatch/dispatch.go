@@ -15,7 +15,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/batch"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -96,9 +95,6 @@ func New(cfg Config) *Dispatcher {
 	cfg.ResendEvery = cmp.Or(cfg.ResendEvery, 5*time.Second)
 	cfg.GrantWait = cmp.Or(cfg.GrantWait, 10*time.Second)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Second)
-	if planted.WindowClock {
-		cfg.Boottime = func() time.Duration { return time.Duration(cfg.Clock.Now().UnixNano()) }
-	}
 	d := &Dispatcher{
 		cfg: cfg, lanes: newTargetQueue(), ready: make(chan struct{}),
 		attached: make(chan struct{}), detached: make(chan struct{}),
@@ -267,9 +263,6 @@ func (d *Dispatcher) grantKeys() []ed25519.PublicKey {
 // first Welcome it is the last that the memory has of it: that much has passed, and this machine's own clock proves no
 // more.
 func (d *Dispatcher) controllerNow(ctx context.Context) (time.Time, error) {
-	if planted.ExpiryClock {
-		return d.cfg.Clock.Now(), nil
-	}
 	d.mu.Lock()
 	at, since := d.controllerTime, d.controllerAt
 	d.mu.Unlock()

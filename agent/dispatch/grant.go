@@ -16,7 +16,6 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/pki"
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 type grantAnswer struct {
@@ -40,8 +39,8 @@ func (d *Dispatcher) acquireGrant(ctx context.Context, j *job) (ask, *executor.R
 		if r, err := d.admission(ctx, j); r != nil || err != nil {
 			return ask{}, r, err
 		}
-		free := !needsGrant(j.spec) || planted.Grant
-		if free && (d.heardTime() || planted.Grant) {
+		free := !needsGrant(j.spec)
+		if free && d.heardTime() {
 			return ask{asked: d.cfg.Boottime()}, nil, nil
 		}
 		if r, err := d.awaitLink(ctx, j); r != nil || err != nil {

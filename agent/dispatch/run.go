@@ -14,7 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -170,10 +169,7 @@ func (d *Dispatcher) prepare(ctx context.Context, j *job, exec executor.Executor
 // command is RECEIVED again and needs another grant.
 func (d *Dispatcher) start(ctx context.Context, j *job, intent []byte, a ask) (bool, error) {
 	now := d.cfg.Clock.Now()
-	var err error
-	if !planted.IntentRecord {
-		err = d.cfg.Store.Start(ctx, j.id, intent, a.held, now)
-	}
+	err := d.cfg.Store.Start(ctx, j.id, intent, a.held, now)
 	if errors.Is(err, state.ErrStorageFull) {
 		d.cfg.Log.Error("command waits for disk space", "command_id", j.id, "error", err)
 		return false, d.pause(ctx, storageRetry)

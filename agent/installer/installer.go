@@ -18,7 +18,6 @@ import (
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/state"
-	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -50,8 +49,6 @@ type Config struct {
 	Clock     clock.Clock
 	// Client asks the desk; nil means one for the real network.
 	Client *http.Client
-	// TPM opens the machine's TPM; nil means the device of the host.
-	TPM func() (*tpmdevice.Device, error)
 	// Failpoints are armed for this installer alone; nil means the process's.
 	Failpoints *failpoint.Scope
 }

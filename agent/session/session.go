@@ -18,7 +18,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/pki"
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // ErrSuperseded says that a newer process uses this identity. This one must not come back by itself.
@@ -30,19 +29,11 @@ var (
 	errMoved   = errors.New("the machine's network was changed")
 )
 
-// Dispatcher is what a session drives.
-type Dispatcher interface {
-	Ready() <-chan struct{}
-	Attach(dispatch.Link, *fleetv1.Welcome)
-	Detach()
-	Handle(context.Context, ...*fleetv1.ControllerMessage) error
-}
-
 // Config is what a Runner needs.
 type Config struct {
 	Store      Store
 	Dir        state.Dir
-	Dispatcher Dispatcher
+	Dispatcher *dispatch.Dispatcher
 	// Addresses gives host:port of the fleet listeners.
 	Addresses func() ([]string, error)
 	Dial      transport.Dialer
@@ -132,7 +123,7 @@ func (f fatal) Unwrap() error { return f.error }
 
 func isFinal(err error) bool {
 	var f fatal
-	return errors.Is(err, ErrSuperseded) && !planted.Superseded || errors.Is(err, dispatch.ErrRolledBack) ||
+	return errors.Is(err, ErrSuperseded) || errors.Is(err, dispatch.ErrRolledBack) ||
 		errors.As(err, &f)
 }
 

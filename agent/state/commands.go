@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // The states of a command, as they stand on the wire too.
@@ -43,14 +41,9 @@ func (s *Store) Receive(ctx context.Context, c Command) (stored Command, known b
 		if err != nil {
 			return err
 		}
-		if len(found) > 0 && !planted.DedupCache {
+		if len(found) > 0 {
 			stored, known = found[0], true
 			return nil
-		}
-		if planted.DedupCache {
-			if _, err := tx.Exec("DELETE FROM commands WHERE command_id = ?", c.ID); err != nil {
-				return err
-			}
 		}
 		c.State = Received
 		stored = c

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/ids"
-	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 const (
@@ -229,9 +228,6 @@ func (s *Store) Recognized(ctx context.Context, stored uint64) error {
 		shared, err := getNumber(tx, keySharedSeq)
 		if err != nil {
 			return err
-		}
-		if planted.OldEvents {
-			shared = 0
 		}
 		if _, err := tx.Exec("DELETE FROM events WHERE seq <= ?", int64(min(shared, stored))); err != nil {
 			return err

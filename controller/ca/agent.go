@@ -12,7 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// SignAgent implements Issuer. Times are cut to whole seconds, as X.509 has no finer ones.
+// SignAgent issues a client certificate for the request's public key in the name of agentID. lifetime counts from now;
+// 0 means DefaultAgentLifetime. Times are cut to whole seconds, as X.509 has no finer ones.
 func (a *Authority) SignAgent(
 	ctx context.Context, csr *x509.CertificateRequest, agentID string, lifetime time.Duration, now time.Time,
 ) (*Issued, error) {

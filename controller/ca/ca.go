@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -35,26 +33,6 @@ const (
 // ErrIssuerExpired says that the intermediate can sign nothing any more.
 var ErrIssuerExpired = errors.New("intermediate certificate has expired")
 
-// Issuer is what the controller needs of a certificate authority.
-type Issuer interface {
-	// SignAgent issues a client certificate for the request's public key in the name of agentID. lifetime
-	// counts from now; 0 means DefaultAgentLifetime.
-	SignAgent(ctx context.Context, csr *x509.CertificateRequest, agentID string, lifetime time.Duration,
-		now time.Time) (*Issued, error)
-	// ServerCert makes a key and a server certificate, with the intermediate and the root in its chain.
-	ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error)
-	// Roots is the pool that agents' certificates verify against.
-	Roots() *x509.CertPool
-	// RootPEM is the root in PEM, for agents to store.
-	RootPEM() []byte
-	// RootHash is the SHA-256 of the root in DER, as bootstrap tokens pin it.
-	RootHash() [sha256.Size]byte
-	// GrantKey signs grants; its public half goes to every agent.
-	GrantKey() ed25519.PrivateKey
-	// Signatures counts the agent certificates signed since the start.
-	Signatures() uint64
-}
-
 // Issued is a certificate of an agent.
 type Issued struct {
 	LeafDER     []byte
@@ -75,7 +53,7 @@ type Config struct {
 	ServerLifetime time.Duration
 }
 
-// Authority is the Issuer with its keys on local disk. It is safe for concurrent use.
+// Authority issues certificates with keys on local disk. It is safe for concurrent use.
 type Authority struct {
 	keys           *keyring
 	step           *softcas.SoftCAS
@@ -84,8 +62,6 @@ type Authority struct {
 	signed         atomic.Uint64
 	signedServer   atomic.Uint64
 }
-
-var _ Issuer = (*Authority)(nil)
 
 // New opens the directory, making its keys at the first start, and starts the authority. It needs nothing to
 // be closed.
@@ -112,23 +88,23 @@ func New(cfg Config) (*Authority, error) {
 	return &Authority{keys: keys, step: step, clock: cfg.Clock, serverLifetime: cfg.ServerLifetime}, nil
 }
 
-// Roots implements Issuer.
+// Roots is the pool that agents' certificates verify against.
 func (a *Authority) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.keys.root)
 	return pool
 }
 
-// RootPEM implements Issuer.
+// RootPEM is the root in PEM, for agents to store.
 func (a *Authority) RootPEM() []byte { return pki.EncodeCerts(a.keys.root) }
 
-// RootHash implements Issuer.
+// RootHash is the SHA-256 of the root in DER, as bootstrap tokens pin it.
 func (a *Authority) RootHash() [sha256.Size]byte { return sha256.Sum256(a.keys.root.Raw) }
 
-// GrantKey implements Issuer.
+// GrantKey signs grants; its public half goes to every agent.
 func (a *Authority) GrantKey() ed25519.PrivateKey { return a.keys.grant }
 
-// Signatures implements Issuer.
+// Signatures counts the agent certificates signed since the start.
 func (a *Authority) Signatures() uint64 { return a.signed.Load() }
 
 // ServerSignatures counts the server certificates signed since the start.

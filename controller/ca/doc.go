@@ -4,7 +4,7 @@
 // # Overview
 //
 // New opens a directory of keys, making it at the first start, and signs with the software CA of
-// github.com/smallstep/certificates (cas/softcas) behind the Issuer interface. Nothing else of that project is in the
+// github.com/smallstep/certificates (cas/softcas) behind Authority. Nothing else of that project is in the
 // program: no listener, no provisioner, no database, no renewal, no SCEP, no client of a cloud. Who may have a
 // certificate is decided before SignAgent is called.
 //
@@ -37,5 +37,5 @@
 // Leaves never outlast the intermediate; when it has less than a requested lifetime left they are cut short, and when
 // it has expired signing fails.
 //
-// An external step-ca is not supported here; it would be another Issuer.
+// An external step-ca is not supported.
 package ca

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
@@ -117,9 +116,6 @@ func signCA(
 	}
 	if parent == nil {
 		parent, parentKey = template, key
-	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, nil, fmt.Errorf("make serial number: %w", err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {

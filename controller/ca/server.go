@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// ServerCert implements Issuer. The key lives in memory only. The root is part of the chain because an agent
+// ServerCert makes a key and a server certificate, with intermediate and root in its chain. The key lives in memory only. The root is part of the chain because an agent
 // that enrols knows no more than its hash.
 func (a *Authority) ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error) {
 	if len(dnsNames)+len(ips) == 0 {

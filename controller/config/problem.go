@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -44,18 +43,4 @@ func (ps Problems) Error() string {
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Line - b.Line })
 	return ps
-}
-
-// Report writes what `config check` says of the file at path: one line for each problem, or that there is none.
-func Report(w io.Writer, path string, problems Problems) error {
-	if len(problems) == 0 {
-		_, err := fmt.Fprintf(w, "%s: ok\n", path)
-		return err
-	}
-	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "%s: %s\n", path, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -14,7 +14,6 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/clock"
-	"github.com/ingot-metal/ingot/internal/planted"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -208,7 +207,7 @@ func (r *Registry) Supersede(agentID, hardware string, epoch int64) (old *Sessio
 }
 
 func (s *Session) tellSuperseded(hardware string, epoch int64) {
-	s.cloneSuspect.Store(s.Hardware != hardware && !planted.CloneHardware)
+	s.cloneSuspect.Store(s.Hardware != hardware)
 	s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
 		Superseded: &fleetv1.Superseded{ByEpoch: epoch},
 	}})

@@ -10,13 +10,7 @@ import (
 
 const maxProtected = 32
 
-// DiskRule checks a rule that chooses a disk, by the parser that installers use: see disk.ParseRule. Empty is fine.
-func DiskRule(path, s string) error {
-	var f faults
-	f.add(path, diskRule(s))
-	return f.err()
-}
-
+// diskRule checks a rule that chooses a disk, by the parser that installers use. Empty is fine.
 func diskRule(s string) string {
 	if why := text(s, maxText); strings.TrimSpace(s) != "" && why != "" {
 		return why

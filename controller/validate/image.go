@@ -26,14 +26,6 @@ var (
 
 const refRule = "1 to 63 characters of a-z, 0-9, ., _ and -"
 
-// ImageRef checks the name of an image that is to be made.
-func ImageRef(path, ref string) error {
-	if !refForm.MatchString(ref) {
-		return Fault(path, refRule)
-	}
-	return nil
-}
-
 // NewImage checks the description of an image and gives a copy with the kind filled, and nothing in it that only the
 // server can know. Format and architecture stay empty where the bytes are to say them. An upload has no URL, anything
 // else must.

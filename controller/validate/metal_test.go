@@ -196,8 +196,8 @@ func TestDiskRules(t *testing.T) {
 		"size=1", "size<2TB",
 		"size>100B,size<=8000000TiB", "size>99999999999KiB", "serial=a=b",
 	} {
-		if err := DiskRule("d", good); err != nil {
-			t.Errorf("%q: %v", good, err)
+		if why := diskRule(good); why != "" {
+			t.Errorf("%q: %v", good, why)
 		}
 	}
 	for _, bad := range []string{
@@ -205,7 +205,7 @@ func TestDiskRules(t *testing.T) {
 		"name=x",
 		"serial=a,,model=b", "size=9999999999999999999", "size=99999999999999GiB", "serial=\x00", strings.Repeat("s", 300),
 	} {
-		if err := DiskRule("d", bad); err == nil {
+		if why := diskRule(bad); why == "" {
 			t.Errorf("%q passed", bad)
 		}
 	}

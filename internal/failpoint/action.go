@@ -19,9 +19,6 @@ type Action struct {
 	fn   func(context.Context) error
 }
 
-// Kill sends SIGKILL to the own process at the first hit.
-func Kill() Action { return Action{kind: "kill"} }
-
 // Error makes Hit return ErrInjected.
 func Error() Action { return Action{kind: "error"} }
 

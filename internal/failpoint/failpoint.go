@@ -48,17 +48,6 @@ func Names() []string {
 	return slices.Sorted(maps.Keys(registry))
 }
 
-// Hit passes the failpoint name. A name that is not registered is an error once anything is armed.
-func Hit(name string) error {
-	if !armed.Load() {
-		return nil
-	}
-	if !known(name) {
-		return fmt.Errorf("failpoint %q is not registered", name)
-	}
-	return global.hit(context.Background(), name)
-}
-
 // Name is the registered name.
 func (p *Point) Name() string { return p.name }
 

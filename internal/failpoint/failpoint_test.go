@@ -138,16 +138,13 @@ func TestSetAndRestore(t *testing.T) {
 		t.Fatalf("fired again: %v", err)
 	}
 	inner := failpoint.Set("test.one", failpoint.Error())
-	if one.Hit() == nil || failpoint.Hit("test.one") == nil {
+	if one.Hit() == nil {
 		t.Fatal("an action without @N must fire at every hit")
 	}
 	inner()
 	outer()
 	if err := one.Hit(); err != nil {
 		t.Fatalf("still armed after restore: %v", err)
-	}
-	if err := failpoint.Hit("nobody.knows"); err == nil {
-		t.Fatal("a hit of an unknown name passed")
 	}
 }
 

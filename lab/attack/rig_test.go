@@ -56,9 +56,6 @@ func newRig(t testing.TB, config string) *Rig {
 
 func (r *Rig) pid() int { return r.C.Process.Pid() }
 
-// Long reports whether attempts have their full numbers.
-func (r *Rig) Long() bool { return *long }
-
 // Many is how many of something an attempt takes.
 func (r *Rig) Many(short, full int) int {
 	if *long {

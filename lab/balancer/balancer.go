@@ -30,7 +30,6 @@ type Balancer struct {
 type backend struct {
 	address string
 	up      bool
-	taken   int
 }
 
 // Open listens on loopback, for n backends that are down.
@@ -52,17 +51,6 @@ func (b *Balancer) Set(i int, address string, up bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends[i].address, b.backends[i].up = address, up
-}
-
-// Taken counts the connections that each backend has got.
-func (b *Balancer) Taken() []int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := make([]int, 0, len(b.backends))
-	for _, one := range b.backends {
-		out = append(out, one.taken)
-	}
-	return out
 }
 
 // Close ends it and all that goes through it.
@@ -87,18 +75,18 @@ func (b *Balancer) accept() {
 }
 
 // candidates are the addresses to try, in turn.
-func (b *Balancer) candidates() (indexes []int, addresses []string) {
+func (b *Balancer) candidates() (addresses []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := len(b.backends)
 	for i := range n {
 		at := (b.next + i) % n
 		if b.backends[at].up {
-			indexes, addresses = append(indexes, at), append(addresses, b.backends[at].address)
+			addresses = append(addresses, b.backends[at].address)
 		}
 	}
 	b.next++
-	return indexes, addresses
+	return addresses
 }
 
 func (b *Balancer) serve(client net.Conn) {
@@ -125,17 +113,11 @@ func (b *Balancer) serve(client net.Conn) {
 }
 
 func (b *Balancer) dial() net.Conn {
-	indexes, addresses := b.candidates()
-	for i, address := range addresses {
+	for _, address := range b.candidates() {
 		d := net.Dialer{Timeout: dialTime}
-		c, err := d.DialContext(context.Background(), "tcp", address)
-		if err != nil {
-			continue
+		if c, err := d.DialContext(context.Background(), "tcp", address); err == nil {
+			return c
 		}
-		b.mu.Lock()
-		b.backends[indexes[i]].taken++
-		b.mu.Unlock()
-		return c
 	}
 	return nil
 }

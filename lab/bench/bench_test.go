@@ -22,17 +22,6 @@ func TestParseTPS(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	const stat = "4711 (post gres) (x)) S 4242 4711 4711 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 123 456 789"
-	parent, used, err := parseStat(stat)
-	if err != nil || parent != 4242 || used != 2*time.Second {
-		t.Errorf("got parent %d, %v, %v", parent, used, err)
-	}
-	if _, _, err := parseStat("4711 (cut"); err == nil {
-		t.Error("a line that was cut short was read")
-	}
-}
-
 func TestNumbersOfClients(t *testing.T) {
 	var c counts
 	if err := c.Set("8,32"); err != nil || c.String() != "8,32" {

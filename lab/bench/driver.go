@@ -10,6 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -36,7 +37,7 @@ func newDriver(ctx context.Context, g *rig, f *crew) (*driver, error) {
 	}
 	watchCtx, cancel := context.WithCancel(ctx)
 	d.cancel = cancel
-	stream, err := baremetalv1.NewOperationServiceClient(g.conn).WatchOperations(watchCtx,
+	stream, err := baremetalv1.NewOperationServiceClient(g.Conn).WatchOperations(watchCtx,
 		&baremetalv1.WatchOperationsRequest{})
 	if err != nil {
 		cancel()
@@ -149,7 +150,7 @@ func (g *rig) begin(ctx context.Context, machine string) (*baremetalv1.Operation
 
 // probe works on one machine after the other, with nothing else going on.
 func (d *driver) probe(ctx context.Context, n int) (measure.Latency, error) {
-	say("idle system: %d operations (%s), one after the other", n, d.g.o.kind)
+	benchrig.Say("idle system: %d operations (%s), one after the other", n, d.g.o.kind)
 	var all []time.Duration
 	for range n {
 		r, err := d.operate(ctx)
@@ -157,7 +158,7 @@ func (d *driver) probe(ctx context.Context, n int) (measure.Latency, error) {
 			return measure.Latency{}, err
 		}
 		all = append(all, r.dispatch)
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := benchrig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return measure.Latency{}, err
 		}
 	}

@@ -118,6 +118,3 @@ func run(o options) error {
 	}
 	return r.print(os.Stdout)
 }
-
-// say tells a human what goes on; the results alone go to standard output.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }

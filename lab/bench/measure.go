@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fill"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
@@ -21,26 +19,16 @@ func measureAll(ctx context.Context, o options) (r report, err error) {
 	if r.Binaries, err = binarySizes(o.bin); err != nil {
 		return r, err
 	}
-	dir, err := os.MkdirTemp("", "ingot-bench-")
+	g := &rig{o: o}
+	g.Rig, err = benchrig.Open(ctx, benchrig.Config{
+		Bin: o.bin, Keep: o.keep, InProcess: o.profile != "",
+		// pgbench takes one for each client
+		Connections: 100 + slices.Max(o.clients),
+	})
 	if err != nil {
 		return r, err
 	}
-	defer func() {
-		if o.keep {
-			say("kept: %s", dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(dir))
-	}()
-	// As root, the database runs as another user who has to get through.
-	if err := os.Chmod(dir, 0o711); err != nil {
-		return r, err
-	}
-	g, err := newRig(ctx, o, dir)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, g.close()) }()
+	defer func() { err = errors.Join(err, g.Close()) }()
 	if r.Pgbench, err = g.pgbench(ctx); err != nil {
 		return r, err
 	}
@@ -58,27 +46,27 @@ func measureAll(ctx context.Context, o options) (r report, err error) {
 
 // underLoad measures the parts that need agents that work.
 func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
-	if err := g.startController(ctx); err != nil {
+	if err := g.Up(ctx, 1); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.stopController()) }()
+	defer func() { err = errors.Join(err, g.Down()) }()
 	if g.o.fill > 0 {
 		if err := g.fill(ctx, 0, min(fewMachines, g.o.fill)); err != nil {
 			return err
 		}
 	}
-	lone, err := g.startAgentProcess(ctx)
+	lone, err := g.StartAgent(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lone.stop()) }()
-	say("fleet: %d simulated machines", g.o.agents)
+	defer func() { err = errors.Join(err, lone.Stop()) }()
+	benchrig.Say("fleet: %d simulated machines", g.o.agents)
 	f, err := g.startCrew(ctx, "load", g.o.agents)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
-	if err := fleet.Maintain(ctx, g.conn, f.machines); err != nil {
+	if err := fleet.Maintain(ctx, g.Conn, f.machines); err != nil {
 		return err
 	}
 	d, err := newDriver(ctx, g, f)
@@ -92,29 +80,27 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	if err := g.loads(ctx, d, r); err != nil {
 		return err
 	}
-	if err := lone.rest(ctx, g.o.idle); err != nil {
+	if err := lone.Rest(ctx, g.o.idle); err != nil {
 		return err
 	}
-	r.AgentRSSBytes, err = lone.rss()
+	r.AgentRSSBytes, err = lone.RSS()
 	return err
 }
 
 // fill adds machines that nothing is done with. What they leave to be written to disk is written, and not while
 // something is measured.
 func (g *rig) fill(ctx context.Context, from, to int) error {
-	say("filling in machines, up to %d", to)
-	return g.withDatabase(ctx, func(conn *pgx.Conn) error {
-		if err := fill.Machines(ctx, conn, from, to, func(done int) { say("  %d", done) }); err != nil {
-			return err
-		}
-		_, err := conn.Exec(ctx, "CHECKPOINT")
+	benchrig.Say("filling in machines, up to %d", to)
+	if err := fill.Machines(ctx, g.Admin, from, to, func(done int) { benchrig.Say("  %d", done) }); err != nil {
 		return err
-	})
+	}
+	_, err := g.Admin.Exec(ctx, "CHECKPOINT")
+	return err
 }
 
 // loads measures throughput with each number of clients, and with the last one again once there are many machines.
 func (g *rig) loads(ctx context.Context, d *driver, r *report) error {
-	endProfile, err := startProfile(g.o.profile)
+	endProfile, err := benchrig.StartProfile(g.o.profile)
 	if err != nil {
 		return err
 	}
@@ -165,7 +151,7 @@ func median(all []throughput) throughput {
 
 // load measures throughput, after a warm-up, together with who used the processors for it.
 func (g *rig) load(ctx context.Context, d *driver, clients int) (t throughput, err error) {
-	say("load: %d clients %s %d machines for %s", clients, g.o.kind, g.o.agents, g.o.duration)
+	benchrig.Say("load: %d clients %s %d machines for %s", clients, g.o.kind, g.o.agents, g.o.duration)
 	if _, err := d.drive(ctx, clients, warmUp); err != nil {
 		return t, err
 	}
@@ -183,7 +169,7 @@ func (g *rig) load(ctx context.Context, d *driver, clients int) (t throughput, e
 	}
 	t = l.report()
 	t.Kind, t.Clients = g.o.kind, clients
-	t.CPU = after.cpu.since(before.cpu, float64(l.done))
+	t.CPU = after.cpu.Since(before.cpu, float64(l.done))
 	t.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
 	return t, nil
 }

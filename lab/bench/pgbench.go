@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 )
 
 // pgbench measures the database with its own tool and each number of clients, in a database of its own that is dropped
@@ -24,7 +24,7 @@ func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, g.sql(ctx, "DROP DATABASE pgbench"), g.sql(ctx, "CHECKPOINT")) }()
-	u, err := url.Parse(g.db.URL())
+	u, err := url.Parse(g.URL)
 	if err != nil {
 		return r, err
 	}
@@ -34,7 +34,7 @@ func (g *rig) pgbench(ctx context.Context) (r pgbenchResult, err error) {
 	}
 	r.Scale, r.TPS = g.o.scale, map[int]float64{}
 	for _, clients := range g.o.clients {
-		say("pgbench: %d clients for %s", clients, g.o.duration)
+		benchrig.Say("pgbench: %d clients for %s", clients, g.o.duration)
 		out, err := output(ctx, tool, append([]string{
 			"-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2", "-T", strconv.Itoa(int(g.o.duration.Seconds())),
 		}, target...))
@@ -82,20 +82,6 @@ func parseTPS(out string) (float64, error) {
 
 // sql runs a statement outside any transaction.
 func (g *rig) sql(ctx context.Context, statement string) error {
-	return g.withDatabase(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, statement)
-		return err
-	})
-}
-
-func (g *rig) withDatabase(ctx context.Context, fn func(*pgx.Conn) error) (err error) {
-	conn, err := pgx.Connect(ctx, g.db.URL())
-	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	if err := fn(conn); err != nil {
-		return fmt.Errorf("ask the database: %w", err)
-	}
-	return nil
+	_, err := g.Admin.Exec(ctx, statement)
+	return err
 }

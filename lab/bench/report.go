@@ -10,6 +10,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -48,25 +49,18 @@ type throughput struct {
 	Agents         int             `json:"agents"`
 	Total          measure.Latency `json:"rpc_to_succeeded"`
 	Dispatch       measure.Latency `json:"dispatch"`
-	CPU            cpuUse          `json:"cpu_ms_per_operation"`
+	CPU            benchrig.CPUUse `json:"cpu_ms_per_operation"`
 	Commits        float64         `json:"commits_per_operation"`
-}
-
-// cpuUse is processor time in milliseconds, per operation or per second.
-type cpuUse struct {
-	Controller float64 `json:"controller"`
-	Postgres   float64 `json:"postgres"`
-	Agents     float64 `json:"agents_and_clients"`
 }
 
 // sessionMemory is what sessions cost the controller.
 type sessionMemory struct {
-	Sessions       int     `json:"sessions"`
-	RSSBefore      int64   `json:"rss_before_bytes"`
-	RSSAfter       int64   `json:"rss_after_bytes"`
-	RSSPerSession  float64 `json:"rss_per_session_bytes"`
-	HeapPerSession float64 `json:"heap_and_stack_per_session_bytes"`
-	CPU            cpuUse  `json:"cpu_ms_per_second"`
+	Sessions       int             `json:"sessions"`
+	RSSBefore      int64           `json:"rss_before_bytes"`
+	RSSAfter       int64           `json:"rss_after_bytes"`
+	RSSPerSession  float64         `json:"rss_per_session_bytes"`
+	HeapPerSession float64         `json:"heap_and_stack_per_session_bytes"`
+	CPU            benchrig.CPUUse `json:"cpu_ms_per_second"`
 }
 
 func newReport() report {
@@ -116,9 +110,9 @@ func (t *throughput) print(row func(what, format string, args ...any)) {
 	row("  of pgbench", "%.3f: %s (%.2f)", t.RatioToPgbench, verdict(t.RatioToPgbench >= wantedRatio), wantedRatio)
 	row("  time of one", "p50 %.1f ms, p99 %.1f ms; until its agent has it p50 %.1f ms, p99 %.1f ms", t.Total.P50,
 		t.Total.P99, t.Dispatch.P50, t.Dispatch.P99)
-	all := t.CPU.Controller + t.CPU.Postgres + t.CPU.Agents
+	all := t.CPU.Sum()
 	row("  processor time of one", "%.2f ms: %.2f controller, %.2f Postgres, %.2f agents and clients", all,
-		t.CPU.Controller, t.CPU.Postgres, t.CPU.Agents)
+		t.CPU.Controller, t.CPU.Postgres, t.CPU.Own)
 	row("  transactions of one", "%.2f", t.Commits)
 }
 

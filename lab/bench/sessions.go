@@ -5,45 +5,46 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // idleSessions measures what sessions cost the controller that only beat. Identities are made first, by one controller;
 // a fresh one is measured without a session and then with all.
 func (g *rig) idleSessions(ctx context.Context) (m sessionMemory, err error) {
-	say("sessions: enrolling %d agents", g.o.sessions)
+	benchrig.Say("sessions: enrolling %d agents", g.o.sessions)
 	if err := g.enrolIdle(ctx); err != nil {
 		return m, err
 	}
-	if err := g.startController(ctx); err != nil {
+	if err := g.Up(ctx, 1); err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, g.stopController()) }()
-	if err := g.controller.rest(ctx, settle); err != nil {
+	defer func() { err = errors.Join(err, g.Down()) }()
+	if err := g.Controllers[0].Rest(ctx, settle); err != nil {
 		return m, err
 	}
 	before, err := g.memory(ctx)
 	if err != nil {
 		return m, err
 	}
-	say("sessions: opening %d", g.o.sessions)
+	benchrig.Say("sessions: opening %d", g.o.sessions)
 	s, err := g.startCrew(ctx, idlePrefix, g.o.sessions)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	// What the opening took is not what idleness takes.
-	if err := pause(ctx, settle); err != nil {
+	if err := benchrig.Pause(ctx, settle); err != nil {
 		return m, err
 	}
-	cpuBefore, err := g.cpuTimes()
+	cpuBefore, err := g.CPU()
 	if err != nil {
 		return m, err
 	}
-	if err := pause(ctx, g.o.idle); err != nil {
+	if err := benchrig.Pause(ctx, g.o.idle); err != nil {
 		return m, err
 	}
-	cpuAfter, err := g.cpuTimes()
+	cpuAfter, err := g.CPU()
 	if err != nil {
 		return m, err
 	}
@@ -58,7 +59,7 @@ func (g *rig) idleSessions(ctx context.Context) (m sessionMemory, err error) {
 	return sessionMemory{
 		Sessions: g.o.sessions, RSSBefore: before.rss, RSSAfter: after.rss,
 		RSSPerSession: float64(after.rss-before.rss) / n, HeapPerSession: (after.heap - before.heap) / n,
-		CPU: cpuAfter.since(cpuBefore, g.o.idle.Seconds()),
+		CPU: cpuAfter.Since(cpuBefore, g.o.idle.Seconds()),
 	}, nil
 }
 
@@ -67,10 +68,10 @@ const idlePrefix = "idle"
 
 // enrolIdle gives the agents that only beat their identities.
 func (g *rig) enrolIdle(ctx context.Context) (err error) {
-	if err := g.startController(ctx); err != nil {
+	if err := g.Up(ctx, 1); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, g.stopController()) }()
+	defer func() { err = errors.Join(err, g.Down()) }()
 	c, err := g.startCrew(ctx, idlePrefix, g.o.sessions)
 	if err != nil {
 		return err
@@ -86,11 +87,11 @@ type memory struct {
 }
 
 func (g *rig) memory(ctx context.Context) (m memory, err error) {
-	told, err := measure.ReadMetrics(ctx, g.addresses.HTTP)
+	told, err := measure.ReadMetrics(ctx, g.Controllers[0].HTTP)
 	if err != nil {
 		return m, err
 	}
 	m.heap = told.InUse()
-	m.rss, err = g.controller.rss()
+	m.rss, err = g.Controllers[0].RSS()
 	return m, err
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
 
@@ -30,10 +31,10 @@ const prefix = "fleet"
 // countMade counts the machines that may have an identity from a run before: up to the last one that was begun with.
 func (b *bench) countMade(ctx context.Context) error {
 	var known bool
-	if err := b.pool.QueryRow(ctx, "SELECT to_regclass('machines') IS NOT NULL").Scan(&known); err != nil || !known {
+	if err := b.Admin.QueryRow(ctx, "SELECT to_regclass('machines') IS NOT NULL").Scan(&known); err != nil || !known {
 		return err // a fresh database
 	}
-	err := b.pool.QueryRow(ctx,
+	err := b.Admin.QueryRow(ctx,
 		"SELECT coalesce(max(substr(machine_id, $1::int))::int + 1, 0) FROM machines WHERE machine_id LIKE $2",
 		len(prefix)+2, prefix+"-______").Scan(&b.made)
 	if err != nil {
@@ -51,7 +52,7 @@ func (b *bench) newAgents(n int, reports bool) (*agents, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.log, err = os.OpenFile(b.path("agents.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+	if c.log, err = os.OpenFile(b.Path("agents.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return nil, err
 	}
 	parts := (n + perProcess - 1) / perProcess
@@ -97,7 +98,7 @@ func (b *bench) gather(ctx context.Context, n int) (err error) {
 	if b.crew, err = b.newAgents(n, false); err != nil {
 		return err
 	}
-	say("opening %d sessions, %d of them of new machines", n, max(n-b.made, 0))
+	benchrig.Say("opening %d sessions, %d of them of new machines", n, max(n-b.made, 0))
 	group, _ := task.New(ctx)
 	group.Go("join", func(ctx context.Context) error { return b.join(ctx, 0, n) })
 	group.Go("settle", func(ctx context.Context) error { return b.crew.settled(ctx, n) })
@@ -116,7 +117,7 @@ func (b *bench) join(ctx context.Context, first, n int) error {
 	return fleet.Parallel(ctx, (n+joinAtOnce-1)/joinAtOnce, func(ctx context.Context, chunk int) error {
 		parts := map[int][]fleet.Spec{}
 		for i := chunk * joinAtOnce; i < min((chunk+1)*joinAtOnce, n); i++ {
-			s, err := fleet.RegisterOne(ctx, b.conn, b.identities(), fleet.Spec{Index: first + i, Name: name(first + i)})
+			s, err := fleet.RegisterOne(ctx, b.Conn, b.identities(), fleet.Spec{Index: first + i, Name: name(first + i)})
 			if err != nil {
 				return err
 			}
@@ -143,9 +144,9 @@ func (c *agents) settled(ctx context.Context, n int) error {
 		}
 		if time.Since(last) > 10*time.Second {
 			last = time.Now()
-			say("%d of %d connected, %d enrolled, %d events wait; %s", st.Connected, n, st.Enrolled, st.Buffered, st.Trouble)
+			benchrig.Say("%d of %d connected, %d enrolled, %d events wait; %s", st.Connected, n, st.Enrolled, st.Buffered, st.Trouble)
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := benchrig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

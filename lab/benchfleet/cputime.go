@@ -1,70 +1,30 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"time"
-
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
-// cpuTime is the processor time that each party has used so far: where the time goes, on a machine whose processors all
-// of them share.
-type cpuTime struct{ controllers, postgres, agents, own time.Duration }
-
-func (b *bench) cpuTime() (s cpuTime, err error) {
-	for _, c := range b.controllers {
-		used, err := measure.CPU(c.process.Pid())
-		if err != nil {
-			return s, err
-		}
-		s.controllers += used
-	}
+// cpuTime is the processor time that each party has used so far: where the time goes.
+func (b *bench) cpuTime() (benchrig.CPU, error) {
+	var pids []int
 	if b.crew != nil {
 		for _, p := range b.crew.parts {
-			used, err := measure.CPU(p.Pid())
-			if err != nil {
-				return s, err
-			}
-			s.agents += used
+			pids = append(pids, p.Pid())
 		}
 	}
-	pid, err := b.postmaster()
-	if err != nil {
-		return s, err
-	}
-	if s.postgres, err = measure.FamilyCPU(pid); err != nil {
-		return s, err
-	}
-	s.own, err = measure.CPU(os.Getpid())
-	return s, err
-}
-
-// postmaster reads the process id of the database's first process (the first line of postmaster.pid).
-func (b *bench) postmaster() (int, error) {
-	raw, err := os.ReadFile(b.path("postgres", "data", "postmaster.pid"))
-	if err != nil {
-		return 0, fmt.Errorf("find the database's process: %w", err)
-	}
-	first, _, _ := strings.Cut(string(raw), "\n")
-	return strconv.Atoi(strings.TrimSpace(first))
+	return b.CPU(pids...)
 }
 
 // timeOf adds what was spent since before, for each of n.
-func (b *bench) timeOf(r *report, what string, before cpuTime, n float64) error {
+func (b *bench) timeOf(r *report, what string, before benchrig.CPU, n float64) error {
 	now, err := b.cpuTime()
 	if err != nil {
 		return err
 	}
-	each := func(now, before time.Duration) float64 {
-		return float64((now - before).Microseconds()) / 1000 / max(n, 1)
-	}
-	c, p := each(now.controllers, before.controllers), each(now.postgres, before.postgres)
-	a, o := each(now.agents, before.agents), each(now.own, before.own)
-	r.add("  processor time of "+what, c+p+a+o, "ms", "controller %.2f, Postgres %.2f, agents %.2f, clients %.2f", c, p, a,
-		o)
+	u := now.Since(before, n)
+	r.add("  processor time of "+what, u.Sum(), "ms", "controller %.2f, Postgres %.2f, agents %.2f, clients %.2f",
+		u.Controller, u.Postgres, u.Agents, u.Own)
 	return nil
 }
 

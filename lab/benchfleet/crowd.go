@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -13,8 +14,8 @@ func (b *bench) crowd(ctx context.Context, r *report) error {
 	if err := b.down(); err != nil {
 		return err
 	}
-	b.heartbeat = crowdHeartbeat
-	defer func() { b.heartbeat = heartbeat }()
+	b.setHeartbeat(crowdHeartbeat)
+	defer b.setHeartbeat(heartbeat)
 	// One process cannot hold that many connections: new machines enrol where they stay.
 	if err := b.up(ctx, b.o.controllers); err != nil {
 		return err
@@ -24,7 +25,7 @@ func (b *bench) crowd(ctx context.Context, r *report) error {
 		return err
 	}
 	opened := time.Since(began)
-	say("%d sessions over %d controllers for %s", b.o.crowd, b.o.controllers, b.o.hold)
+	benchrig.Say("%d sessions over %d controllers for %s", b.o.crowd, b.o.controllers, b.o.hold)
 	before, err := b.crew.status()
 	if err != nil {
 		return err
@@ -53,16 +54,16 @@ func (b *bench) crowd(ctx context.Context, r *report) error {
 	if err := b.timeOf(r, "all at rest, each second", used, b.o.hold.Seconds()); err != nil {
 		return err
 	}
-	for _, c := range b.controllers {
-		m, err := measure.ReadMetrics(ctx, c.http)
+	for _, c := range b.Controllers {
+		m, err := measure.ReadMetrics(ctx, c.HTTP)
 		if err != nil {
 			return err
 		}
-		rss, err := c.rss()
+		rss, err := c.RSS()
 		if err != nil {
 			return err
 		}
-		r.add("  "+c.name, float64(rss)/measure.MiB, "MiB", "%.0f goroutines", m["go_goroutines"])
+		r.add("  "+c.Name, float64(rss)/measure.MiB, "MiB", "%.0f goroutines", m["go_goroutines"])
 	}
 	return b.agentsMemory(r)
 }
@@ -78,9 +79,9 @@ func (b *bench) attend(ctx context.Context, length time.Duration) (lowest int, e
 		lowest = min(lowest, st.Connected)
 		if time.Since(last) > 30*time.Second {
 			last = time.Now()
-			say("%d connected after %s; %s", st.Connected, time.Since(began).Round(time.Second), st.Trouble)
+			benchrig.Say("%d connected after %s; %s", st.Connected, time.Since(began).Round(time.Second), st.Trouble)
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := benchrig.Pause(ctx, time.Second); err != nil {
 			return lowest, err
 		}
 	}
@@ -89,7 +90,7 @@ func (b *bench) attend(ctx context.Context, length time.Duration) (lowest int, e
 
 // liveSessions counts those whose heartbeats the controllers have stored.
 func (b *bench) liveSessions(ctx context.Context) (n int64, err error) {
-	err = b.pool.QueryRow(
+	err = b.Admin.QueryRow(
 		ctx,
 		`SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL AND last_heartbeat_at > now() - interval '2 minutes'`,
 	).Scan(&n)

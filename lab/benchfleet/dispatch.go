@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
 
@@ -17,21 +18,8 @@ const (
 // dispatch measures how long a command needs to its agent: from the operation's creation time, which the controller
 // takes before it stores anything, until the agent has the command in its memory and its acknowledgement queued.
 func (b *bench) dispatch(ctx context.Context, r *report) error {
-	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	if err := b.up(ctx, 1); err != nil {
-		return err
-	}
-	if err := b.gather(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	worked := make([]string, min(b.o.worked, b.o.sessions))
-	for i := range worked {
-		worked[i] = name(i)
-	}
-	say("%d machines into maintenance", len(worked))
-	if err := fleet.Maintain(ctx, b.conn, worked); err != nil {
+	worked, err := b.atWork(ctx)
+	if err != nil {
 		return err
 	}
 	l := newLoad(b, worked)
@@ -42,7 +30,7 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 	r.atMost(idleP50Target, "dispatch latency, idle: p50", idle.P50, "ms",
 		"%d operations (%s), one after the other, with %d sessions", idle.N, b.o.kind, b.o.sessions)
 	r.atMost(idleP99Target, "dispatch latency, idle: p99", idle.P99, "ms", "%.1f ms at most", idle.Max)
-	say("%.0f operations a second for %s", b.o.rate, b.o.load)
+	benchrig.Say("%.0f operations a second for %s", b.o.rate, b.o.load)
 	used, err := b.cpuTime()
 	if err != nil {
 		return err
@@ -58,4 +46,28 @@ func (b *bench) dispatch(ctx context.Context, r *report) error {
 		"asked for %.0f /s; %d ended well, %d not, %d refused; all ended after %.1f s",
 		b.o.rate, l.ended-l.failed, l.failed, l.refused, time.Since(began).Seconds())
 	return b.timeOf(r, "one operation, with what the sessions take", used, float64(l.started))
+}
+
+// atWork opens all sessions on one controller, and gives the machines that operations work on.
+func (b *bench) atWork(ctx context.Context) ([]string, error) {
+	if err := b.sessions(ctx); err != nil {
+		return nil, err
+	}
+	worked := make([]string, min(b.o.worked, b.o.sessions))
+	for i := range worked {
+		worked[i] = name(i)
+	}
+	benchrig.Say("%d machines into maintenance", len(worked))
+	return worked, fleet.Maintain(ctx, b.Conn, worked)
+}
+
+// sessions opens all sessions on one controller.
+func (b *bench) sessions(ctx context.Context) error {
+	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
+		return err
+	}
+	if err := b.up(ctx, 1); err != nil {
+		return err
+	}
+	return b.gather(ctx, b.o.sessions)
 }

@@ -11,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -38,7 +39,7 @@ func newLoad(b *bench, machines []string) *load {
 
 // begin asks for one operation.
 func (l *load) begin(ctx context.Context, machine string) (*baremetalv1.Operation, error) {
-	id, client := ids.New(ids.Session), baremetalv1.NewMachineServiceClient(l.b.conn)
+	id, client := ids.New(ids.Session), baremetalv1.NewMachineServiceClient(l.b.Conn)
 	if l.b.o.kind == "reboot" {
 		return client.RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: id})
 	}
@@ -63,7 +64,7 @@ func (l *load) start(ctx context.Context) error {
 	if err != nil {
 		l.refused++
 		l.idle <- machine
-		say("%s %s was refused: %v", l.b.o.kind, machine, err)
+		benchrig.Say("%s %s was refused: %v", l.b.o.kind, machine, err)
 		if ctx.Err() != nil || l.refused*100 > (l.started+100)*mostRefused {
 			return fmt.Errorf("%s %s: %w", l.b.o.kind, machine, err)
 		}
@@ -110,7 +111,7 @@ func hasEnded(o *baremetalv1.Operation) bool {
 // follow tells of the ends of operations until ctx ends. A watch that breaks goes on where it was.
 func (l *load) follow(ctx context.Context) error {
 	for cursor := ""; ; {
-		stream, err := baremetalv1.NewOperationServiceClient(l.b.conn).WatchOperations(ctx,
+		stream, err := baremetalv1.NewOperationServiceClient(l.b.Conn).WatchOperations(ctx,
 			&baremetalv1.WatchOperationsRequest{Cursor: cursor})
 		for err == nil {
 			var e *baremetalv1.OperationEvent
@@ -124,8 +125,8 @@ func (l *load) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		say("the watch of operations ended, and goes on: %v", err)
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		benchrig.Say("the watch of operations ended, and goes on: %v", err)
+		if err := benchrig.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -152,7 +153,7 @@ func (l *load) finish(ctx context.Context) error {
 		if time.Since(began) > endsWithin {
 			return fmt.Errorf("%d operations have not ended after %s", cap(l.idle)-len(l.idle), endsWithin)
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := benchrig.Pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -164,9 +165,9 @@ func (l *load) ask(ctx context.Context) error {
 	l.mu.Lock()
 	open := slices.Collect(maps.Keys(l.machine))
 	l.mu.Unlock()
-	say("%d operations are under way", len(open))
+	benchrig.Say("%d operations are under way", len(open))
 	for _, id := range open {
-		o, err := baremetalv1.NewOperationServiceClient(l.b.conn).GetOperation(ctx,
+		o, err := baremetalv1.NewOperationServiceClient(l.b.Conn).GetOperation(ctx,
 			&baremetalv1.GetOperationRequest{OperationId: id})
 		if err != nil {
 			return fmt.Errorf("read operation %s: %w", id, err)
@@ -197,13 +198,13 @@ func (l *load) watched(ctx context.Context, fn func(context.Context) error) erro
 
 // probe works on one machine after the other, with nothing else going on.
 func (l *load) probe(ctx context.Context, n int) (measure.Latency, error) {
-	say("%d operations, one after the other", n)
+	benchrig.Say("%d operations, one after the other", n)
 	err := l.watched(ctx, func(ctx context.Context) error {
 		for range n {
 			if err := l.start(ctx); err != nil {
 				return err
 			}
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
+			if err := benchrig.Pause(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -236,7 +237,7 @@ func (l *load) drive(ctx context.Context, rate float64, length time.Duration) (m
 func (l *load) client(ctx context.Context, client int, rate float64, began time.Time, length time.Duration) error {
 	for i := client; i < int(rate*length.Seconds()); i += l.b.o.clients {
 		due := began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
-		if err := pause(ctx, time.Until(due)); err != nil {
+		if err := benchrig.Pause(ctx, time.Until(due)); err != nil {
 			return err
 		}
 		if time.Since(began) > length {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fleet"
 	"github.com/ingot-metal/ingot/lab/results"
 )
@@ -81,7 +82,7 @@ func run(o options) error {
 	defer cancel()
 	r, err := measureAll(ctx, o)
 	if err != nil && len(r.Rows) > 0 {
-		say("ended early; the table holds what was measured before")
+		benchrig.Say("ended early; the table holds what was measured before")
 	}
 	if err == nil && o.results != "" {
 		err = r.store(ctx, o)
@@ -149,26 +150,12 @@ func measureAll(ctx context.Context, o options) (r report, err error) {
 		r.finish(time.Since(began))
 	}()
 	for _, s := range chosen {
-		say("stage %s", s.name)
+		benchrig.Say("stage %s", s.name)
 		at := time.Now()
 		if err := s.run(b, ctx, &r); err != nil {
 			return r, fmt.Errorf("stage %s: %w", s.name, err)
 		}
-		say("stage %s took %s", s.name, time.Since(at).Round(time.Second))
+		benchrig.Say("stage %s took %s", s.name, time.Since(at).Round(time.Second))
 	}
 	return r, nil
-}
-
-// say tells a human what goes on; the results alone go to standard output.
-func say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

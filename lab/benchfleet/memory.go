@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ingot-metal/ingot/lab/fleet"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
-	"github.com/ingot-metal/ingot/lab/process"
 )
 
 // The targets of this part.
@@ -30,35 +29,20 @@ func (b *bench) sizes(ctx context.Context, r *report) (err error) {
 	if err := b.up(ctx, 1); err != nil {
 		return err
 	}
-	s, err := fleet.RegisterOne(ctx, b.conn, b.path("lone"), fleet.Spec{Name: fmt.Sprintf("lone-%d", time.Now().Unix())})
+	p, err := b.StartAgent(ctx)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(b.path("lone-token"), []byte(s.Bundle), 0o600); err != nil {
+	if err := p.Rest(ctx, agentRest); err != nil {
 		return err
 	}
-	log, err := os.Create(b.path("lone.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	p, err := process.Start(process.Config{Path: path, Output: log, Args: []string{
-		"run", "--host", "sim", "--state-dir", b.path(s.Name), "--sim-dir", b.path("lone-world"), "--token-file",
-		b.path("lone-token"),
-	}})
-	if err != nil {
-		return err
-	}
-	if err := pause(ctx, agentRest); err != nil {
-		return err
-	}
-	rss, err := measure.RSS(p.Pid())
+	rss, err := p.RSS()
 	if err != nil {
 		return fmt.Errorf("read memory of the agent: %w", err)
 	}
 	r.atMost(agentTarget, "agent process, idle", float64(rss)/measure.MiB, "MiB", "resident, %s after its start",
 		agentRest)
-	return p.Stop(time.Minute)
+	return p.Stop()
 }
 
 // agentRest is how long an agent rests before its memory is read; settle the same of a controller without sessions.
@@ -78,11 +62,11 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if err := b.up(ctx, 1); err != nil {
 		return err
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := benchrig.Pause(ctx, settle); err != nil {
 		return err
 	}
-	c := b.controllers[0]
-	before, metricsBefore, err := c.memory(ctx)
+	c := b.Controllers[0]
+	before, metricsBefore, err := memory(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -102,14 +86,14 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if used, err = b.cpuTime(); err != nil {
 		return err
 	}
-	if err := pause(ctx, b.o.idle); err != nil {
+	if err := benchrig.Pause(ctx, b.o.idle); err != nil {
 		return err
 	}
-	after, metrics, err := c.memory(ctx)
+	after, metrics, err := memory(ctx, c)
 	if err != nil {
 		return err
 	}
-	peak, err := measure.Peak(c.process.Pid())
+	peak, err := measure.Peak(c.Pid())
 	if err != nil {
 		return err
 	}
@@ -139,14 +123,6 @@ func (b *bench) agentsMemory(r *report) error {
 	r.add("memory of a simulated agent", float64(all)/float64(b.crew.size)/measure.KiB, "KiB", "of %d in %d processes",
 		b.crew.size, len(b.crew.parts))
 	return nil
-}
-
-func (c *controllerProcess) memory(ctx context.Context) (rss int64, m measure.Metrics, err error) {
-	if m, err = measure.ReadMetrics(ctx, c.http); err != nil {
-		return 0, nil, err
-	}
-	rss, err = c.rss()
-	return rss, m, err
 }
 
 // enrolAll gives the first n machines their identities, where they have none.

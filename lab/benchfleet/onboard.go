@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fleet"
 )
 
@@ -22,7 +23,7 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 	if b.crew, err = b.newAgents(n, true); err != nil {
 		return err
 	}
-	say("onboarding %d machines", n)
+	benchrig.Say("onboarding %d machines", n)
 	before, err := b.cpuTime()
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (b *bench) onboard(ctx context.Context, r *report) (err error) {
 func (b *bench) untilActive(ctx context.Context, first, n int) error {
 	for last := time.Now(); ; {
 		active := 0
-		err := b.pool.QueryRow(ctx,
+		err := b.Admin.QueryRow(ctx,
 			`SELECT count(*) FROM machines WHERE machine_id >= $1 AND machine_id <= $2 AND node_state = 'active'`,
 			name(first), name(first+n-1)).Scan(&active)
 		if err != nil {
@@ -62,9 +63,9 @@ func (b *bench) untilActive(ctx context.Context, first, n int) error {
 		}
 		if time.Since(last) > 10*time.Second {
 			last = time.Now()
-			say("%d of %d active", active, n)
+			benchrig.Say("%d of %d active", active, n)
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := benchrig.Pause(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/lab/fleet"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -42,20 +42,8 @@ const (
 
 // soak lets a fleet run for long, with few operations, and looks whether anything grows.
 func (b *bench) soak(ctx context.Context, r *report) error {
-	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	if err := b.up(ctx, 1); err != nil {
-		return err
-	}
-	if err := b.gather(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	worked := make([]string, min(b.o.worked, b.o.sessions))
-	for i := range worked {
-		worked[i] = name(i)
-	}
-	if err := fleet.Maintain(ctx, b.conn, worked); err != nil {
+	worked, err := b.atWork(ctx)
+	if err != nil {
 		return err
 	}
 	before, err := b.crew.status()
@@ -81,7 +69,7 @@ func (b *bench) soak(ctx context.Context, r *report) error {
 		}
 		s.Operations += l.ended
 		r.Soak = append(r.Soak, s)
-		say("%s: %.1f MiB, %s", s.At().Round(time.Second), s.RSSMiB, s)
+		benchrig.Say("%s: %.1f MiB, %s", s.At().Round(time.Second), s.RSSMiB, s)
 	}
 	after, err := b.crew.status()
 	if err != nil {
@@ -94,16 +82,16 @@ func (b *bench) soak(ctx context.Context, r *report) error {
 }
 
 func (b *bench) look(ctx context.Context, began time.Time) (s sample, err error) {
-	c := b.controllers[0]
-	m, err := measure.ReadMetrics(ctx, c.http)
+	c := b.Controllers[0]
+	m, err := measure.ReadMetrics(ctx, c.HTTP)
 	if err != nil {
 		return s, err
 	}
-	rss, err := c.rss()
+	rss, err := c.RSS()
 	if err != nil {
 		return s, err
 	}
-	files, err := measure.OpenFiles(c.process.Pid())
+	files, err := measure.OpenFiles(c.Pid())
 	if err != nil {
 		return s, err
 	}
@@ -115,7 +103,7 @@ func (b *bench) look(ctx context.Context, began time.Time) (s sample, err error)
 		Seconds: time.Since(began).Seconds(), RSSMiB: float64(rss) / measure.MiB, InUseMiB: m.InUse() / measure.MiB,
 		Goroutines: m["go_goroutines"], OpenFiles: files, Connected: st.Connected,
 	}
-	err = b.pool.QueryRow(
+	err = b.Admin.QueryRow(
 		ctx,
 		`SELECT sum(pg_total_relation_size(c.oid))::float8 / 1048576, pg_total_relation_size('agent_sessions')::float8 / 1048576
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname = current_schema()`,

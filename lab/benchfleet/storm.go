@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -24,17 +25,11 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 			return err
 		}
 	}
-	if err := b.enrolAll(ctx, b.o.sessions); err != nil {
+	if err := b.sessions(ctx); err != nil {
 		return err
 	}
-	if err := b.up(ctx, 1); err != nil {
-		return err
-	}
-	if err := b.gather(ctx, b.o.sessions); err != nil {
-		return err
-	}
-	c := b.controllers[0]
-	before, err := c.rss()
+	c := b.Controllers[0]
+	before, err := c.RSS()
 	if err != nil {
 		return err
 	}
@@ -50,8 +45,8 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	used.controllers = 0 // the next process begins anew
-	say("kill -9 of the controller of %d sessions", b.o.sessions)
+	used.Controllers = 0 // the next process begins anew
+	benchrig.Say("kill -9 of the controller of %d sessions", b.o.sessions)
 	killed, up, back, err := b.lightning(ctx)
 	if err != nil {
 		return err
@@ -59,7 +54,7 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 	if err := b.crew.settled(ctx, b.o.sessions); err != nil {
 		return err
 	}
-	peak, err := measure.Peak(c.process.Pid())
+	peak, err := measure.Peak(c.Pid())
 	if err != nil {
 		return err
 	}
@@ -78,7 +73,7 @@ func (b *bench) storm(ctx context.Context, r *report) error {
 // lightning lets every agent report, kills the controller, lets them report again, starts it, and waits for every
 // agent.
 func (b *bench) lightning(ctx context.Context) (killed, up, back time.Time, err error) {
-	c := b.controllers[0]
+	c := b.Controllers[0]
 	st, err := b.crew.status()
 	if err != nil {
 		return killed, up, back, err
@@ -87,13 +82,13 @@ func (b *bench) lightning(ctx context.Context) (killed, up, back time.Time, err 
 		return killed, up, back, err
 	}
 	killed = time.Now()
-	if err = c.kill(); err != nil {
+	if err = c.Kill(); err != nil {
 		return killed, up, back, err
 	}
 	if err = b.crew.report(); err != nil {
 		return killed, up, back, err
 	}
-	if err = c.start(ctx); err != nil {
+	if err = c.Start(ctx); err != nil {
 		return killed, up, back, err
 	}
 	up = time.Now()
@@ -110,9 +105,9 @@ func (b *bench) lightning(ctx context.Context) (killed, up, back time.Time, err 
 		}
 		if time.Since(last) > 5*time.Second {
 			last = time.Now()
-			say("%d of %d back after %.0f s; %s", st.Connected, b.crew.size, time.Since(killed).Seconds(), st.Trouble)
+			benchrig.Say("%d of %d back after %.0f s; %s", st.Connected, b.crew.size, time.Since(killed).Seconds(), st.Trouble)
 		}
-		if err = pause(ctx, 100*time.Millisecond); err != nil {
+		if err = benchrig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return killed, up, back, err
 		}
 	}
@@ -123,7 +118,7 @@ type counts struct{ rows, distinct int64 }
 
 func (b *bench) inventories(ctx context.Context) (map[string]counts, error) {
 	out := map[string]counts{}
-	rows, err := b.pool.Query(ctx,
+	rows, err := b.Admin.Query(ctx,
 		"SELECT machine_id, count(*), count(DISTINCT hash) FROM inventories GROUP BY machine_id")
 	if err != nil {
 		return nil, fmt.Errorf("count inventories: %w", err)

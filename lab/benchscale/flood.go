@@ -15,14 +15,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fill"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 const (
@@ -43,8 +43,8 @@ type flood struct {
 	// Growth is what the worst part added.
 	Growth float64 `json:"memory_growth_mib"`
 	// Alone and During are the calls of a client with one at a time, without the flood and in its part with calls.
-	Alone  latency `json:"polite_alone"`
-	During latency `json:"polite_during"`
+	Alone  measure.Latency `json:"polite_alone"`
+	During measure.Latency `json:"polite_during"`
 	// PoliteRefused of them were refused.
 	PoliteRefused int `json:"polite_refused"`
 }
@@ -59,25 +59,18 @@ func (f flood) print(w io.Writer) {
 	for _, p := range f.Parts {
 		fmt.Fprintf(w, "  with %s\t%.0f MiB at most\n", p.Name, p.Most)
 	}
-	fmt.Fprintf(w, "GetMachine of another client, alone\t%s\n", f.Alone)
-	fmt.Fprintf(w, "  while one floods with calls\t%s\n", f.During)
+	fmt.Fprintf(w, "GetMachine of another client, alone\t%s\n", text(f.Alone))
+	fmt.Fprintf(w, "  while one floods with calls\t%s\n", text(f.During))
 }
 
-func residentMiB(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, err
-	}
-	var size, resident float64
-	if _, err := fmt.Sscan(string(b), &size, &resident); err != nil {
-		return 0, err
-	}
-	return resident * float64(os.Getpagesize()) / (1 << 20), nil
+func (g *rig) residentMiB() (float64, error) {
+	rss, err := g.Controllers[0].RSS()
+	return float64(rss) / measure.MiB, err
 }
 
 // flood lets three kinds of bad clients at the controller, one after the other.
 func (g *rig) flood(ctx context.Context, machines int) (f flood, err error) {
-	if f.Before, err = residentMiB(g.pid); err != nil {
+	if f.Before, err = g.residentMiB(); err != nil {
 		return f, err
 	}
 	if f.Alone, _, err = g.polite(ctx, machines); err != nil {
@@ -92,7 +85,7 @@ func (g *rig) flood(ctx context.Context, machines int) (f flood, err error) {
 		{fmt.Sprintf("%d watches that nobody reads", floodWatches), g.watches},
 		{fmt.Sprintf("%d calls of one client at a time", floodCalls), g.calls},
 	} {
-		say("flood: %s", part.name)
+		benchrig.Say("flood: %s", part.name)
 		most, err := g.during(ctx, part.run, func(ctx context.Context) (err error) {
 			if strings.Contains(part.name, "calls") {
 				f.During, f.PoliteRefused, err = g.polite(ctx, machines)
@@ -117,7 +110,7 @@ func (g *rig) during(ctx context.Context, bad, beside func(context.Context) erro
 	group.Go("beside", beside)
 	group.Go("memory", func(ctx context.Context) error {
 		for ctx.Err() == nil {
-			now, err := residentMiB(g.pid)
+			now, err := g.residentMiB()
 			if err != nil {
 				return err
 			}
@@ -133,10 +126,10 @@ func (g *rig) during(ctx context.Context, bad, beside func(context.Context) erro
 }
 
 // polite calls one after the other with a token of its own.
-func (g *rig) polite(ctx context.Context, machines int) (latency, int, error) {
-	conn, err := g.dial(g.second)
+func (g *rig) polite(ctx context.Context, machines int) (measure.Latency, int, error) {
+	conn, err := g.Controllers[0].Dial(g.second)
 	if err != nil {
-		return latency{}, 0, err
+		return measure.Latency{}, 0, err
 	}
 	defer conn.Close()
 	some, refused := rand.New(rand.NewPCG(3, 4)), 0
@@ -147,25 +140,20 @@ func (g *rig) polite(ctx context.Context, machines int) (latency, int, error) {
 			&pb.GetMachineRequest{MachineId: fill.Machine(some.IntN(machines))})
 		switch {
 		case ctx.Err() != nil:
-			return percentiles(all), refused, nil
+			return measure.Percentiles(all), refused, nil
 		case status.Code(err) == codes.ResourceExhausted:
 			refused++
 		case err != nil:
-			return latency{}, 0, err
+			return measure.Latency{}, 0, err
 		}
 		all = append(all, time.Since(began))
 	}
-	return percentiles(all), refused, nil
-}
-
-func (g *rig) dial(token string) (*grpc.ClientConn, error) {
-	return client.Dial(client.Target{Server: g.frontpage, Token: token, CAFile: g.path("controller/ca.pem")},
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	return measure.Percentiles(all), refused, nil
 }
 
 // calls asks for pages of 1,000 machines as fast as it is let.
 func (g *rig) calls(ctx context.Context) error {
-	conn, err := g.dial(g.token)
+	conn, err := g.Controllers[0].Dial(g.Token)
 	if err != nil {
 		return err
 	}
@@ -184,13 +172,13 @@ func (g *rig) calls(ctx context.Context) error {
 		})
 	}
 	err = group.Wait()
-	say("  %d pages were served", served.Load())
+	benchrig.Say("  %d pages were served", served.Load())
 	return err
 }
 
 // watches opens streams and reads nothing of them.
 func (g *rig) watches(ctx context.Context) error {
-	conn, err := g.dial(g.token)
+	conn, err := g.Controllers[0].Dial(g.Token)
 	if err != nil {
 		return err
 	}
@@ -209,7 +197,7 @@ func (g *rig) watches(ctx context.Context) error {
 func (g *rig) silent(ctx context.Context) error {
 	var d net.Dialer
 	for range floodSilent {
-		conn, err := d.DialContext(ctx, "tcp", g.frontpage)
+		conn, err := d.DialContext(ctx, "tcp", g.Controllers[0].Frontpage)
 		if err != nil {
 			break // it is turned away
 		}
@@ -221,7 +209,7 @@ func (g *rig) silent(ctx context.Context) error {
 
 // strangers begin calls without a token and never end them.
 func (g *rig) strangers(ctx context.Context) error {
-	ca, err := os.ReadFile(g.path("controller/ca.pem"))
+	ca, err := os.ReadFile(g.Controllers[0].CAFile())
 	if err != nil {
 		return err
 	}
@@ -240,7 +228,7 @@ func (g *rig) strangers(ctx context.Context) error {
 			task.Background("half a message", func() {
 				_, _ = more.Write(append(header, make([]byte, 1<<20)...)) // until it is cut off
 			})
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.frontpage+
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+g.Controllers[0].Frontpage+
 				"/baremetal.v1.MachineService/ListMachines", body)
 			if err != nil {
 				return err

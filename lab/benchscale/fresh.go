@@ -57,7 +57,7 @@ func (g *rig) fresh(ctx context.Context, f *fleet) error {
 
 // scanned is what has been read by scans of whole tables, of those that grow with the fleet.
 func (g *rig) scanned(ctx context.Context) (n int64, err error) {
-	err = g.admin.QueryRow(ctx, `SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables
+	err = g.Admin.QueryRow(ctx, `SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_user_tables
 		WHERE relname IN ('machines', 'machine_conditions', 'agents', 'agent_sessions', 'operations')`).Scan(&n)
 	return n, err
 }
@@ -67,7 +67,7 @@ func (g *rig) scanned(ctx context.Context) (n int64, err error) {
 func (g *rig) raw(ctx context.Context, f *fleet) error {
 	began, after, n := time.Now(), "", 0
 	for {
-		rows, err := g.admin.Query(ctx,
+		rows, err := g.Admin.Query(ctx,
 			"SELECT * FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT 1000", after)
 		if err != nil {
 			return err

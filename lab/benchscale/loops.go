@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/lab/benchrig"
+	"github.com/ingot-metal/ingot/lab/measure"
 	"github.com/ingot-metal/ingot/migrations"
 )
 
@@ -42,31 +44,20 @@ func (g *rig) loops(ctx context.Context, f *fleet) error {
 			}
 			all = append(all, time.Since(began))
 		}
-		f.Loops = append(f.Loops, loop{Name: l.what, Every: l.every.Seconds(), latency: percentiles(all)})
+		f.Loops = append(f.Loops, loop{Name: l.what, Every: l.every.Seconds(), Latency: measure.Percentiles(all)})
 	}
 	return nil
 }
 
 // idle leaves the controller alone and sees what it does.
 func (g *rig) idle(ctx context.Context, f *fleet) error {
-	before, err := g.cpu()
-	if err != nil {
-		return err
-	}
 	scanned, err := g.scanned(ctx)
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(g.o.idle):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	after, err := g.cpu()
-	if err != nil {
+	if f.Idle.CPU, err = g.used(g.o.idle.Seconds(), func() error { return benchrig.Pause(ctx, g.o.idle) }); err != nil {
 		return err
 	}
-	f.Idle.CPU = after.since(before, g.o.idle.Seconds())
 	all, err := g.scanned(ctx)
 	f.Idle.ScannedPerSecond = float64(all-scanned) / g.o.idle.Seconds()
 	return err
@@ -75,8 +66,8 @@ func (g *rig) idle(ctx context.Context, f *fleet) error {
 // migration takes the migration with the indexes for large fleets back and applies it again, with all machines there.
 // The controller is stopped for it: it locks tables in another order than the migration, which takes whole ones.
 func (g *rig) migration(ctx context.Context) (seconds float64, err error) {
-	say("migrating %d machines", g.o.machines)
-	if err := g.stopController(); err != nil {
+	benchrig.Say("migrating %d machines", g.o.machines)
+	if err := g.Down(); err != nil {
 		return 0, fmt.Errorf("stop the controller: %w", err)
 	}
 	for _, file := range []string{"0015_scale.down.sql", "0015_scale.up.sql"} {
@@ -85,7 +76,7 @@ func (g *rig) migration(ctx context.Context) (seconds float64, err error) {
 			return 0, err
 		}
 		began := time.Now()
-		if _, err := g.admin.Exec(ctx, string(sql)); err != nil {
+		if _, err := g.Admin.Exec(ctx, string(sql)); err != nil {
 			return 0, fmt.Errorf("apply %s: %w", file, err)
 		}
 		seconds = time.Since(began).Seconds()

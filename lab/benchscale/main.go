@@ -60,7 +60,7 @@ func run(o options) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	r, err := measure(ctx, o)
+	r, err := measureAll(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,3 @@ func run(o options) error {
 	}
 	return r.print(os.Stdout)
 }
-
-// say tells a human what goes on; the results alone go to standard output.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "benchscale: "+format+"\n", args...) }

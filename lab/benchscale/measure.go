@@ -5,18 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"runtime/pprof"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/benchrig"
 	"github.com/ingot-metal/ingot/lab/fill"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
-// measure fills and measures twice.
-func measure(ctx context.Context, o options) (r report, err error) {
+// measureAll fills and measures twice.
+func measureAll(ctx context.Context, o options) (r report, err error) {
 	began := time.Now()
 	g, err := newRig(ctx, o)
 	if err != nil {
@@ -25,9 +25,9 @@ func measure(ctx context.Context, o options) (r report, err error) {
 	defer func() { err = errors.Join(err, g.close()) }()
 	have := 0
 	for _, n := range []int{o.small, o.machines} {
-		say("filling in machines %d to %d", have, n)
+		benchrig.Say("filling in machines %d to %d", have, n)
 		filled := time.Now()
-		err := fill.Rows(ctx, g.admin, have, n, func(done int) { say("  %d", done) })
+		err := fill.Rows(ctx, g.Admin, have, n, func(done int) { benchrig.Say("  %d", done) })
 		if err != nil {
 			return r, err
 		}
@@ -36,7 +36,7 @@ func measure(ctx context.Context, o options) (r report, err error) {
 		if err := g.fresh(ctx, &one); err != nil {
 			return r, fmt.Errorf("right after the load of %d machines: %w", n, err)
 		}
-		if err := fill.Analyze(ctx, g.admin); err != nil {
+		if err := fill.Analyze(ctx, g.Admin); err != nil {
 			return r, err
 		}
 		if err := g.fleet(ctx, &one); err != nil {
@@ -64,7 +64,7 @@ func (g *rig) fleet(ctx context.Context, f *fleet) (err error) {
 		{"the same pages, of the database alone", g.raw},
 		{"the controller's own work", g.loops}, {"a controller that is left alone", g.idle},
 	} {
-		say("%d machines: %s", f.Machines, part.what)
+		benchrig.Say("%d machines: %s", f.Machines, part.what)
 		if err := part.run(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", part.what, err)
 		}
@@ -72,26 +72,26 @@ func (g *rig) fleet(ctx context.Context, f *fleet) (err error) {
 	return nil
 }
 
-func (g *rig) machines() pb.MachineServiceClient { return pb.NewMachineServiceClient(g.conn) }
+func (g *rig) machines() pb.MachineServiceClient { return pb.NewMachineServiceClient(g.Conn) }
 
-func (g *rig) operations() pb.OperationServiceClient { return pb.NewOperationServiceClient(g.conn) }
+func (g *rig) operations() pb.OperationServiceClient { return pb.NewOperationServiceClient(g.Conn) }
 
 // uncounted are the first calls of a kind.
 const uncounted = 10
 
 // times makes calls one after the other, after a few that are not counted.
-func (g *rig) times(ctx context.Context, call func(ctx context.Context, i int) error) (latency, error) {
+func (g *rig) times(ctx context.Context, call func(ctx context.Context, i int) error) (measure.Latency, error) {
 	var all []time.Duration
 	for i := range g.o.calls + uncounted {
 		began := time.Now()
 		if err := call(ctx, i); err != nil {
-			return latency{}, err
+			return measure.Latency{}, err
 		}
 		if i >= uncounted {
 			all = append(all, time.Since(began))
 		}
 	}
-	return percentiles(all), nil
+	return measure.Percentiles(all), nil
 }
 
 func (g *rig) timed(ctx context.Context, f *fleet, what string, call func(ctx context.Context, i int) error) error {
@@ -143,7 +143,7 @@ func since(changed int) string {
 // change changes machines, each in a transaction of its own.
 func (g *rig) change(ctx context.Context, f *fleet) error {
 	for n := range min(g.o.changed, f.Machines) {
-		_, err := g.admin.Exec(ctx, "UPDATE machines SET config_generation = config_generation + 1 WHERE machine_id = $1",
+		_, err := g.Admin.Exec(ctx, "UPDATE machines SET config_generation = config_generation + 1 WHERE machine_id = $1",
 			fill.Machine(n*(f.Machines/min(g.o.changed, f.Machines))))
 		if err != nil {
 			return fmt.Errorf("change a machine: %w", err)
@@ -160,7 +160,7 @@ func (g *rig) reconcile(ctx context.Context, f *fleet) error {
 	}
 	// Whatever was stamped before lies before this time.
 	var from time.Time
-	if err := g.admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&from); err != nil {
+	if err := g.Admin.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&from); err != nil {
 		return err
 	}
 	if err := g.change(ctx, f); err != nil {
@@ -181,7 +181,7 @@ func (g *rig) reconcile(ctx context.Context, f *fleet) error {
 	if err != nil {
 		return err
 	}
-	if f.Reconcile, err = g.used(g.o.calls+uncounted, func() error {
+	if f.Reconcile, err = g.used(float64(g.o.calls+uncounted), func() error {
 		return g.timed(ctx, f, since(changed),
 			ask(&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(from), PageSize: 1000}, changed))
 	}); err != nil {
@@ -213,18 +213,14 @@ func (g *rig) filters(ctx context.Context, f *fleet) error {
 
 // walk reads the whole fleet, page by page.
 func (g *rig) walk(ctx context.Context, f *fleet) (err error) {
-	if g.o.profile != "" && f.Machines == g.o.machines {
-		file, err := os.Create(g.o.profile)
+	if f.Machines == g.o.machines {
+		end, err := benchrig.StartProfile(g.o.profile)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		defer func() { err = errors.Join(err, end()) }()
 	}
-	before, err := g.cpu()
+	before, err := g.CPU()
 	if err != nil {
 		return err
 	}
@@ -246,7 +242,7 @@ func (g *rig) walk(ctx context.Context, f *fleet) (err error) {
 	}
 	f.Walk.Seconds = time.Since(began).Seconds()
 	f.Walk.PerSecond = float64(n) / f.Walk.Seconds
-	after, err := g.cpu()
-	f.Walk.CPU = after.since(before, float64(n)).micro()
+	after, err := g.CPU()
+	f.Walk.CPU = after.Since(before, float64(n)).Times(1000)
 	return err
 }

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"text/tabwriter"
-	"time"
+
+	"github.com/ingot-metal/ingot/lab/benchrig"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // report is what was measured of each size. Latencies are in milliseconds.
@@ -23,8 +24,8 @@ type fleet struct {
 	FillSeconds float64 `json:"fill_seconds"`
 	Calls       []named `json:"calls"`
 	// Reconcile is the processor time of a page of changes since a time, in milliseconds.
-	Reconcile cpuUse `json:"reconcile_cpu_ms"`
-	Walk      walk   `json:"walk"`
+	Reconcile benchrig.CPUUse `json:"reconcile_cpu_ms"`
+	Walk      walk            `json:"walk"`
 	// Raw is how fast the same pages come out of the database, to a client of its own that does not look at them.
 	Raw float64 `json:"database_machines_per_second"`
 	// Fresh are calls right after the load, before the database has gathered statistics, and FreshScanned the rows that
@@ -37,21 +38,16 @@ type fleet struct {
 	changed int
 }
 
-type latency struct {
-	P50 float64 `json:"p50_ms"`
-	P99 float64 `json:"p99_ms"`
-}
-
 type named struct {
 	Name string `json:"name"`
-	latency
+	measure.Latency
 }
 
 // loop is one piece of the controller's own work, and how often it does it.
 type loop struct {
 	Name  string  `json:"name"`
 	Every float64 `json:"every_seconds"`
-	latency
+	measure.Latency
 }
 
 // walk is about all machines, one page after the other.
@@ -59,25 +55,15 @@ type walk struct {
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"machines_per_second"`
 	// CPU is in microseconds for each machine.
-	CPU cpuUse `json:"cpu_us_per_machine"`
+	CPU benchrig.CPUUse `json:"cpu_us_per_machine"`
 }
 
 // idle is what a controller does that nobody asks anything.
 type idle struct {
 	// CPU is in milliseconds a second.
-	CPU cpuUse `json:"cpu_ms_per_second"`
+	CPU benchrig.CPUUse `json:"cpu_ms_per_second"`
 	// ScannedPerSecond are the rows that scans of whole tables have read.
 	ScannedPerSecond float64 `json:"rows_scanned_per_second"`
-}
-
-// percentiles sorts its argument. The p99 of few values is their greatest.
-func percentiles(values []time.Duration) latency {
-	slices.Sort(values)
-	at := func(share float64) float64 {
-		i := min(int(share*float64(len(values))), len(values)-1)
-		return float64(values[i].Microseconds()) / 1000
-	}
-	return latency{P50: at(0.50), P99: at(0.99)}
 }
 
 func (r report) print(out io.Writer) error {
@@ -91,7 +77,7 @@ func (r report) print(out io.Writer) error {
 	}
 	row("machines", func(f fleet) string { return fmt.Sprint(f.Machines) })
 	for i, c := range r.Fleets[0].Calls {
-		row(c.Name, func(f fleet) string { return f.Calls[i].String() })
+		row(c.Name, func(f fleet) string { return text(f.Calls[i].Latency) })
 	}
 	row("  processor time of a page of changes", func(f fleet) string {
 		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres, %.1f ms client", f.Reconcile.Controller,
@@ -107,11 +93,11 @@ func (r report) print(out io.Writer) error {
 			f.Walk.CPU.Own)
 	})
 	for i, c := range r.Fleets[0].Fresh {
-		row("right after the load: "+c.Name, func(f fleet) string { return f.Fresh[i].String() })
+		row("right after the load: "+c.Name, func(f fleet) string { return text(f.Fresh[i].Latency) })
 	}
 	row("  rows read by scans of whole tables", func(f fleet) string { return fmt.Sprint(f.FreshScanned) })
 	for i, l := range r.Fleets[0].Loops {
-		row(fmt.Sprintf("each %.0f s: %s", l.Every, l.Name), func(f fleet) string { return f.Loops[i].String() })
+		row(fmt.Sprintf("each %.0f s: %s", l.Every, l.Name), func(f fleet) string { return text(f.Loops[i].Latency) })
 	}
 	row("controller left alone, each second", func(f fleet) string {
 		return fmt.Sprintf("%.1f ms controller, %.1f ms Postgres", f.Idle.CPU.Controller, f.Idle.CPU.Postgres)
@@ -127,4 +113,4 @@ func (r report) print(out io.Writer) error {
 	return w.Flush()
 }
 
-func (l latency) String() string { return fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", l.P50, l.P99) }
+func text(l measure.Latency) string { return fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", l.P50, l.P99) }

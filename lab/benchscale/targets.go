@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"runtime"
+
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 const (
@@ -29,13 +31,13 @@ func metOr(ok bool) string {
 	return "MISSED"
 }
 
-func (f fleet) call(name string) latency {
+func (f fleet) call(name string) measure.Latency {
 	for _, c := range f.Calls {
 		if c.Name == name {
-			return c.latency
+			return c.Latency
 		}
 	}
-	return latency{}
+	return measure.Latency{}
 }
 
 // verdicts compares the large fleet with the targets, and says of what the processors were busy with.
@@ -44,12 +46,12 @@ func (r report) verdicts() []verdict {
 	name := since(large.changed)
 	a, b := small.call(name).P50, large.call(name).P50
 	cpu := large.Walk.CPU
-	all := cpu.sum()
+	all := cpu.Sum()
 	// A client that asks for one page after the other has one processor's time at most, but for what overlaps.
 	alone := 1e6 / max(all, 1)
 	return []verdict{
 		{fmt.Sprintf("target: reconcile of %d machines in %.0f ms", large.changed, mostSince), b <= mostSince,
-			fmt.Sprintf("p50 %.1f ms, of %.1f ms of processor time", b, large.Reconcile.sum())},
+			fmt.Sprintf("p50 %.1f ms, of %.1f ms of processor time", b, large.Reconcile.Sum())},
 		{"target: flat in the size of the table", b <= a*mostGrowth,
 			fmt.Sprintf("%.1f ms at %d, %.1f ms at %d machines", a, small.Machines, b, large.Machines)},
 		{fmt.Sprintf("target: full walk at %.0f machines/s", leastWalk), large.Walk.PerSecond >= leastWalk, fmt.Sprintf(

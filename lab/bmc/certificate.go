@@ -9,7 +9,6 @@ import (
 	"crypto/x509/pkix"
 	"io"
 	"log"
-	"math/big"
 	"time"
 )
 
@@ -19,13 +18,9 @@ func selfSigned(name string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		return tls.Certificate{}, err
-	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "bmc-" + name},
+		Subject:   pkix.Name{CommonName: "bmc-" + name},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

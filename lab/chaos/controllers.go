@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/lab/process"
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
@@ -62,7 +62,7 @@ func (c *trial) newController(ctx context.Context, i int) (*controllerProgram, e
 	if err := p.start(""); err != nil {
 		return nil, fmt.Errorf("%w; see %s", err, log.Name())
 	}
-	if err := until(ctx, settleTime, name+" to be ready", p.serves); err != nil {
+	if err := until(ctx, settleTime, name+" to be ready", func() bool { return p.serves(ctx) }); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, p.dial()
@@ -145,16 +145,7 @@ func (p *controllerProgram) ready(ctx context.Context) error {
 	return nil
 }
 
-// serves asks /readyz.
-func (p *controllerProgram) serves() bool {
-	c := http.Client{Timeout: 2 * time.Second}
-	resp, err := c.Get("http://" + p.http + "/readyz")
-	if err != nil {
-		return false
-	}
-	_ = resp.Body.Close() // nothing of it is read
-	return resp.StatusCode == http.StatusOK
-}
+func (p *controllerProgram) serves(ctx context.Context) bool { return process.Ready(ctx, p.http) }
 
 // dial connects the clients, who are impatient.
 func (p *controllerProgram) dial() (err error) {

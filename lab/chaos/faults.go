@@ -11,6 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/measure"
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
@@ -31,7 +32,7 @@ func (r *attempt) arm(ctx context.Context) error {
 		var ready func() bool
 		if strings.HasSuffix(s.kind, "-controller") {
 			c := r.c.controllers[s.target%len(r.c.controllers)]
-			p, ready = &c.program, c.serves
+			p, ready = &c.program, func() bool { return c.serves(ctx) }
 		} else {
 			a := r.c.agents[s.target%len(r.c.agents)]
 			p, ready = &a.program, func() bool { return r.c.connected(ctx, a) }
@@ -199,7 +200,7 @@ func (c *trial) breakPostgres(ctx context.Context, what string, length time.Dura
 	case "stop":
 		err := c.db.signal(syscall.SIGSTOP)
 		rest(ctx, length)
-		return stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
+		return measure.Stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
 	case "full":
 		took, err := c.db.fill()
 		rest(ctx, length)
@@ -223,7 +224,7 @@ func breakProgram(ctx context.Context, p *program, what string, s strike) (took 
 	case "stop":
 		err := p.freeze()
 		rest(ctx, s.length)
-		return stopped(p.pid()), errors.Join(err, p.thaw())
+		return measure.Stopped(p.pid()), errors.Join(err, p.thaw())
 	case "kill":
 		if err := p.kill(); err != nil {
 			return false, err

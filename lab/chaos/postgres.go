@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +8,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/internal/localpg"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // postgres is a private server that can be killed, stopped and started again on the same data.
@@ -86,16 +84,6 @@ func (p *postgres) fill() (took bool, err error) {
 
 func (p *postgres) empty() error { return empty(p.ballast()) }
 
-// stopped says that a process is stopped by a signal (proc_pid_stat(5)).
-func stopped(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
-	return strings.HasPrefix(rest, "T")
-}
-
 // socket is where it listens.
 func (p *postgres) socket() (string, error) {
 	u, err := url.Parse(p.cluster.URL(localpg.Database))
@@ -129,37 +117,14 @@ func (p *postgres) start(ctx context.Context) error {
 func (p *postgres) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pids := append([]int{p.cluster.Pid()}, childrenOf(p.cluster.Pid())...)
-	var errs []error
-	for _, pid := range pids {
+	children, err := measure.Children(p.cluster.Pid())
+	errs := []error{err}
+	for _, pid := range append([]int{p.cluster.Pid()}, children...) {
 		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// childrenOf reads /proc (proc_pid_stat(5)). What ends meanwhile is none of them.
-func childrenOf(parent int) []int {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		panic(err) // the pattern is a constant
-	}
-	var out []int
-	for _, path := range stats {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		// The name in parentheses may hold anything; behind it come the state and the parent.
-		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
-		fields := strings.Fields(rest)
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			out = append(out, pid)
-		}
-	}
-	return out
 }
 
 func (p *postgres) close(ctx context.Context) error {

@@ -66,7 +66,7 @@ func (r *attempt) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.quiet)
 	defer cancel()
 	for _, p := range c.controllers {
-		if err := until(ctx, c.o.quiet, p.name+" to be ready", p.serves); err != nil {
+		if err := until(ctx, c.o.quiet, p.name+" to be ready", func() bool { return p.serves(ctx) }); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,17 +110,19 @@ const (
 const clockVariable = "INGOT_LAB_CLOCK"
 
 // overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while
-// they run: all of a program, with every library that it uses, and nothing of it is in the binaries that ship.
+// they run, and that lack a protection where they are built with the tag "planted". Nothing of it is in the binaries
+// that ship.
 func overlay(dir string) error {
 	library, err := goOutput("env", "GOROOT")
 	if err != nil {
 		return err
 	}
 	library = filepath.Join(library, "src", "time")
-	clocks, err := goOutput("list", "-f", "{{.Dir}}", "github.com/ingot-metal/ingot/internal/clock")
+	tree, err := goOutput("list", "-m", "-f", "{{.Dir}}", "github.com/ingot-metal/ingot")
 	if err != nil {
 		return err
 	}
+	clocks := filepath.Join(tree, "internal", "clock")
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
@@ -136,15 +139,21 @@ func overlay(dir string) error {
 		o.write(filepath.Join(library, "stepped.go"), stepFile),
 		o.change(filepath.Join(clocks, "boottime.go"), plainBoottime, suspendedBoottime),
 		o.write(filepath.Join(clocks, "suspended.go"), suspendFile),
+		o.plant(tree),
 	)
 	if err != nil {
 		return err
 	}
+	return o.table()
+}
+
+// table writes which file stands in for which.
+func (o overlaid) table() error {
 	table, err := json.Marshal(map[string]map[string]string{"Replace": o.replace})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "overlay.json"), table, 0o644)
+	return os.WriteFile(filepath.Join(o.dir, "overlay.json"), table, 0o644)
 }
 
 func goOutput(args ...string) (string, error) {
@@ -161,9 +170,9 @@ type overlaid struct {
 	replace map[string]string
 }
 
-// change is a file in which one text stands for another.
+// change puts one text in the place of another, in a file that may have been changed before.
 func (o overlaid) change(path, from, to string) error {
-	source, err := os.ReadFile(path)
+	source, err := os.ReadFile(cmp.Or(o.replace[path], path))
 	if err != nil {
 		return err
 	}
@@ -174,6 +183,6 @@ func (o overlaid) change(path, from, to string) error {
 }
 
 func (o overlaid) write(path, content string) error {
-	o.replace[path] = filepath.Join(o.dir, filepath.Base(path))
+	o.replace[path] = filepath.Join(o.dir, strings.ReplaceAll(path[1:], "/", "_"))
 	return os.WriteFile(o.replace[path], []byte(content), 0o644)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases, too
-	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -33,8 +32,6 @@ type Options struct {
 	Stopped bool
 	// DatabaseDown refuses the controller its database until Database().Unblock().
 	DatabaseDown bool
-	// Clock is the controller's.
-	Clock clock.Clock
 	// Context carries values into the controller, such as a failpoint scope. It does not end it.
 	Context context.Context //nolint:containedctx // handed on at the start
 }
@@ -175,7 +172,7 @@ func (c *Cluster) start() (*incarnation, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	log := c.log.With("incarnation", c.count+1)
-	ctl, err := controller.New(ctx, cfg, controller.Options{Logger: log, Version: "test", Clock: c.o.Clock})
+	ctl, err := controller.New(ctx, cfg, controller.Options{Logger: log, Version: "test"})
 	if err != nil {
 		stop()
 		relay.Close()

@@ -179,9 +179,9 @@ func (r *rig) plan(p *baremetalv1.Plan, shown func(maastest.Machine, bool) bool)
 
 // workflow runs one, and takes the action that is recommended wherever it fails.
 func (r *rig) workflow(k workflow.Kind, m workflow.Mode) string {
-	node := workflow.Active
+	node := fleet.Active
 	if k == workflow.Onboarding {
-		node = workflow.Discovered
+		node = fleet.Discovered
 	}
 	stages := workflow.Plan(k, m, workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall})
 	names := workflow.Names(stages)

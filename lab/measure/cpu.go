@@ -2,11 +2,9 @@ package measure
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // clockTick is the unit of the times in proc_pid_stat(5). Linux gives 100 a second to user space everywhere.
@@ -14,63 +12,64 @@ const clockTick = 10 * time.Millisecond
 
 // CPU is the processor time that a process has used.
 func CPU(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read processor time: %w", err)
-	}
-	t, err := parseStat(string(b))
-	return t.own, err
+	s, err := stat(pid)
+	return time.Duration(s.UTime+s.STime) * clockTick, err
 }
 
 // FamilyCPU adds up a process, its living children, and those that have ended and were waited for.
 func FamilyCPU(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read processor time: %w", err)
-	}
-	t, err := parseStat(string(b))
+	first, err := stat(pid)
 	if err != nil {
 		return 0, err
 	}
-	total := t.own + t.ended
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+	family, err := children(pid)
 	if err != nil {
 		return 0, err
 	}
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended meanwhile
-		}
-		t, err := parseStat(string(b))
-		if err != nil {
-			return 0, err
-		}
-		if t.parent == pid {
-			total += t.own + t.ended
-		}
+	var total time.Duration
+	for _, s := range append(family, first) {
+		total += (time.Duration(s.UTime+s.STime) + time.Duration(s.CUTime+s.CSTime)) * clockTick
 	}
 	return total, nil
 }
 
-// stat is what a process has used: itself, and its children that have ended and were waited for.
-type stat struct {
-	parent     int
-	own, ended time.Duration
+// Children are the processes that a process has started and that live. What ends meanwhile is none of them.
+func Children(pid int) ([]int, error) {
+	list, err := children(pid)
+	out := make([]int, 0, len(list))
+	for _, s := range list {
+		out = append(out, s.PID)
+	}
+	return out, err
 }
 
-// parseStat reads fields 4 and 14 to 17 of proc_pid_stat(5), counted behind the name, which may hold anything.
-func parseStat(text string) (stat, error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 15 {
-		return stat{}, fmt.Errorf("unexpected process status %q", text)
+// Stopped reports whether a process is stopped by a signal.
+func Stopped(pid int) bool {
+	s, err := stat(pid)
+	return err == nil && s.State == "T"
+}
+
+func children(pid int) (list []procfs.ProcStat, err error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	var n [5]int
-	for i, at := range []int{1, 11, 12, 13, 14} {
-		var err error
-		if n[i], err = strconv.Atoi(fields[at]); err != nil {
-			return stat{}, fmt.Errorf("unexpected process status %q: %w", text, err)
+	for _, p := range all {
+		if s, err := p.Stat(); err == nil && s.PPID == pid {
+			list = append(list, s)
 		}
 	}
-	return stat{n[0], time.Duration(n[1]+n[2]) * clockTick, time.Duration(n[3]+n[4]) * clockTick}, nil
+	return list, nil
+}
+
+func stat(pid int) (procfs.ProcStat, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, fmt.Errorf("find process: %w", err)
+	}
+	s, err := p.Stat()
+	if err != nil {
+		return s, fmt.Errorf("read processor time: %w", err)
+	}
+	return s, nil
 }

@@ -2,22 +2,12 @@ package measure
 
 import (
 	"os"
+	"os/exec"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
-
-func TestParseStat(t *testing.T) {
-	t.Parallel()
-	got, err := parseStat("42 (a (odd) name) S 7 1 1 0 -1 4194560 1 2 3 4 150 25 3 2 20 0 1 0 100 0 0")
-	if want := (stat{7, 1750 * time.Millisecond, 50 * time.Millisecond}); err != nil || got != want {
-		t.Errorf("%+v %v", got, err)
-	}
-	for _, bad := range []string{"", "42 (x) S 1", "42 (x) S 7 1 1 0 -1 4194560 1 2 3 4 x 25 0 0 20"} {
-		if _, err := parseStat(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
-}
 
 func TestProcessorTimeOfThisProcess(t *testing.T) {
 	t.Parallel()
@@ -31,5 +21,28 @@ func TestProcessorTimeOfThisProcess(t *testing.T) {
 	}
 	if _, err := CPU(1 << 30); err == nil {
 		t.Error("a process that does not exist has used time")
+	}
+}
+
+func TestChildren(t *testing.T) {
+	t.Parallel()
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = child.Process.Kill(), child.Wait() }() // it may have ended
+	if list, err := Children(os.Getpid()); err != nil || !slices.Contains(list, child.Process.Pid) {
+		t.Errorf("%d is not among %v, %v", child.Process.Pid, list, err)
+	}
+	if Stopped(child.Process.Pid) {
+		t.Error("it is stopped before it is")
+	}
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); !Stopped(child.Process.Pid); {
+		if time.Now().After(end) {
+			t.Fatal("it is not stopped")
+		}
 	}
 }

@@ -3,7 +3,6 @@ package measure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Sizes in bytes.
@@ -41,11 +42,17 @@ func Percentiles(values []time.Duration) Latency {
 	return Latency{P50: at(0.50), P99: at(0.99), Max: at(1), N: len(values)}
 }
 
-// RSS is the resident memory of a process now, and Peak the most that it has ever been.
-func RSS(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+// RSS is the resident memory of a process now, in bytes.
+func RSS(pid int) (int64, error) {
+	s, err := status(pid)
+	return int64(s.VmRSS), err
+}
 
-// Peak is the most resident memory that a process has ever had.
-func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+// Peak is the most resident memory that a process has ever had, in bytes.
+func Peak(pid int) (int64, error) {
+	s, err := status(pid)
+	return int64(s.VmHWM), err
+}
 
 // ResetPeak makes Peak begin anew with what the process has now (proc(5), clear_refs).
 func ResetPeak(pid int) error {
@@ -55,33 +62,25 @@ func ResetPeak(pid int) error {
 	return nil
 }
 
-// memory reads proc_pid_status(5), in kB.
-func memory(pid int, field string) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func status(pid int) (procfs.ProcStatus, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, fmt.Errorf("read memory of process: %w", err)
+		return procfs.ProcStatus{}, fmt.Errorf("find process: %w", err)
 	}
-	return parseMemory(string(b), field)
-}
-
-func parseMemory(status, field string) (int64, error) {
-	for line := range strings.Lines(status) {
-		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == field && fields[2] == "kB" {
-			kb, err := strconv.ParseInt(fields[1], 10, 64)
-			return kb * KiB, err
-		}
+	s, err := p.NewStatus()
+	if err != nil {
+		return s, fmt.Errorf("read memory of process: %w", err)
 	}
-	return 0, errors.New("no " + field + " in the status of the process")
+	return s, nil
 }
 
 // OpenFiles counts a process's file descriptors.
 func OpenFiles(pid int) (int, error) {
-	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, fmt.Errorf("read open files of process: %w", err)
+		return 0, fmt.Errorf("find process: %w", err)
 	}
-	return len(list), nil
+	return p.FileDescriptorsLen()
 }
 
 // Metrics are what a controller tells of itself, without those that have labels.

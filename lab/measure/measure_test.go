@@ -23,17 +23,6 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-func TestParseMemory(t *testing.T) {
-	t.Parallel()
-	got, err := parseMemory("Name:\tagent\nVmHWM:\t  30000 kB\nVmRSS:\t   21504 kB\nThreads:\t9\n", "VmRSS:")
-	if err != nil || got != 21504*KiB {
-		t.Errorf("got %d, %v", got, err)
-	}
-	if got, err := parseMemory("Name:\tkthreadd\n", "VmRSS:"); err == nil {
-		t.Errorf("read %d from a process without memory", got)
-	}
-}
-
 func TestParseMetrics(t *testing.T) {
 	t.Parallel()
 	m := parseMetrics(

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 
 	"github.com/ingot-metal/ingot/lab/network"
+	"github.com/ingot-metal/ingot/lab/process"
 )
 
 // Ports of the controller as the site and its machines reach it.
@@ -53,7 +53,7 @@ func (l *Lab) ownController(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(l.controllerConfig()), 0o600); err != nil {
 		return err
 	}
-	l.controller = &process{name: "controller", log: l.path("logs", "controller.log"), make: func() *exec.Cmd {
+	l.controller = &process.Logged{Name: "controller", Log: l.path("logs", "controller.log"), Command: func() *exec.Cmd {
 		cmd := exec.Command(l.cfg.Controller, "run", "--dev", "--config", config)
 		// Postgres refuses to be root, even of a user namespace.
 		cmd.SysProcAttr = network.AsUser(&syscall.SysProcAttr{})
@@ -100,27 +100,14 @@ installer_cmdline: %s
 
 // StartController starts it, again after KillController, and returns when it is ready.
 func (l *Lab) StartController(ctx context.Context) error {
-	if err := l.controller.start(); err != nil {
+	if err := l.controller.Start(); err != nil {
 		return err
 	}
-	return l.controller.await(ctx, "the controller is ready", func() bool { return l.ready(ctx) })
-}
-
-func (l *Lab) ready(ctx context.Context) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.http+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	return l.controller.Await(ctx, "the controller is ready", func() bool { return process.Ready(ctx, l.http) })
 }
 
 // KillController sends SIGKILL to it. Its database goes with it, and comes back with it.
-func (l *Lab) KillController() error { return l.controller.kill() }
+func (l *Lab) KillController() error { return l.controller.Kill() }
 
 // Reach is how clients and agents on this host reach the controller.
 func (l *Lab) Reach() Controller { return l.reach }

@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/ingot-metal/ingot/lab/network"
+	"github.com/ingot-metal/ingot/lab/process"
 )
 
 // Where the controller is, for the site and its machines. One that is joined must advertise these.
@@ -44,8 +46,6 @@ type Config struct {
 	Join *Controller
 	// Frontpage is the address for clients on the host's loopback; a free port when its port is 0.
 	Frontpage string
-	// Discovery is what unknown machines get: see pb.Segment. "report" when empty.
-	Discovery string
 	// Proxy leaves giving addresses to another DHCP server.
 	Proxy bool
 	Log   *slog.Logger
@@ -59,11 +59,11 @@ type Lab struct {
 	sw     *network.Switch
 	client *Client
 
-	controller *process
+	controller *process.Logged
 	reach      Controller
 	http       string // of our own controller
 	tunnels    []*network.Tunnel
-	site       *process
+	site       *process.Logged
 
 	mu       sync.Mutex
 	machines []*Machine
@@ -133,6 +133,9 @@ func (l *Lab) Switch() *network.Switch { return l.sw }
 // Client speaks to the controller's API.
 func (l *Lab) Client() *Client { return l.client }
 
+// endLimit is how long a program may take to end.
+const endLimit = 20 * time.Second
+
 // Close ends everything. The directory stays.
 func (l *Lab) Close() error {
 	var errs []error
@@ -143,7 +146,7 @@ func (l *Lab) Close() error {
 		errs = append(errs, m.close())
 	}
 	if l.site != nil {
-		errs = append(errs, l.site.end())
+		errs = append(errs, l.site.Stop(endLimit))
 	}
 	if l.client != nil {
 		errs = append(errs, l.client.close())
@@ -152,7 +155,7 @@ func (l *Lab) Close() error {
 		errs = append(errs, t.Close())
 	}
 	if l.controller != nil {
-		errs = append(errs, l.controller.end())
+		errs = append(errs, l.controller.Stop(endLimit))
 	}
 	for _, ns := range []*network.Namespace{l.rack, l.ns} {
 		if ns != nil {

@@ -35,13 +35,12 @@ type MachineConfig struct {
 	BMC      Protocol
 	// Disks: one empty disk of 2 GiB when nil.
 	Disks []chassis.Disk
-	// NetworkFirst, CardROM and NoPXE: see chassis.Config.
-	NetworkFirst, CardROM, NoPXE bool
+	// NetworkFirst and NoPXE: see chassis.Config.
+	NetworkFirst, NoPXE bool
 
 	MemoryMB int
 	// InstallDisk: see pb.MachineSpec.
-	InstallDisk    string
-	ProtectedDisks []string
+	InstallDisk string
 	// TPM gives the machine a TPM 2.0 of its own.
 	TPM bool
 	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its
@@ -99,7 +98,7 @@ func (l *Lab) build(ctx context.Context, m *Machine, slot int) (err error) {
 	m.Chassis, err = chassis.New(chassis.Config{
 		Name: cmp.Or(m.cfg.TwinOf, m.cfg.Name), Dir: l.path("machines", m.cfg.Name), Firmware: m.cfg.Firmware, Tap: m.Port,
 		Launcher: l.rack.Prefix(),
-		Disks:    m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst, CardROM: m.cfg.CardROM,
+		Disks:    m.cfg.Disks, MemoryMB: m.cfg.MemoryMB, NetworkFirst: m.cfg.NetworkFirst,
 		NoPXE: m.cfg.NoPXE, TPM: m.cfg.TPM,
 	})
 	if err != nil {
@@ -173,7 +172,7 @@ func (l *Lab) awaitIPMI(ctx context.Context, address string) error {
 				return nil
 			}
 		}
-		<-clock.Real().After(pollEvery)
+		<-clock.Real().After(20 * time.Millisecond)
 	}
 	return errors.New("the IPMI simulator does not answer")
 }
@@ -183,7 +182,6 @@ func (m *Machine) record() *pb.Machine {
 	about := m.About()
 	spec := &pb.MachineSpec{
 		MacAddresses: about.MACs, Serial: about.Serial, Site: SiteName, InstallDisk: m.cfg.InstallDisk,
-		ProtectedDisks: m.cfg.ProtectedDisks,
 	}
 	if m.cfg.BMC != NoBMC {
 		spec.BmcEndpoint, spec.BmcCredentialsRef = m.Endpoint(), cmp.Or(m.cfg.CredentialsRef, CredentialsRef)
@@ -202,9 +200,6 @@ func (m *Machine) Endpoint() string {
 
 // Name is also its id.
 func (m *Machine) Name() string { return m.cfg.Name }
-
-// Config is what it was built as.
-func (m *Machine) Config() MachineConfig { return m.cfg }
 
 // close takes the BMCs first, so that nobody switches it on again.
 func (m *Machine) close() error {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/process"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -25,7 +26,7 @@ const (
 func (l *Lab) setUpSite(ctx context.Context) error {
 	segment := &pb.Segment{
 		Name: segmentName, Interface: siteCard, Address: fmt.Sprintf("%s/%d", SiteAddress, prefixBits),
-		PoolStart: PoolStart, PoolEnd: PoolEnd, Router: SiteAddress, Discovery: l.cfg.Discovery,
+		PoolStart: PoolStart, PoolEnd: PoolEnd, Router: SiteAddress,
 	}
 	if l.cfg.Proxy {
 		segment.Mode, segment.PoolStart, segment.PoolEnd = "proxy", "", ""
@@ -55,7 +56,7 @@ func (l *Lab) enrolSite(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(l.siteConfig()), 0o600); err != nil {
 		return err
 	}
-	l.site = &process{name: "site agent", log: l.path("logs", "site.log"), make: func() *exec.Cmd {
+	l.site = &process.Logged{Name: "site agent", Log: l.path("logs", "site.log"), Command: func() *exec.Cmd {
 		return l.ns.Command(context.Background(), l.cfg.Agent, "run", "--config", config)
 	}}
 	return l.StartSite(ctx)
@@ -73,11 +74,11 @@ site:
 
 // StartSite starts the site agent, again after KillSite, and returns when it serves what the controller wants.
 func (l *Lab) StartSite(ctx context.Context) error {
-	if err := l.site.start(); err != nil {
+	if err := l.site.Start(); err != nil {
 		return err
 	}
 	var problem error
-	err := l.site.await(ctx, "the site is served", func() bool {
+	err := l.site.Await(ctx, "the site is served", func() bool {
 		s, err := l.client.Admin.GetSite(ctx, &pb.GetSiteRequest{Site: SiteName})
 		problem = err
 		return err == nil && s.GetRevision() > 0 && s.GetAppliedRevision() >= s.GetRevision() && up(s)
@@ -98,4 +99,4 @@ func up(s *pb.Site) bool {
 }
 
 // KillSite sends SIGKILL to the site agent.
-func (l *Lab) KillSite() error { return l.site.kill() }
+func (l *Lab) KillSite() error { return l.site.Kill() }

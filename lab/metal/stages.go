@@ -28,7 +28,7 @@ func (l *Lab) Stages(ctx context.Context, op *pb.Operation) ([]Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	site, err := os.ReadFile(l.site.log)
+	site, err := os.ReadFile(l.site.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -35,15 +35,25 @@ type Process struct {
 
 // Start runs it.
 func Start(cfg Config) (*Process, error) {
-	p := &Process{cmd: exec.Command(cfg.Path, cfg.Args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = cfg.Output, cfg.Output
-	p.cmd.Env = append(os.Environ(), cfg.Env...)
-	// Whoever is killed takes its processes with it. A signal from the keyboard is for us: we stop them in order.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", filepath.Base(cfg.Path), err)
+	cmd := exec.Command(cfg.Path, cfg.Args...)
+	cmd.Stdout, cmd.Stderr = cfg.Output, cfg.Output
+	cmd.Env = append(os.Environ(), cfg.Env...)
+	// A signal from the keyboard is for us: we stop them in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return run(cmd)
+}
+
+func run(cmd *exec.Cmd) (*Process, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	task.Background("await "+filepath.Base(cfg.Path), func() {
+	// Whoever is killed takes its processes with it.
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
+	}
+	task.Background("await "+filepath.Base(cmd.Path), func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
 	})

@@ -4,7 +4,7 @@
 //
 // # What is authoritative
 //
-// What a machine boots: the Book of assignments, asked anew for every packet, so that a replaced document counts from
+// What a machine boots: the table of assignments, asked anew for every packet, so that a replaced document counts from
 // the next packet on. Who has which address: the pool of package lease, and its store; an acknowledgement leaves only
 // after the store has the lease.
 //

@@ -32,7 +32,7 @@ type served struct {
 // handler decides. It does no I/O, and is not safe for concurrent use.
 type handler struct {
 	log      *slog.Logger
-	book     segment.Book
+	book     *segment.Table
 	files    map[iana.Arch]string
 	segments []*served
 	count    Counters

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/netdev"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 	"github.com/ingot-metal/ingot/agent/site/sitetest"
+	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -179,8 +180,8 @@ func TestISCClientAndRestart(t *testing.T) {
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
 	dir := testkit.TempDir(t)
-	open := func() *lease.File {
-		f, err := lease.OpenFile(filepath.Join(dir, "leases"))
+	open := func() *state.Store {
+		f, err := state.Open(t.Context(), state.Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +330,7 @@ func exchange(t *testing.T, w *wire, payload []byte, servers int) map[string]*dh
 		if time.Now().After(deadline) {
 			t.Fatalf("only %d servers have answered", len(got))
 		}
-		if _, err := w.file.Write(broadcastFrame(w.card, payload)); err != nil {
+		if err := w.send(broadcastFrame(w.card, payload)); err != nil {
 			t.Fatal(err)
 		}
 		hear(t, w, got, servers)
@@ -340,12 +341,12 @@ func exchange(t *testing.T, w *wire, payload []byte, servers int) map[string]*dh
 // hear adds what servers say within a while.
 func hear(t *testing.T, w *wire, got map[string]*dhcpv4.DHCPv4, servers int) {
 	t.Helper()
-	if err := w.file.SetReadDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+	if err := w.SetReadDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 2000)
 	for len(got) < servers {
-		n, err := w.file.Read(buffer)
+		n, _, err := w.ReadFrom(buffer)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}

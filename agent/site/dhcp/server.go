@@ -20,7 +20,7 @@ import (
 type Config struct {
 	// Segments are all on one Interface: at most one whose machines are on the wire itself, and any number behind relays.
 	Segments []segment.Segment
-	Book     segment.Book
+	Book     *segment.Table
 	// Store keeps the leases. Only full servers use it.
 	Store lease.Store
 	// Files are the names on the TFTP server by architecture; DefaultFiles when nil.

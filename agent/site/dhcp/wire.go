@@ -3,22 +3,21 @@ package dhcp
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/site/segment"
+	"github.com/mdlayher/packet"
 )
 
 // wire is a packet socket on the device that hears ARP and what DHCP servers tell clients, and nothing else.
 type wire struct {
-	file *os.File
+	*packet.Conn
 	card segment.MAC
 }
 
@@ -43,47 +42,29 @@ func openWire(device *net.Interface) (*wire, error) {
 	if !ok {
 		return nil, fmt.Errorf("network device %s is not an Ethernet card", device.Name)
 	}
-	// With protocol 0 nothing is received before the filter is there.
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	filter, err := bpf.Assemble(interesting)
 	if err != nil {
-		return nil, fmt.Errorf("open packet socket: %w", err)
+		return nil, fmt.Errorf("assemble packet filter: %w", err)
 	}
-	if err := tune(fd, device.Index); err != nil {
-		return nil, errors.Join(fmt.Errorf("tie packet socket to %s: %w", device.Name, err), unix.Close(fd))
+	// Nothing is received before the filter is there.
+	conn, err := packet.Listen(device, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
+	if err != nil {
+		return nil, fmt.Errorf("open packet socket of %s: %w", device.Name, err)
 	}
-	return &wire{file: os.NewFile(uintptr(fd), "packet socket of "+device.Name), card: card}, nil
+	return &wire{conn, card}, nil
 }
 
-func tune(fd, index int) error {
-	raw, err := bpf.Assemble(interesting)
-	if err != nil {
-		return err
-	}
-	filter := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
-		return err
-	}
-	const allInNetworkOrder = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
-	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: allInNetworkOrder, Ifindex: index})
-}
-
-// Close may be called more than once.
-func (w *wire) Close() error {
-	if err := w.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return nil
+// send sends a frame to the card that its first bytes name.
+func (w *wire) send(frame []byte) error {
+	_, err := w.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+	return err
 }
 
 // listen takes note of what others do.
 func (s *Server) listen(ctx context.Context, w *wire) error {
 	buffer := make([]byte, 2048)
 	for {
-		n, err := w.file.Read(buffer)
+		n, _, err := w.ReadFrom(buffer)
 		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -216,7 +197,7 @@ func (p *asking) again(now time.Time, after time.Duration) bool {
 }
 
 func (s *Server) write(ctx context.Context, w *wire, frame []byte) {
-	if _, err := w.file.Write(frame); err != nil && ctx.Err() == nil {
+	if err := w.send(frame); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("probe is not sent", "interface", s.device, "error", err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 // Config is what a Desk needs.
 type Config struct {
-	// Token gives the assignments that a boot token stands for, as segment.Book does.
+	// Token gives the assignments that a boot token stands for, as segment.Table does.
 	Token func(token string) []segment.Assignment
 	// Waiting gives the assignment of a network card that was booted for discovery, with DiscoveryToken, once it has
 	// one that boots; nil means that there is no discovery.

@@ -42,9 +42,7 @@ const (
 
 // Server advertises on one network device.
 type Server struct {
-	cfg   Config
-	ready chan struct{}
-	once  sync.Once
+	cfg Config
 }
 
 // New checks the configuration. Nothing is opened before Run.
@@ -52,11 +50,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Interface == "" || cfg.Clock == nil || cfg.Log == nil {
 		return nil, errors.New("router advertisements need an interface, a clock and a log")
 	}
-	return &Server{cfg: cfg, ready: make(chan struct{})}, nil
+	return &Server{cfg: cfg}, nil
 }
-
-// Ready is closed when the first advertisement has been sent.
-func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Run advertises until ctx ends. A device that is not there, or has no link-local address (yet), is waited for.
 func (s *Server) Run(ctx context.Context) error {
@@ -158,7 +153,6 @@ func (a *advertiser) advertise(ctx context.Context) error {
 				return err
 			}
 			next = now.Add(shortest + rand.N(longest-shortest))
-			a.once.Do(func() { close(a.ready) })
 		}
 		carried = carries
 		a.refill()

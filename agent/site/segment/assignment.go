@@ -50,19 +50,8 @@ type Document struct {
 	Assignments []Assignment
 }
 
-// Book knows the assignments. All its methods may be called from any goroutine.
-type Book interface {
-	// Find gives the assignment of a network card.
-	Find(mac MAC) (Assignment, bool)
-	// FindToken gives the assignments that a boot token stands for: one for each card of the machine; none when the
-	// token is empty, unknown or dead.
-	FindToken(token string) []Assignment
-	// FindAddress gives the assignment that fixes an address.
-	FindAddress(address netip.Addr) (Assignment, bool)
-}
-
-// Table is a Book over a document that can be replaced at any time. A reader sees the old document or the new one,
-// never a mixture. The zero value is an empty table.
+// Table knows the assignments of a document that can be replaced at any time. A reader sees the old document or the new
+// one, never a mixture. The zero value is an empty table. All methods may be called from any goroutine.
 type Table struct {
 	current atomic.Pointer[index]
 }
@@ -74,8 +63,6 @@ type index struct {
 	byToken map[string][]Assignment
 	byAddr  map[netip.Addr]Assignment
 }
-
-var _ Book = (*Table)(nil)
 
 // Replace makes doc the one that is answered from. When it makes no sense the older one stays.
 func (t *Table) Replace(doc Document) error {
@@ -145,7 +132,8 @@ func (t *Table) Find(mac MAC) (Assignment, bool) {
 	return a, ok
 }
 
-// FindToken gives the assignments that a boot token stands for. The caller must not change them.
+// FindToken gives the assignments that a boot token stands for: one for each card of the machine; none when the token is
+// empty, unknown or dead. The caller must not change them.
 func (t *Table) FindToken(token string) []Assignment {
 	ix := t.current.Load()
 	if ix == nil || token == "" {

@@ -47,9 +47,9 @@ func (s *Server) FetchBlob(
 
 // member lets in agents that are on record.
 func (s *Server) member(ctx context.Context) (auth.Agent, error) {
-	who, ok := auth.AgentFrom(ctx)
-	if !ok {
-		return auth.Agent{}, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	who, err := agentOf(ctx)
+	if err != nil {
+		return auth.Agent{}, err
 	}
 	role, err := s.cfg.Store.RoleOfAgent(ctx, who.ID)
 	if err != nil {

@@ -36,7 +36,7 @@ type Config struct {
 	Engine       *engine.Engine
 	Store        *store.Store
 	Sessions     *session.Registry
-	CA           ca.Issuer
+	CA           *ca.Authority
 	Blobs        *blob.Dir
 	Secrets      *secret.Box
 	Installers   *Installers
@@ -78,9 +78,9 @@ const helloTimeout = 10 * time.Second
 
 // Commands opens a session and serves it until it ends.
 func (s *Server) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, fleetv1.ControllerMessage]) error {
-	who, ok := auth.AgentFrom(stream.Context())
-	if !ok {
-		return failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	who, err := agentOf(stream.Context())
+	if err != nil {
+		return err
 	}
 	if !s.cfg.Engine.LeaseFresh() {
 		return failure.Unavailable("CONTROLLER_LEASE_LOST", "this controller is cut off from its database; try again")

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -14,23 +13,17 @@ import (
 func (s *Server) GetBMCCredentials(
 	ctx context.Context, r *fleetv1.GetBMCCredentialsRequest,
 ) (*fleetv1.GetBMCCredentialsResponse, error) {
-	who, ok := auth.AgentFrom(ctx)
-	if !ok {
-		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	who, err := agentOf(ctx)
+	if err != nil {
+		return nil, err
 	}
 	c, err := s.cfg.Store.CredentialsFor(ctx, who.ID, r.GetMachineId(), r.GetCredentialsRef(), s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
 	plain, err := s.cfg.Secrets.OpenBMC(c.Ref, c.Sealed)
-	if errors.Is(err, secret.ErrSealed) {
-		s.cfg.Logger.Error("BMC credentials cannot be opened: set them again, or bring back the key file", "credentials_ref",
-			c.Ref)
-		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials %q",
-			c.Ref)
-	}
 	if err != nil {
-		return nil, err
+		return nil, s.sealed(err, "BMC credentials", c.Ref)
 	}
 	return &fleetv1.GetBMCCredentialsResponse{
 		Username: plain.Username, Password: plain.Password, Version: c.Version,
@@ -42,24 +35,49 @@ func (s *Server) GetBMCCredentials(
 func (s *Server) GetSSHCredentials(
 	ctx context.Context, r *fleetv1.GetSSHCredentialsRequest,
 ) (*fleetv1.GetSSHCredentialsResponse, error) {
-	who, ok := auth.AgentFrom(ctx)
-	if !ok {
-		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	who, err := agentOf(ctx)
+	if err != nil {
+		return nil, err
 	}
 	c, err := s.cfg.Store.SSHCredentialsFor(ctx, who.ID, r.GetMachineId(), r.GetCredentialsRef(), s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
 	plain, err := s.cfg.Secrets.OpenSSH(c.Ref, c.Sealed)
-	if errors.Is(err, secret.ErrSealed) {
-		s.cfg.Logger.Error("SSH credentials cannot be opened: set them again, or bring back the key file", "credentials_ref",
-			c.Ref)
-		return nil, failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the credentials %q",
-			c.Ref)
-	}
 	if err != nil {
-		return nil, err
+		return nil, s.sealed(err, "SSH credentials", c.Ref)
 	}
 	return &fleetv1.GetSSHCredentialsResponse{Username: plain.Username, PrivateKey: plain.PrivateKey, Version: c.Version},
 		nil
+}
+
+// GetMAASRegion gives a site agent the address and the key of the MAAS region of a machine of its site.
+func (s *Server) GetMAASRegion(
+	ctx context.Context, r *fleetv1.GetMAASRegionRequest,
+) (*fleetv1.GetMAASRegionResponse, error) {
+	who, err := agentOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.cfg.Store.MAASRegionFor(ctx, who.ID, r.GetMachineId(), r.GetRegionRef(), s.cfg.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.cfg.Secrets.OpenMAAS(m.Ref, m.Sealed)
+	if err != nil {
+		return nil, s.sealed(err, "MAAS region", m.Ref)
+	}
+	return &fleetv1.GetMAASRegionResponse{
+		Endpoint: m.Endpoint, ApiKey: string(key), CaPem: m.CA, Version: m.Version, UserData: m.UserData,
+		RetainMachines: m.RetainMachines,
+	}, nil
+}
+
+// sealed makes of an error in opening a secret what the agent is told. That the key is missing is the operator's.
+func (s *Server) sealed(err error, what, ref string) error {
+	if !errors.Is(err, secret.ErrSealed) {
+		return err
+	}
+	s.cfg.Logger.Error("a secret cannot be opened: set it again, or bring back the key file", "secret", what, "ref", ref)
+	return failure.NotFound("CREDENTIALS_NOT_FOUND", "this controller does not have the key of the %s %q", what, ref)
 }

@@ -17,11 +17,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/session"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/failure"
-	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-func grantPublicKey(issuer ca.Issuer) []byte {
+func grantPublicKey(issuer *ca.Authority) []byte {
 	pub, ok := issuer.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
 		panic("fleetapi: the grant key is not Ed25519")
@@ -31,9 +30,9 @@ func grantPublicKey(issuer ca.Issuer) []byte {
 
 // Events takes an agent's numbered reports and heartbeats. It ends with the session that it belongs to.
 func (s *Server) Events(stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse]) error {
-	who, ok := auth.AgentFrom(stream.Context())
-	if !ok {
-		return failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	who, err := agentOf(stream.Context())
+	if err != nil {
+		return err
 	}
 	first, err := stream.Recv()
 	if err != nil {
@@ -212,19 +211,15 @@ func streamName(s string) string {
 func (s *Server) RotateAgentCert(
 	ctx context.Context, r *fleetv1.RotateAgentCertRequest,
 ) (*fleetv1.RotateAgentCertResponse, error) {
-	who, ok := auth.AgentFrom(ctx)
-	if !ok {
-		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
-	}
-	csr, err := pki.ParseCSR(r.GetCsr())
+	who, err := agentOf(ctx)
 	if err != nil {
-		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "not a valid request for a P-256 key")
+		return nil, err
 	}
-	digest, err := pki.PublicKeyHash(csr.PublicKey)
+	csr, digest, err := ParseCSR(r.GetCsr())
 	if err != nil {
-		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
+		return nil, err
 	}
-	out, err := s.cfg.Store.Rotate(ctx, who.ID, digest[:], Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock),
+	out, err := s.cfg.Store.Rotate(ctx, who.ID, digest, Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock),
 		"ROTATE_CERT", s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err

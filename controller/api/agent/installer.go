@@ -24,12 +24,21 @@ const (
 	identitySecret = 32
 )
 
+// agentOf returns the agent that calls, by its certificate.
+func agentOf(ctx context.Context) (auth.Agent, error) {
+	who, ok := auth.AgentFrom(ctx)
+	if !ok {
+		return who, failure.Unauthenticated(auth.ReasonCertificateRequired, "a client certificate is required")
+	}
+	return who, nil
+}
+
 // caller is the session of the calling agent, which must be of the role: a certificate alone is not enough for what an
 // older session of the same agent might still ask.
 func (s *Server) caller(ctx context.Context, role string) (*session.Session, error) {
-	who, ok := auth.AgentFrom(ctx)
-	if !ok {
-		return nil, failure.Unauthenticated("CERTIFICATE_REQUIRED", "a client certificate is required")
+	who, err := agentOf(ctx)
+	if err != nil {
+		return nil, err
 	}
 	sess := s.cfg.Sessions.Get(who.ID)
 	if sess == nil {
@@ -111,13 +120,9 @@ func (s *Server) VouchInstaller(
 	if err != nil {
 		return nil, err
 	}
-	csr, err := pki.ParseCSR(r.GetCsr())
+	csr, digest, err := ParseCSR(r.GetCsr())
 	if err != nil {
-		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "not a valid request for a P-256 key")
-	}
-	digest, err := pki.PublicKeyHash(csr.PublicKey)
-	if err != nil {
-		return nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
+		return nil, err
 	}
 	shown, err := s.cfg.Installers.shownTPM(r)
 	if err != nil {
@@ -125,7 +130,7 @@ func (s *Server) VouchInstaller(
 	}
 	req := identitystore.VouchRequest{
 		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(),
-		PublicKeyDigest: digest[:],
+		PublicKeyDigest: digest,
 		TPM:             shown.key(),
 	}
 	out, err := s.cfg.Installers.Certify(ctx, req, csr)

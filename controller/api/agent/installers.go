@@ -37,7 +37,7 @@ type Installers struct {
 	Engine       *engine.Engine
 	Store        *store.Store
 	Sessions     *session.Registry
-	CA           ca.Issuer
+	CA           *ca.Authority
 	Secrets      *secret.Box
 	Clock        clock.Clock
 	Logger       *slog.Logger

@@ -8,11 +8,13 @@ import (
 	"github.com/ingot-metal/ingot/controller/ca"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // Signer signs one request under whichever agent id the store decides on.
 func Signer(
-	issuer ca.Issuer, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock,
+	issuer *ca.Authority, csr *x509.CertificateRequest, lifetime time.Duration, c clock.Clock,
 ) func(context.Context, string) (*agentstore.Signed, error) {
 	return func(ctx context.Context, agentID string) (*agentstore.Signed, error) {
 		out, err := issuer.SignAgent(ctx, csr, agentID, lifetime, c.Now())
@@ -24,4 +26,17 @@ func Signer(
 			NotAfter: out.NotAfter,
 		}, nil
 	}
+}
+
+// ParseCSR reads a certificate request, and gives the digest of its key.
+func ParseCSR(der []byte) (csr *x509.CertificateRequest, digest []byte, err error) {
+	if csr, err = pki.ParseCSR(der); err != nil {
+		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr",
+			"not a valid request for a P-256 key")
+	}
+	hash, err := pki.PublicKeyHash(csr.PublicKey)
+	if err != nil {
+		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
+	}
+	return csr, hash[:], nil
 }

@@ -26,7 +26,7 @@ func (s *Server) ActivateCredential(
 		return nil, failure.Invalid("INVALID_FIELD", "challenge: longer than %d bytes", maxChallenge).WithField("challenge",
 			"too long")
 	}
-	csr, digest, err := parseCSR(r.GetCsr())
+	csr, digest, err := agent.ParseCSR(r.GetCsr())
 	if err != nil {
 		return nil, err
 	}

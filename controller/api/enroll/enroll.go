@@ -23,7 +23,7 @@ import (
 // Config is what the service works with.
 type Config struct {
 	Store        *store.Store
-	CA           ca.Issuer
+	CA           *ca.Authority
 	Installers   *agent.Installers
 	Clock        clock.Clock
 	CertLifetime time.Duration
@@ -44,7 +44,7 @@ func New(c Config) *Server { return &Server{cfg: c} }
 
 // Enroll trades a one-shot token and a key for a certificate.
 func (s *Server) Enroll(ctx context.Context, r *enrollv1.EnrollRequest) (*enrollv1.EnrollResponse, error) {
-	csr, digest, err := parseCSR(r.GetCsr())
+	csr, digest, err := agent.ParseCSR(r.GetCsr())
 	if err != nil {
 		return nil, err
 	}
@@ -65,23 +65,10 @@ func (s *Server) Enroll(ctx context.Context, r *enrollv1.EnrollRequest) (*enroll
 	}, nil
 }
 
-func parseCSR(der []byte) (*x509.CertificateRequest, []byte, error) {
-	csr, err := pki.ParseCSR(der)
-	if err != nil {
-		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr",
-			"not a valid request for a P-256 key")
-	}
-	digest, err := pki.PublicKeyHash(csr.PublicKey)
-	if err != nil {
-		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr", "unusable key")
-	}
-	return csr, digest[:], nil
-}
-
 // Reenroll brings back an agent whose newest certificate has expired. The proof binds the expired key, this connection
 // and the new key together, so that it is worth nothing anywhere else.
 func (s *Server) Reenroll(ctx context.Context, r *enrollv1.ReenrollRequest) (*enrollv1.ReenrollResponse, error) {
-	csr, digest, err := parseCSR(r.GetCsr())
+	csr, digest, err := agent.ParseCSR(r.GetCsr())
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,15 @@
 package blob
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,6 +116,24 @@ func (d *Dir) Has(sha256 string) bool {
 	}
 	_, err := os.Stat(d.name(sha256))
 	return err == nil
+}
+
+// Store knows which blobs have entries; *store.Store is one.
+type Store interface {
+	// DropBlob calls drop unless an entry names the blob.
+	DropBlob(ctx context.Context, sha256 string, drop func() error) error
+}
+
+// dropTime bounds the removal of a blob, which goes on when its caller has gone.
+const dropTime = 30 * time.Second
+
+// Drop removes a blob unless an entry names it. What cannot be removed now goes at the next start.
+func (d *Dir) Drop(ctx context.Context, s Store, sha256 string, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+	defer cancel()
+	if err := s.DropBlob(ctx, sha256, func() error { return d.Remove(sha256) }); err != nil {
+		log.Warn("unwanted blob not removed; the next start will", "sha256_file", sha256, "error", err.Error())
+	}
 }
 
 // Remove removes a blob; one that is not there is none to remove.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -142,4 +143,11 @@ func (w *Writer) Close() error {
 		return fmt.Errorf("let go of blob: %w", err)
 	}
 	return nil
+}
+
+// Release is Close of a file whose fate is decided: that it could not be removed concerns nobody but the next start.
+func (w *Writer) Release(log *slog.Logger) {
+	if err := w.Close(); err != nil {
+		log.Warn("incoming file not removed; the next start will", "error", err.Error())
+	}
 }

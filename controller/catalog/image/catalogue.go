@@ -28,7 +28,7 @@ type Store interface {
 	AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string,
 		now time.Time) (*baremetalv1.Image, error)
 	RemoveImage(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Image, error)
-	DropBlob(ctx context.Context, sha256 string, drop func() error) error
+	blob.Store
 	UnnamedBlobs(ctx context.Context, sums []string) ([]string, error)
 }
 
@@ -197,13 +197,13 @@ func (c *Catalogue) take(
 	if err != nil {
 		return nil, err
 	}
-	defer c.letGo(got)
+	defer got.Release(c.cfg.Logger)
 	entry, file, err := c.inspect(ctx, im, got)
 	if err != nil {
 		return nil, err
 	}
 	if file != got {
-		defer c.letGo(file)
+		defer file.Release(c.cfg.Logger)
 	}
 	if err := file.Sync(); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (c *Catalogue) take(
 	}
 	added, err := c.cfg.Store.AddImage(ctx, entry, file.Place, actor, c.cfg.Clock.Now())
 	if err != nil {
-		c.drop(context.WithoutCancel(ctx), entry.GetSha256File())
+		c.cfg.Blobs.Drop(ctx, c.cfg.Store, entry.GetSha256File(), c.cfg.Logger)
 		return nil, err
 	}
 	c.cfg.Logger.InfoContext(ctx, "image added", "image_ref", added.GetImageRef(), "kind", added.GetKind(), "format",
@@ -223,35 +223,14 @@ func (c *Catalogue) take(
 	return added, nil
 }
 
-// letGo closes a file whose fate is decided; that it could not be removed concerns nobody but the sweep at the next
-// start.
-func (c *Catalogue) letGo(w *blob.Writer) {
-	if err := w.Close(); err != nil {
-		c.cfg.Logger.Warn("incoming file not removed; the next start will", "error", err.Error())
-	}
-}
-
 // Remove takes an entry out, and its blob when no other entry names it.
 func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1.Image, error) {
 	im, err := c.cfg.Store.RemoveImage(ctx, ref, actor, c.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	c.drop(context.WithoutCancel(ctx), im.GetSha256File())
+	c.cfg.Blobs.Drop(ctx, c.cfg.Store, im.GetSha256File(), c.cfg.Logger)
 	return im, nil
-}
-
-// dropTime bounds the removal of a blob after its caller has gone.
-const dropTime = 30 * time.Second
-
-// drop removes a blob that no entry names. What cannot be removed now goes at the next start.
-func (c *Catalogue) drop(ctx context.Context, sha256 string) {
-	ctx, cancel := context.WithTimeout(ctx, dropTime)
-	defer cancel()
-	err := c.cfg.Store.DropBlob(ctx, sha256, func() error { return c.cfg.Blobs.Remove(sha256) })
-	if err != nil {
-		c.cfg.Logger.Warn("unwanted blob not removed; the next start will", "sha256_file", sha256, "error", err.Error())
-	}
 }
 
 // Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start. Where none of
@@ -273,7 +252,7 @@ func (c *Catalogue) Sweep(ctx context.Context) error {
 		return nil
 	}
 	for _, sum := range unnamed {
-		c.drop(ctx, sum)
+		c.cfg.Blobs.Drop(ctx, c.cfg.Store, sum, c.cfg.Logger)
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, erro
 		return nil, err
 	}
 	if err := pour(ctx, w, src, c.cfg.MaxBytes); err != nil {
-		c.letGo(w)
+		w.Release(c.cfg.Logger)
 		return nil, err
 	}
 	return w, nil

@@ -63,7 +63,7 @@ func (c *Catalogue) inspect(
 	}
 	if err != nil {
 		if file != nil && file != got {
-			c.letGo(file)
+			file.Release(c.cfg.Logger)
 		}
 		return nil, nil, err
 	}

@@ -112,7 +112,7 @@ func (c *Catalogue) convert(ctx context.Context, got *blob.Writer) (*blob.Writer
 	done := false
 	defer func() {
 		if !done {
-			c.letGo(w)
+			w.Release(c.cfg.Logger)
 		}
 	}()
 	facts, err := compress(ctx, w, img)

@@ -18,7 +18,7 @@ type Store interface {
 	AddScript(ctx context.Context, s *baremetalv1.Script, place func() error, actor string,
 		now time.Time) (*baremetalv1.Script, error)
 	RemoveScript(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Script, error)
-	DropBlob(ctx context.Context, sha256 string, drop func() error) error
+	blob.Store
 }
 
 // Config is what the catalogue works with; all of it is required.
@@ -43,7 +43,7 @@ func (c *Catalogue) Add(
 	if err != nil {
 		return nil, err
 	}
-	defer c.letGo(w)
+	defer w.Release(c.cfg.Logger)
 	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
@@ -58,19 +58,12 @@ func (c *Catalogue) Add(
 	entry.Sha256, entry.SizeBytes = w.SHA256(), w.Size()
 	added, err := c.cfg.Store.AddScript(ctx, entry, w.Place, actor, c.cfg.Clock.Now())
 	if err != nil {
-		c.drop(context.WithoutCancel(ctx), entry.GetSha256())
+		c.cfg.Blobs.Drop(ctx, c.cfg.Store, entry.GetSha256(), c.cfg.Logger)
 		return nil, err
 	}
 	c.cfg.Logger.InfoContext(ctx, "script added", "script_ref", added.GetScriptRef(), "sha256", added.GetSha256(),
 		"size_bytes", added.GetSizeBytes())
 	return added, nil
-}
-
-// letGo closes a file whose fate is decided.
-func (c *Catalogue) letGo(w *blob.Writer) {
-	if err := w.Close(); err != nil {
-		c.cfg.Logger.Warn("incoming file not removed; the next start will", "error", err.Error())
-	}
 }
 
 // Remove takes an entry out, and its blob when no other entry names it.
@@ -79,19 +72,6 @@ func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1
 	if err != nil {
 		return nil, err
 	}
-	c.drop(context.WithoutCancel(ctx), s.GetSha256())
+	c.cfg.Blobs.Drop(ctx, c.cfg.Store, s.GetSha256(), c.cfg.Logger)
 	return s, nil
-}
-
-// dropTime bounds the removal of a blob after its caller has gone.
-const dropTime = 30 * time.Second
-
-// drop removes a blob that no entry names. What cannot be removed now goes at the next start.
-func (c *Catalogue) drop(ctx context.Context, sha256 string) {
-	ctx, cancel := context.WithTimeout(ctx, dropTime)
-	defer cancel()
-	err := c.cfg.Store.DropBlob(ctx, sha256, func() error { return c.cfg.Blobs.Remove(sha256) })
-	if err != nil {
-		c.cfg.Logger.Warn("unwanted blob not removed; the next start will", "sha256_file", sha256, "error", err.Error())
-	}
 }

@@ -45,9 +45,6 @@ func validateProvider(a *baremetalv1.ProviderAction, field string) error {
 	return nil
 }
 
-// ProviderActions gives the actions and their parameters. The adapter's table is held against it.
-func ProviderActions() map[string][]string { return providerActions }
-
 // fillProvider says which image is deployed, where the plan does not. Only what was asked for, or is the machine's own,
 // counts: the server's default image is one of our catalogue, and no provider knows that.
 func fillProvider(a *baremetalv1.ProviderAction, in Inputs) {

@@ -47,14 +47,3 @@ func (c *Chain) wrong(e Entry) string {
 	}
 	return ""
 }
-
-// Verify walks a whole chain. It returns nil, or the first break.
-func Verify(machineID string, entries []Entry) *Break {
-	c := Chain{MachineID: machineID}
-	for _, e := range entries {
-		if b := c.Next(e); b != nil {
-			return b
-		}
-	}
-	return nil
-}

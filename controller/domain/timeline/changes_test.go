@@ -24,7 +24,7 @@ func changes(fields string) timeline.Entry {
 
 func TestChangesOfOneTransaction(t *testing.T) {
 	e := changes(decommissioned)
-	if b := timeline.Verify("m-1", []timeline.Entry{e}); b != nil {
+	if b := verify("m-1", []timeline.Entry{e}); b != nil {
 		t.Fatal(b)
 	}
 	all, err := e.Changes()
@@ -46,7 +46,7 @@ func TestChangesOfOneTransaction(t *testing.T) {
 }
 
 func TestRebuildOfAWorkflow(t *testing.T) {
-	s, err := timeline.Rebuild([]timeline.Entry{changes(decommissioned)})
+	s, err := rebuild([]timeline.Entry{changes(decommissioned)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestChangesThatCannotBeRead(t *testing.T) {
 
 // What the tables say of workflows, moves and messages is held against the history.
 func TestDiffOfAWorkflow(t *testing.T) {
-	s, err := timeline.Rebuild([]timeline.Entry{changes(decommissioned)})
+	s, err := rebuild([]timeline.Entry{changes(decommissioned)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestDiffOfWhatIsOlder(t *testing.T) {
 	old := timeline.Entry{MachineID: "m-1", Seq: 1, Kind: timeline.Step, OperationID: "op-1",
 		Fields: []byte(`{"step": "boot", "state": "FAILED"}`)}
 	since := changes(`[["machine", "", "", "", {"moves_before": "2", "last_move": "5"}]]`)
-	s, err := timeline.Rebuild([]timeline.Entry{old, since})
+	s, err := rebuild([]timeline.Entry{old, since})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,14 +86,3 @@ func NewState() *State {
 		Moves: map[string]MoveState{},
 	}
 }
-
-// Rebuild applies entries in order.
-func Rebuild(entries []Entry) (*State, error) {
-	s := NewState()
-	for _, e := range entries {
-		if err := s.Apply(e); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}

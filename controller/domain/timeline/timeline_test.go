@@ -36,7 +36,7 @@ var some = []string{
 }
 
 func TestWholeChainVerifies(t *testing.T) {
-	if b := timeline.Verify("m-1", chain("m-1", some...)); b != nil {
+	if b := verify("m-1", chain("m-1", some...)); b != nil {
 		t.Error(b)
 	}
 }
@@ -60,7 +60,7 @@ func TestAnyFlippedBitBreaksTheChain(t *testing.T) {
 		changes++
 		c := chain("m-1", some...)
 		change(&c[i])
-		if b := timeline.Verify("m-1", c); b == nil || b.Seq != int64(i+1) {
+		if b := verify("m-1", c); b == nil || b.Seq != int64(i+1) {
 			t.Errorf("%s of entry %d: %v", what, i+1, b)
 		}
 	}
@@ -106,17 +106,17 @@ func TestChainKeepsItsShape(t *testing.T) {
 		"swap":     func(c []timeline.Entry) []timeline.Entry { c[2], c[3] = c[3], c[2]; return c },
 		"beheaded": func(c []timeline.Entry) []timeline.Entry { return c[2:] },
 	} {
-		if b := timeline.Verify("m-1", change(chain("m-1", some...))); b == nil {
+		if b := verify("m-1", change(chain("m-1", some...))); b == nil {
 			t.Errorf("%s: not found", what)
 		}
 	}
-	if b := timeline.Verify("m-2", chain("m-1", some...)); b == nil {
+	if b := verify("m-2", chain("m-1", some...)); b == nil {
 		t.Error("the chain of another machine is taken")
 	}
 }
 
 func TestRebuild(t *testing.T) {
-	s, err := timeline.Rebuild(chain("m-1", some...))
+	s, err := rebuild(chain("m-1", some...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,13 +126,13 @@ func TestRebuild(t *testing.T) {
 		s.Last.Seq != 7 {
 		t.Errorf("%+v", s)
 	}
-	if _, err := timeline.Rebuild([]timeline.Entry{{Fields: []byte("{")}}); err == nil {
+	if _, err := rebuild([]timeline.Entry{{Fields: []byte("{")}}); err == nil {
 		t.Error("fields that are no JSON are taken")
 	}
 }
 
 func TestDiffNamesWhatDiffers(t *testing.T) {
-	s, err := timeline.Rebuild(chain("m-1", some...))
+	s, err := rebuild(chain("m-1", some...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,4 +181,26 @@ func TestSummaries(t *testing.T) {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
+}
+
+// verify walks a whole chain. It returns nil, or the first break.
+func verify(machineID string, entries []timeline.Entry) *timeline.Break {
+	c := timeline.Chain{MachineID: machineID}
+	for _, e := range entries {
+		if b := c.Next(e); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// rebuild applies entries in order.
+func rebuild(entries []timeline.Entry) (*timeline.State, error) {
+	s := timeline.NewState()
+	for _, e := range entries {
+		if err := s.Apply(e); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }

@@ -78,7 +78,7 @@ func TestACleanStartNamesWhatItUndoes(t *testing.T) {
 		w.StageIdx = len(w.Plan) - 1
 		w.Stage = w.Plan[w.StageIdx]
 		f := drainedFacts(false, false)
-		f.Stage.Machine.NodeState = workflow.Enrolling
+		f.Stage.Machine.NodeState = fleet.Enrolling
 		e, refusal := workflow.Act(w, workflow.RestartClean, f)
 		if refusal != nil || strings.Contains(e.Text, "(abort, release)") != want {
 			t.Errorf("%s: %+v, %v", provider, e, refusal)
@@ -89,7 +89,7 @@ func TestACleanStartNamesWhatItUndoes(t *testing.T) {
 // TestALateAttemptIsLookedAtAgainWhereverItsNodeIs: that begins nothing new on a machine which nobody may change.
 func TestALateAttemptIsLookedAtAgainWhereverItsNodeIs(t *testing.T) {
 	f := drainedFacts(true, true)
-	f.Contested, f.Stage.Machine.NodeState = true, workflow.Quarantined
+	f.Contested, f.Stage.Machine.NodeState = true, fleet.Quarantined
 	if e, refusal := workflow.Act(sample(workflow.Running), workflow.Resume, f); refusal != nil || !e.Requeue ||
 		e.Attempt {
 		t.Errorf("under way: %+v, %v", e, refusal)
@@ -208,7 +208,7 @@ func TestWhatIsDueToBeUndoneStaysUntilItWasTaken(t *testing.T) {
 	w.StageIdx = len(w.Plan) - 1
 	w.Stage = w.Plan[w.StageIdx]
 	f := drainedFacts(false, false)
-	f.Stage.Machine.NodeState = workflow.Enrolling
+	f.Stage.Machine.NodeState = fleet.Enrolling
 	e, refusal := workflow.Act(w, workflow.RestartClean, f)
 	if refusal != nil {
 		t.Fatal(refusal)
@@ -260,7 +260,7 @@ func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
 			Reason: c.reason, Message: "no"})
 		f := workflow.Facts{Stage: workflow.StageFacts{
 			Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: c.state, ProviderHeldBy: c.heldBy,
-			Machine: fleet.Facts{NodeState: workflow.Installing},
+			Machine: fleet.Facts{NodeState: fleet.Installing},
 		}}
 		o := workflow.Offer{Refused: map[workflow.Action]*fleet.Refusal{}}
 		for _, a := range workflow.Legal(w.State, false) {
@@ -282,7 +282,7 @@ func TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
 	f := workflow.Facts{Stage: workflow.StageFacts{Kind: workflow.Onboarding,
-		Machine: fleet.Facts{NodeState: workflow.Installing}}}
+		Machine: fleet.Facts{NodeState: fleet.Installing}}}
 	for _, stage := range []string{workflow.WaitForEnrollment, "ensure_hardware_sync_configured",
 		workflow.WaitHardwareRun} {
 		w := workflow.Workflow{Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, State: workflow.Running,
@@ -317,7 +317,7 @@ func TestAnAdoptedStageIsNotGoneBackTo(t *testing.T) {
 	}
 	f := workflow.Facts{Stage: workflow.StageFacts{
 		Kind: workflow.Onboarding, Provider: workflow.ProviderMAAS, ProviderState: maasstatus.StateReady,
-		Machine: fleet.Facts{NodeState: workflow.Installing},
+		Machine: fleet.Facts{NodeState: fleet.Installing},
 	}}
 	e, refused := workflow.Act(workflow.Follow(w, step(workflow.CommissionRun)), workflow.Adopt, f)
 	if refused != nil {

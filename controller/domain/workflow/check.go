@@ -166,7 +166,7 @@ func erased(f StageFacts) Verdict {
 // approved: an identity that was in service is not onboarded again.
 func approved(f StageFacts) Verdict {
 	switch f.Machine.NodeState {
-	case Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling:
+	case fleet.Discovered, fleet.Pending, fleet.Installing, fleet.Installed, fleet.BootstrapIssued, fleet.Enrolling:
 		return pass(nil)
 	}
 	return failed("the node is " + string(f.Machine.NodeState) + "; only a new one can be onboarded")

@@ -31,7 +31,7 @@ func TestWhichFailuresAreTriedAgain(t *testing.T) {
 // wellFacts let every check of a decommission and an onboarding pass.
 func wellFacts(k workflow.Kind, m workflow.Mode) workflow.StageFacts {
 	f := workflow.StageFacts{
-		Kind: k, Mode: m, Machine: fleet.Facts{Phase: fleet.Maintenance, NodeState: workflow.Enrolling}, AgentLive: true,
+		Kind: k, Mode: m, Machine: fleet.Facts{Phase: fleet.Maintenance, NodeState: fleet.Enrolling}, AgentLive: true,
 		AgentImage:       "sha256:dd",
 		CredentialsKnown: true, PowerOff: true, PowerSeenAt: "then",
 		Evidence: map[string]string{evidence.BootIDAfter: "b", evidence.ImageDigest: "dd", evidence.EraseMethod: "ata"},
@@ -68,7 +68,7 @@ func TestChecksSayNo(t *testing.T) {
 		"removed with data": {workflow.RemoveRecord, workflow.Decommission, workflow.FullDecommission,
 			drop(evidence.EraseMethod), false},
 		"in service before": {workflow.ApproveNode, workflow.Onboarding, workflow.NoMode,
-			func(f *workflow.StageFacts) { f.Machine.NodeState = workflow.Active }, false},
+			func(f *workflow.StageFacts) { f.Machine.NodeState = fleet.Active }, false},
 		"credentials unknown": {workflow.ResolvePower, workflow.Onboarding, workflow.NoMode,
 			func(f *workflow.StageFacts) { f.CredentialsKnown = false }, false},
 		"agent not there": {workflow.VerifyNode, workflow.Onboarding, workflow.NoMode,

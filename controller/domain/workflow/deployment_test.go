@@ -27,7 +27,7 @@ func TestAFailedDeploymentIsMadeAnew(t *testing.T) {
 			held := len(evidence)
 			w := Workflow{Kind: Onboarding, Provider: ProviderMAAS, State: FailedManual, Plan: plan, Evidence: evidence}
 			w.at(stage)
-			e, refused := Act(w, a, Facts{Stage: StageFacts{Machine: fleet.Facts{NodeState: Enrolling}}})
+			e, refused := Act(w, a, Facts{Stage: StageFacts{Machine: fleet.Facts{NodeState: fleet.Enrolling}}})
 			if refused != nil {
 				t.Fatalf("%s at %s: %v", a, stage, refused)
 			}

@@ -45,7 +45,17 @@ func (o Observation) Mark() string {
 // Drift says why an observation does not go with a node's state, and whether the drift is major; empty if it goes with
 // it.
 func Drift(n fleet.NodeState, o Observation) (text string, major bool) {
-	inLife := in(n, Installed, Active, Offline, Reprovision, Migrating, Deprovisioning, Draining, Removing)
+	inLife := in(
+		n,
+		fleet.Installed,
+		fleet.Active,
+		fleet.Offline,
+		fleet.Reprovision,
+		fleet.Migrating,
+		fleet.Deprovisioning,
+		fleet.Draining,
+		fleet.Removing,
+	)
 	if o.SystemID != "" && o.KnownID != "" && o.SystemID != o.KnownID && inLife {
 		return "the provider has the machine as " + o.SystemID + ", and it was " + o.KnownID, true
 	}

@@ -17,10 +17,17 @@ type Pair struct {
 
 // A node that never was in service has states of its own on the way in, and may be decommissioned from any of them.
 var (
-	netbooting = []fleet.NodeState{Discovered, NodePending, Installing, Installed}
-	never      = []fleet.NodeState{Discovered, NodePending, Installing, InstallFailed, Installed, BootstrapIssued,
-		Enrolling}
-	inLife = []fleet.NodeState{Active, Offline, Quarantined, Draining, Retired}
+	netbooting = []fleet.NodeState{fleet.Discovered, fleet.Pending, fleet.Installing, fleet.Installed}
+	never      = []fleet.NodeState{
+		fleet.Discovered,
+		fleet.Pending,
+		fleet.Installing,
+		fleet.InstallFailed,
+		fleet.Installed,
+		fleet.BootstrapIssued,
+		fleet.Enrolling,
+	}
+	inLife = []fleet.NodeState{fleet.Active, fleet.Offline, fleet.Quarantined, fleet.Draining, fleet.Retired}
 )
 
 // Mapping lists which node states go with which workflow states. A pair that is not in it is a violation. Completed and
@@ -28,32 +35,52 @@ var (
 func Mapping() []Pair {
 	o, d := Onboarding, Decommission
 	return []Pair{
-		{o, Pending, nil, concat(netbooting, BootstrapIssued, Enrolling)},
-		{o, Running, nil, concat(netbooting, BootstrapIssued, Enrolling)},
-		{o, Compensating, nil, concat(netbooting, BootstrapIssued, Enrolling, Quarantined)},
-		{o, FailedRetryable, nil, concat(netbooting, BootstrapIssued, Enrolling, InstallFailed)},
-		{o, FailedManual, nil, concat(netbooting, BootstrapIssued, Enrolling, InstallFailed, Quarantined)},
-		{o, Cancelled, nil, []fleet.NodeState{Discovered, NodePending, BootstrapIssued, Quarantined, Retired, Deleted,
-			Enrolling, InstallFailed, Active, Offline}},
-		{o, Completed, nil, []fleet.NodeState{Active}},
-		{o, Reconciled, nil, []fleet.NodeState{Active}},
+		{o, Pending, nil, concat(netbooting, fleet.BootstrapIssued, fleet.Enrolling)},
+		{o, Running, nil, concat(netbooting, fleet.BootstrapIssued, fleet.Enrolling)},
+		{o, Compensating, nil, concat(netbooting, fleet.BootstrapIssued, fleet.Enrolling, fleet.Quarantined)},
+		{o, FailedRetryable, nil, concat(netbooting, fleet.BootstrapIssued, fleet.Enrolling, fleet.InstallFailed)},
+		{
+			o,
+			FailedManual,
+			nil,
+			concat(netbooting, fleet.BootstrapIssued, fleet.Enrolling, fleet.InstallFailed, fleet.Quarantined),
+		},
+		{
+			o,
+			Cancelled,
+			nil,
+			[]fleet.NodeState{
+				fleet.Discovered,
+				fleet.Pending,
+				fleet.BootstrapIssued,
+				fleet.Quarantined,
+				fleet.Retired,
+				fleet.Deleted,
+				fleet.Enrolling,
+				fleet.InstallFailed,
+				fleet.Active,
+				fleet.Offline,
+			},
+		},
+		{o, Completed, nil, []fleet.NodeState{fleet.Active}},
+		{o, Reconciled, nil, []fleet.NodeState{fleet.Active}},
 
 		{d, Pending, nil, inLife},
 		{d, Running, nil, inLife},
 		{d, Compensating, nil, inLife},
-		{d, FailedRetryable, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined}},
-		{d, FailedManual, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined}},
-		{d, Cancelled, nil, []fleet.NodeState{Active, Offline, Retired, Quarantined, Deleted}},
-		{d, Completed, []Mode{SoftReset, Reimage, StorageCleanup}, []fleet.NodeState{Active}},
-		{d, Reconciled, []Mode{SoftReset, Reimage, StorageCleanup}, []fleet.NodeState{Active}},
-		{d, Pending, full, concat(never, Removing)},
-		{d, Running, full, concat(never, Removing)},
-		{d, Compensating, full, concat(never, Removing)},
+		{d, FailedRetryable, nil, []fleet.NodeState{fleet.Active, fleet.Offline, fleet.Retired, fleet.Quarantined}},
+		{d, FailedManual, nil, []fleet.NodeState{fleet.Active, fleet.Offline, fleet.Retired, fleet.Quarantined}},
+		{d, Cancelled, nil, []fleet.NodeState{fleet.Active, fleet.Offline, fleet.Retired, fleet.Quarantined, fleet.Deleted}},
+		{d, Completed, []Mode{SoftReset, Reimage, StorageCleanup}, []fleet.NodeState{fleet.Active}},
+		{d, Reconciled, []Mode{SoftReset, Reimage, StorageCleanup}, []fleet.NodeState{fleet.Active}},
+		{d, Pending, full, concat(never, fleet.Removing)},
+		{d, Running, full, concat(never, fleet.Removing)},
+		{d, Compensating, full, concat(never, fleet.Removing)},
 		{d, FailedRetryable, full, never},
 		{d, FailedManual, full, never},
 		{d, Cancelled, full, never},
-		{d, Completed, full, []fleet.NodeState{Deleted}},
-		{d, Reconciled, full, []fleet.NodeState{Deleted}},
+		{d, Completed, full, []fleet.NodeState{fleet.Deleted}},
+		{d, Reconciled, full, []fleet.NodeState{fleet.Deleted}},
 	}
 }
 

@@ -19,17 +19,17 @@ func moves(list []Move) string {
 // TestWhereANodeGoesWhenAStageBegins: every pair of a stage and a state that moves it; all others leave it where it is.
 func TestWhereANodeGoesWhenAStageBegins(t *testing.T) {
 	want := map[string]map[fleet.NodeState]string{
-		DisableNode: {Active: "draining by workflow", Offline: "draining by workflow",
-			Quarantined: "draining by workflow"},
-		RetireNode:        {Draining: "retired by workflow"},
-		RemoveRecord:      {Retired: "removing by workflow"},
-		ApproveNode:       {BootstrapIssued: "enrolling by workflow", Discovered: "pending by admin"},
-		InstallNode:       {NodePending: "installing by workflow"},
-		DeployViaMAAS:     {NodePending: "installing by workflow"},
-		WaitForEnrollment: {Installing: "installed by workflow"},
+		DisableNode: {fleet.Active: "draining by workflow", fleet.Offline: "draining by workflow",
+			fleet.Quarantined: "draining by workflow"},
+		RetireNode:        {fleet.Draining: "retired by workflow"},
+		RemoveRecord:      {fleet.Retired: "removing by workflow"},
+		ApproveNode:       {fleet.BootstrapIssued: "enrolling by workflow", fleet.Discovered: "pending by admin"},
+		InstallNode:       {fleet.Pending: "installing by workflow"},
+		DeployViaMAAS:     {fleet.Pending: "installing by workflow"},
+		WaitForEnrollment: {fleet.Installing: "installed by workflow"},
 	}
 	for _, s := range NodeStates() {
-		if s != Draining && s != Retired && s != Removing && s != Deleted {
+		if s != fleet.Draining && s != fleet.Retired && s != fleet.Removing && s != fleet.Deleted {
 			want[RetireNode][s] = "retired by admin"
 		}
 	}
@@ -55,22 +55,22 @@ func TestWhereANodeGoesWhenItsWorkflowEnds(t *testing.T) {
 		want map[fleet.NodeState]string
 	}{
 		"onboarded": {in(onboarding, Completed, false), true, map[fleet.NodeState]string{
-			Draining: back, Offline: "active by system", Installing: "installed by workflow, active by workflow",
-			Installed: "active by workflow", Enrolling: "active by workflow"}},
+			fleet.Draining: back, fleet.Offline: "active by system", fleet.Installing: "installed by workflow, active by workflow",
+			fleet.Installed: "active by workflow", fleet.Enrolling: "active by workflow"}},
 		"reset": {in(soft, Reconciled, false), true, map[fleet.NodeState]string{
-			Draining: back, Offline: "active by system", Installing: "installed by workflow, active by workflow",
-			Installed: "active by workflow", Enrolling: "active by workflow"}},
-		"removed": {in(full, Completed, false), true, map[fleet.NodeState]string{Removing: "deleted by workflow"}},
+			fleet.Draining: back, fleet.Offline: "active by system", fleet.Installing: "installed by workflow, active by workflow",
+			fleet.Installed: "active by workflow", fleet.Enrolling: "active by workflow"}},
+		"removed": {in(full, Completed, false), true, map[fleet.NodeState]string{fleet.Removing: "deleted by workflow"}},
 		"failed, agent up": {in(soft, FailedRetryable, false), true,
-			map[fleet.NodeState]string{Draining: back, Removing: "retired by workflow"}},
+			map[fleet.NodeState]string{fleet.Draining: back, fleet.Removing: "retired by workflow"}},
 		"failed, agent away": {in(soft, FailedManual, false), false,
-			map[fleet.NodeState]string{Draining: "offline by workflow", Removing: "retired by workflow"}},
+			map[fleet.NodeState]string{fleet.Draining: "offline by workflow", fleet.Removing: "retired by workflow"}},
 		"still running": {in(soft, Running, false), true, nil},
 		"onboarding cancelled": {in(onboarding, Cancelled, false), false, map[fleet.NodeState]string{
-			Enrolling: "quarantined by workflow", Installing: "quarantined by system", Installed: "quarantined by system",
-			Draining: "offline by workflow", Removing: "retired by workflow"}},
+			fleet.Enrolling: "quarantined by workflow", fleet.Installing: "quarantined by system", fleet.Installed: "quarantined by system",
+			fleet.Draining: "offline by workflow", fleet.Removing: "retired by workflow"}},
 		"reset cancelled": {in(soft, Cancelled, false), true,
-			map[fleet.NodeState]string{Draining: back, Removing: "retired by workflow"}},
+			map[fleet.NodeState]string{fleet.Draining: back, fleet.Removing: "retired by workflow"}},
 	} {
 		for _, from := range NodeStates() {
 			if got := moves(Ending(c.w, from, c.live)); got != c.want[from] {
@@ -82,9 +82,9 @@ func TestWhereANodeGoesWhenItsWorkflowEnds(t *testing.T) {
 		for _, from := range NodeStates() {
 			want := "quarantined by system"
 			switch from {
-			case Quarantined, Retired, Deleted:
+			case fleet.Quarantined, fleet.Retired, fleet.Deleted:
 				want = ""
-			case Removing:
+			case fleet.Removing:
 				want = "retired by workflow"
 			}
 			if got := moves(Ending(in(soft, s, true), from, true)); got != want {
@@ -94,7 +94,7 @@ func TestWhereANodeGoesWhenItsWorkflowEnds(t *testing.T) {
 	}
 	for _, from := range NodeStates() {
 		want := ""
-		if from == Retired {
+		if from == fleet.Retired {
 			want = "offline by admin"
 		}
 		if got := moves(Resetting(soft, from)); got != want {
@@ -112,18 +112,18 @@ func TestWhereAnAttemptMayGoOn(t *testing.T) {
 		w  Workflow
 		on []fleet.NodeState
 	}{
-		"onboarding": {Workflow{Kind: Onboarding}, []fleet.NodeState{Discovered, NodePending, Installing, Installed,
-			BootstrapIssued, Enrolling}},
-		"reset": {Workflow{Kind: Decommission, Mode: SoftReset}, []fleet.NodeState{Active, Offline, Draining, Quarantined}},
+		"onboarding": {Workflow{Kind: Onboarding}, []fleet.NodeState{fleet.Discovered, fleet.Pending, fleet.Installing, fleet.Installed,
+			fleet.BootstrapIssued, fleet.Enrolling}},
+		"reset": {Workflow{Kind: Decommission, Mode: SoftReset}, []fleet.NodeState{fleet.Active, fleet.Offline, fleet.Draining, fleet.Quarantined}},
 		"removal": {Workflow{Kind: Decommission, Mode: FullDecommission},
-			slices.DeleteFunc(NodeStates(), func(s fleet.NodeState) bool { return s == Deleted })},
+			slices.DeleteFunc(NodeStates(), func(s fleet.NodeState) bool { return s == fleet.Deleted })},
 	} {
 		for _, s := range NodeStates() {
 			r := Continuable(c.w, s, false)
 			if may := slices.Contains(c.on, s); may != (r == nil) {
 				t.Errorf("%s on a node that is %s: %+v", name, s, r)
 			}
-			if r := Continuable(c.w, s, true); s == Quarantined && (r == nil || r.Reason != "MACHINE_QUARANTINED") {
+			if r := Continuable(c.w, s, true); s == fleet.Quarantined && (r == nil || r.Reason != "MACHINE_QUARANTINED") {
 				t.Errorf("%s on a node that two machines answer for: %+v", name, r)
 			}
 		}
@@ -242,11 +242,19 @@ func TestWhatOfADriftBlocks(t *testing.T) {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}
-	if text, major := Drift(Active, Observation{State: "Deployed", HeldBy: "it belongs to eve there"}); !strings.Contains(
-		text, "eve") || !major {
+	if text, major := Drift(
+		fleet.Active,
+		Observation{State: "Deployed", HeldBy: "it belongs to eve there"},
+	); !strings.Contains(
+		text, "eve") ||
+		!major {
 		t.Errorf("a machine that somebody else has is %q, major %v", text, major)
 	}
-	if text, major := Drift(Active, Observation{State: "deployed", SystemID: "b", KnownID: "a"}); text == "" || !major {
+	if text, major := Drift(
+		fleet.Active,
+		Observation{State: "deployed", SystemID: "b", KnownID: "a"},
+	); text == "" ||
+		!major {
 		t.Errorf("another system id: %q, major %t", text, major)
 	}
 }

@@ -18,22 +18,22 @@ const (
 // At is how a node moves when a stage begins.
 func At(stage string, from fleet.NodeState) []Move {
 	switch {
-	case stage == DisableNode && in(from, Active, Offline, Quarantined):
-		return []Move{{Draining, byWorkflow}}
-	case stage == RetireNode && from == Draining:
-		return []Move{{Retired, byWorkflow}}
-	case stage == RetireNode && !in(from, Retired, Removing, Deleted):
-		return []Move{{Retired, byAdmin}}
-	case stage == RemoveRecord && from == Retired:
-		return []Move{{Removing, byWorkflow}}
-	case stage == ApproveNode && from == BootstrapIssued:
-		return []Move{{Enrolling, byWorkflow}}
-	case stage == ApproveNode && from == Discovered:
-		return []Move{{NodePending, byAdmin}}
-	case (stage == InstallNode || stage == DeployViaMAAS) && from == NodePending:
-		return []Move{{Installing, byWorkflow}}
-	case stage == WaitForEnrollment && from == Installing:
-		return []Move{{Installed, byWorkflow}}
+	case stage == DisableNode && in(from, fleet.Active, fleet.Offline, fleet.Quarantined):
+		return []Move{{fleet.Draining, byWorkflow}}
+	case stage == RetireNode && from == fleet.Draining:
+		return []Move{{fleet.Retired, byWorkflow}}
+	case stage == RetireNode && !in(from, fleet.Retired, fleet.Removing, fleet.Deleted):
+		return []Move{{fleet.Retired, byAdmin}}
+	case stage == RemoveRecord && from == fleet.Retired:
+		return []Move{{fleet.Removing, byWorkflow}}
+	case stage == ApproveNode && from == fleet.BootstrapIssued:
+		return []Move{{fleet.Enrolling, byWorkflow}}
+	case stage == ApproveNode && from == fleet.Discovered:
+		return []Move{{fleet.Pending, byAdmin}}
+	case (stage == InstallNode || stage == DeployViaMAAS) && from == fleet.Pending:
+		return []Move{{fleet.Installing, byWorkflow}}
+	case stage == WaitForEnrollment && from == fleet.Installing:
+		return []Move{{fleet.Installed, byWorkflow}}
 	}
 	return nil
 }
@@ -46,11 +46,11 @@ func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	case FailedRetryable, FailedManual:
 		return falling(w, from, agentLive)
 	case Cancelled:
-		if w.Kind == Onboarding && in(from, Enrolling) {
-			return []Move{{Quarantined, byWorkflow}}
+		if w.Kind == Onboarding && in(from, fleet.Enrolling) {
+			return []Move{{fleet.Quarantined, byWorkflow}}
 		}
-		if w.Kind == Onboarding && in(from, Installing, Installed) {
-			return []Move{{Quarantined, bySystem}}
+		if w.Kind == Onboarding && in(from, fleet.Installing, fleet.Installed) {
+			return []Move{{fleet.Quarantined, bySystem}}
 		}
 		return falling(w, from, agentLive)
 	}
@@ -66,18 +66,18 @@ func (w Workflow) dirty() bool {
 
 func arriving(w Workflow, from fleet.NodeState) []Move {
 	switch {
-	case w.Mode == FullDecommission && from == Removing:
-		return []Move{{Deleted, byWorkflow}}
+	case w.Mode == FullDecommission && from == fleet.Removing:
+		return []Move{{fleet.Deleted, byWorkflow}}
 	case w.Mode == FullDecommission:
 		return nil
-	case from == Draining:
-		return []Move{{Offline, byWorkflow}, {Active, bySystem}}
-	case from == Offline:
-		return []Move{{Active, bySystem}}
-	case from == Installing:
-		return []Move{{Installed, byWorkflow}, {Active, byWorkflow}}
-	case in(from, Installed, Enrolling):
-		return []Move{{Active, byWorkflow}}
+	case from == fleet.Draining:
+		return []Move{{fleet.Offline, byWorkflow}, {fleet.Active, bySystem}}
+	case from == fleet.Offline:
+		return []Move{{fleet.Active, bySystem}}
+	case from == fleet.Installing:
+		return []Move{{fleet.Installed, byWorkflow}, {fleet.Active, byWorkflow}}
+	case in(from, fleet.Installed, fleet.Enrolling):
+		return []Move{{fleet.Active, byWorkflow}}
 	}
 	return nil
 }
@@ -86,22 +86,22 @@ func arriving(w Workflow, from fleet.NodeState) []Move {
 // machine that is not clean is quarantined.
 func falling(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	switch {
-	case w.dirty() && !in(from, Quarantined, Retired, Removing, Deleted):
-		return []Move{{Quarantined, bySystem}}
-	case from == Draining && agentLive:
-		return []Move{{Offline, byWorkflow}, {Active, bySystem}}
-	case from == Draining:
-		return []Move{{Offline, byWorkflow}}
-	case from == Removing:
-		return []Move{{Retired, byWorkflow}}
+	case w.dirty() && !in(from, fleet.Quarantined, fleet.Retired, fleet.Removing, fleet.Deleted):
+		return []Move{{fleet.Quarantined, bySystem}}
+	case from == fleet.Draining && agentLive:
+		return []Move{{fleet.Offline, byWorkflow}, {fleet.Active, bySystem}}
+	case from == fleet.Draining:
+		return []Move{{fleet.Offline, byWorkflow}}
+	case from == fleet.Removing:
+		return []Move{{fleet.Retired, byWorkflow}}
 	}
 	return nil
 }
 
 // Resetting is how a node moves before a clean start.
 func Resetting(w Workflow, from fleet.NodeState) []Move {
-	if w.Kind == Decommission && from == Retired {
-		return []Move{{Offline, byAdmin}}
+	if w.Kind == Decommission && from == fleet.Retired {
+		return []Move{{fleet.Offline, byAdmin}}
 	}
 	return nil
 }
@@ -121,11 +121,11 @@ func Startable(k Kind, m Mode, node fleet.NodeState) *fleet.Refusal {
 		return &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL", Message: "the node is " + string(node) + "; " + text}
 	}
 	switch {
-	case k == Onboarding && !in(node, Discovered, NodePending, BootstrapIssued, Enrolling, Installed, Quarantined):
+	case k == Onboarding && !in(node, fleet.Discovered, fleet.Pending, fleet.BootstrapIssued, fleet.Enrolling, fleet.Installed, fleet.Quarantined):
 		return refuse("only a new one can be onboarded")
-	case k == Decommission && m != FullDecommission && !in(node, Active, Offline, Draining, Quarantined):
+	case k == Decommission && m != FullDecommission && !in(node, fleet.Active, fleet.Offline, fleet.Draining, fleet.Quarantined):
 		return refuse("this mode is for one that is active or offline")
-	case in(node, Installing, Reprovision, Migrating, Deprovisioning, Removing):
+	case in(node, fleet.Installing, fleet.Reprovision, fleet.Migrating, fleet.Deprovisioning, fleet.Removing):
 		return refuse("wait for the work that it stands for, or cancel that")
 	}
 	return nil
@@ -133,7 +133,7 @@ func Startable(k Kind, m Mode, node fleet.NodeState) *fleet.Refusal {
 
 // DefaultPath is how a machine is onboarded when nobody says: one that was given a token has a system already.
 func DefaultPath(node fleet.NodeState) string {
-	if in(node, BootstrapIssued, Enrolling) {
+	if in(node, fleet.BootstrapIssued, fleet.Enrolling) {
 		return PathAdopt
 	}
 	return PathInstall
@@ -143,12 +143,12 @@ func DefaultPath(node fleet.NodeState) string {
 // that two machines answer in its name: then nobody knows which one the attempt would change.
 func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusal {
 	switch {
-	case node == Quarantined && (contested || w.Kind != Decommission):
+	case node == fleet.Quarantined && (contested || w.Kind != Decommission):
 		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED",
 			Message: "the node is quarantined; `ingot why` says for what, and how it leaves"}
-	case w.Kind == Onboarding && in(node, Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling):
-	case w.Mode == FullDecommission && node != Deleted:
-	case w.Kind == Decommission && in(node, Active, Offline, Draining, Quarantined):
+	case w.Kind == Onboarding && in(node, fleet.Discovered, fleet.Pending, fleet.Installing, fleet.Installed, fleet.BootstrapIssued, fleet.Enrolling):
+	case w.Mode == FullDecommission && node != fleet.Deleted:
+	case w.Kind == Decommission && in(node, fleet.Active, fleet.Offline, fleet.Draining, fleet.Quarantined):
 	default:
 		return &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL",
 			Message: "the node is " + string(node) + " by now, and this workflow cannot go on from there; cancel it"}

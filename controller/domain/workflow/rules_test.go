@@ -12,7 +12,14 @@ import (
 
 // TestOnlyAnOnboardingOfANewNodeIsApproved: what was in service, or failed on the way in, is not.
 func TestOnlyAnOnboardingOfANewNodeIsApproved(t *testing.T) {
-	fresh := []fleet.NodeState{Discovered, NodePending, Installing, Installed, BootstrapIssued, Enrolling}
+	fresh := []fleet.NodeState{
+		fleet.Discovered,
+		fleet.Pending,
+		fleet.Installing,
+		fleet.Installed,
+		fleet.BootstrapIssued,
+		fleet.Enrolling,
+	}
 	for _, s := range NodeStates() {
 		v := Judge(ApproveNode, StageFacts{Kind: Onboarding, Machine: fleet.Facts{NodeState: s}})
 		if v.Pass != slices.Contains(fresh, s) {
@@ -121,7 +128,7 @@ func TestPowerIsResolved(t *testing.T) {
 func TestAQuarantinedNodeTakesNoNewAttempt(t *testing.T) {
 	w := Workflow{Kind: Onboarding, State: FailedManual, Plan: []string{ApproveNode, VerifyNode},
 		Stage: VerifyNode, StageIdx: 1}
-	f := Facts{Stage: StageFacts{Kind: Onboarding, Machine: fleet.Facts{NodeState: Quarantined}}}
+	f := Facts{Stage: StageFacts{Kind: Onboarding, Machine: fleet.Facts{NodeState: fleet.Quarantined}}}
 	for _, a := range []Action{RetryStage, Resume, Rerun, RestartClean, Adopt} {
 		if e, r := Act(w, a, f); r == nil || r.Reason != "MACHINE_QUARANTINED" || e.Attempt {
 			t.Errorf("%s: %+v, %+v", a, e, r)

@@ -187,18 +187,18 @@ func TestWhenAnObservationIsDrift(t *testing.T) {
 		seen        workflow.Observation
 		text, major bool
 	}{
-		"as it should be": {workflow.Active,
+		"as it should be": {fleet.Active,
 			workflow.Observation{State: maasstatus.StateDeployed, SystemID: "a", KnownID: "a"}, false, false},
-		"another machine": {workflow.Active,
+		"another machine": {fleet.Active,
 			workflow.Observation{State: maasstatus.StateDeployed, SystemID: "b", KnownID: "a"}, true, true},
-		"never known by a name": {workflow.Active,
+		"never known by a name": {fleet.Active,
 			workflow.Observation{State: maasstatus.StateDeployed, SystemID: "b"}, false, false},
-		"no name is seen": {workflow.Active,
+		"no name is seen": {fleet.Active,
 			workflow.Observation{State: maasstatus.StateDeployed, KnownID: "a"}, false, false},
-		"another, while it comes in": {workflow.Enrolling,
+		"another, while it comes in": {fleet.Enrolling,
 			workflow.Observation{State: maasstatus.StateReady, SystemID: "b", KnownID: "a"}, false, true},
-		"released under us": {workflow.Active, workflow.Observation{State: maasstatus.StateReady}, true, true},
-		"deploying, which may be passed": {workflow.Active, workflow.Observation{State: maasstatus.StateDeploying}, true,
+		"released under us": {fleet.Active, workflow.Observation{State: maasstatus.StateReady}, true, true},
+		"deploying, which may be passed": {fleet.Active, workflow.Observation{State: maasstatus.StateDeploying}, true,
 			false},
 	} {
 		text, major := workflow.Drift(c.node, c.seen)
@@ -237,8 +237,8 @@ func TestAMachineThatIsNotCleanIsQuarantined(t *testing.T) {
 	} {
 		w := sample(c.state)
 		w.Stage, w.StageIdx, w.Unclean = c.stage, slices.Index(w.Plan, c.stage), c.unclean
-		moves := workflow.Ending(w, workflow.Draining, false)
-		if got := len(moves) > 0 && moves[0].To == workflow.Quarantined; got != c.want {
+		moves := workflow.Ending(w, fleet.Draining, false)
+		if got := len(moves) > 0 && moves[0].To == fleet.Quarantined; got != c.want {
 			t.Errorf("%+v: %v", c, moves)
 		}
 	}
@@ -248,7 +248,7 @@ func TestAMachineThatIsNotCleanIsQuarantined(t *testing.T) {
 func TestHowAMachineIsOnboardedWhenNobodySays(t *testing.T) {
 	for _, n := range workflow.NodeStates() {
 		want := workflow.PathInstall
-		if n == workflow.BootstrapIssued || n == workflow.Enrolling {
+		if n == fleet.BootstrapIssued || n == fleet.Enrolling {
 			want = workflow.PathAdopt
 		}
 		if got := workflow.DefaultPath(n); got != want {

@@ -1,7 +1,5 @@
 package workflow
 
-import "github.com/ingot-metal/ingot/controller/domain/fleet"
-
 // ProviderMAAS is the provider of machines that a MAAS region installs.
 const ProviderMAAS = "maas"
 
@@ -12,35 +10,6 @@ const (
 	// PathAdopt takes the system that is there, once its agent has enrolled.
 	PathAdopt = "adopt"
 )
-
-// Node states that workflows move between. They are the values of the API's NodeState.
-const (
-	Discovered      fleet.NodeState = "discovered"
-	NodePending     fleet.NodeState = "pending"
-	Installing      fleet.NodeState = "installing"
-	Installed       fleet.NodeState = "installed"
-	InstallFailed   fleet.NodeState = "install_failed"
-	BootstrapIssued fleet.NodeState = "bootstrap_issued"
-	Enrolling       fleet.NodeState = "enrolling"
-	Active          fleet.NodeState = "active"
-	Offline         fleet.NodeState = "offline"
-	Quarantined     fleet.NodeState = "quarantined"
-	Reprovision     fleet.NodeState = "reprovision"
-	Migrating       fleet.NodeState = "migrating"
-	Deprovisioning  fleet.NodeState = "deprovisioning"
-	Draining        fleet.NodeState = "draining"
-	Retired         fleet.NodeState = "retired"
-	Removing        fleet.NodeState = "removing"
-	Deleted         fleet.NodeState = "deleted"
-)
-
-// NodeStates lists every node state.
-func NodeStates() []fleet.NodeState {
-	return []fleet.NodeState{
-		Discovered, NodePending, Installing, Installed, InstallFailed, BootstrapIssued, Enrolling, Active, Offline,
-		Quarantined, Reprovision, Migrating, Deprovisioning, Draining, Retired, Removing, Deleted,
-	}
-}
 
 // Traits are what of a machine decides which stages its workflow has.
 type Traits struct {

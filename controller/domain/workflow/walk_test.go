@@ -121,7 +121,7 @@ func TestRandomWalk(t *testing.T) {
 			v = nil
 			continue
 		}
-		if v.w.State == workflow.Cancelled && v.node == workflow.Quarantined {
+		if v.w.State == workflow.Cancelled && v.node == fleet.Quarantined {
 			v = nil // an admin clears it, and it is in service
 			continue
 		}
@@ -141,12 +141,12 @@ func TestRandomWalk(t *testing.T) {
 }
 
 func newWalker(r *rand.Rand) *walker {
-	k, m, n := workflow.Onboarding, workflow.NoMode, []fleet.NodeState{workflow.Discovered,
-		workflow.BootstrapIssued}[r.IntN(2)]
+	k, m, n := workflow.Onboarding, workflow.NoMode, []fleet.NodeState{fleet.Discovered,
+		fleet.BootstrapIssued}[r.IntN(2)]
 	if r.IntN(3) > 0 {
 		modes := workflow.Modes(workflow.Decommission)
 		k, m, n = workflow.Decommission, modes[r.IntN(len(modes))],
-			[]fleet.NodeState{workflow.Active, workflow.Offline}[r.IntN(2)]
+			[]fleet.NodeState{fleet.Active, fleet.Offline}[r.IntN(2)]
 	}
 	t := workflow.Traits{Provider: "agent", BMC: r.IntN(2) == 0, Path: workflow.DefaultPath(n)}
 	plan := workflow.Names(workflow.Plan(k, m, t))

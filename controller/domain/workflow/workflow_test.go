@@ -28,7 +28,7 @@ func sample(s workflow.State) workflow.Workflow {
 // drainedFacts let DrainNode be adopted.
 func drainedFacts(stalled, active bool) workflow.Facts {
 	return workflow.Facts{Stalled: stalled, OperationActive: active, Stage: workflow.StageFacts{
-		Kind: workflow.Decommission, Machine: fleet.Facts{NodeState: workflow.Active},
+		Kind: workflow.Decommission, Machine: fleet.Facts{NodeState: fleet.Active},
 	}}
 }
 

@@ -46,14 +46,6 @@ const (
 	MaxRetry = time.Minute
 )
 
-// Decide answers one hello that cannot wait. jitter is a random number from 0 up to 1.
-func Decide(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
-	if s, ok := Admit(l, s, now); ok {
-		return s, Verdict{Admit: true}
-	}
-	return Refuse(l, s, now, jitter)
-}
-
 // Admit takes a hello, if there is room for it now.
 func Admit(l Limits, s State, now time.Time) (State, bool) {
 	s = s.after(l, now)

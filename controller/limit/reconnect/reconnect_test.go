@@ -20,7 +20,7 @@ func TestABurstIsTakenAndTheRestComesLater(t *testing.T) {
 	var last time.Duration
 	admitted := 0
 	for range 120 {
-		if s, v = reconnect.Decide(limits, s, at, 0); v.Admit {
+		if s, v = decide(limits, s, at, 0); v.Admit {
 			admitted++
 			s = reconnect.Opened(s)
 			continue
@@ -42,15 +42,15 @@ func TestNoMoreInTheMakingThanMayBe(t *testing.T) {
 	var s reconnect.State
 	var v reconnect.Verdict
 	for range limits.Concurrent {
-		if s, v = reconnect.Decide(limits, s, at, 0); !v.Admit {
+		if s, v = decide(limits, s, at, 0); !v.Admit {
 			t.Fatal("refused")
 		}
 	}
-	if s, v = reconnect.Decide(limits, s, at, 0); v.Admit || v.RetryAfter != reconnect.MinRetry {
+	if s, v = decide(limits, s, at, 0); v.Admit || v.RetryAfter != reconnect.MinRetry {
 		t.Errorf("%+v", v)
 	}
 	s = reconnect.Opened(s)
-	if _, v = reconnect.Decide(limits, s, at, 0); !v.Admit {
+	if _, v = decide(limits, s, at, 0); !v.Admit {
 		t.Error("refused with room")
 	}
 }
@@ -87,13 +87,13 @@ func TestAClockThatGoesBackAndOneThatJumps(t *testing.T) {
 	var s reconnect.State
 	var v reconnect.Verdict
 	for range limits.Burst {
-		s, _ = reconnect.Decide(limits, s, at, 0)
+		s, _ = decide(limits, s, at, 0)
 		s = reconnect.Opened(s)
 	}
-	if s, v = reconnect.Decide(limits, s, at.Add(-time.Hour), 0); v.Admit {
+	if s, v = decide(limits, s, at.Add(-time.Hour), 0); v.Admit {
 		t.Error("the past has made room")
 	}
-	if s, v = reconnect.Decide(limits, s, at.Add(time.Hour), 0); !v.Admit {
+	if s, v = decide(limits, s, at.Add(time.Hour), 0); !v.Admit {
 		t.Error("an hour has made no room")
 	}
 	if s.Spent != 1 || s.Queued != 0 {
@@ -118,7 +118,7 @@ func TestAFleetComesBackAtTheRate(t *testing.T) {
 				seed = seed*6364136223846793005 + 1442695040888963407
 				jitter := float64(seed>>40) / float64(1<<24)
 				var v reconnect.Verdict
-				s, v = reconnect.Decide(l, s, at.Add(time.Duration(now)*time.Millisecond), jitter)
+				s, v = decide(l, s, at.Add(time.Duration(now)*time.Millisecond), jitter)
 				attempts++
 				if v.Admit {
 					s = reconnect.Opened(s)
@@ -182,4 +182,12 @@ func TestHeartbeat(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
+}
+
+// decide answers one hello that cannot wait. jitter is a random number from 0 up to 1.
+func decide(l reconnect.Limits, s reconnect.State, now time.Time, jitter float64) (reconnect.State, reconnect.Verdict) {
+	if s, ok := reconnect.Admit(l, s, now); ok {
+		return s, reconnect.Verdict{Admit: true}
+	}
+	return reconnect.Refuse(l, s, now, jitter)
 }

@@ -73,9 +73,9 @@ func EndWork(
 	}
 	return MoveNodeAlong(ctx, q, w.MachineID, w.OperationID, user, why, func(m dbsqlc.Machine) []workflow.Move {
 		moves := workflow.Ending(w, fleet.NodeState(m.NodeState), agentLive)
-		if m.QuarantinedFrom != "" && len(moves) > 0 && moves[0].To == workflow.Offline && !workflow.Terminal(w.State) {
+		if m.QuarantinedFrom != "" && len(moves) > 0 && moves[0].To == fleet.Offline && !workflow.Terminal(w.State) {
 			// it drained out of quarantine, and goes back there
-			return []workflow.Move{{To: workflow.Quarantined, By: string(node.System)}}
+			return []workflow.Move{{To: fleet.Quarantined, By: string(node.System)}}
 		}
 		return moves
 	}, now)

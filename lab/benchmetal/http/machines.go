@@ -14,10 +14,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 // outcome of one run.
@@ -32,8 +32,8 @@ type outcome struct {
 
 func (o outcome) ratio() float64 { return o.slowest.Seconds() / o.fastest.Seconds() }
 
-// measure starts a server and lets the machines fetch.
-func measure(ctx context.Context, o options, c testCase) (out outcome, err error) {
+// measureOnce starts a server and lets the machines fetch.
+func measureOnce(ctx context.Context, o options, c testCase) (out outcome, err error) {
 	dir, err := os.MkdirTemp("", "bench-http-")
 	if err != nil {
 		return out, err
@@ -65,7 +65,9 @@ func measure(ctx context.Context, o options, c testCase) (out outcome, err error
 		out, err = fetchAll(ctx, o, c, base+c.path(filepath.Base(file)))
 	}
 	if err == nil {
-		out.peak, err = peak(cmd.Process.Pid)
+		var peak int64
+		peak, err = measure.Peak(cmd.Process.Pid)
+		out.peak = float64(peak) / measure.MiB
 	}
 	err = errors.Join(err, stop.Close(), cmd.Wait())
 	out.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -223,20 +225,4 @@ func drain(ctx context.Context, from io.Reader, rate int64) (n int64, err error)
 		case <-realTime.After(tick):
 		}
 	}
-}
-
-// peak reads the largest resident set of a process (proc_pid_status(5)), in MiB.
-func peak(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) == 3 && f[0] == "VmHWM:" {
-			kib, err := strconv.ParseFloat(f[1], 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, errors.New("no VmHWM")
 }

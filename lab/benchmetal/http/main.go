@@ -95,7 +95,7 @@ func compare(ctx context.Context, o options, out io.Writer) error {
 		}
 		var all []outcome
 		for range o.runs {
-			got, err := measure(ctx, o, c)
+			got, err := measureOnce(ctx, o, c)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}

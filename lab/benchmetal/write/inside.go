@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
+	"github.com/ingot-metal/ingot/lab/measure"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // inside is the program of the machine. It powers off when it returns.
 func inside(ctx context.Context, sys *pid1.System) error {
 	// The console is all that comes out of the machine, so that errors go there.
-	if err := measure(ctx, sys.StateDir()); err != nil {
+	if err := measureAll(ctx, sys.StateDir()); err != nil {
 		say(result{Way: "the machine", Error: err.Error()})
 	}
 	return nil
@@ -49,7 +49,7 @@ func say(r result) {
 	fmt.Println(mark + string(b))
 }
 
-func measure(ctx context.Context, stateDir string) error {
+func measureAll(ctx context.Context, stateDir string) error {
 	b, err := os.ReadFile(filepath.Join(stateDir, jobFile))
 	if err != nil {
 		return err
@@ -190,25 +190,12 @@ func engine(ctx context.Context, j job, name string, open func(context.Context) 
 	if err != nil {
 		return err
 	}
+	peak, err := measure.Peak(os.Getpid())
+	if err != nil {
+		return err
+	}
 	say(result{
-		Way: name, Seconds: got.Write.Seconds(), Verify: got.Verify.Seconds(), PeakKiB: peak(), WrittenMiB: got.Written >> 20,
+		Way: name, Seconds: got.Write.Seconds(), Verify: got.Verify.Seconds(), PeakKiB: peak / measure.KiB, WrittenMiB: got.Written >> 20,
 	})
 	return nil
-}
-
-// peak is the highest resident set of this process (proc_pid_status(5), VmHWM), in KiB; 0 is unknown.
-func peak() int64 {
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			if err == nil {
-				return n
-			}
-		}
-	}
-	return 0
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -27,7 +26,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	key := newKey(t)
 	tmpl := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
@@ -49,15 +48,6 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 		t.Fatal(err)
 	}
 	return key
-}
-
-func serial(t testing.TB) *big.Int {
-	t.Helper()
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 func pemOf(kind string, der []byte) []byte {
@@ -85,7 +75,7 @@ func (a *Authority) Client(t testing.TB, user string, groups ...string) (cert, k
 func (a *Authority) Sign(t testing.TB, subject pkix.Name, pub any, usage x509.ExtKeyUsage) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial(t), Subject: subject, NotBefore: time.Now().Add(-time.Hour),
+		Subject: subject, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(12 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},

@@ -80,11 +80,6 @@ func (c *Client) Cancel(ctx context.Context, operation string) (*Operation, erro
 	return call[Operation](ctx, c, machineService+"CancelOperation", &CancelOperationRequest{OperationId: operation})
 }
 
-// GetOperation reads an operation.
-func (c *Client) GetOperation(ctx context.Context, id string) (*Operation, error) {
-	return call[Operation](ctx, c, operationService+"GetOperation", &GetOperationRequest{OperationId: id})
-}
-
 // ListOperations reads all operations. The design has no pages.
 func (c *Client) ListOperations(ctx context.Context) ([]*Operation, error) {
 	r, err := call[ListOperationsResponse](ctx, c, operationService+"ListOperations", &ListOperationsRequest{})
@@ -114,11 +109,6 @@ func (s *stream[M]) Recv() (*M, error) {
 // Watch streams operation events; an empty filter watches the fleet.
 func (c *Client) Watch(ctx context.Context, filter string) (*stream[OperationEvent], error) {
 	return open[OperationEvent](ctx, c, "WatchOperations", &WatchOperationsRequest{Filter: filter})
-}
-
-// Logs streams the log of an operation.
-func (c *Client) Logs(ctx context.Context, operation string) (*stream[LogChunk], error) {
-	return open[LogChunk](ctx, c, "StreamOperationLogs", &StreamOperationLogsRequest{OperationId: operation})
 }
 
 // Await watches an operation to its end, and returns it with the phases that it went through.

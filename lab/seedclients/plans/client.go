@@ -73,11 +73,6 @@ func (c *Client) ListRuns(ctx context.Context, filter string) ([]*Run, error) {
 	return r.GetRuns(), err
 }
 
-// CancelRun asks a run to stop.
-func (c *Client) CancelRun(ctx context.Context, id string) (*Run, error) {
-	return call[Run](ctx, c, runService+"CancelRun", &CancelRunRequest{RunId: id})
-}
-
 // Events is a stream of run events.
 type Events struct{ grpc.ClientStream }
 

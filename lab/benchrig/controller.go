@@ -1,0 +1,135 @@
+package benchrig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/process"
+)
+
+// Controller is one controller, at addresses that stay.
+type Controller struct {
+	*Program
+	// Frontpage, Fleet and HTTP are the addresses of its listeners.
+	Frontpage, Fleet, HTTP string
+
+	rig *Rig
+	dir string
+}
+
+// newController writes the configuration: the defaults, but for where things are and what the rig sets.
+func (r *Rig) newController(i int) (*Controller, error) {
+	name := fmt.Sprintf("controller-%d", i)
+	c := &Controller{rig: r, Program: &Program{Name: name}, dir: r.Path(name)}
+	var address [4]string
+	for j := range address {
+		port, err := r.freePort()
+		if err != nil {
+			return nil, err
+		}
+		address[j] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	c.Frontpage, c.Fleet, c.HTTP = address[0], address[1], address[3]
+	if i > 0 {
+		if err := r.share(c.dir); err != nil {
+			return nil, fmt.Errorf("share keys: %w", err)
+		}
+	}
+	text := fmt.Sprintf(`listen: {frontpage: %q, fleet: %q, enrolment: %q, http: %q}
+data_dir: %q
+images_dir: %q
+database: {url: %q}
+tls: {names: [localhost, 127.0.0.1]}
+advertise: {fleet: [%q], enrolment: [%q]}
+tokens_file: %q
+%s`, c.Frontpage, c.Fleet, address[2], c.HTTP, c.dir, r.Path("images"), r.URL, c.Fleet, address[2], r.Path("tokens"),
+		r.Settings)
+	return c, os.WriteFile(c.dir+".yaml", []byte(text), 0o600)
+}
+
+// freePort finds one below those that the kernel gives to outgoing connections (ip_local_port_range): a controller that
+// is started again must find its own free.
+func (r *Rig) freePort() (int, error) {
+	for port := 20000; port < 32000; port++ {
+		if r.taken[port] {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		r.taken[port] = true
+		return port, l.Close()
+	}
+	return 0, errors.New("no port is free")
+}
+
+// share gives a further controller the keys of the first.
+func (r *Rig) share(dir string) error {
+	for _, part := range []string{"ca", "secrets"} {
+		to := filepath.Join(dir, part)
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		from := filepath.Join(r.Controllers[0].dir, part)
+		if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil { // as private as they are
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return nil
+}
+
+// Start starts the controller and waits until it is ready.
+func (c *Controller) Start(ctx context.Context) (err error) {
+	launch := c.rig.start
+	if c.rig.InProcess {
+		launch = func(name, _ string, _ ...string) (*Program, error) { return c.rig.startInProcess(ctx, name) }
+	}
+	p, err := launch(c.Name, "ingot-controller", "run", "--config", c.dir+".yaml")
+	if err != nil {
+		return err
+	}
+	c.Program = p
+	return c.await(ctx, "the controller is ready", func() bool { return process.Ready(ctx, c.HTTP) })
+}
+
+// Dial connects a client that takes large pages.
+func (c *Controller) Dial(token string) (*grpc.ClientConn, error) {
+	return client.Dial(client.Target{Server: c.Frontpage, Token: token, CAFile: c.CAFile()},
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+}
+
+// CAFile is the certificate that clients trust.
+func (c *Controller) CAFile() string { return filepath.Join(c.dir, "ca.pem") }
+
+// startInProcess runs the controller in this process.
+func (r *Rig) startInProcess(ctx context.Context, name string) (*Program, error) {
+	cfg, err := config.Load(r.Path(name+".yaml"), nil)
+	if err != nil {
+		return nil, err
+	}
+	ctl, err := controller.New(ctx, *cfg, controller.Options{Logger: slog.New(slog.DiscardHandler), Version: "bench"})
+	if err != nil {
+		return nil, err
+	}
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	task.Background("controller", func() { ended <- ctl.Run(runCtx) })
+	return &Program{Name: name, Started: time.Now(), stop: func() error { cancel(); return <-ended }}, nil
+}

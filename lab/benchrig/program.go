@@ -1,0 +1,95 @@
+package benchrig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/ingot-metal/ingot/lab/fleet"
+	"github.com/ingot-metal/ingot/lab/measure"
+	"github.com/ingot-metal/ingot/lab/process"
+)
+
+// Program is a process with its log, or a part of this process.
+type Program struct {
+	Name string
+	// Started is when it was started.
+	Started time.Time
+
+	process *process.Logged // nil in this process
+	stop    func() error    // in this process
+}
+
+// start runs one of the binaries. Its log, beside its data, goes on where the one before ended.
+func (r *Rig) start(name, binary string, args ...string) (*Program, error) {
+	p := &process.Logged{Name: name, Log: r.Path(name + ".log"), Command: func() *exec.Cmd {
+		return exec.Command(filepath.Join(r.Bin, binary), args...)
+	}}
+	return &Program{Name: name, Started: time.Now(), process: p}, p.Start()
+}
+
+// StartAgent starts an agent of its own machine that is never given anything to do.
+func (r *Rig) StartAgent(ctx context.Context) (*Program, error) {
+	name := fmt.Sprintf("lone-%d", time.Now().Unix())
+	spec, err := fleet.RegisterOne(ctx, r.Conn, r.Path("lone"), fleet.Spec{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	token := r.Path("lone-token")
+	if err := os.WriteFile(token, []byte(spec.Bundle), 0o600); err != nil {
+		return nil, err
+	}
+	return r.start(name, "ingot-agent", "run", "--host", "sim", "--state-dir", r.Path(name), "--sim-dir",
+		r.Path("lone-world"), "--token-file", token)
+}
+
+// Pid is the process's id.
+func (p *Program) Pid() int {
+	if p.process == nil {
+		return os.Getpid()
+	}
+	return p.process.Pid()
+}
+
+// RSS is its resident memory in bytes.
+func (p *Program) RSS() (int64, error) { return measure.RSS(p.Pid()) }
+
+// Rest waits until the process has been running for d.
+func (p *Program) Rest(ctx context.Context, d time.Duration) error {
+	return Pause(ctx, d-time.Since(p.Started))
+}
+
+// await polls for ok while the process lives.
+func (p *Program) await(ctx context.Context, what string, ok func() bool) error {
+	if p.process != nil {
+		return p.process.Await(ctx, what, ok)
+	}
+	for !ok() {
+		if err := Pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop asks it to end, and waits. It is an error when it had ended by itself.
+func (p *Program) Stop() error {
+	switch {
+	case p.stop != nil:
+		return p.stop()
+	case p.process == nil:
+		return nil // it was never started
+	}
+	select {
+	case <-p.process.Gone():
+		return fmt.Errorf("%s had ended by itself: %w\n%s", p.Name, p.process.Result(), p.process.Tail())
+	default:
+	}
+	return p.process.Stop(time.Minute)
+}
+
+// Kill is kill -9.
+func (p *Program) Kill() error { return p.process.Kill() }
