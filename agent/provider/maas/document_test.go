@@ -13,10 +13,10 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/maas.md")
+var update = flag.Bool("update", false, "write the tables into docs/howto/maas.md")
 
 const (
-	document = "../../../docs/maas.md"
+	document = "../../../docs/howto/maas.md"
 	begin    = "<!-- The tables below are held by a test of agent/provider/maas: go test ./agent/provider/maas -run " +
 		"TestDocument -update -->\n"
 	end = "<!-- end of the tables -->\n"

@@ -1345,7 +1345,7 @@ type ListMachinesResponse struct {
 	SafeUpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=safe_updated_since,json=safeUpdatedSince,proto3" json:"safe_updated_since,omitempty"`
 	// True when a reconcile has more to read right now.
 	More bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
-	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,6,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2125,7 +2125,7 @@ type ExplainMachineResponse struct {
 	StepKind string `protobuf:"bytes,22,opt,name=step_kind,json=stepKind,proto3" json:"step_kind,omitempty"`
 	// When the step began.
 	StepStartedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=step_started_at,json=stepStartedAt,proto3" json:"step_started_at,omitempty"`
-	// Name of the rule that gave this answer; docs/why.md lists them.
+	// Name of the rule that gave this answer; docs/explanation/why.md lists them.
 	Rule          string `protobuf:"bytes,24,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3157,7 +3157,7 @@ func (x *GetInventoryRequest) GetMachineId() string {
 type Inventory struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// JSON; its shape is documented in docs/api.md.
+	// JSON; its shape is documented in docs/reference/api.md.
 	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
 	Hash          string                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	ReportedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`

@@ -10,10 +10,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/workflows.md")
+var update = flag.Bool("update", false, "write the tables of docs/howto/workflows.md")
 
 const (
-	document = "../../../docs/workflows.md"
+	document = "../../../docs/howto/workflows.md"
 	begin    = "<!-- The tables below are drawn by a test of controller/domain/workflow: go test " +
 		"./controller/domain/workflow -run TestDocument -update -->\n"
 )

@@ -1,4 +1,4 @@
-// Package metrics holds the controller's Prometheus metrics. docs/metrics.md describes them; a test compares the two.
+// Package metrics holds the controller's Prometheus metrics. docs/reference/metrics.md describes them; a test compares the two.
 package metrics
 
 import (

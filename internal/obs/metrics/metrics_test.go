@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// documented reads the table of docs/metrics.md: name → "type, labels".
+// documented reads the table of docs/reference/metrics.md: name → "type, labels".
 func documented(t *testing.T) map[string]string {
-	b, err := os.ReadFile("../../../docs/metrics.md")
+	b, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
