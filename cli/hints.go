@@ -99,7 +99,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_WORKFLOW_ACTIVE: "ingot workflow list --machine {machine} --open shows it; ingot workflow act " +
 		"steers or cancels it",
 	pb.Reason_WORKFLOW_ACTION_ILLEGAL: "ingot workflow get shows its state and the actions that it allows",
-	pb.Reason_STAGE_NOT_WIRED:         "this server cannot do that stage; see docs/howto/workflows.md for what it can",
+	pb.Reason_STAGE_NOT_WIRED:         "this server cannot do that stage; see docs/reference/workflow-stages.md for what it can",
 	pb.Reason_STAGE_CHECK_FAILED:      "ingot why {machine} shows what is seen; then ingot workflow act",
 
 	pb.Reason_OPERATION_TYPE_NOT_WIRED: "this server cannot run that yet; ingot server info lists what it cannot do",

@@ -33,10 +33,10 @@ func TestEveryFailureHasItsWords(t *testing.T) {
 	}
 }
 
-// endsOperations are the reasons that the operating manual has for operations, but for the one that says nothing more.
+// endsOperations are the reasons that docs/reference/errors.md has for operations, but for the one that says nothing more.
 func endsOperations(t *testing.T) (out []string) {
 	t.Helper()
-	manual, err := os.ReadFile("../../../docs/howto/troubleshoot.md")
+	manual, err := os.ReadFile("../../../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
