@@ -27,24 +27,42 @@ const (
 type NodeState int32
 
 const (
-	NodeState_NODE_STATE_UNSPECIFIED      NodeState = 0
-	NodeState_NODE_STATE_DISCOVERED       NodeState = 1
-	NodeState_NODE_STATE_PENDING          NodeState = 2
-	NodeState_NODE_STATE_INSTALLING       NodeState = 3
-	NodeState_NODE_STATE_INSTALL_FAILED   NodeState = 4
-	NodeState_NODE_STATE_INSTALLED        NodeState = 5
-	NodeState_NODE_STATE_ACTIVE           NodeState = 6
-	NodeState_NODE_STATE_OFFLINE          NodeState = 7
-	NodeState_NODE_STATE_QUARANTINED      NodeState = 8
-	NodeState_NODE_STATE_REPROVISION      NodeState = 9
-	NodeState_NODE_STATE_DEPROVISIONING   NodeState = 10
-	NodeState_NODE_STATE_MIGRATING        NodeState = 11
+	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
+	// Registered, nobody has approved it. Way in: RegisterMachine.
+	NodeState_NODE_STATE_DISCOVERED NodeState = 1
+	// Approved, waits for its installation. Way in: approval, or the start of a reimage.
+	NodeState_NODE_STATE_PENDING NodeState = 2
+	// An image is being written. Way in: the grant of the write, or an installer's report.
+	NodeState_NODE_STATE_INSTALLING NodeState = 3
+	// Three installations failed; a person must look. Way in: the third failure.
+	NodeState_NODE_STATE_INSTALL_FAILED NodeState = 4
+	// The image is verified, nobody has looked at the machine. Way in: the end of the installation.
+	NodeState_NODE_STATE_INSTALLED NodeState = 5
+	// In service. Way in: verification, auto-promotion, or an adopted machine that passes its health checks.
+	NodeState_NODE_STATE_ACTIVE NodeState = 6
+	// In service, and silent. Way in: three missed heartbeats.
+	NodeState_NODE_STATE_OFFLINE NodeState = 7
+	// Kept out of all work; remembers where it came from. Way in: two machines with one identity, a failed cleanup, an
+	// admin with a comment.
+	NodeState_NODE_STATE_QUARANTINED NodeState = 8
+	// Marked to be reimaged. Way in: an operator, a reimage.
+	NodeState_NODE_STATE_REPROVISION NodeState = 9
+	// Its disks are being erased. Way in: an operator.
+	NodeState_NODE_STATE_DEPROVISIONING NodeState = 10
+	// Its hardware is being replaced. Way in: an operator.
+	NodeState_NODE_STATE_MIGRATING NodeState = 11
+	// A token was issued; its agent has no session yet. Way in: IssueBootstrapToken.
 	NodeState_NODE_STATE_BOOTSTRAP_ISSUED NodeState = 12
-	NodeState_NODE_STATE_ENROLLING        NodeState = 13
-	NodeState_NODE_STATE_DRAINING         NodeState = 14
-	NodeState_NODE_STATE_RETIRED          NodeState = 15
-	NodeState_NODE_STATE_REMOVING         NodeState = 16
-	NodeState_NODE_STATE_DELETED          NodeState = 17
+	// An onboarding works on it. Way in: a workflow, which an operator's move starts; also the agent's first session.
+	NodeState_NODE_STATE_ENROLLING NodeState = 13
+	// Its workload is being moved away, or a decommission works on it. Way in: an operator, a workflow.
+	NodeState_NODE_STATE_DRAINING NodeState = 14
+	// Out of service, its identity kept. Way in: an operator, a workflow.
+	NodeState_NODE_STATE_RETIRED NodeState = 15
+	// A decommission works on it. Way in: a workflow.
+	NodeState_NODE_STATE_REMOVING NodeState = 16
+	// A tombstone. Way in: DeleteMachine, a full decommission.
+	NodeState_NODE_STATE_DELETED NodeState = 17
 )
 
 // Enum value maps for NodeState.

@@ -541,7 +541,7 @@ const (
 	// Next: choose another name, or leave `create_only` out to replace it.
 	Reason_RESOURCE_EXISTS Reason = 358
 	// FAILED_PRECONDITION: the command that acts cannot be stopped any more.
-	// Next: wait for its end: `ingot why --operation ID` says when.
+	// Next: wait for its end: `ingot why OPERATION` says when.
 	Reason_CANCEL_TOO_LATE Reason = 359
 	// OPERATION: nothing can reach the machine: no agent, no site agent, no BMC; nothing was started.
 	// Next: enrol an agent, or set `bmc_endpoint` and `bmc_credentials_ref`; start again.

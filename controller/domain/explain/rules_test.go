@@ -256,7 +256,7 @@ func TestActionsAreCommandLines(t *testing.T) {
 
 // TestDocumentListsEveryRule: and every rule is reached by some fault.
 func TestDocumentListsEveryRule(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/explanation/why.md")
+	doc, err := os.ReadFile("../../../docs/reference/why-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 	}
 	for _, name := range explain.RuleNames() {
 		if !strings.Contains(string(doc), "`"+name+"`") {
-			t.Errorf("docs/explanation/why.md does not speak of rule %s", name)
+			t.Errorf("docs/reference/why-rules.md does not speak of rule %s", name)
 		}
 		if !reached[name] {
 			t.Errorf("no fault reaches rule %s", name)

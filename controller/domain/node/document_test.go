@@ -2,6 +2,9 @@ package node_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +14,14 @@ import (
 )
 
 func TestReferenceNodeStates(t *testing.T) {
-	b := strings.Builder{}
+	var b strings.Builder
 	b.WriteString(
-		"The table of `controller/domain/node/table.go`. [Nodes](../explanation/nodes.md) says what each state " +
-			"means.\nA change that is not in the table is `NODE_TRANSITION_ILLEGAL`. A guard that does not pass is " +
-			"`NODE_GUARD_FAILED`.\n\n",
+		"The states of `NodeState` in `api/baremetal/v1/machine.proto`. [Nodes](../explanation/nodes.md) explains " +
+			"how work moves them.\n\n",
 	)
+	b.WriteString(document.Table([]string{"state", "meaning", "way in"}, meanings(t)))
+	b.WriteString("\n## Changes\n\nThe table of `controller/domain/node/table.go`. A change that is not in it is " +
+		"`NODE_TRANSITION_ILLEGAL`. A guard that\ndoes not pass is `NODE_GUARD_FAILED`.\n\n")
 	var rows [][]string
 	for _, from := range node.States() {
 		for _, row := range node.From(from) {
@@ -46,4 +51,23 @@ func TestReferenceNodeStates(t *testing.T) {
 		}
 	}
 	document.Check(t, "node-states.md", "Node states", b.String())
+}
+
+// meanings reads the comments of the states.
+func meanings(t *testing.T) (rows [][]string) {
+	t.Helper()
+	proto, err := os.ReadFile(filepath.Join(document.Root(t), "api/baremetal/v1/machine.proto"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commented := regexp.MustCompile(`((?:  // .*\n)+)  NODE_STATE_([A-Z_]+) = `)
+	for _, m := range commented.FindAllStringSubmatch(string(proto), -1) {
+		text := strings.Join(strings.Fields(strings.ReplaceAll(m[1], "//", "")), " ")
+		meaning, way, _ := strings.Cut(text, " Way in: ")
+		rows = append(rows, []string{"`" + strings.ToLower(m[2]) + "`", meaning, way})
+	}
+	if len(rows) != len(node.States()) {
+		t.Errorf("%d of %d states have a comment", len(rows), len(node.States()))
+	}
+	return rows
 }

@@ -32,7 +32,7 @@ func validateProvider(a *baremetalv1.ProviderAction, field string) error {
 	params, known := providerActions[a.GetAction()]
 	if !known {
 		return invalid("INVALID_FIELD", field+".action",
-			fmt.Sprintf("%.64q is no action of a provider; docs/howto/maas.md lists them", a.GetAction()))
+			fmt.Sprintf("%.64q is no action of a provider; docs/reference/maas.md lists them", a.GetAction()))
 	}
 	for name, value := range a.GetParams() {
 		if err := oneOf(field+".params", name, append([]string{""}, params...)...); err != nil {

@@ -62,6 +62,20 @@ var (
 	fastBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
+const (
+	helpPaced = "Agents that asked for a session and were told to try again later (ADMISSION_PACED). After a " +
+		"controller's death it grows until all are back. Longer growth says that agents.admission.rate is too low."
+	helpStuck = "Active operations whose step runs more than three times as long as 95% of its kind do, with " +
+		"nothing automatic due. Counted every 30 s over the whole fleet by every controller: take the maximum."
+	helpClosed = "Connections closed before their caller was known: full (as many are open as may be), crowded " +
+		"(for a newer one, after the longest time without progress), late, handshake (it failed), refused (100 calls " +
+		"without a known token), caller (an agent has too many). Many of crowded are a flood or a returning fleet."
+	helpRefused = "Refused calls of clients: read_rate, write_rate, streams, all_streams, client_queue, queue, wait. " +
+		"client is the name of a bearer token."
+	helpLatency = "Time from the decision for a command until the executor has acknowledged it (stage dispatch) or its " +
+		"result is stored (stage done)."
+)
+
 // NewRegistry makes a registry with the metrics of the Go runtime and of the process.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
@@ -88,10 +102,7 @@ func New(r prometheus.Registerer) *Metrics {
 			"outcome",
 		),
 		CommandLatency: histogramVec(
-			"command_latency_seconds",
-			"Time from the decision for a command until the executor has acknowledged it (stage dispatch) or its result is "+
-				"stored (stage done).",
-			fastBuckets,
+			"command_latency_seconds", helpLatency, fastBuckets,
 			"kind",
 			"stage",
 		),
@@ -100,8 +111,7 @@ func New(r prometheus.Registerer) *Metrics {
 		}, []string{"role"}),
 		SessionsPaced: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "sessions_paced_total",
-			Help: "Agents that asked for a session and were told to try again later (ADMISSION_PACED). After a controller's " +
-				"death it grows until all are back. Longer growth says that agents.admission.rate is too low for the fleet.",
+			Help: helpPaced,
 		}),
 		EventLag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_lag_seconds", Buckets: fastBuckets,
@@ -117,27 +127,17 @@ func New(r prometheus.Registerer) *Metrics {
 			"Active operations that nothing would ever wake. Anything but 0 is a bug: alert on it.",
 		),
 		OperationsStuck: gauge(
-			"operations_stuck",
-			"Active operations whose step runs more than three times as long as 95% of its kind do, with nothing automatic "+
-				"due. Counted every 30 s over the whole fleet by every controller: take the maximum.",
-		),
+			"operations_stuck", helpStuck),
 		WebhookDeliveries: counterVec(
 			"webhook_deliveries_total",
 			"Tries of webhook deliveries: delivered, retried (failed, and tried again later), dead (given up).",
 			"outcome",
 		),
 		CallsRefused: counterVec(
-			"calls_refused_total",
-			"Refused calls of clients: read_rate, write_rate, streams, all_streams, client_queue, queue, wait. client is the "+
-				"name of a bearer token.",
-			"client",
+			"calls_refused_total", helpRefused, "client",
 			"why",
 		),
-		ConnectionsClosed: counterVec("connections_closed_total",
-			"Connections closed before their caller was known: full (as many are open as may be), crowded (closed for a newer "+
-				"one, without progress for longest), late, handshake (it failed), refused (100 calls without a known token), "+
-				"caller (an agent with more connections than it may have). Many of crowded are a flood or a returning fleet.",
-			"listener", "why"),
+		ConnectionsClosed: counterVec("connections_closed_total", helpClosed, "listener", "why"),
 		CallWait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "call_wait_seconds", Buckets: fastBuckets,
 			Help: "Time that calls of clients waited for their turn. Most wait for nothing and count as 0.",

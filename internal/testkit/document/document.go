@@ -88,7 +88,7 @@ func Commands(root *cobra.Command) string {
 	root.InitDefaultHelpFlag()
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
-		if !c.IsAvailableCommand() && c.HasParent() || c.Name() == "completion" {
+		if c.Name() == "completion" || c.HasParent() && !c.IsAvailableCommand() && !c.IsAdditionalHelpTopicCommand() {
 			return
 		}
 		text := cmp.Or(c.Long, c.Short)
