@@ -58,7 +58,7 @@ generate-check: $(GENERATORS) ## Prove that the generated code in the tree is up
 
 # Tests beside the code make the generated pages; without the flag they compare, in every `make test`.
 DOCUMENTS := -count 1 -run '^TestReference|^TestDocument(Shows|Matches)|^TestOperatingGuide'
-DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/node ./controller/domain/explain ./controller/domain/operation \
+DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/node ./controller/domain/explain ./controller/domain/plan ./controller/domain/operation \
 	./controller/domain/workflow ./agent/config ./agent/cmdline ./agent/provider/maas ./imagebuild/cmdline ./internal/obs/metrics
 
 .PHONY: docs

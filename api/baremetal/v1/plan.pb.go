@@ -1127,7 +1127,7 @@ func (x *Uncordon) GetClusterRef() string {
 // ProviderAction is done through the machine's provider. Only machines of provider "maas" have actions.
 type ProviderAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Such as "commission", "deploy", "release", "erase", "power_on"; docs/reference/maas.md lists all.
+	// Such as "commission", "deploy", "release", "erase", "power_on"; docs/reference/maas-actions.md lists all.
 	Action        string            `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
 	Params        map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields

@@ -126,3 +126,38 @@ func Constants(t *testing.T, dir, typ string) (rows [][]string) {
 	}
 	return rows
 }
+
+// CommentedKeys reads a map literal: the comment above each line, by the line's key.
+func CommentedKeys(t *testing.T, dir, variable string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(Root(t), dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, path := range files {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		above := map[int]string{} // comments by the line that follows
+		for _, c := range file.Comments {
+			above[fset.Position(c.End()).Line+1] = strings.TrimSpace(c.Text())
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || spec.Names[0].Name != variable {
+				return true
+			}
+			for _, e := range spec.Values[0].(*ast.CompositeLit).Elts {
+				key := e.(*ast.KeyValueExpr).Key.(*ast.BasicLit)
+				if c := above[fset.Position(key.Pos()).Line]; c != "" {
+					out[strings.Trim(key.Value, `"`)] = c
+				}
+			}
+			return false
+		})
+	}
+	return out
+}
