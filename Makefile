@@ -56,6 +56,19 @@ generate: $(GENERATORS) ## Regenerate the Go and OpenAPI of api/ and the Go of t
 generate-check: $(GENERATORS) ## Prove that the generated code in the tree is up to date
 	scripts/generate-check
 
+# Tests beside the code make the generated pages; without the flag they compare, in every `make test`.
+DOCUMENTS := -count 1 -run '^TestReference|^TestDocument(Shows|Matches)|^TestOperatingGuide'
+DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/node ./controller/domain/explain ./controller/domain/plan ./controller/domain/operation \
+	./controller/domain/workflow ./agent/config ./agent/cmdline ./agent/provider/maas ./imagebuild/cmdline ./internal/obs/metrics
+
+.PHONY: docs
+docs: ## Write the generated pages of docs/reference again
+	go test $(DOCUMENTED) $(DOCUMENTS) -update-docs
+
+.PHONY: docs-check
+docs-check: ## Prove that the generated pages of docs/reference are up to date
+	go test $(DOCUMENTED) $(DOCUMENTS)
+
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf breaking and shellcheck
 	scripts/install-deps lint

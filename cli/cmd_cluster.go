@@ -32,7 +32,7 @@ func (a *app) clusterSetCmd() *cobra.Command {
 		Short: "Store a cluster, from a kubeconfig",
 		Long: `Store a cluster under a name, or replace it: address and CA of its API server, and a bearer
 token or a client certificate. They are taken from a kubeconfig file that holds them itself;
-programs that fetch credentials are not run. docs/clusters.md has a role with what Ingot needs and
+programs that fetch credentials are not run. docs/howto/clusters.md has a role with what Ingot needs and
 no more.`,
 		Example: "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster set prod-1 " +
 			"--kubeconfig all.yaml --kube-context prod",

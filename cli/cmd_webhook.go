@@ -17,7 +17,7 @@ func (a *app) webhookCmd() *cobra.Command {
 		Short:   "Tell other systems what happens: subscribe, pause, look at deliveries",
 		Long: `A webhook is an HTTPS address that is told of events of machines and operations, signed
 with a secret. An event that cannot be delivered is tried again for about a day; then it is dead,
-and can be sent again. docs/webhooks.md says what comes and what an answer does.`,
+and can be sent again. docs/howto/webhooks.md says what comes and what an answer does.`,
 		Example: `  ingot webhook create https://hooks.example.org/failures --event operation.failed
   ingot webhook test wh-01k
   ingot webhook deliveries --state dead`,

@@ -99,7 +99,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_WORKFLOW_ACTIVE: "ingot workflow list --machine {machine} --open shows it; ingot workflow act " +
 		"steers or cancels it",
 	pb.Reason_WORKFLOW_ACTION_ILLEGAL: "ingot workflow get shows its state and the actions that it allows",
-	pb.Reason_STAGE_NOT_WIRED:         "this server cannot do that stage; see docs/workflows.md for what it can",
+	pb.Reason_STAGE_NOT_WIRED:         "not built: docs/reference/workflow-stages.md lists the stages",
 	pb.Reason_STAGE_CHECK_FAILED:      "ingot why {machine} shows what is seen; then ingot workflow act",
 
 	pb.Reason_OPERATION_TYPE_NOT_WIRED: "this server cannot run that yet; ingot server info lists what it cannot do",
@@ -146,7 +146,7 @@ var hints = map[pb.Reason]string{
 		"shows the names",
 	pb.Reason_CLUSTER_UNREACHABLE: "can the site's agent reach the API server, and is its CA the right one? ingot " +
 		"cluster list",
-	pb.Reason_CLUSTER_ACCESS_DENIED: "give the cluster's credentials what docs/clusters.md lists, or set them again: " +
+	pb.Reason_CLUSTER_ACCESS_DENIED: "give the credentials what docs/howto/clusters.md lists, or set them again: " +
 		"ingot cluster set",
 	pb.Reason_CLUSTER_OTHER_MEMBER:   "take the machine out of that cluster first; or ingot reimage {machine}",
 	pb.Reason_CLUSTER_NODE_MISMATCH:  "another machine has the Node of this name: look at both before you go on",

@@ -35,7 +35,7 @@ func (r report) figures() []results.Figure {
 	}
 	cpu := large.Reconcile
 	out = append(out,
-		results.Figure{What: "processor time of a page of changes", Value: cpu.sum(), Unit: "ms", Says: fmt.Sprintf(
+		results.Figure{What: "processor time of a page of changes", Value: cpu.Sum(), Unit: "ms", Says: fmt.Sprintf(
 			"Controller %.1f, Postgres %.1f, client %.1f ms.", cpu.Controller, cpu.Postgres, cpu.Own)},
 		results.Figure{What: "full walk", Value: large.Walk.PerSecond, Unit: "machines/s",
 			Limit: results.AtLeast(leastWalk, ""), Says: fmt.Sprintf(

@@ -4,5 +4,5 @@ package e2e
 
 import "time"
 
-// promised is what docs/high-availability.md says, held where a machine has nothing else to do.
+// promised is what docs/howto/several-controllers.md says, held where a machine has nothing else to do.
 var promised = limits{late: 5 * time.Second, moves: 5 * time.Second}

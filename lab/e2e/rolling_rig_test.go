@@ -132,7 +132,7 @@ func (l *traffic) work(
 	}
 }
 
-// repeated makes a call until it is answered. Only what docs/api.md says to repeat is repeated.
+// repeated makes a call until it is answered. Only what docs/reference/api.md says to repeat is repeated.
 func repeated[A, R any](l *traffic, call func(context.Context, A, ...grpc.CallOption) (R, error), request A) (R, bool) {
 	limit := time.Now().Add(time.Minute)
 	for {

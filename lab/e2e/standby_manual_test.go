@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/standby"
 )
 
-// manual is what docs/high-availability.md has an operator do for a standby of Postgres.
+// manual is what docs/howto/several-controllers.md has an operator do for a standby of Postgres.
 type manual struct {
 	settings        map[string]string
 	attach, promote []string // SQL
@@ -30,7 +30,7 @@ func blocks(text, language string) (out []string) {
 
 func readManual(t *testing.T) manual {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/high-availability.md")
+	b, err := os.ReadFile("../../docs/howto/several-controllers.md")
 	if err != nil {
 		t.Fatal(err)
 	}

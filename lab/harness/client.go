@@ -80,7 +80,7 @@ func (c *Client) Dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+c.address,
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})),
 		grpc.WithPerRPCCredentials(bearer(c.token)), grpc.WithDisableRetry(),
-		// As docs/api.md says: a controller that stands still keeps its connections.
+		// As docs/reference/api.md says: a controller that stands still keeps its connections.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: quick}))
 }

@@ -1,9 +1,7 @@
 package maas_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,15 +9,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/provider/maas"
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
-)
-
-var update = flag.Bool("update", false, "write the tables into docs/maas.md")
-
-const (
-	document = "../../../docs/maas.md"
-	begin    = "<!-- The tables below are held by a test of agent/provider/maas: go test ./agent/provider/maas -run " +
-		"TestDocument -update -->\n"
-	end = "<!-- end of the tables -->\n"
+	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
 // stages are the actions of the workflows' stages, in their order, and of what undoes them.
@@ -83,26 +73,14 @@ func tables() string {
 	return b.String()
 }
 
-// TestDocumentShowsEveryStatusAtEveryStage: what the document says of each status of MAAS at each stage is what is
-// done.
+// TestDocumentShowsEveryStatusAtEveryStage: what the page says of each status of MAAS at each stage is what is done.
 func TestDocumentShowsEveryStatusAtEveryStage(t *testing.T) {
-	raw, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(raw), begin)
-	said, tail, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		t.Fatalf("%s has no place for the tables", document)
-	}
-	want := tables()
-	if said == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s does not show the tables; look at what has changed, and write it again with -update", document)
-	}
-	if err := os.WriteFile(document, []byte(head+begin+want+end+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	document.Check(
+		t,
+		"maas-statuses.md",
+		"Statuses of MAAS",
+		"What an action does first of a machine that is ours and that "+
+			"MAAS shows in a status. It is done, it waits, it asks MAAS for something, or it ends\nwith the reason, to which "+
+			"`MAAS_` belongs. [Workflow stages](workflow-stages.md) has the stages.\n\n"+tables(),
+	)
 }

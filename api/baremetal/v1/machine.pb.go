@@ -27,24 +27,42 @@ const (
 type NodeState int32
 
 const (
-	NodeState_NODE_STATE_UNSPECIFIED      NodeState = 0
-	NodeState_NODE_STATE_DISCOVERED       NodeState = 1
-	NodeState_NODE_STATE_PENDING          NodeState = 2
-	NodeState_NODE_STATE_INSTALLING       NodeState = 3
-	NodeState_NODE_STATE_INSTALL_FAILED   NodeState = 4
-	NodeState_NODE_STATE_INSTALLED        NodeState = 5
-	NodeState_NODE_STATE_ACTIVE           NodeState = 6
-	NodeState_NODE_STATE_OFFLINE          NodeState = 7
-	NodeState_NODE_STATE_QUARANTINED      NodeState = 8
-	NodeState_NODE_STATE_REPROVISION      NodeState = 9
-	NodeState_NODE_STATE_DEPROVISIONING   NodeState = 10
-	NodeState_NODE_STATE_MIGRATING        NodeState = 11
+	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
+	// Registered, nobody has approved it. Way in: RegisterMachine.
+	NodeState_NODE_STATE_DISCOVERED NodeState = 1
+	// Approved, waits for its installation. Way in: approval, or the start of a reimage.
+	NodeState_NODE_STATE_PENDING NodeState = 2
+	// An image is being written. Way in: the grant of the write, or an installer's report.
+	NodeState_NODE_STATE_INSTALLING NodeState = 3
+	// Three installations failed; a person must look. Way in: the third failure.
+	NodeState_NODE_STATE_INSTALL_FAILED NodeState = 4
+	// The image is verified, nobody has looked at the machine. Way in: the end of the installation.
+	NodeState_NODE_STATE_INSTALLED NodeState = 5
+	// In service. Way in: verification, auto-promotion, or an adopted machine that passes its health checks.
+	NodeState_NODE_STATE_ACTIVE NodeState = 6
+	// In service, and silent. Way in: three missed heartbeats.
+	NodeState_NODE_STATE_OFFLINE NodeState = 7
+	// Kept out of all work; remembers where it came from. Way in: two machines with one identity, a failed cleanup, an
+	// admin with a comment.
+	NodeState_NODE_STATE_QUARANTINED NodeState = 8
+	// Marked to be reimaged. Way in: an operator, a reimage.
+	NodeState_NODE_STATE_REPROVISION NodeState = 9
+	// Its disks are being erased. Way in: an operator.
+	NodeState_NODE_STATE_DEPROVISIONING NodeState = 10
+	// Its hardware is being replaced. Way in: an operator.
+	NodeState_NODE_STATE_MIGRATING NodeState = 11
+	// A token was issued; its agent has no session yet. Way in: IssueBootstrapToken.
 	NodeState_NODE_STATE_BOOTSTRAP_ISSUED NodeState = 12
-	NodeState_NODE_STATE_ENROLLING        NodeState = 13
-	NodeState_NODE_STATE_DRAINING         NodeState = 14
-	NodeState_NODE_STATE_RETIRED          NodeState = 15
-	NodeState_NODE_STATE_REMOVING         NodeState = 16
-	NodeState_NODE_STATE_DELETED          NodeState = 17
+	// An onboarding works on it. Way in: a workflow, which an operator's move starts; also the agent's first session.
+	NodeState_NODE_STATE_ENROLLING NodeState = 13
+	// Its workload is being moved away, or a decommission works on it. Way in: an operator, a workflow.
+	NodeState_NODE_STATE_DRAINING NodeState = 14
+	// Out of service, its identity kept. Way in: an operator, a workflow.
+	NodeState_NODE_STATE_RETIRED NodeState = 15
+	// A decommission works on it. Way in: a workflow.
+	NodeState_NODE_STATE_REMOVING NodeState = 16
+	// A tombstone. Way in: DeleteMachine, a full decommission.
+	NodeState_NODE_STATE_DELETED NodeState = 17
 )
 
 // Enum value maps for NodeState.
@@ -1345,7 +1363,7 @@ type ListMachinesResponse struct {
 	SafeUpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=safe_updated_since,json=safeUpdatedSince,proto3" json:"safe_updated_since,omitempty"`
 	// True when a reconcile has more to read right now.
 	More bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
-	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,6,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2125,7 +2143,7 @@ type ExplainMachineResponse struct {
 	StepKind string `protobuf:"bytes,22,opt,name=step_kind,json=stepKind,proto3" json:"step_kind,omitempty"`
 	// When the step began.
 	StepStartedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=step_started_at,json=stepStartedAt,proto3" json:"step_started_at,omitempty"`
-	// Name of the rule that gave this answer; docs/why.md lists them.
+	// Name of the rule that gave this answer; docs/explanation/why.md lists them.
 	Rule          string `protobuf:"bytes,24,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3157,7 +3175,7 @@ func (x *GetInventoryRequest) GetMachineId() string {
 type Inventory struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	// JSON; its shape is documented in docs/api.md.
+	// JSON; its shape is documented in docs/reference/api.md.
 	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
 	Hash          string                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	ReportedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`

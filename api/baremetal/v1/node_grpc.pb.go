@@ -34,7 +34,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// NodeService is the inventory lifecycle of machines: docs/nodes.md has the table of states.
+// NodeService is the inventory lifecycle of machines: docs/explanation/nodes.md has the table of states.
 type NodeServiceClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*Node, error)
@@ -160,7 +160,7 @@ func (c *nodeServiceClient) ListNodeGroups(ctx context.Context, in *ListNodeGrou
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
 //
-// NodeService is the inventory lifecycle of machines: docs/nodes.md has the table of states.
+// NodeService is the inventory lifecycle of machines: docs/explanation/nodes.md has the table of states.
 type NodeServiceServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	GetNode(context.Context, *GetNodeRequest) (*Node, error)

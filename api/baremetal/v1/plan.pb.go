@@ -1127,7 +1127,7 @@ func (x *Uncordon) GetClusterRef() string {
 // ProviderAction is done through the machine's provider. Only machines of provider "maas" have actions.
 type ProviderAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Such as "commission", "deploy", "release", "erase", "power_on"; docs/maas.md lists all.
+	// Such as "commission", "deploy", "release", "erase", "power_on"; docs/reference/maas-actions.md lists all.
 	Action        string            `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
 	Params        map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
@@ -1372,7 +1372,7 @@ type ListPlansResponse struct {
 	Plans []*Plan                `protobuf:"bytes,1,rep,name=plans,proto3" json:"plans,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/api.md.
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

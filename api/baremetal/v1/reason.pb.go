@@ -23,332 +23,647 @@ const (
 
 // Reason is the closed set behind google.rpc.ErrorInfo.reason (domain "ingot.dev") and ErrorStatus.code. Switch on
 // it, never on a message. The set is additive only: a reason never changes its meaning and never goes away.
+//
+// Each comment says where the reason occurs, what it means, and after "Next:" what to do. Before the colon stands the
+// gRPC code of a refused call; OPERATION for failed operations (error.code), refused commands and conditions; or
+// ATTENTION for MachineStatus.attention_reason.
 type Reason int32
 
 const (
 	Reason_REASON_UNSPECIFIED Reason = 0
-	// NOT_FOUND.
-	Reason_MACHINE_NOT_FOUND     Reason = 1
-	Reason_OPERATION_NOT_FOUND   Reason = 2
-	Reason_PLAN_NOT_FOUND        Reason = 3
-	Reason_AGENT_NOT_FOUND       Reason = 4
-	Reason_COMMAND_NOT_FOUND     Reason = 5
-	Reason_TOKEN_NOT_FOUND       Reason = 6
-	Reason_INVENTORY_NOT_FOUND   Reason = 7
-	Reason_IMAGE_NOT_FOUND       Reason = 8
-	Reason_SITE_NOT_FOUND        Reason = 9
+	// NOT_FOUND: no machine has this id.
+	// Next: check the id; `ingot list`.
+	Reason_MACHINE_NOT_FOUND Reason = 1
+	// NOT_FOUND: no operation or run has this id.
+	// Next: check the id; `ingot ops`.
+	Reason_OPERATION_NOT_FOUND Reason = 2
+	// NOT_FOUND: no plan has this id.
+	// Next: `ingot plan list`.
+	Reason_PLAN_NOT_FOUND Reason = 3
+	// NOT_FOUND: no agent has this id.
+	// Next: `ingot agent list`.
+	Reason_AGENT_NOT_FOUND Reason = 4
+	// NOT_FOUND: no command has this id.
+	// Next: read `unresolved_command_id` of the machine.
+	Reason_COMMAND_NOT_FOUND Reason = 5
+	// NOT_FOUND: no bootstrap token has this id.
+	// Next: `ingot token list`.
+	Reason_TOKEN_NOT_FOUND Reason = 6
+	// NOT_FOUND: no agent has reported an inventory of this machine yet.
+	// Next: wait for the agent's first session.
+	Reason_INVENTORY_NOT_FOUND Reason = 7
+	// NOT_FOUND: no image has this reference.
+	// Next: check the reference.
+	Reason_IMAGE_NOT_FOUND Reason = 8
+	// NOT_FOUND: no site has this name.
+	// Next: `ingot site list`; `ingot site set` makes one.
+	Reason_SITE_NOT_FOUND Reason = 9
+	// NOT_FOUND: no BMC credentials have this name, the machine names others, or the key that sealed them is lost.
+	// Next: `ingot bmc credentials list`; set them (again).
 	Reason_CREDENTIALS_NOT_FOUND Reason = 10
-	Reason_BLOB_NOT_FOUND        Reason = 11
-	Reason_WORKFLOW_NOT_FOUND    Reason = 12
-	Reason_WEBHOOK_NOT_FOUND     Reason = 13
-	Reason_DELIVERY_NOT_FOUND    Reason = 14
-	Reason_DISCOVERY_NOT_FOUND   Reason = 15
-	// INVALID_ARGUMENT.
-	// A field is missing or malformed; BadRequest names it.
-	Reason_INVALID_FIELD                  Reason = 20
-	Reason_REQUEST_ID_REQUIRED            Reason = 21
-	Reason_INVALID_FILTER                 Reason = 22
-	Reason_INVALID_PAGE_TOKEN             Reason = 23
-	Reason_INVALID_CURSOR                 Reason = 24
-	Reason_UNKNOWN_STEP_KIND              Reason = 25
-	Reason_DUPLICATE_STEP_NAME            Reason = 26
+	// NOT_FOUND: no file of the catalogue has this digest any more.
+	// Next: the image was removed meanwhile; start again.
+	Reason_BLOB_NOT_FOUND Reason = 11
+	// NOT_FOUND: no such workflow.
+	// Next: list them, and mind the spelling.
+	Reason_WORKFLOW_NOT_FOUND Reason = 12
+	// NOT_FOUND: no such webhook.
+	// Next: `ingot webhook list`.
+	Reason_WEBHOOK_NOT_FOUND Reason = 13
+	// NOT_FOUND: no such delivery of a webhook, or it ended too long ago.
+	// Next: `ingot webhook deliveries`.
+	Reason_DELIVERY_NOT_FOUND Reason = 14
+	// NOT_FOUND: no such discovered machine.
+	// Next: list them, and mind the spelling.
+	Reason_DISCOVERY_NOT_FOUND Reason = 15
+	// INVALID_ARGUMENT: a field is missing or malformed; the error names it.
+	// Next: correct the request.
+	Reason_INVALID_FIELD Reason = 20
+	// INVALID_ARGUMENT: a call that starts work came without a request id.
+	// Next: send one, and the same one when repeating.
+	Reason_REQUEST_ID_REQUIRED Reason = 21
+	// INVALID_ARGUMENT: a filter term is unknown or malformed.
+	// Next: see Filters in docs/reference/api.md.
+	Reason_INVALID_FILTER Reason = 22
+	// INVALID_ARGUMENT: the page token is not from this list.
+	// Next: start the walk again.
+	Reason_INVALID_PAGE_TOKEN Reason = 23
+	// INVALID_ARGUMENT: the cursor is none that this server has made.
+	// Next: take `next_cursor` from an answer, unchanged.
+	Reason_INVALID_CURSOR Reason = 24
+	// INVALID_ARGUMENT: a plan has a step without a known kind.
+	// Next: correct the plan.
+	Reason_UNKNOWN_STEP_KIND Reason = 25
+	// INVALID_ARGUMENT: two steps of a plan share a name.
+	// Next: rename one.
+	Reason_DUPLICATE_STEP_NAME Reason = 26
+	// INVALID_ARGUMENT: reconciling with a filter that changes can leave would lose rows.
+	// Next: reconcile without it and filter on your side.
 	Reason_FILTER_NOT_ALLOWED_WITH_CURSOR Reason = 27
-	Reason_UNKNOWN_RUN_TYPE               Reason = 28
-	Reason_MESSAGE_TOO_LARGE              Reason = 29
-	// ALREADY_EXISTS.
-	Reason_REQUEST_ID_REUSED  Reason = 40
+	// INVALID_ARGUMENT: this server knows no run of this type.
+	// Next: the comment of StartRunRequest lists the types.
+	Reason_UNKNOWN_RUN_TYPE Reason = 28
+	// INVALID_ARGUMENT: the request is over the size limit.
+	// Next: make it smaller.
+	Reason_MESSAGE_TOO_LARGE Reason = 29
+	// ALREADY_EXISTS: this request id was used for another request; the error names the differing field.
+	// Next: use a new id for new work.
+	Reason_REQUEST_ID_REUSED Reason = 40
+	// ALREADY_EXISTS: another machine has this MAC address.
+	// Next: find it: `ingot list`; correct one of the two.
 	Reason_MAC_ADDRESS_IN_USE Reason = 41
+	// ALREADY_EXISTS: another machine has this external id.
+	// Next: correct one of the two.
 	Reason_EXTERNAL_ID_IN_USE Reason = 42
-	Reason_PLAN_IMMUTABLE     Reason = 43
-	Reason_IMAGE_EXISTS       Reason = 44
-	// FAILED_PRECONDITION.
-	Reason_WRONG_PHASE              Reason = 60
-	Reason_MACHINE_BUSY             Reason = 61
-	Reason_OPERATION_FINISHED       Reason = 62
-	Reason_COMMAND_UNRESOLVED       Reason = 63
-	Reason_MACHINE_BLOCKED          Reason = 64
-	Reason_MACHINE_QUARANTINED      Reason = 65
+	// ALREADY_EXISTS: the plan is built in or a run has used it.
+	// Next: create one with another id.
+	Reason_PLAN_IMMUTABLE Reason = 43
+	// ALREADY_EXISTS: there is another image under this name; the error names what differs.
+	// Next: add yours under another name, or remove the old one.
+	Reason_IMAGE_EXISTS Reason = 44
+	// FAILED_PRECONDITION: the operation is not allowed in the machine's phase.
+	// Next: enter or exit maintenance first.
+	Reason_WRONG_PHASE Reason = 60
+	// FAILED_PRECONDITION: another operation is active.
+	// Next: wait for it or cancel it.
+	Reason_MACHINE_BUSY Reason = 61
+	// FAILED_PRECONDITION: a finished operation cannot be cancelled.
+	// Next: nothing; read how it ended.
+	Reason_OPERATION_FINISHED Reason = 62
+	// FAILED_PRECONDITION: an earlier command may still act on the machine.
+	// Next: see *An outcome is unknown* in docs/howto/troubleshoot.md.
+	Reason_COMMAND_UNRESOLVED Reason = 63
+	// FAILED_PRECONDITION: the machine is flagged RMA or Retired.
+	// Next: finish an RMA with `ingot rma MACHINE --return`; an admin clears either flag.
+	Reason_MACHINE_BLOCKED Reason = 64
+	// FAILED_PRECONDITION: the machine is quarantined, for example as a clone.
+	// Next: find out why, then `ingot clear`.
+	Reason_MACHINE_QUARANTINED Reason = 65
+	// FAILED_PRECONDITION: the bootstrap token is bound to another region or provider than the agent reports.
+	// Next: right machine? else issue a token without or with the right binding; the token is still usable.
 	Reason_REGION_PROVIDER_MISMATCH Reason = 66
-	Reason_EXTERNAL_ID_IMMUTABLE    Reason = 67
-	Reason_HARDWARE_MISMATCH        Reason = 68
-	Reason_CURSOR_EXPIRED           Reason = 69
-	Reason_VERSION_CONFLICT         Reason = 70
-	Reason_MACHINE_DELETED          Reason = 71
-	Reason_NOTHING_TO_SETTLE        Reason = 72
-	Reason_TOKEN_NOT_REVOCABLE      Reason = 73
-	Reason_CERTIFICATE_STILL_VALID  Reason = 74
-	Reason_REENROLL_REFUSED         Reason = 75
-	Reason_MACHINE_HAS_NO_IMAGE     Reason = 76
-	// The database was restored: destructive work waits until an admin has lifted the freeze.
+	// FAILED_PRECONDITION: an external id, once set, stays.
+	// Next: delete and register anew if it was wrong.
+	Reason_EXTERNAL_ID_IMMUTABLE Reason = 67
+	// FAILED_PRECONDITION: the token is bound to another MAC or serial than the agent reports.
+	// Next: right machine? the token is still usable.
+	Reason_HARDWARE_MISMATCH Reason = 68
+	// FAILED_PRECONDITION: the database was restored since.
+	// Next: walk the whole list once and go on from its cursor.
+	Reason_CURSOR_EXPIRED Reason = 69
+	// FAILED_PRECONDITION: the thing has changed since it was read; over REST 412.
+	// Next: read it again and repeat the change.
+	Reason_VERSION_CONFLICT Reason = 70
+	// FAILED_PRECONDITION: the machine was deleted, and its identity doesn't come back.
+	// Next: register it under a new id.
+	Reason_MACHINE_DELETED Reason = 71
+	// FAILED_PRECONDITION: the machine has no unresolved command, or another one.
+	// Next: look at the machine again.
+	Reason_NOTHING_TO_SETTLE Reason = 72
+	// FAILED_PRECONDITION: the token was used already.
+	// Next: revoke the agent instead.
+	Reason_TOKEN_NOT_REVOCABLE Reason = 73
+	// FAILED_PRECONDITION: re-enrolment is for expired certificates.
+	// Next: rotate instead.
+	Reason_CERTIFICATE_STILL_VALID Reason = 74
+	// FAILED_PRECONDITION: past the grace period, revoked, or the machine is quarantined, retired or deleted.
+	// Next: issue a new token and enrol.
+	Reason_REENROLL_REFUSED Reason = 75
+	// FAILED_PRECONDITION: neither request, machine nor server names an image.
+	// Next: name one.
+	Reason_MACHINE_HAS_NO_IMAGE Reason = 76
+	// FAILED_PRECONDITION: the database was restored, or an admin froze the fleet; nothing is started until an admin has
+	// looked.
+	// Next: compare what agents hold with what you know (`ingot server info`, `ingot agent list`), then `ingot server
+	// thaw`.
 	Reason_FLEET_FROZEN Reason = 77
-	// An active operation, a machine's default or a site needs it.
-	Reason_IMAGE_IN_USE       Reason = 78
+	// FAILED_PRECONDITION: an operation writes the image, a machine or the server has it as its default, or machines boot
+	// the installer that it is part of.
+	// Next: the error says which; wait, or change the default.
+	Reason_IMAGE_IN_USE Reason = 78
+	// FAILED_PRECONDITION: a machine names the credentials.
+	// Next: `ingot machine update MACHINE --bmc-credentials OTHER` first.
 	Reason_CREDENTIALS_IN_USE Reason = 79
-	// The node's state has no such transition; the message lists those it has.
+	// FAILED_PRECONDITION: the node's state has no such transition.
+	// Next: the error lists those it has; `ingot node get NODE` too.
 	Reason_NODE_TRANSITION_ILLEGAL Reason = 200
-	// The transition needs force, a plan or evidence first; the message says which.
+	// FAILED_PRECONDITION: the transition needs force, another plan or evidence first.
+	// Next: the error says which.
 	Reason_NODE_GUARD_FAILED Reason = 201
-	// An install report that does not fit the node's state.
+	// FAILED_PRECONDITION: an install report that does not fit the node's state.
+	// Next: nothing, if an installer repeats itself; else see the node's history.
 	Reason_REPORT_REFUSED Reason = 202
-	// A deleted identity never comes back; the machine may be registered as a new one.
+	// FAILED_PRECONDITION: a deleted node never comes back.
+	// Next: register the hardware as a new machine.
 	Reason_NODE_IDENTITY_DELETED Reason = 203
-	// The workflow's state does not allow the action; the message lists those it does.
+	// FAILED_PRECONDITION: the workflow's state does not allow the action.
+	// Next: the error lists those it does.
 	Reason_WORKFLOW_ACTION_ILLEGAL Reason = 204
-	// The machine has a workflow that has not ended.
+	// FAILED_PRECONDITION: the machine has a workflow that has not ended.
+	// Next: wait for it, or act on it.
 	Reason_WORKFLOW_ACTIVE Reason = 205
-	// A webhook's address is none that may be called.
+	// INVALID_ARGUMENT: an address that may not be called.
+	// Next: an absolute https address (http on loopback) without user and fragment.
 	Reason_WEBHOOK_URL_REFUSED Reason = 206
-	// What is asked for is newer or older than the recorded history.
+	// FAILED_PRECONDITION: what is asked for is outside the recorded history.
+	// Next: ask for a later time.
 	Reason_HISTORY_OUT_OF_RANGE Reason = 207
-	// Of HTTP alone: nothing is at this path.
+	// NOT_FOUND: HTTP: nothing is at this path.
+	// Next: see `/openapi.json`.
 	Reason_ROUTE_NOT_FOUND Reason = 240
-	// Of HTTP alone: the path does not take this method; the header Allow lists those that it takes.
+	// UNIMPLEMENTED: HTTP 405: the path does not take this method.
+	// Next: use one of those in the header `Allow`.
 	Reason_METHOD_NOT_ALLOWED Reason = 241
-	// Of HTTP alone: the body is not application/json.
+	// INVALID_ARGUMENT: HTTP 415: the body is not JSON.
+	// Next: send `Content-Type: application/json`.
 	Reason_MEDIA_TYPE_UNSUPPORTED Reason = 242
-	// The MAAS region does not answer, or answers that it cannot now.
+	// OPERATION: the MAAS region does not answer, or has no time; a request whose answer was lost is not repeated.
+	// Next: look at MAAS and the way to it; then resume.
 	Reason_MAAS_UNREACHABLE Reason = 243
-	// MAAS refuses the API key.
+	// OPERATION: MAAS refuses the API key.
+	// Next: `ingot maas set` with a key that works.
 	Reason_MAAS_AUTH_FAILED Reason = 244
-	// MAAS refuses the request; the message is MAAS's own.
+	// OPERATION: MAAS refuses the request, or does not permit it (403: the machine is locked, or not the key's user's to
+	// change); the message is its own.
+	// Next: correct what it names, in MAAS or in the record.
 	Reason_MAAS_REFUSED Reason = 245
-	// MAAS has no such machine, or no longer.
+	// OPERATION: MAAS has no machine with these MAC addresses, or has another record by now.
+	// Next: find out who deleted it; cancel the workflow, or bring it back and start again.
 	Reason_MAAS_MACHINE_GONE Reason = 246
-	// More than one machine in MAAS has the machine's MAC addresses.
+	// OPERATION: several machines in MAAS have the machine's MAC addresses.
+	// Next: delete the wrong ones in MAAS, then retry.
 	Reason_MAAS_MACHINE_AMBIGUOUS Reason = 247
-	// What MAAS was asked to do has failed, as MAAS says itself.
+	// OPERATION: what MAAS was asked to do has failed, or took too long, as MAAS says.
+	// Next: look at the machine's page in MAAS; then resume.
 	Reason_MAAS_FAILED Reason = 248
-	// The machine's status in MAAS does not fit what is to be done; somebody else has worked on it.
+	// OPERATION: the machine's status in MAAS does not fit what was to be done: somebody else has worked on it.
+	// Next: bring it where it should be in MAAS and retry, or adopt what is observed.
 	Reason_MAAS_STATUS_CONFLICT Reason = 249
-	Reason_SCRIPT_NOT_FOUND     Reason = 208
-	// Another script has this name; scripts never change.
+	// NOT_FOUND: no script has this name.
+	// Next: `ingot script list`, `ingot script add`.
+	Reason_SCRIPT_NOT_FOUND Reason = 208
+	// ALREADY_EXISTS: another script has this name; scripts never change.
+	// Next: choose another name, such as one with a version.
 	Reason_SCRIPT_EXISTS Reason = 209
-	// An active operation needs the script.
+	// FAILED_PRECONDITION: an active operation needs the script.
+	// Next: wait for it, or cancel it.
 	Reason_SCRIPT_IN_USE Reason = 210
-	// The bytes are not those of the script.
+	// INVALID_ARGUMENT, OPERATION: the bytes are not those that the digest names.
+	// Next: send the right file; add the script again if the stored one is damaged.
 	Reason_SCRIPT_DIGEST_MISMATCH Reason = 211
-	// The machine names no SSH endpoint, or no SSH credentials.
+	// FAILED_PRECONDITION: the machine names no SSH endpoint, or no SSH credentials.
+	// Next: `ingot machine update MACHINE --ssh-endpoint HOST:22 --ssh-credentials NAME`.
 	Reason_SSH_NOT_CONFIGURED Reason = 212
-	// No host key of the machine is known: nothing is trusted on first use.
+	// FAILED_PRECONDITION, OPERATION: no host key of the machine is known, and none is trusted on first use.
+	// Next: read the fingerprint at the machine (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`) and give it: `ingot
+	// machine update MACHINE --ssh-host-key SHA256:…`.
 	Reason_SSH_HOST_KEY_UNKNOWN Reason = 213
-	// The SSH server shows another key than those of the machine.
+	// OPERATION: the SSH server shows another key; nothing was sent to it.
+	// Next: find out why before anything else; after a reinstallation give the new key.
 	Reason_SSH_HOST_KEY_MISMATCH Reason = 214
-	// The SSH server refused the credentials.
+	// OPERATION: the SSH server refused the user or the key.
+	// Next: put the public key of `ingot ssh credentials list` into the user's authorized_keys.
 	Reason_SSH_AUTH_FAILED Reason = 215
-	// The SSH server does not answer, or hung up.
+	// OPERATION: the SSH server does not answer, or hung up before the script was started.
+	// Next: look at the machine and its network; try again.
 	Reason_SSH_UNREACHABLE Reason = 216
-	// Another webhook has this name.
+	// ALREADY_EXISTS: another webhook has this name.
+	// Next: `ingot webhook update` that one, or choose another name.
 	Reason_WEBHOOK_EXISTS Reason = 230
-	// The machine is in no cluster: there is nothing to drain.
+	// FAILED_PRECONDITION: no longer sent: a machine in no cluster drains at once.
+	// Next: nothing.
 	Reason_NODE_NOT_IN_CLUSTER Reason = 260
-	// Budgets.
+	// NOT_FOUND: no budget has this name.
+	// Next: `ingot budget list`.
 	Reason_BUDGET_NOT_FOUND Reason = 270
-	// The machine holds no slot.
+	// NOT_FOUND: the machine holds no slot.
+	// Next: `ingot budget slots`.
 	Reason_BUDGET_SLOT_NOT_FOUND Reason = 271
-	// The operation that holds the slot is active.
+	// FAILED_PRECONDITION: the operation that holds the slot is active.
+	// Next: wait for its end or cancel it.
 	Reason_BUDGET_SLOT_IN_USE Reason = 272
-	// A grant was asked for by an operation that holds no slot.
+	// OPERATION: an operation that destroys data asked for its grant without a slot; nothing was started.
+	// Next: start it again; if it repeats, report a bug.
 	Reason_BUDGET_REQUIRED Reason = 273
-	// Too many agents connect at once. The answer says when to try again.
+	// RESOURCE_EXHAUSTED: many agents connect to this controller at once; each is told when to try again, and obeys.
+	// Next: nothing, it passes; if it does not, raise `agents.admission` or add a controller.
 	Reason_ADMISSION_PACED Reason = 280
-	// UNAUTHENTICATED and PERMISSION_DENIED.
-	Reason_BEARER_MISSING  Reason = 80
-	Reason_BEARER_INVALID  Reason = 81
+	// UNAUTHENTICATED: no bearer token was sent.
+	// Next: set `INGOT_TOKEN_FILE` or a context.
+	Reason_BEARER_MISSING Reason = 80
+	// UNAUTHENTICATED: the token is not in the controller's file.
+	// Next: check the token; after a change, `systemctl reload ingot-controller`.
+	Reason_BEARER_INVALID Reason = 81
+	// PERMISSION_DENIED: the token may not do this.
+	// Next: use one with scope operate or admin.
 	Reason_SCOPE_TOO_SMALL Reason = 82
-	// A bootstrap token that is unknown, used, expired or revoked: one answer for all.
+	// UNAUTHENTICATED: the token is unknown, used, expired or revoked (one answer for all).
+	// Next: `ingot token list`; issue another.
 	Reason_BOOTSTRAP_TOKEN_INVALID Reason = 83
-	Reason_CERTIFICATE_UNKNOWN     Reason = 84
-	Reason_CERTIFICATE_REVOKED     Reason = 85
-	Reason_CERTIFICATE_REQUIRED    Reason = 86
-	// UNAVAILABLE, RESOURCE_EXHAUSTED, ABORTED, INTERNAL.
-	Reason_DATABASE_UNAVAILABLE  Reason = 90
-	Reason_CONTROLLER_DRAINING   Reason = 91
-	Reason_SESSION_SUPERSEDED    Reason = 92
-	Reason_SLOW_READER           Reason = 93
-	Reason_RATE_LIMITED          Reason = 94
-	Reason_INTERNAL              Reason = 95
+	// UNAUTHENTICATED: the certificate is not on record.
+	// Next: enrol; after a restore of the database this is expected of newer agents.
+	Reason_CERTIFICATE_UNKNOWN Reason = 84
+	// UNAUTHENTICATED: the certificate was revoked.
+	// Next: if by mistake: issue a new token and enrol.
+	Reason_CERTIFICATE_REVOKED Reason = 85
+	// UNAUTHENTICATED: the fleet listener was called without a client certificate.
+	// Next: agents only; clients use port 50051.
+	Reason_CERTIFICATE_REQUIRED Reason = 86
+	// UNAVAILABLE: Postgres cannot be reached.
+	// Next: look at Postgres; repeat the call, under the same request id.
+	Reason_DATABASE_UNAVAILABLE Reason = 90
+	// UNAVAILABLE: the controller is stopping.
+	// Next: repeat; another one answers, or this one when it is back.
+	Reason_CONTROLLER_DRAINING Reason = 91
+	// ABORTED: a newer session of the same identity exists.
+	// Next: normal after a reconnect; if it goes on, two agents share one identity.
+	Reason_SESSION_SUPERSEDED Reason = 92
+	// RESOURCE_EXHAUSTED: a watcher read too slowly and was cut off.
+	// Next: go on from the last cursor.
+	Reason_SLOW_READER Reason = 93
+	// RESOURCE_EXHAUSTED: too many calls or admissions at once.
+	// Next: wait as `RetryInfo` says.
+	Reason_RATE_LIMITED Reason = 94
+	// INTERNAL: a bug; the answer has an incident id that the log has too.
+	// Next: report it with the log's lines.
+	Reason_INTERNAL Reason = 95
+	// UNAVAILABLE: the controller could not renew its lease in Postgres and has closed its agents' sessions.
+	// Next: look at Postgres and the network between them.
 	Reason_CONTROLLER_LEASE_LOST Reason = 96
-	Reason_SESSION_UNKNOWN       Reason = 97
-	// The controller's disk has no room for the image.
+	// FAILED_PRECONDITION: an events stream names a session that is not open here.
+	// Next: the agent reconnects by itself.
+	Reason_SESSION_UNKNOWN Reason = 97
+	// RESOURCE_EXHAUSTED: the file system of `images_dir` has no room for the image; nothing was kept of it.
+	// Next: `ingot image remove` what nobody needs, or give it more room.
 	Reason_IMAGE_STORE_FULL Reason = 98
-	// UNIMPLEMENTED: the surface is there, the work behind it is not yet. SPECS.md lists each.
-	Reason_OPERATION_TYPE_NOT_WIRED   Reason = 110
-	Reason_STEP_KIND_NOT_WIRED        Reason = 111
-	Reason_NODE_LIFECYCLE_NOT_WIRED   Reason = 112
-	Reason_WORKFLOWS_NOT_WIRED        Reason = 113
-	Reason_IMAGE_CATALOGUE_NOT_WIRED  Reason = 114
-	Reason_WEBHOOKS_NOT_WIRED         Reason = 115
-	Reason_SITE_SERVICES_NOT_WIRED    Reason = 116
-	Reason_EXPLAIN_NOT_WIRED          Reason = 117
-	Reason_TIMELINE_NOT_WIRED         Reason = 118
+	// UNIMPLEMENTED: this version doesn't do operations of this type.
+	// Next: see SPECS.md.
+	Reason_OPERATION_TYPE_NOT_WIRED Reason = 110
+	// UNIMPLEMENTED: this version doesn't run steps of this kind.
+	// Next: see SPECS.md.
+	Reason_STEP_KIND_NOT_WIRED Reason = 111
+	// UNIMPLEMENTED: an older controller: node state changes were not built.
+	// Next: upgrade it.
+	Reason_NODE_LIFECYCLE_NOT_WIRED Reason = 112
+	// UNIMPLEMENTED: an older controller: workflows were not built.
+	// Next: upgrade it.
+	Reason_WORKFLOWS_NOT_WIRED Reason = 113
+	// UNIMPLEMENTED: an older controller: the image catalogue was not built.
+	// Next: upgrade it.
+	Reason_IMAGE_CATALOGUE_NOT_WIRED Reason = 114
+	// UNIMPLEMENTED: an older controller: webhooks were not built.
+	// Next: upgrade it.
+	Reason_WEBHOOKS_NOT_WIRED Reason = 115
+	// UNIMPLEMENTED: an older controller: DHCP, TFTP and HTTP boot were not built.
+	// Next: upgrade it.
+	Reason_SITE_SERVICES_NOT_WIRED Reason = 116
+	// UNIMPLEMENTED: an older controller: explanations were not built.
+	// Next: upgrade it.
+	Reason_EXPLAIN_NOT_WIRED Reason = 117
+	// UNIMPLEMENTED: an older controller: the timeline was not built.
+	// Next: upgrade it.
+	Reason_TIMELINE_NOT_WIRED Reason = 118
+	// OPERATION: this host cannot be given interfaces; the message says why.
+	// Next: run systemd-networkd on it, or leave `interfaces` empty.
 	Reason_NETWORK_RECONFIG_NOT_WIRED Reason = 119
-	Reason_STAGE_NOT_WIRED            Reason = 120
-	// Codes of failed operations (ErrorStatus.code) and refused commands.
+	// UNIMPLEMENTED, OPERATION: a stage of the machine's workflow is not built.
+	// Next: see docs/reference/workflow-stages.md.
+	Reason_STAGE_NOT_WIRED Reason = 120
+	// OPERATION: the executor tried and it failed; the message says how.
+	// Next: `ingot logs`; fix, start again.
 	Reason_EXECUTION_FAILED Reason = 140
-	// A granted command ended without a result: it may have acted, or may still act.
+	// OPERATION: a granted command ended without a result.
+	// Next: see *An outcome is unknown* in docs/howto/troubleshoot.md.
 	Reason_OUTCOME_UNKNOWN Reason = 141
-	// The executor claims success and the world does not confirm it.
+	// OPERATION: the executor claims success and the world doesn't confirm it.
+	// Next: look at the machine; the executor or its BMC may lie.
 	Reason_EVIDENCE_MISSING Reason = 142
-	// No agent could take the command before the step's deadline.
+	// OPERATION: no agent took the command in time; nothing was started.
+	// Next: `ingot-agent status` on the machine; start again.
 	Reason_AGENT_UNAVAILABLE Reason = 143
-	// No agent that could ever execute the step has the capability.
-	Reason_CAPABILITY_MISSING  Reason = 144
-	Reason_AGENT_LOCKED        Reason = 145
-	Reason_REPAVE_NOT_WIRED    Reason = 146
+	// OPERATION: the agent cannot do this on this machine.
+	// Next: `ingot-agent doctor` says what is missing.
+	Reason_CAPABILITY_MISSING Reason = 144
+	// OPERATION: somebody locked the agent; the message says why.
+	// Next: ask them; `ingot-agent unlock`.
+	Reason_AGENT_LOCKED Reason = 145
+	// OPERATION: this agent cannot write disks in this version.
+	// Next: use a simulated host, or wait for the installer.
+	Reason_REPAVE_NOT_WIRED Reason = 146
+	// OPERATION: the firmware has no network boot entry, or the machine was not booted by UEFI.
+	// Next: check firmware settings and efivarfs.
 	Reason_NETBOOT_UNSUPPORTED Reason = 147
-	// The agent rolled a configuration back because it could not reach the controller with it.
-	Reason_CONFIG_ROLLED_BACK        Reason = 148
-	Reason_COMMAND_EXPIRED           Reason = 149
-	Reason_GRANT_REFUSED             Reason = 150
-	Reason_AGENT_MEMORY_LOST         Reason = 151
-	Reason_AGENT_STATE_ROLLED_BACK   Reason = 152
-	Reason_CLONE_DETECTED            Reason = 153
-	Reason_STEP_TIMEOUT              Reason = 154
-	Reason_CANCELED_BY_REQUEST       Reason = 155
-	Reason_EXECUTOR_PANICKED         Reason = 156
-	Reason_AGENT_STORAGE_FULL        Reason = 157
-	Reason_BMC_AUTH_FAILED           Reason = 158
+	// OPERATION: with the new configuration the agent could not reach the controller, so it put the old one back.
+	// Next: correct the configuration: does it let the agent out?
+	Reason_CONFIG_ROLLED_BACK Reason = 148
+	// OPERATION: the command's time was up before it was started; nothing was done.
+	// Next: start again; is the agent's clock far off?
+	Reason_COMMAND_EXPIRED Reason = 149
+	// OPERATION: the controller refused the grant: the command is settled, replaced or differs.
+	// Next: nothing: the operation says how it ended.
+	Reason_GRANT_REFUSED Reason = 150
+	// OPERATION: the command was sent to an earlier memory of this agent.
+	// Next: nothing: the step goes on with a new attempt if nothing was started.
+	Reason_AGENT_MEMORY_LOST Reason = 151
+	// OPERATION: the agent came back with an older copy of its memory.
+	// Next: find out who restored it; check what was done; start again.
+	Reason_AGENT_STATE_ROLLED_BACK Reason = 152
+	// OPERATION: two machines used one identity at once; the machine is quarantined.
+	// Next: find the copied disk; wipe its `/var/lib/ingot`; revoke, enrol both anew.
+	Reason_CLONE_DETECTED Reason = 153
+	// OPERATION: the step took longer than it may, and is known to have stopped.
+	// Next: look at why; raise the timeout in the plan if it is too short.
+	Reason_STEP_TIMEOUT Reason = 154
+	// OPERATION: somebody cancelled it.
+	// Next: the audit log says who.
+	Reason_CANCELED_BY_REQUEST Reason = 155
+	// OPERATION: a bug in the agent; the log has a stack.
+	// Next: report it; check what was done.
+	Reason_EXECUTOR_PANICKED Reason = 156
+	// OPERATION: the agent cannot write its memory and so refuses work.
+	// Next: free space under `/var/lib/ingot`.
+	Reason_AGENT_STORAGE_FULL Reason = 157
+	// OPERATION: the BMC refused the credentials.
+	// Next: `ingot bmc credentials set` where they are wrong, `ingot bmc unpark MACHINE` where the BMC was; repeated
+	// tries can lock the account.
+	Reason_BMC_AUTH_FAILED Reason = 158
+	// FAILED_PRECONDITION, OPERATION: the rule for the target disk matches none or several.
+	// Next: correct the rule; nothing was written.
 	Reason_DISK_RULE_NO_UNIQUE_MATCH Reason = 159
-	Reason_ENROLMENT_CONTESTED       Reason = 160
-	Reason_SETTLED_BY_OPERATOR       Reason = 161
-	// The bytes read back, or received, are not those of the image.
+	// OPERATION: several keys tried to use one bootstrap token.
+	// Next: find out who has the token; revoke it and the agent if in doubt.
+	Reason_ENROLMENT_CONTESTED Reason = 160
+	// OPERATION: an operator settled an unknown outcome.
+	// Next: nothing; the audit log says who and why.
+	Reason_SETTLED_BY_OPERATOR Reason = 161
+	// OPERATION: the bytes received or read back are not those of the image; also refuses an image whose digest was
+	// announced otherwise.
+	// Next: on a machine: which disk or network changes bytes? In the catalogue: check the digest, fetch the file again.
 	Reason_IMAGE_DIGEST_MISMATCH Reason = 162
-	// The disk is smaller than the image needs.
+	// FAILED_PRECONDITION, OPERATION: the disk is smaller than the image needs; nothing was written.
+	// Next: `ingot image show`; choose another disk (`--install-disk`) or image.
 	Reason_IMAGE_TOO_LARGE Reason = 163
-	// The image could not be fetched, or ended early.
+	// OPERATION: the image could not be fetched, or ended early; also refuses an image that cannot be read to its end.
+	// Next: is the source or the site's agent there? Start again: a half-written disk does not boot.
 	Reason_IMAGE_UNAVAILABLE Reason = 164
-	// The image is of a kind that cannot be written: no GUID partition table, unknown format.
+	// FAILED_PRECONDITION, OPERATION: the image is for another architecture or firmware than the machine's, or of a kind
+	// that cannot be written: no GUID partition table, unknown format, too large a zstd window; also refuses to add it.
+	// Next: make another image; the message says what is wrong.
 	Reason_IMAGE_UNSUPPORTED Reason = 165
-	Reason_DISK_WRITE_ERROR  Reason = 166
-	// The BMC does not answer.
+	// OPERATION: the disk refused a write or a flush.
+	// Next: replace the disk; `ingot machine inventory` has its serial.
+	Reason_DISK_WRITE_ERROR Reason = 166
+	// OPERATION: the BMC does not answer.
+	// Next: check `bmc_endpoint` and the network between the site's agent and the BMC.
 	Reason_BMC_UNREACHABLE Reason = 167
-	// The BMC accepts, and the power state does not follow.
+	// OPERATION: the BMC accepts, and the power state does not follow.
+	// Next: look at the machine; reset the BMC.
 	Reason_BMC_NO_EFFECT Reason = 168
-	// The machine was started and the installer has not reported in time.
+	// OPERATION: the machine was started and the installer has not reported in time.
+	// Next: its console: did it get an address and the boot files? `ingot site leases SITE`.
 	Reason_INSTALLER_SILENT Reason = 169
-	// Nobody can bring the machine into the installer: no agent on it, no BMC, or not the path that was asked for.
+	// FAILED_PRECONDITION, OPERATION: nobody can bring the machine into the installer: no agent on it, no BMC, or not the
+	// path that was asked for.
+	// Next: give it a BMC (`--bmc-endpoint`, `--bmc-credentials`), or leave `--path` out.
 	Reason_NO_BOOT_PATH Reason = 170
-	// No installer for the machine's architecture is in the image catalogue.
+	// FAILED_PRECONDITION, OPERATION: the catalogue has no installer for the machine's architecture.
+	// Next: `ingot image add` its kernel and initramfs, or its unified kernel image.
 	Reason_INSTALLER_MISSING Reason = 171
-	// The site agent has not applied the boot assignment in time.
+	// OPERATION: the site's agent has not applied the boot assignment in time; nothing was started.
+	// Next: `ingot site list`: is `APPLIED` behind? `ingot agent list`: is it connected?
 	Reason_SITE_AGENT_SILENT Reason = 172
-	// The host's configuration was changed by somebody else; see the difference.
-	Reason_CONFIG_DRIFT      Reason = 173
+	// OPERATION: somebody else has changed the host's configuration since it was set.
+	// Next: the operation's log has the difference; take it over, or set yours again.
+	Reason_CONFIG_DRIFT Reason = 173
+	// OPERATION: a disk cannot be erased by the method that was asked for; nothing was started on it.
+	// Next: choose another method, or `auto`.
 	Reason_ERASE_UNSUPPORTED Reason = 174
-	// The machine's hardware or provider does not show what the stage was to achieve.
+	// OPERATION: the hardware or the provider does not show what a stage was to achieve.
+	// Next: `ingot why MACHINE`; then an action of the workflow.
 	Reason_STAGE_CHECK_FAILED Reason = 175
-	// The third install attempt has failed.
+	// OPERATION: the third install attempt has failed.
+	// Next: `ingot why MACHINE`; give it another plan, then `ingot node transition NODE pending --force`.
 	Reason_INSTALL_ATTEMPTS_EXHAUSTED Reason = 176
-	// Another system came up than the one that was to: the machine was restarted, and not into what it was meant for.
+	// OPERATION: the machine was restarted, and another system has come up than the one that was to: a kexec, a netboot
+	// or a power cycle that ended in the old system, or a reboot into another agent's system. The command's evidence
+	// names it (`booted_system`).
+	// Next: its console: boot order, network boot, the installer's kernel; then repeat.
 	Reason_WRONG_SYSTEM_BOOTED Reason = 330
-	// Clusters.
+	// NOT_FOUND, OPERATION: no cluster has this name.
+	// Next: `ingot cluster list`, `ingot cluster set`.
 	Reason_CLUSTER_NOT_FOUND Reason = 250
-	Reason_CLUSTER_IN_USE    Reason = 251
-	// Neither the step nor the machine names a cluster.
+	// FAILED_PRECONDITION: a machine names the cluster, or an active operation needs it.
+	// Next: `ingot machine update MACHINE --target-cluster-ref OTHER`; wait for the operation.
+	Reason_CLUSTER_IN_USE Reason = 251
+	// FAILED_PRECONDITION, OPERATION: neither the plan's step nor the machine names a cluster.
+	// Next: `ingot machine update MACHINE --target-cluster-ref NAME`.
 	Reason_CLUSTER_NOT_CONFIGURED Reason = 252
-	// The cluster's API server does not answer, or is not the one that the CA vouches for.
+	// OPERATION: the API server does not answer, or not with a certificate of the cluster's CA.
+	// Next: look at it from the site agent's side; `ingot cluster set` with the right address and CA.
 	Reason_CLUSTER_UNREACHABLE Reason = 253
-	// The API server refuses the credentials, or what they ask for.
+	// OPERATION: the API server refuses the credentials, or what they are used for.
+	// Next: apply `deploy/kubernetes/ingot-access.yaml` again; `ingot cluster set` with a token that is valid.
 	Reason_CLUSTER_ACCESS_DENIED Reason = 254
-	// The machine is a member of another cluster.
+	// OPERATION: the machine's kubelet belongs to another cluster.
+	// Next: leave that cluster, then reimage the machine or run `kubeadm reset` on it.
 	Reason_CLUSTER_OTHER_MEMBER Reason = 255
-	// The Node of this name is another machine.
+	// OPERATION: the Node of this name shows another machine's boot id and system UUID; nothing was done to it.
+	// Next: find out which machine it is; rename or remove one of the two.
 	Reason_CLUSTER_NODE_MISMATCH Reason = 256
-	// The Node is not there, not ready, or not of the version that was asked for.
+	// OPERATION: the Node did not come, is not ready, or not of the version that was asked for.
+	// Next: the message says which; `kubectl describe node NODE`.
 	Reason_CLUSTER_NODE_NOT_READY Reason = 257
-	// Pods are left on the Node; the message names them.
+	// OPERATION: pods are left on the Node; the drain took its own cordon back.
+	// Next: the message names pods and budgets; docs/howto/clusters.md says what a plan may allow.
 	Reason_DRAIN_BLOCKED Reason = 258
-	// kubeadm is not on the machine, or has failed.
+	// OPERATION: kubeadm is not on the machine, or did not bring it into the cluster.
+	// Next: `ingot logs OPERATION` has its output.
 	Reason_KUBEADM_FAILED Reason = 259
-	// RESOURCE_EXHAUSTED: what clients may ask of a controller at a time.
+	// RESOURCE_EXHAUSTED: the client, or all clients together, have as many streams open as `clients` in the
+	// configuration allows; or an agent has more calls under way than one may.
+	// Next: close watches that nobody reads; wait as `RetryInfo` says.
 	Reason_TOO_MANY_STREAMS Reason = 310
-	// Too many calls wait for their turn, or this one has waited for too long. Nothing was done.
+	// RESOURCE_EXHAUSTED: more calls wait for their turn than `clients` allows, or this one waited for `max_wait`, or
+	// bodies or enrolments take all room that there is for them; nothing was done.
+	// Next: wait as `RetryInfo` says, and repeat under the same request id.
 	Reason_CONTROLLER_OVERLOADED Reason = 311
-	// Writes of clients.
-	// A machine of this machine_id is registered already; asked for with create_only.
+	// ALREADY_EXISTS: `create_only`, and the machine is registered already, by somebody else or by a call whose answer
+	// was lost.
+	// Next: repeat a lost call under its `request_id`; else choose another `machine_id`.
 	Reason_MACHINE_EXISTS Reason = 355
-	// Another plan has this id; asked for with create_only.
+	// ALREADY_EXISTS: `create_only`, and there is a plan of this id.
+	// Next: choose another id, or leave `create_only` out.
 	Reason_PLAN_EXISTS Reason = 356
-	// A run has used the plan, or it is built in: it cannot be deleted.
+	// FAILED_PRECONDITION: the plan is built in, a run has used it, or a machine or an open rollout names it.
+	// Next: leave it; a plan that was used stays readable for ever.
 	Reason_PLAN_IN_USE Reason = 357
-	// A thing of this name is there already; asked for with create_only.
+	// ALREADY_EXISTS: `create_only`, and there is a thing of this name.
+	// Next: choose another name, or leave `create_only` out to replace it.
 	Reason_RESOURCE_EXISTS Reason = 358
-	// The command that acts cannot be stopped any more; the operation goes on to its end.
+	// FAILED_PRECONDITION: the command that acts cannot be stopped any more.
+	// Next: wait for its end: `ingot why OPERATION` says when.
 	Reason_CANCEL_TOO_LATE Reason = 359
-	// No agent has ever served the machine, its site has none, and it has no BMC: nothing can reach it.
+	// OPERATION: nothing can reach the machine: no agent, no site agent, no BMC; nothing was started.
+	// Next: enrol an agent, or set `bmc_endpoint` and `bmc_credentials_ref`; start again.
 	Reason_NOBODY_REACHES_MACHINE Reason = 360
-	// The enrolment token of a repeated request has been used or revoked, or has expired.
+	// FAILED_PRECONDITION: the enrolment token of this request was used or revoked, or has expired.
+	// Next: ask for another token under a new `request_id`.
 	Reason_TOKEN_SPENT Reason = 361
-	// Rollouts.
+	// NOT_FOUND: no such rollout.
+	// Next: `ingot rollout list`.
 	Reason_ROLLOUT_NOT_FOUND Reason = 290
-	// Fleet, plan or spec are not those of the preview; the metadata has the new digest.
+	// FAILED_PRECONDITION: fleet, plan or spec are not what was previewed or approved; the metadata has the digest as it
+	// is now.
+	// Next: `ingot rollout preview`, look at it, and name its digest.
 	Reason_ROLLOUT_CHANGED Reason = 291
-	// No machine of the selection can be worked on.
-	Reason_ROLLOUT_EMPTY     Reason = 292
+	// FAILED_PRECONDITION: no machine that the filter matches can be worked on.
+	// Next: `ingot rollout preview` says why for each.
+	Reason_ROLLOUT_EMPTY Reason = 292
+	// FAILED_PRECONDITION: the filter matches more than 10,000 machines.
+	// Next: narrow it, such as by site.
 	Reason_ROLLOUT_TOO_LARGE Reason = 293
-	Reason_ROLLOUT_ENDED     Reason = 294
-	// It waits for a second person.
+	// FAILED_PRECONDITION: the rollout has ended.
+	// Next: preview and create another one.
+	Reason_ROLLOUT_ENDED Reason = 294
+	// FAILED_PRECONDITION: the rollout waits for a second person.
+	// Next: another administrator: `ingot rollout approve`.
 	Reason_ROLLOUT_NOT_APPROVED Reason = 295
-	// Whoever has created it cannot approve it.
+	// PERMISSION_DENIED: the person who created a rollout cannot approve it.
+	// Next: another administrator approves.
 	Reason_ROLLOUT_SELF_APPROVAL Reason = 296
-	// The rollout was stopped before the machine's turn, or is being stopped.
+	// FAILED_PRECONDITION: the rollout is being stopped; of a machine: it was stopped before its turn.
+	// Next: wait for its end; create another one for what is left.
 	Reason_ROLLOUT_STOPPED Reason = 297
-	// Why a machine in phase READY is in ATTENTION (MachineStatus.attention_reason).
-	// No verified system is on its disk: none was written, or a write or an erasure was begun and not verified since.
+	// ATTENTION: phase READY, and no verified system is on the disk: none was written, or a write or an erasure was begun
+	// and not verified since.
+	// Next: `ingot enter-maintenance MACHINE`, then `ingot reimage MACHINE`.
 	Reason_NOT_PROVISIONED Reason = 320
-	// The machine's agent has missed its heartbeats.
+	// ATTENTION: phase READY, and the machine's agent has missed its heartbeats.
+	// Next: look at its power and its network; it comes back by itself.
 	Reason_NODE_OFFLINE Reason = 321
-	// The installation is complete and nobody has verified it.
+	// ATTENTION: phase READY, and nobody has verified the installation: the node's group asks for an explicit word.
+	// Next: `ingot node transition MACHINE active`.
 	Reason_NODE_NOT_VERIFIED Reason = 322
-	// The node's state is not active.
+	// ATTENTION: phase READY, and the node is in a state that is not yet, or no longer, service.
+	// Next: `ingot why MACHINE` names the next step.
 	Reason_NODE_NOT_ACTIVE Reason = 323
-	// Neither a session nor a probe reaches the machine.
+	// ATTENTION: phase READY, and neither a session nor a probe reaches the machine.
+	// Next: look at its power and its network.
 	Reason_MACHINE_UNREACHABLE Reason = 324
-	// NeedsIntervention is set and its cause has no reason of its own.
+	// ATTENTION: the condition NeedsIntervention is set, and its cause has no reason of its own.
+	// Next: `ingot why MACHINE`.
 	Reason_INTERVENTION_REQUIRED Reason = 325
-	// Identity of installers.
-	// The machine's TPM is known, and the system that asks shows none.
+	// PERMISSION_DENIED: the machine is known by its TPM, and the system that asked to be its installer showed none; it
+	// got nothing, and the operation still waits for the machine.
+	// Next: find that system on the segment; is the TPM switched off in the firmware? After a change of the mainboard:
+	// `ingot machine forget-tpm MACHINE`.
 	Reason_TPM_REQUIRED Reason = 385
-	// The system that asks shows another TPM than the machine's.
+	// PERMISSION_DENIED: the system that asked to be the machine's installer showed another TPM; it got nothing, and the
+	// operation still waits for the machine.
+	// Next: find that system on the segment; after a change of the mainboard: `ingot machine forget-tpm MACHINE`.
 	Reason_TPM_MISMATCH Reason = 386
-	// The endorsement key is known as that of another machine.
+	// PERMISSION_DENIED: the TPM is known as that of another machine.
+	// Next: if the mainboard has moved: `ingot machine forget-tpm` of the machine that it came from.
 	Reason_TPM_KEY_TAKEN Reason = 387
-	// The proof of credential activation does not verify on this connection.
+	// UNAUTHENTICATED: the proof does not hold for this challenge, key and connection: somebody is in between, or repeats
+	// what was recorded.
+	// Next: nothing: the installer asks for another challenge; if it goes on, find who is in between.
 	Reason_TPM_PROOF_INVALID Reason = 388
-	// The challenge is not ours, or no longer good. Ask for another.
+	// FAILED_PRECONDITION: the challenge is older than two minutes, or none of this server's.
+	// Next: nothing: the installer asks for another.
 	Reason_TPM_CHALLENGE_EXPIRED Reason = 389
-	// The machine's site or group asks for a higher identity level than the system that asks can prove.
+	// FAILED_PRECONDITION, PERMISSION_DENIED: the machine's site or group requires `tpm`, and no TPM of the machine is
+	// recorded, or the installer showed none.
+	// Next: `ingot netboot MACHINE` records it; or `ingot identity require network --site SITE`.
 	Reason_IDENTITY_LEVEL_TOO_LOW Reason = 390
-	// UNIMPLEMENTED: the level media waits for virtual media.
+	// UNIMPLEMENTED: the level `media` needs virtual media, which this version does not have.
+	// Next: require `tpm` or `network`.
 	Reason_IDENTITY_LEVEL_NOT_WIRED Reason = 391
-	// The life of nodes.
-	// What the machine's provider says does not go with its node state; accept it or resolve it first.
+	// FAILED_PRECONDITION: MAAS has released the machine, broken it, lost it or has it under another system id, so
+	// nothing is destroyed on it.
+	// Next: resolve it in MAAS, or `ingot node update MACHINE --adopt-provider-state`.
 	Reason_PROVIDER_DRIFT Reason = 340
-	// An active or offline node leaves by a decommission, or with purge by an admin.
+	// FAILED_PRECONDITION: the node is active or offline, and would be retired or deleted with its data.
+	// Next: `ingot decommission MACHINE`, or an admin's `--purge`.
 	Reason_DECOMMISSION_REQUIRED Reason = 341
-	// A device could not be reset, and its memory may hold what was in it.
+	// OPERATION: an accelerator has no reset, or does not answer after it; its memory may hold the tenant's data.
+	// Next: power-cycle the machine, then `ingot workflow act WORKFLOW retry-stage`.
 	Reason_DEVICE_RESET_FAILED Reason = 342
-	// Credentials, addresses and tokens.
-	// The credentials may not be sent to this BMC: an admin allows its endpoint first.
+	// FAILED_PRECONDITION: the credentials are not for this BMC; nothing was sent.
+	// Next: `ingot bmc credentials allow NAME --allow ENDPOINT`, or correct `bmc_endpoint`.
 	Reason_BMC_ENDPOINT_NOT_ALLOWED Reason = 370
-	// The credentials may not be sent without TLS.
+	// FAILED_PRECONDITION: the credentials may not be sent without TLS.
+	// Next: `redfish://` in `bmc_endpoint`, or `ingot bmc credentials allow NAME --allow-plain-http`.
 	Reason_BMC_PLAIN_HTTP_NOT_ALLOWED Reason = 371
-	// The BMC shows another certificate than the one that is trusted; it gets no credentials until an admin decides.
+	// FAILED_PRECONDITION: the BMC shows another certificate than the trusted one; no password was sent.
+	// Next: compare; `ingot bmc certificates --machine MACHINE`, then `ingot bmc trust`.
 	Reason_BMC_CERTIFICATE_CHANGED Reason = 372
-	// The BMC does not show this certificate, or none waits for a decision.
+	// FAILED_PRECONDITION: the BMC does not show this certificate now.
+	// Next: `ingot bmc certificates --machine MACHINE` shows which one it does.
 	Reason_BMC_CERTIFICATE_NOT_OFFERED Reason = 373
-	// The machine has no BMC, or no credentials for it.
+	// FAILED_PRECONDITION: the machine has no BMC, or no credentials for it.
+	// Next: `ingot machine update MACHINE --bmc-endpoint ADDRESS --bmc-credentials NAME`.
 	Reason_NO_BMC Reason = 392
-	// The controller does not fetch from this address.
+	// INVALID_ARGUMENT: the controller does not fetch from there: neither https nor a digest, another host, or an address
+	// of the inside.
+	// Next: give the digest, or `images.allow_networks` in the controller's configuration.
 	Reason_IMAGE_URL_REFUSED Reason = 374
-	// The file is larger than the controller takes in.
-	Reason_IMAGE_OVER_LIMIT    Reason = 375
+	// FAILED_PRECONDITION: the file is larger than `images.max_bytes`.
+	// Next: raise it, if the file is right.
+	Reason_IMAGE_OVER_LIMIT Reason = 375
+	// NOT_FOUND: there is no such bearer token.
+	// Next: `ingot token list`.
 	Reason_API_TOKEN_NOT_FOUND Reason = 376
-	// Another token has the name.
+	// ALREADY_EXISTS: another bearer token in force has the name.
+	// Next: revoke it, or choose another name.
 	Reason_API_TOKEN_EXISTS Reason = 377
-	// The database lacks what was committed before. The fleet is frozen until an admin has looked.
+	// UNAVAILABLE: the database lacks what was committed before: a standby that lagged was promoted, or an older copy
+	// restored; the fleet is frozen.
+	// Next: see *The database went back* in docs/howto/operate.md, then `ingot server thaw`.
 	Reason_DATABASE_WENT_BACK Reason = 378
-	// Another Postgres answers than before, and the controllers have not all compared it with what they have seen.
+	// UNAVAILABLE: another database server answers than before, and not all controllers have compared it with what they
+	// have seen; grants wait.
+	// Next: nothing, it passes in a second, or with the lease of a controller that died.
 	Reason_DATABASE_IN_DOUBT Reason = 379
 )
 

@@ -25,7 +25,7 @@ const (
 // ProviderAction is done by a site agent through the target's provider.
 type ProviderAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of the provider's actions, such as "deploy"; docs/maas.md lists them.
+	// One of the provider's actions, such as "deploy"; docs/reference/maas-actions.md lists them.
 	Action string            `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
 	Params map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Names the provider's region; a site agent asks for its address and key with GetMAASRegion.

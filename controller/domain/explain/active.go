@@ -16,34 +16,57 @@ const overdue = 15 * time.Second
 
 // activeRules are for work that is under way.
 var activeRules = []rule{
+	// a cancel waits for the executor's answer.
 	{"cancelling", func(s *scene) bool { return !s.Op.CancelRequested.IsZero() }, (*scene).cancelling},
+	// no controller has evaluated it at its time.
 	{"nobody-looks", (*scene).nobodyLooks, (*scene).sayNobodyLooks},
+	// the fleet is frozen, and the step needs a grant.
 	{"frozen", func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() }, (*scene).frozen},
+	// the machine was quarantined before the grant.
 	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() },
 		(*scene).quarantined},
+	// the machine was flagged before the grant.
 	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
+	// a budget has no slot for work that destroys data.
 	{"budget", waits(operation.WaitBudget), (*scene).waitBudget},
+	// an attempt has failed, and the next one has its time; the cause is that of the attempt.
 	{"retry", waits(operation.WaitRetry), (*scene).retry},
+	// an installer that reports by itself has the machine; its next report is awaited.
 	{"reported-install", (*scene).reported, (*scene).sayReported},
+	// the machine's hardware is being replaced.
 	{"replacement", (*scene).replaced, (*scene).sayReplaced},
+	// the site's agent has not applied what the machine must boot.
 	{"site", waits(operation.WaitSite), (*scene).waitSite},
+	// the machine was sent into the installer, which has not reported.
 	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
+	// the executor claims success, and there is no proof yet.
 	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
+	// the executor has a grant, and is silent.
 	{"granted-and-silent", func(s *scene) bool {
 		return s.granted() && s.exec != nil && !s.exec.Live &&
 			!s.leavesOnPurpose()
 	}, (*scene).grantedSilent},
+	// the executor has a grant, and is connected.
 	{"executing", (*scene).granted, (*scene).executing},
+	// the machine has no agent, and no agent of its site can reach it; the operation fails after 30 s.
 	{"nobody", waits(operation.WaitNobody), (*scene).waitNobody},
+	// no agent that may execute the step is connected.
 	{"agent", waits(operation.WaitAgent), (*scene).waitAgent},
+	// the agent that has the command is not connected.
 	{"executor-gone", func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
+	// somebody at the machine has locked its agent.
 	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
+	// the agent is connected, and has not acknowledged the command.
 	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent },
 		(*scene).notAcknowledged},
+	// the agent has the command, and has not asked for a grant.
 	{"grant", (*scene).open, (*scene).waitGrant},
+	// it was asked for more than 15 s ago, and no controller has begun.
 	{"not-started", func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue },
 		(*scene).notStarted},
+	// a controller is about to begin.
 	{"pending", func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
+	// a controller is about to go on with the next step.
 	{"between-steps", func(*scene) bool { return true }, (*scene).pending},
 }
 

@@ -17,32 +17,55 @@ const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
 
 // restRules are for machines on which nothing is under way.
 var restRules = []rule{
+	// the machine is deleted.
 	{"deleted", func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
+	// the node is quarantined.
 	{"quarantined", func(s *scene) bool { return s.inQuarantine() && (!s.heldByWorkflow() || s.quarantinedApart()) },
 		(*scene).quarantined},
+	// the outcome of a command is unknown.
 	{"fenced", (*scene).fenced, (*scene).sayFenced},
+	// the machine is flagged RMA or Retired.
 	{"blocked", (*scene).blocked, (*scene).sayBlocked},
+	// a workflow holds it.
 	{"workflow", (*scene).heldByWorkflow, (*scene).sayWorkflow},
+	// three installations have failed.
 	{"install-failed", (*scene).spent, (*scene).installFailed},
+	// the last operation has failed.
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
+	// the condition NeedsIntervention is set.
 	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
+	// the node's state stands for work that nobody does; a controller will move it.
 	{"unowned", (*scene).unowned, (*scene).sayUnowned},
+	// the fleet is frozen.
 	{"frozen-fleet", func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
+	// what the provider says does not go with the node's state.
 	{"provider-drift", func(s *scene) bool { return s.holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
+	// the agent of a machine in service is silent.
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
+	// the condition Degraded is set.
 	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
+	// the condition of its BMC says so.
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
+	// the provider could not be asked.
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
+	// in service, and something is missing; `attention_reason` says what.
 	{"unusable", func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
+	// its last operation was canceled.
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
+	// no agent has ever enrolled for it.
 	{"never-enrolled", func(s *scene) bool {
 		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
+	// its turn in a rollout has not come.
 	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
+	// its node state waits for somebody.
 	{"life", (*scene).lifeWaits, (*scene).sayLife},
+	// the phase is FACTORY_READY.
 	{"new", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
+	// the phase is MAINTENANCE.
 	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE },
 		(*scene).inMaintenance},
+	// nothing else fits.
 	{"idle", func(*scene) bool { return true }, (*scene).idle},
 }
 
@@ -52,9 +75,13 @@ func (s *scene) heldByWorkflow() bool { return s.Workflow != nil && workflow.Hol
 
 // endedRules are for an operation that has ended, and was asked for by its id.
 var endedRules = []rule{
+	// the outcome of its command is unknown.
 	{"fenced", func(s *scene) bool { return s.fenced() && s.UnresolvedOp == s.Op.ID }, (*scene).sayFenced},
+	// it has failed.
 	{"failed", func(s *scene) bool { return s.Op.Phase == operation.Failed }, (*scene).sayFailed},
+	// it was canceled.
 	{"canceled", func(s *scene) bool { return s.Op.Phase == operation.Canceled }, (*scene).sayCanceled},
+	// nothing else fits.
 	{"succeeded", func(*scene) bool { return true }, (*scene).succeeded},
 }
 

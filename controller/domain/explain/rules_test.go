@@ -33,10 +33,10 @@ func TestEveryFailureHasItsWords(t *testing.T) {
 	}
 }
 
-// endsOperations are the reasons that the operating manual has for operations, but for the one that says nothing more.
+// endsOperations are the reasons that docs/reference/errors.md has for operations, but for the one that says nothing more.
 func endsOperations(t *testing.T) (out []string) {
 	t.Helper()
-	manual, err := os.ReadFile("../../../docs/operating.md")
+	manual, err := os.ReadFile("../../../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestActionsAreCommandLines(t *testing.T) {
 
 // TestDocumentListsEveryRule: and every rule is reached by some fault.
 func TestDocumentListsEveryRule(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/why.md")
+	doc, err := os.ReadFile("../../../docs/reference/why-rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 	}
 	for _, name := range explain.RuleNames() {
 		if !strings.Contains(string(doc), "`"+name+"`") {
-			t.Errorf("docs/why.md does not speak of rule %s", name)
+			t.Errorf("docs/reference/why-rules.md does not speak of rule %s", name)
 		}
 		if !reached[name] {
 			t.Errorf("no fault reaches rule %s", name)

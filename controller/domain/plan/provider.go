@@ -9,18 +9,63 @@ import (
 // destructiveActions of providers lose data or a record.
 var destructiveActions = []string{"deploy", "recover_deploy", "release", "erase", "delete"}
 
-// providerActions are the actions that a plan may hold, and the parameters of each.
+// providerActions are the actions that a plan may hold, and the parameters of each. The comments say what the provider
+// shows when the action is done.
 var providerActions = map[string][]string{
-	"check_region": nil, "render_user_data": nil, "create": {"architecture"},
-	"commission": {"commissioning_scripts", "testing_scripts", "force"}, "wait_ready": nil,
+	// The region answers and takes the key.
+	"check_region": nil,
+	// (MAAS is not asked) the template can be filled in.
+	"render_user_data": nil,
+	// Exactly one machine with the MAC addresses.
+	"create": {"architecture"},
+	// It has taken the request.
+	"commission": {"commissioning_scripts", "testing_scripts", "force"},
+	// Ready.
+	"wait_ready": nil,
+	// The layout (flat, lvm, bcache, blank) on the disks.
 	"set_storage_layout": {"layout"},
-	"fabric_interfaces":  nil, "boot_interface": nil, "allocate": nil, "deploy": deployParams, "wait_deployed": {"settle"},
-	"classify_failure": nil, "recover_deploy": deployParams, "hardware_sync": nil, "wait_hardware_sync": nil,
-	"release": {"erase", "secure_erase", "quick_erase"}, "erase": {"secure_erase", "quick_erase"}, "power_on": nil,
-	"power_off": {"stop_mode"}, "power_query": nil, "abort": nil, "delete": nil, "mark_broken": {"comment"},
-	"mark_fixed":              {"comment"},
+	// An address mode on each interface tagged `roce`.
+	"fabric_interfaces": nil,
+	// An address mode on the boot interface.
+	"boot_interface": nil,
+	// Allocated, annotated as Ingot's.
+	"allocate": nil,
+	// Deploying or Deployed, annotated as this operation's.
+	"deploy": deployParams,
+	// Deployed; settle=true takes a failed deployment for an end.
+	"wait_deployed": {"settle"},
+	// Deployed, or a failure for want of the data source.
+	"classify_failure": nil,
+	// Deployed, after one more try.
+	"recover_deploy": deployParams,
+	// Hardware sync is on.
+	"hardware_sync": nil,
+	// A recent sync.
+	"wait_hardware_sync": nil,
+	// Ready.
+	"release": {"erase", "secure_erase", "quick_erase"},
+	// The disks erased after the request, then Ready.
+	"erase": {"secure_erase", "quick_erase"},
+	// The power is on, as MAAS reads it from the BMC.
+	"power_on": nil,
+	// The power is off; a released machine that is switched by hand is not awaited.
+	"power_off": {"stop_mode"},
+	// The power state, as MAAS reads it from the BMC.
+	"power_query": nil,
+	// No work under way.
+	"abort": nil,
+	// No such machine; the record is gone.
+	"delete": nil,
+	// Broken.
+	"mark_broken": {"comment"},
+	// Not Broken.
+	"mark_fixed": {"comment"},
+	// Not Failed testing: Ready, or Deployed.
 	"override_failed_testing": {"comment"},
-	"rescue_mode":             nil, "exit_rescue_mode": nil,
+	// Rescue mode.
+	"rescue_mode": nil,
+	// No rescue mode.
+	"exit_rescue_mode": nil,
 }
 
 var deployParams = []string{"image", "distro_series", "hwe_kernel", "hardware_sync"}
@@ -32,7 +77,7 @@ func validateProvider(a *baremetalv1.ProviderAction, field string) error {
 	params, known := providerActions[a.GetAction()]
 	if !known {
 		return invalid("INVALID_FIELD", field+".action",
-			fmt.Sprintf("%.64q is no action of a provider; docs/maas.md lists them", a.GetAction()))
+			fmt.Sprintf("%.64q is no action of a provider; docs/reference/maas-actions.md lists them", a.GetAction()))
 	}
 	for name, value := range a.GetParams() {
 		if err := oneOf(field+".params", name, append([]string{""}, params...)...); err != nil {

@@ -1,43 +1,17 @@
 package workflow_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
-)
-
-var update = flag.Bool("update", false, "write the tables of docs/workflows.md")
-
-const (
-	document = "../../../docs/workflows.md"
-	begin    = "<!-- The tables below are drawn by a test of controller/domain/workflow: go test " +
-		"./controller/domain/workflow -run TestDocument -update -->\n"
+	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
 func TestDocumentShowsTheTables(t *testing.T) {
-	raw, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, _, ok := strings.Cut(string(raw), begin)
-	if !ok {
-		t.Fatalf("%s has lost its mark", document)
-	}
-	want := head + begin + drawnStates() + drawnActions() + drawnStages(workflow.Decommission) +
-		drawnStages(workflow.Onboarding) + drawnMapping()
-	if *update {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if string(raw) != want {
-		t.Errorf("%s does not show the tables; write it again with -update", document)
-	}
+	document.Check(t, "workflow-stages.md", "Workflow stages and states", "What `controller/domain/workflow` declares.\n"+
+		drawnStates()+drawnActions()+drawnStages(workflow.Decommission)+drawnStages(workflow.Onboarding)+drawnMapping())
 }
 
 func drawnStates() string {

@@ -1,4 +1,4 @@
-// Package metrics holds the controller's Prometheus metrics. docs/metrics.md describes them; a test compares the two.
+// Package metrics holds the controller's Prometheus metrics. Their help texts make docs/reference/metrics.md.
 package metrics
 
 import (
@@ -62,6 +62,20 @@ var (
 	fastBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
+const (
+	helpPaced = "Agents that asked for a session and were told to try again later (ADMISSION_PACED). After a " +
+		"controller's death it grows until all are back. Longer growth says that agents.admission.rate is too low."
+	helpStuck = "Active operations whose step runs more than three times as long as 95% of its kind do, with " +
+		"nothing automatic due. Counted every 30 s over the whole fleet by every controller: take the maximum."
+	helpClosed = "Connections closed before their caller was known: full (as many are open as may be), crowded " +
+		"(for a newer one, after the longest time without progress), late, handshake (it failed), refused (100 calls " +
+		"without a known token), caller (an agent has too many). Many of crowded are a flood or a returning fleet."
+	helpRefused = "Refused calls of clients: read_rate, write_rate, streams, all_streams, client_queue, queue, wait. " +
+		"client is the name of a bearer token."
+	helpLatency = "Time from the decision for a command until the executor has acknowledged it (stage dispatch) or its " +
+		"result is stored (stage done)."
+)
+
 // NewRegistry makes a registry with the metrics of the Go runtime and of the process.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
@@ -72,42 +86,76 @@ func NewRegistry() *prometheus.Registry {
 // New makes the metrics and registers them. It panics if they are registered there already.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		machines:   &replaced{desc: machinesDesc},
-		capacity:   &replaced{desc: capacityDesc},
-		Operations: counterVec("operations_total", "Finished operations.", "type", "outcome"),
-		OperationSeconds: histogramVec("operation_seconds", "Time from creation to end of an operation.", slowBuckets, "type",
-			"outcome"),
-		CommandLatency: histogramVec("command_latency_seconds", "Time from the decision for a command to a stage of it.",
-			fastBuckets, "kind", "stage"),
+		machines: &replaced{desc: machinesDesc},
+		capacity: &replaced{desc: capacityDesc},
+		Operations: counterVec(
+			"operations_total",
+			"Finished operations; outcome is SUCCEEDED, FAILED or CANCELED. Counted by the controller that ended them.",
+			"type",
+			"outcome",
+		),
+		OperationSeconds: histogramVec(
+			"operation_seconds",
+			"Time from the creation of an operation to its end.",
+			slowBuckets,
+			"type",
+			"outcome",
+		),
+		CommandLatency: histogramVec(
+			"command_latency_seconds", helpLatency, fastBuckets,
+			"kind",
+			"stage",
+		),
 		Sessions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "sessions", Help: "Agents connected to this controller.",
+			Namespace: namespace, Name: "sessions", Help: "Agents connected to this controller: host, site, installer.",
 		}, []string{"role"}),
 		SessionsPaced: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "sessions_paced_total",
-			Help: "Agents that were told to come again later, since many came at once.",
+			Help: helpPaced,
 		}),
 		EventLag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_lag_seconds", Buckets: fastBuckets,
-			Help: "Age of agents' events when they are stored.",
+			Help: "Age of agents' events when they are stored. Both clocks count: a skewed agent shows here.",
 		}),
 		OperationsRescued: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "operations_rescued_total",
-			Help: "Operations moved by the sweep instead of by their job.",
+			Help: "Operations moved by the sweep instead of by their job: a controller died, or a job was lost. Some after a " +
+				"restart are normal.",
 		}),
-		OperationsUnwakeable: gauge("operations_unwakeable", "Active operations that nothing would wake. Not 0 is a bug."),
-		OperationsStuck:      gauge("operations_stuck", "Active operations whose step runs far longer than its kind does."),
-		WebhookDeliveries:    counterVec("webhook_deliveries_total", "Tries of webhook deliveries.", "outcome"),
-		CallsRefused:         counterVec("calls_refused_total", "Calls of clients that were not let in.", "client", "why"),
-		ConnectionsClosed: counterVec("connections_closed_total",
-			"Connections that were closed before their caller was known.", "listener", "why"),
+		OperationsUnwakeable: gauge(
+			"operations_unwakeable",
+			"Active operations that nothing would ever wake. Anything but 0 is a bug: alert on it.",
+		),
+		OperationsStuck: gauge(
+			"operations_stuck", helpStuck),
+		WebhookDeliveries: counterVec(
+			"webhook_deliveries_total",
+			"Tries of webhook deliveries: delivered, retried (failed, and tried again later), dead (given up).",
+			"outcome",
+		),
+		CallsRefused: counterVec(
+			"calls_refused_total", helpRefused, "client",
+			"why",
+		),
+		ConnectionsClosed: counterVec("connections_closed_total", helpClosed, "listener", "why"),
 		CallWait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "call_wait_seconds", Buckets: fastBuckets,
-			Help: "Time that calls of clients waited for their turn.",
+			Help: "Time that calls of clients waited for their turn. Most wait for nothing and count as 0.",
 		}),
-		CallsRunning: gauge("calls_running", "Calls of clients under way."),
-		CallsWaiting: gauge("calls_waiting", "Calls of clients that wait for their turn."),
-		CursorLag:    gauge("cursor_lag_seconds", "How far the end of the reconcile cursor lies behind now."),
-		RPCSeconds:   histogramVec("rpc_seconds", "Duration of gRPC calls.", fastBuckets, "method", "code"),
+		CallsRunning: gauge("calls_running", "Calls of clients under way, without streams, when the last one was admitted."),
+		CallsWaiting: gauge("calls_waiting", "Calls of clients that waited for their turn when the last one was admitted."),
+		CursorLag: gauge(
+			"cursor_lag_seconds",
+			"How far the end of the reconcile cursor lies behind now. It grows while a transaction stays open anywhere in "+
+				"the database cluster.",
+		),
+		RPCSeconds: histogramVec(
+			"rpc_seconds",
+			"Duration of gRPC calls; streams count when they end.",
+			fastBuckets,
+			"method",
+			"code",
+		),
 	}
 	r.MustRegister(m.collectors()...)
 	return m
@@ -157,7 +205,9 @@ func (m *Metrics) SetMachines(counts []MachineCount) {
 	m.machines.set(out)
 }
 
-var machinesDesc = prometheus.NewDesc(namespace+"_machines_total", "Machines, refreshed every 30 s.",
+var machinesDesc = prometheus.NewDesc(namespace+"_machines_total",
+	"Machines. A gauge in spite of its name. Counted in the database every 30 s, so every controller shows the whole "+
+		"fleet: take the maximum over controllers, not the sum.",
 	[]string{"phase", "effective_state", "node_state", "region", "site"}, nil)
 
 // Capacity is how much of something a segment of a site has, and how much of that is in use.
@@ -179,7 +229,8 @@ func (m *Metrics) SetCapacity(all []Capacity) {
 }
 
 var capacityDesc = prometheus.NewDesc(namespace+"_site_capacity_used_ratio",
-	"Used part of what a site has, refreshed every 30 s.",
+	"Used part, from 0 to 1, of what a site's segment has: addresses of its DHCP pool, as its agent reports them. "+
+		"Counted every 30 s. Segments with another DHCP server are left out.",
 	[]string{"site", "segment", "resource"}, nil)
 
 // replaced is a collector of gauges that are counted all at once, because a GaugeVec could only be emptied and filled
