@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
@@ -33,23 +32,6 @@ type Config struct {
 	Connect func(client.Target, ...grpc.DialOption) (*grpc.ClientConn, error)
 	// Version is this program's.
 	Version string
-}
-
-// Run runs one command and returns the exit code.
-func Run(ctx context.Context, cfg Config) int {
-	a := &app{cfg: cfg}
-	defer a.close()
-	root := a.root()
-	root.SetArgs(cfg.Args)
-	root.SetIn(cfg.In)
-	root.SetOut(cfg.Out)
-	root.SetErr(cfg.Err)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	a.printError(err)
-	return exitCode(err)
 }
 
 // app is one run of the command line.
@@ -153,35 +135,6 @@ func (a *app) document() bool {
 
 func (a *app) now() time.Time { return a.cfg.Clock.Now() }
 
-// print writes an answer in the form that --output asks for.
-func (a *app) print(m proto.Message, table func() string, names ...string) error {
-	var out []byte
-	var err error
-	switch a.flags.output {
-	case "json":
-		out, err = view.JSON(m)
-	case "yaml":
-		out, err = view.YAML(m)
-	case "name":
-		for _, n := range names {
-			out = append(out, n+"\n"...)
-		}
-	default:
-		out = []byte(table())
-	}
-	if err != nil {
-		return err
-	}
-	return a.write(string(out))
-}
-
-func (a *app) write(text string) error {
-	if _, err := io.WriteString(a.cfg.Out, text); err != nil {
-		return fmt.Errorf("write output: %w", err)
-	}
-	return nil
-}
-
 // services are the clients of one connection.
 type services struct {
 	machines   pb.MachineServiceClient
@@ -234,5 +187,19 @@ func pages[T any](limit int, read func(size int32, token string) ([]T, string, e
 			return all, nil
 		}
 		token = next
+	}
+}
+
+// must is for mistakes in the making of the commands, which every test run would hit.
+func (a *app) must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func fixed(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -119,4 +120,26 @@ func (a *app) left(op *pb.Operation, err error) error {
 		return &exitError{code: exitTimeout, err: errors.New("timed out waiting for " + op.GetOperationId())}
 	}
 	return err
+}
+
+// pollEvery is how often the operations of a batch are looked at.
+const pollEvery = time.Second
+
+func (a *app) printLog(ctx context.Context, raw bool, cfg follow.LogConfig) error {
+	cfg.Clock = a.cfg.Clock
+	cfg.Lost = func() { a.note("! connection lost, retrying…") }
+	return follow.Log(ctx, cfg, func(c *pb.LogChunk) error {
+		if raw {
+			return a.write(string(c.GetData()))
+		}
+		return a.stream(c, func() string { return a.logLines(c) }, c.GetOperationId())
+	})
+}
+
+func (a *app) logLines(c *pb.LogChunk) string {
+	var b strings.Builder
+	for line := range strings.Lines(string(c.GetData())) {
+		b.WriteString(a.style().LogLine(c, strings.TrimRight(line, "\r\n")))
+	}
+	return b.String()
 }

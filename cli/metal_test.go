@@ -103,7 +103,7 @@ func TestUploadOfAFile(t *testing.T) {
 	}
 	f = &fakeServer{}
 	got = f.runWith(t, func(c *Config) { c.ErrTerminal = true }, "image", "add", "x", path)
-	if got.code != 0 || !strings.Contains(got.err, "sending [") || !strings.HasSuffix(got.err, eraseLine) {
+	if got.code != 0 || !strings.Contains(got.err, "sending [") || !strings.HasSuffix(got.err, "\r\x1b[K") {
 		t.Errorf("at a terminal: %+v", got)
 	}
 }

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"time"
-
+	"context"
 	"github.com/spf13/cobra"
+	"time"
 )
 
 const (
@@ -43,16 +43,10 @@ Put the machine into maintenance before work that destroys data:
 	)
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
-	add(root, groupWork, a.rebootCmd(), a.powerCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(),
-		a.exitCmd(),
-		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rolloutCmd(), a.rmaCmd(),
-		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
-	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(),
-		a.clusterCmd(), a.planCmd(), a.runCmd())
-	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.controllersCmd(), a.siteCmd(), a.identityCmd(), a.bmcCmd(),
-		a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
-		a.auditCmd(), a.doctorCmd(), a.serverCmd())
-	add(root, groupSetup, a.configCmd(), a.versionCmd())
+	add(root, groupWork, workCommands(a)...)
+	add(root, groupInventory, inventoryCommands(a)...)
+	add(root, groupAdmin, adminCommands(a)...)
+	add(root, groupSetup, setupCommands(a)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w\nsee: %s --help", err, cmd.CommandPath())
@@ -86,16 +80,19 @@ func (a *app) globalFlags(root *cobra.Command) {
 	a.must(root.RegisterFlagCompletionFunc("context", a.completeContexts))
 }
 
-// must is for mistakes in the making of the commands, which every test run would hit.
-func (a *app) must(err error) {
-	if err != nil {
-		panic(err)
+// Run runs one command and returns the exit code.
+func Run(ctx context.Context, cfg Config) int {
+	a := &app{cfg: cfg}
+	defer a.close()
+	root := a.root()
+	root.SetArgs(cfg.Args)
+	root.SetIn(cfg.In)
+	root.SetOut(cfg.Out)
+	root.SetErr(cfg.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
 	}
-}
-
-func fixed(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag,
-		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err)
-	}
+	a.printError(err)
+	return exitCode(err)
 }

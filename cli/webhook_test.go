@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/webhook"
 )
 
 func TestWebhookCommands(t *testing.T) {
@@ -100,20 +98,6 @@ func TestWhatIsNotRepeated(t *testing.T) {
 		}
 		if calls == 2 && f.asked[0] != f.asked[1] {
 			t.Errorf("%s: repeated as another call: %v", line, f.asked)
-		}
-	}
-}
-
-// TestEventTypesAreKnown: what is completed is what the server takes, and all of it.
-func TestEventTypesAreKnown(t *testing.T) {
-	for _, kind := range webhook.Types() {
-		if !slices.Contains(eventTypes, kind) {
-			t.Errorf("%s is not completed", kind)
-		}
-	}
-	for _, pattern := range eventTypes {
-		if err := webhook.CheckPattern(pattern); err != nil {
-			t.Errorf("the server does not take %v", err)
 		}
 	}
 }

@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/status"
@@ -144,14 +140,6 @@ func (l *lifeFlags) request(machine, requestID string, seconds int32) (*pb.Start
 	return r, nil
 }
 
-func with(m map[string]string, key, value string) map[string]string {
-	if m == nil {
-		m = map[string]string{}
-	}
-	m[key] = value
-	return m
-}
-
 // losesData says that the machine's disks are written.
 func (l *lifeFlags) losesData() bool {
 	return !l.dry && l.path != "adopt" && enumName(l.mode) != "SOFT_RESET"
@@ -199,25 +187,6 @@ func (a *app) foretell(cmd *cobra.Command, l *lifeFlags, r *pb.StartWorkflowRequ
 	return a.print(op, func() string { return view.Foretold(op) }, op.GetMachineId())
 }
 
-// confirm asks before what cannot be taken back. Where nobody can answer, only --yes goes on.
-func (a *app) confirm(yes bool, what, name string) error {
-	if yes {
-		return nil
-	}
-	if a.cfg.ReadPassword == nil { // In is no terminal
-		return usagef("%s\nGive --yes to go on, or --dry-run to see what would happen", what)
-	}
-	a.note("%s\nType %s to go on:", what, name)
-	line, err := bufio.NewReader(a.cfg.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if strings.TrimSpace(line) != name {
-		return usagef("not confirmed; nothing was started")
-	}
-	return nil
-}
-
 // runLives works on several machines, at most so many at a time, and prints a line for each when it has ended.
 func (a *app) runLives(cmd *cobra.Command, machines []string, l *lifeFlags, seconds int32) error {
 	if l.parallelism < 1 {
@@ -250,9 +219,6 @@ func (a *app) runLives(cmd *cobra.Command, machines []string, l *lifeFlags, seco
 	}
 	return a.printLives(machines, ops, errs)
 }
-
-// pollEvery is how often the operations of a batch are looked at.
-const pollEvery = time.Second
 
 func (a *app) oneLife(
 	ctx context.Context, svc *services, l *lifeFlags, machine, requestID string, seconds int32,
@@ -302,4 +268,12 @@ func (a *app) printLives(machines []string, ops []*pb.Operation, errs []error) e
 		return err
 	}
 	return first
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
 }

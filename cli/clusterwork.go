@@ -2,8 +2,6 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-
-	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
 func (a *app) clusterJoinCmd() *cobra.Command {
@@ -47,17 +45,4 @@ The kubelet on the machine is left as it is: reimage the machine, or run kubeadm
 it joins another cluster.` + waitHelp,
 		Example: "  ingot cluster leave m-1",
 	}, "", "leave")
-}
-
-// runsPlan makes a command that runs a plan, or the default plan of a type, on a machine.
-func (a *app) runsPlan(cmd *cobra.Command, kind, plan string) *cobra.Command {
-	var w workFlags
-	cmd.Args = cobra.ExactArgs(1)
-	cmd.ValidArgsFunction = completeAt(a.completeMachines())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.startRun(cmd, &w, &pb.StartRunRequest{MachineId: args[0], Type: kind, PlanId: plan})
-	}
-	w.register(cmd)
-	a.must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
-	return cmd
 }

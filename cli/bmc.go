@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -242,36 +239,6 @@ call.`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd
-}
-
-// password reads a password from a file, a terminal or standard input.
-func (a *app) password(name, file string) (string, error) {
-	switch {
-	case file != "" && file != "-":
-		raw, err := a.readInput(file)
-		return oneLine(string(raw)), err
-	case file == "" && a.cfg.ReadPassword != nil:
-		a.ask("Password for %s: ", name)
-		raw, err := a.cfg.ReadPassword()
-		a.note("")
-		if err != nil {
-			return "", fmt.Errorf("read password: %w", err)
-		}
-		return string(raw), nil
-	}
-	line, err := bufio.NewReader(a.cfg.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read password: %w", err)
-	}
-	return oneLine(line), nil
-}
-
-// oneLine leaves out the line end that editors and echo put behind a password.
-func oneLine(s string) string { return strings.TrimSuffix(strings.TrimSuffix(s, "\n"), "\r") }
-
-// ask writes a question without a line end. A lost one is not worth failing for.
-func (a *app) ask(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.cfg.Err, format, args...)
 }
 
 func (a *app) credentialsListCmd() *cobra.Command {

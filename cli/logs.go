@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/follow"
@@ -45,44 +43,4 @@ machine.`,
 	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "stop after what is stored")
 	cmd.Flags().BoolVar(&raw, "raw", false, "the bytes as they are")
 	return cmd
-}
-
-func (a *app) printLog(ctx context.Context, raw bool, cfg follow.LogConfig) error {
-	cfg.Clock = a.cfg.Clock
-	cfg.Lost = func() { a.note("! connection lost, retrying…") }
-	return follow.Log(ctx, cfg, func(c *pb.LogChunk) error {
-		if raw {
-			return a.write(string(c.GetData()))
-		}
-		return a.stream(c, func() string { return a.logLines(c) }, c.GetOperationId())
-	})
-}
-
-func (a *app) logLines(c *pb.LogChunk) string {
-	var b strings.Builder
-	for line := range strings.Lines(string(c.GetData())) {
-		b.WriteString(a.style().LogLine(c, strings.TrimRight(line, "\r\n")))
-	}
-	return b.String()
-}
-
-// stream writes one message of a stream: a line of JSON, a YAML document, a name, or text.
-func (a *app) stream(m proto.Message, text func() string, name string) error {
-	switch a.flags.output {
-	case "json":
-		line, err := view.Decoded(m)
-		if err != nil {
-			return err
-		}
-		return a.write(string(line) + "\n")
-	case "yaml":
-		doc, err := view.YAML(m)
-		if err != nil {
-			return err
-		}
-		return a.write("---\n" + string(doc))
-	case "name":
-		return a.write(name + "\n")
-	}
-	return a.write(text())
 }

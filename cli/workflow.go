@@ -54,9 +54,6 @@ func (a *app) workflowListCmd() *cobra.Command {
 	return cmd
 }
 
-// enumName is a name of the API for what a person types.
-func enumName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }
-
 func (a *app) listWorkflows(cmd *cobra.Command, limit int, filter string) error {
 	svc, err := a.services()
 	if err != nil {

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -77,19 +74,4 @@ func (a *app) timeline(cmd *cobra.Command, machine string, f timelineFlags) erro
 		}
 		return a.style().StateThen(machine, at, all.GetState()) + "\n" + entries
 	})
-}
-
-// moment reads a time, or how long ago it was; nil for none.
-func (a *app) moment(flag, s string) (*timestamppb.Timestamp, error) {
-	if s == "" {
-		return nil, nil
-	}
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
-		return timestamppb.New(t), nil
-	}
-	ago, err := time.ParseDuration(s)
-	if err != nil || ago < 0 {
-		return nil, usagef("%s %q: want RFC 3339, such as 2026-03-01T12:00:00Z, or how long ago, such as 90m", flag, s)
-	}
-	return timestamppb.New(a.cfg.Clock.Now().Add(-ago)), nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -62,10 +61,6 @@ func (a *app) machineCmd() *cobra.Command {
 	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(),
 		a.machineInventoryCmd(), a.machineForgetTPMCmd())
 	return cmd
-}
-
-func (a *app) printMachine(m *pb.Machine) error {
-	return a.print(m, func() string { return a.style().Machine(m, a.now()) }, m.GetMachineId())
 }
 
 func (a *app) machineRegisterCmd() *cobra.Command {
@@ -219,4 +214,31 @@ func (a *app) machineInventoryCmd() *cobra.Command {
 			return a.print(inv, func() string { return a.style().Inventory(inv) }, inv.GetMachineId())
 		},
 	}
+}
+
+func (a *app) machineForgetTPMCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "forget-tpm MACHINE",
+		Short: "Forget the TPM that a machine is known by, after a change of its mainboard",
+		Long: `Remove the endorsement key by which a machine's installers prove their identity. The next
+RAM system records the TPM that it finds, by its first use: be sure that it is the machine.`,
+		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeAt(a.completeMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.subject.machine = args[0]
+			svc, err := a.services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.admin.ForgetTPM(cmd.Context(), &pb.ForgetTPMRequest{MachineId: args[0], Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.printMachine(m)
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	return cmd
 }

@@ -58,30 +58,3 @@ counts. See ingot machine get for the level that a machine has reached.`,
 	cmd.MarkFlagsOneRequired("site", "group")
 	return cmd
 }
-
-func (a *app) machineForgetTPMCmd() *cobra.Command {
-	var comment string
-	cmd := &cobra.Command{
-		Use:   "forget-tpm MACHINE",
-		Short: "Forget the TPM that a machine is known by, after a change of its mainboard",
-		Long: `Remove the endorsement key by which a machine's installers prove their identity. The next
-RAM system records the TPM that it finds, by its first use: be sure that it is the machine.`,
-		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeAt(a.completeMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.subject.machine = args[0]
-			svc, err := a.services()
-			if err != nil {
-				return err
-			}
-			m, err := svc.admin.ForgetTPM(cmd.Context(), &pb.ForgetTPMRequest{MachineId: args[0], Comment: comment})
-			if err != nil {
-				return err
-			}
-			return a.printMachine(m)
-		},
-	}
-	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
-	return cmd
-}
