@@ -9,11 +9,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
-
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 // Each command must show the fields that it is there for.
@@ -179,14 +179,14 @@ func TestBrokenHistoryHasItsExitCode(t *testing.T) {
 	}
 	f.broken = "machine-1"
 	got := f.run(t, "audit", "verify")
-	if got.code != exitFailed || !inOrder(got.out, "MACHINE", "machine-1", "no", "entry 2 has been changed",
+	if got.code != command.ExitFailed || !inOrder(got.out, "MACHINE", "machine-1", "no", "entry 2 has been changed",
 		"1 at fault") || strings.Contains(got.out, "(fleet)") {
 		t.Errorf("%+v", got)
 	}
 	if got := f.run(t, "audit", "verify", "--heads"); !inOrder(got.out, "(fleet)", "machine-1") {
 		t.Errorf("%+v", got)
 	}
-	if got := f.run(t, "timeline", "machine-1", "--at", "yesterday"); got.code != exitUnexpected ||
+	if got := f.run(t, "timeline", "machine-1", "--at", "yesterday"); got.code != command.ExitUnexpected ||
 		!strings.Contains(got.err, "RFC 3339") {
 		t.Errorf("%+v", got)
 	}

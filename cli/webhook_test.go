@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func TestWebhookCommands(t *testing.T) {
@@ -93,7 +94,7 @@ func TestWhatIsNotRepeated(t *testing.T) {
 			f.lose[method] = lostConnection
 		}
 		got := f.run(t, strings.Fields(line)...)
-		if len(f.asked) != calls || (calls == 1) != (got.code == exitUnavailable) {
+		if len(f.asked) != calls || (calls == 1) != (got.code == command.ExitUnavailable) {
 			t.Errorf("%s: asked %v, %+v", line, f.asked, got)
 		}
 		if calls == 2 && f.asked[0] != f.asked[1] {

@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli"
+	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -240,7 +241,7 @@ func TestActionsAreCommandLines(t *testing.T) {
 			}
 			seen[line] = true
 			var out, bad strings.Builder
-			code := cli.Run(t.Context(), cli.Config{
+			code := cli.Run(t.Context(), command.Config{
 				Args: append(words[1:], "--help"), In: strings.NewReader(""), Out: &out, Err: &bad,
 				Getenv: func(string) string { return "" }, Clock: clock.Real(),
 			})
