@@ -15,13 +15,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// APITokens are the bearer tokens in force on this controller.
-type APITokens interface {
-	OfFile() []auth.FileToken
-	// Refresh makes a change of the database's tokens count on this controller at once.
-	Refresh()
-}
-
 const (
 	defaultAPITokenLife = 90 * 24 * time.Hour
 	maxAPITokenLife     = 3650 * 24 * time.Hour

@@ -82,5 +82,5 @@ func (s *Server) FreezeFleet(ctx context.Context, r *baremetalv1.FreezeFleetRequ
 	if err := s.store.Freeze(ctx, actor(ctx), r.GetComment(), s.clock.Now()); err != nil {
 		return nil, err
 	}
-	return s.GetServerInfo(ctx, &baremetalv1.GetServerInfoRequest{})
+	return s.serverInfo(ctx)
 }

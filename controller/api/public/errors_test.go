@@ -10,19 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-type badCall struct {
-	name   string
-	kind   failure.Kind
-	reason string
-	field  string
-	call   func(ctx context.Context, r *rig) error
-}
-
-// only drops the answer.
-func only[T any](_ T, err error) error { return err }
 
 func register(spec *pb.MachineSpec, labels map[string]string) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
@@ -79,18 +67,6 @@ func logs(q *pb.StreamOperationLogsRequest) func(context.Context, *rig) error {
 		}
 		return only(s.Recv())
 	}
-}
-
-const (
-	invalid      = failure.KindInvalid
-	notFound     = failure.KindNotFound
-	precondition = failure.KindPrecondition
-	exists       = failure.KindAlreadyExists
-	unbuilt      = failure.KindUnimplemented
-)
-
-func step(name string) *pb.Step {
-	return &pb.Step{Name: name, Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}}
 }
 
 func rules(rs ...*pb.FirewallRule) *pb.NetReconfig {
@@ -479,25 +455,4 @@ func TestBadInput(t *testing.T) {
 	if after := r.everything(); after != before {
 		t.Errorf("refused calls changed something:\n%s\n%s", before, after)
 	}
-}
-
-// everything is a picture of all machines and operations.
-func (r *rig) everything() string {
-	r.t.Helper()
-	ms, err := r.machines.ListMachines(r.t.Context(), &pb.ListMachinesRequest{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	ops, err := r.operations.ListOperations(r.t.Context(), &pb.ListOperationsRequest{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var b strings.Builder
-	for _, m := range ms.GetMachines() {
-		b.WriteString(m.GetMachineId() + m.GetUpdatedAt().String() + m.GetStatus().GetPhase().String() + "\n")
-	}
-	for _, o := range ops.GetOperations() {
-		b.WriteString(o.GetOperationId() + o.GetPhase().String() + "\n")
-	}
-	return b.String()
 }

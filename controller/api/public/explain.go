@@ -10,12 +10,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
-// Explainer gathers what explanations are made of.
-type Explainer interface {
-	ExplainFacts(ctx context.Context, machineID, operationID string, now time.Time) (explain.Facts, error)
-	StepNormals(ctx context.Context) (explain.Baselines, error)
-}
-
 // normalsFor is how long measured durations are used.
 const normalsFor = time.Minute
 

@@ -9,18 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
-
-// History is what happened to machines, as chains of hashes.
-type History interface {
-	Timeline(ctx context.Context, f timelinestore.TimelineQuery) ([]*baremetalv1.TimelineEntry, error)
-	StateAt(ctx context.Context, machineID string, at time.Time) (*timeline.State, error)
-	HistoryOwners(ctx context.Context, after string, limit int32) (owners []string, total int64, err error)
-	VerifyTimeline(ctx context.Context, machineID string) (*baremetalv1.TimelineVerdict, error)
-}
 
 // GetMachineTimeline implements MachineService.
 func (s *Server) GetMachineTimeline(

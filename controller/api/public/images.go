@@ -16,13 +16,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Images takes images into the catalogue and out of it; *image.Catalogue does.
-type Images interface {
-	Add(ctx context.Context, im *baremetalv1.Image, actor string) (*baremetalv1.Image, error)
-	Upload(ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string) (*baremetalv1.Image, error)
-	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Image, error)
-}
-
 // AddImage implements AdminService.
 func (s *Server) AddImage(ctx context.Context, r *baremetalv1.AddImageRequest) (*baremetalv1.Image, error) {
 	im, err := validate.NewImage("image", r.GetImage(), false)

@@ -3,23 +3,12 @@ package public
 import (
 	"context"
 	"strings"
-	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
-	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
-
-// MAASRegions are the MAAS installations that drive machines.
-type MAASRegions interface {
-	SetMAASRegion(ctx context.Context, m credentialstore.MAASRegion, actor string, now time.Time,
-		opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
-	ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]credentialstore.MAASRegion, error)
-	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time,
-		opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
-}
 
 // SetMAASRegion implements MAASService.
 func (s *Server) SetMAASRegion(

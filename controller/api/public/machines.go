@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -70,16 +69,6 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 	return s.store.Delete(ctx, r.GetMachineId(), actor(ctx), r.GetPurge(), s.clock.Now(), opts...)
 }
 
-// mayPurge refuses to leave out a decommission to callers who are no admins.
-func mayPurge(ctx context.Context, purge bool) error {
-	if c, ok := auth.CallerFrom(ctx); purge && ok && c.Scope < auth.ScopeAdmin {
-		return failure.Denied(auth.ReasonScopeTooSmall,
-			"purge needs a token of scope admin; decommission the machine instead").
-			WithField("purge", "of an admin alone")
-	}
-	return nil
-}
-
 // GetMachine implements MachineService.
 func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
 	if r.GetMachineId() != "" || r.GetExternalId() == "" {
@@ -130,41 +119,6 @@ func (s *Server) ListMachines(
 		Machines: p.rows, NextPageToken: p.next, TotalSize: p.total, NextCursor: at.Cursor,
 		SafeUpdatedSince: timestamppb.New(at.Safe),
 	}, nil
-}
-
-// walkStart is the cursor of before the first page of a walk. It is carried through the others, so that what changes
-// during the walk comes after it.
-type walkStart struct {
-	cursor string
-	safe   time.Time
-}
-
-// walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do
-// not overlap. Sealed machines are for answers that nobody reads on this side: see store.MachineFilter.
-func (s *Server) walk(
-	name, filter string, terms []validate.Term, start walkStart, sealed bool,
-) list[*baremetalv1.Machine] {
-	walks := machineQuery(terms)
-	partOf := map[*baremetalv1.Machine]int{}
-	read := func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.Machine, err error) {
-		for part := after.Part; part < len(walks) && len(all) < int(limit); part, after.ID = part+1, "" {
-			f := walks[part]
-			f.AfterID, f.Limit, f.Sealed = after.ID, limit-int32(len(all)), sealed
-			found, err := s.store.WalkMachines(ctx, f)
-			if err != nil {
-				return nil, err
-			}
-			for _, m := range found {
-				partOf[m] = part
-			}
-			all = append(all, found...)
-		}
-		return all, nil
-	}
-	place := func(m *baremetalv1.Machine) validate.Page {
-		return validate.Page{ID: m.GetMachineId(), Part: partOf[m], Cursor: start.cursor, Safe: start.safe}
-	}
-	return list[*baremetalv1.Machine]{name: name, filter: filter, read: read, place: place}
 }
 
 // reconcileRows is the largest page of a reconcile.

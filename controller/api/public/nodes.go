@@ -6,12 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
-	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -20,19 +18,6 @@ const (
 	defaultHistory = 50
 	maxHistory     = 1000
 )
-
-// Nodes is the life of machines in the inventory.
-type Nodes interface {
-	GetNode(ctx context.Context, id string) (*baremetalv1.Node, error)
-	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
-	UpdateNode(ctx context.Context, id string, u nodestore.NodeUpdate, actor string, now time.Time,
-		opts ...pgtx.WriteOption) (*baremetalv1.Node, error)
-	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node,
-		error)
-	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time,
-		opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error)
-	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
-}
 
 // ListNodes implements NodeService. Its filter is that of ListMachines.
 func (s *Server) ListNodes(

@@ -10,10 +10,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 )
 
-func move(id, request string, to pb.NodeState) *pb.TransitionNodeRequest {
-	return &pb.TransitionNodeRequest{NodeId: id, RequestId: request, State: to}
-}
-
 func moving(q *pb.TransitionNodeRequest) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error { return only(r.nodes.TransitionNode(ctx, q)) }
 }

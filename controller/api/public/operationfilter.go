@@ -5,6 +5,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -80,3 +81,6 @@ func matches(f operationstore.OperationFilter, op *baremetalv1.Operation) bool {
 		(f.CreatedAfter.IsZero() || created.After(f.CreatedAfter)) &&
 		(f.CreatedBefore.IsZero() || created.Before(f.CreatedBefore))
 }
+
+// runTypes are the names that runs have had for two of the operation types.
+var runTypes = map[string]fleet.OperationType{"REPAVE": fleet.Reimage, "NET_RECONFIG": fleet.Reconfigure}

@@ -1,24 +1,17 @@
 package public_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-// asOperator makes the calls of ctx those of a token with scope operate.
-func asOperator(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "test-caller", "op-team", "test-scope", "operate")
-}
 
 // An operate token that points a machine at an address of its own would get the password sent there.
 func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {

@@ -6,29 +6,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-// runTypes are the names that runs have had for two of the operation types.
-var runTypes = map[string]fleet.OperationType{"REPAVE": fleet.Reimage, "NET_RECONFIG": fleet.Reconfigure}
-
-// runType finds the operation type of a run. A plan alone is RUN_PLAN.
-func runType(name, planID string) (fleet.OperationType, error) {
-	if name == "" && planID != "" {
-		return fleet.RunPlan, nil
-	}
-	if t, ok := runTypes[name]; ok {
-		return t, nil
-	}
-	if t := fleet.OperationType(name); fleet.Known(t) {
-		return t, nil
-	}
-	return "", failure.Invalid("UNKNOWN_RUN_TYPE", "there is no run type %.64q", name).
-		WithField("type", "REPAVE, NET_RECONFIG, an operation type, or empty with a plan_id")
-}
 
 // StartRun implements RunService.
 func (s *Server) StartRun(ctx context.Context, r *baremetalv1.StartRunRequest) (*baremetalv1.Run, error) {

@@ -12,12 +12,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
-// Scripts takes scripts into the catalogue and out of it; *script.Catalogue does.
-type Scripts interface {
-	Add(ctx context.Context, s *baremetalv1.Script, content []byte, actor string) (*baremetalv1.Script, error)
-	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Script, error)
-}
-
 // AddScript implements ScriptService.
 func (s *Server) AddScript(ctx context.Context, r *baremetalv1.AddScriptRequest) (*baremetalv1.Script, error) {
 	sc, err := validate.NewScript(r)

@@ -9,6 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // work is what every call that starts work comes down to.
@@ -103,7 +104,11 @@ func set(params map[string]string, key, value string) map[string]string {
 	if value == "" {
 		return params
 	}
-	return with(params, key, value)
+	if params == nil {
+		params = map[string]string{}
+	}
+	params[key] = value
+	return params
 }
 
 // seconds writes a number of seconds as a parameter; 0 is the default and so absent.
@@ -114,93 +119,17 @@ func seconds(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// RebootMachine implements MachineService.
-func (s *Server) RebootMachine(
-	ctx context.Context, r *baremetalv1.RebootMachineRequest,
-) (*baremetalv1.Operation, error) {
-	p := set(nil, validate.ParamMode, r.GetMode())
-	p = set(p, validate.ParamTimeout, seconds(r.GetTimeoutSeconds()))
-	return s.begin(ctx, work{
-		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.Reboot, planID: r.GetPlanId(), params: p,
-		path: plain,
-	})
-}
-
-// NetbootMachine implements MachineService.
-func (s *Server) NetbootMachine(
-	ctx context.Context, r *baremetalv1.NetbootMachineRequest,
-) (*baremetalv1.Operation, error) {
-	p := set(nil, validate.ParamMode, r.GetMode())
-	p = set(p, validate.ParamTimeout, seconds(r.GetTimeoutSeconds()))
-	if r.GetReboot() {
-		p = set(p, validate.ParamReboot, "true")
+// runType finds the operation type of a run. A plan alone is RUN_PLAN.
+func runType(name, planID string) (fleet.OperationType, error) {
+	if name == "" && planID != "" {
+		return fleet.RunPlan, nil
 	}
-	return s.begin(ctx, work{
-		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.Netboot, params: p, path: plain,
-	})
-}
-
-// ReimageMachine implements MachineService.
-func (s *Server) ReimageMachine(
-	ctx context.Context, r *baremetalv1.ReimageMachineRequest,
-) (*baremetalv1.Operation, error) {
-	p := set(nil, validate.ParamImage, r.GetImageRef())
-	p = set(p, validate.ParamPath, r.GetPath())
-	p = set(p, validate.ParamTimeout, seconds(r.GetTimeoutSeconds()))
-	return s.begin(ctx, work{
-		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.Reimage, planID: r.GetPlanId(), params: p,
-		path: plain,
-	})
-}
-
-// ReconfigureMachine implements MachineService.
-func (s *Server) ReconfigureMachine(
-	ctx context.Context, r *baremetalv1.ReconfigureMachineRequest,
-) (*baremetalv1.Operation, error) {
-	p := set(nil, validate.ParamTimeout, seconds(r.GetTimeoutSeconds()))
-	if r.GetConfig() != nil {
-		// Checked before it is written down, so that a fault is named by its own field.
-		err := firstError(validate.RequestID(r.GetRequestId()), validate.NetReconfig("config", r.GetConfig()))
-		if err != nil {
-			return nil, err
-		}
-		config, err := validate.ConfigParam(r.GetConfig())
-		if err != nil {
-			return nil, err
-		}
-		p = set(p, validate.ParamConfig, config)
+	if t, ok := runTypes[name]; ok {
+		return t, nil
 	}
-	return s.begin(ctx, work{
-		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.Reconfigure, params: p, path: plain,
-	})
-}
-
-// EnterMaintenance implements MachineService.
-func (s *Server) EnterMaintenance(
-	ctx context.Context, r *baremetalv1.EnterMaintenanceRequest,
-) (*baremetalv1.Operation, error) {
-	return s.begin(ctx, work{
-		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.EnterMaintenance, comment: r.GetComment(),
-		path: plain,
-	})
-}
-
-// ExitMaintenance implements MachineService.
-func (s *Server) ExitMaintenance(
-	ctx context.Context, r *baremetalv1.ExitMaintenanceRequest,
-) (*baremetalv1.Operation, error) {
-	return s.begin(ctx, work{
-		machineID: r.GetMachineId(), requestID: r.GetRequestId(), kind: fleet.ExitMaintenance, comment: r.GetComment(),
-		path: plain,
-	})
-}
-
-// CancelOperation implements MachineService.
-func (s *Server) CancelOperation(
-	ctx context.Context, r *baremetalv1.CancelOperationRequest,
-) (*baremetalv1.Operation, error) {
-	if err := validate.Key("operation_id", r.GetOperationId()); err != nil {
-		return nil, err
+	if t := fleet.OperationType(name); fleet.Known(t) {
+		return t, nil
 	}
-	return s.engine.Cancel(ctx, r.GetOperationId(), actor(ctx))
+	return "", failure.Invalid("UNKNOWN_RUN_TYPE", "there is no run type %.64q", name).
+		WithField("type", "REPAVE, NET_RECONFIG, an operation type, or empty with a plan_id")
 }

@@ -2,22 +2,29 @@ package public
 
 import (
 	"context"
+	"io"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
+	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
+	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
+	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
@@ -183,4 +190,75 @@ type Rollouts interface {
 	ListRollouts(ctx context.Context, f rolloutstore.RolloutFilter) ([]*baremetalv1.Rollout, error)
 	ListRolloutMachines(ctx context.Context, f rolloutstore.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32,
 		error)
+}
+
+// Explainer gathers what explanations are made of.
+type Explainer interface {
+	ExplainFacts(ctx context.Context, machineID, operationID string, now time.Time) (explain.Facts, error)
+	StepNormals(ctx context.Context) (explain.Baselines, error)
+}
+
+// History is what happened to machines, as chains of hashes.
+type History interface {
+	Timeline(ctx context.Context, f timelinestore.TimelineQuery) ([]*baremetalv1.TimelineEntry, error)
+	StateAt(ctx context.Context, machineID string, at time.Time) (*timeline.State, error)
+	HistoryOwners(ctx context.Context, after string, limit int32) (owners []string, total int64, err error)
+	VerifyTimeline(ctx context.Context, machineID string) (*baremetalv1.TimelineVerdict, error)
+}
+
+// Images takes images into the catalogue and out of it; *image.Catalogue does.
+type Images interface {
+	Add(ctx context.Context, im *baremetalv1.Image, actor string) (*baremetalv1.Image, error)
+	Upload(ctx context.Context, im *baremetalv1.Image, r io.Reader, actor string) (*baremetalv1.Image, error)
+	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Image, error)
+}
+
+// APITokens are the bearer tokens in force on this controller.
+type APITokens interface {
+	OfFile() []auth.FileToken
+	// Refresh makes a change of the database's tokens count on this controller at once.
+	Refresh()
+}
+
+// Scripts takes scripts into the catalogue and out of it; *script.Catalogue does.
+type Scripts interface {
+	Add(ctx context.Context, s *baremetalv1.Script, content []byte, actor string) (*baremetalv1.Script, error)
+	Remove(ctx context.Context, ref, actor string) (*baremetalv1.Script, error)
+}
+
+// MAASRegions are the MAAS installations that drive machines.
+type MAASRegions interface {
+	SetMAASRegion(ctx context.Context, m credentialstore.MAASRegion, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
+	ListMAASRegions(ctx context.Context, afterRef string, limit int32) ([]credentialstore.MAASRegion, error)
+	DeleteMAASRegion(ctx context.Context, ref, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (credentialstore.MAASRegion, error)
+}
+
+// Nodes is the life of machines in the inventory.
+type Nodes interface {
+	GetNode(ctx context.Context, id string) (*baremetalv1.Node, error)
+	Nodes(ctx context.Context, machines []*baremetalv1.Machine) ([]*baremetalv1.Node, error)
+	UpdateNode(ctx context.Context, id string, u nodestore.NodeUpdate, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Node, error)
+	ReportNode(ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time) (*baremetalv1.Node,
+		error)
+	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error)
+	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
+}
+
+// Webhooks are who is told of events, and what became of it.
+type Webhooks interface {
+	CreateWebhook(ctx context.Context, w webhookstore.WebhookSpec, sec webhookstore.SealedSecret, actor string,
+		now time.Time) (out *baremetalv1.Webhook, created bool, err error)
+	GetWebhook(ctx context.Context, id string, now time.Time) (*baremetalv1.Webhook, error)
+	ListWebhooks(ctx context.Context, afterID string, limit int32, now time.Time) ([]*baremetalv1.Webhook, error)
+	UpdateWebhook(ctx context.Context, id string, c webhookstore.WebhookChange, actor string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
+	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook,
+		error)
+	PingWebhook(ctx context.Context, webhookID, source, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
+	ListDeliveries(ctx context.Context, f webhookstore.DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error)
+	Redeliver(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
 }

@@ -10,28 +10,12 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
-
-// Webhooks are who is told of events, and what became of it.
-type Webhooks interface {
-	CreateWebhook(ctx context.Context, w webhookstore.WebhookSpec, sec webhookstore.SealedSecret, actor string,
-		now time.Time) (out *baremetalv1.Webhook, created bool, err error)
-	GetWebhook(ctx context.Context, id string, now time.Time) (*baremetalv1.Webhook, error)
-	ListWebhooks(ctx context.Context, afterID string, limit int32, now time.Time) ([]*baremetalv1.Webhook, error)
-	UpdateWebhook(ctx context.Context, id string, c webhookstore.WebhookChange, actor string, now time.Time,
-		opts ...pgtx.WriteOption) (*baremetalv1.Webhook, error)
-	DeleteWebhook(ctx context.Context, id, actor string, now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.Webhook,
-		error)
-	PingWebhook(ctx context.Context, webhookID, source, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
-	ListDeliveries(ctx context.Context, f webhookstore.DeliveryFilter) ([]*baremetalv1.WebhookDelivery, error)
-	Redeliver(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.WebhookDelivery, error)
-}
 
 const (
 	maxConcurrency     = 4

@@ -90,26 +90,6 @@ func TestWebhookLife(t *testing.T) {
 		"DELETE_WEBHOOK")
 }
 
-// verbs wants these verbs in the audit log of a target, oldest first, by the tester, and no secret among them.
-func (r *rig) verbs(target string, want ...string) {
-	r.t.Helper()
-	log, err := r.admin.ListAuditLog(r.t.Context(), &pb.ListAuditLogRequest{TargetId: target})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var got []string
-	for _, e := range log.GetEntries() {
-		got = append(got, e.GetVerb())
-		if e.GetActor() != "tester" || strings.Contains(string(e.GetEventData()), "whsec_") {
-			r.t.Errorf("audit entry %v %s", e, e.GetEventData())
-		}
-	}
-	slices.Reverse(got)
-	if !slices.Equal(got, want) {
-		r.t.Errorf("audit log of %s: %v, want %v", target, got, want)
-	}
-}
-
 // TestRotation: each gives another secret, and says until when the others sign. None signs longer than it was said
 // before.
 func TestRotation(t *testing.T) {
@@ -189,19 +169,6 @@ func TestPagesOfWebhooks(t *testing.T) {
 	_, err = r.admin.ListWebhookDeliveries(t.Context(),
 		&pb.ListWebhookDeliveriesRequest{WebhookId: "a", PageToken: first.GetNextPageToken()})
 	wants(t, err, invalid, "INVALID_PAGE_TOKEN", "page_token")
-}
-
-func walk(t *testing.T, page func(token string) (next string, err error)) {
-	t.Helper()
-	for token := ""; ; {
-		next, err := page(token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token = next; token == "" {
-			return
-		}
-	}
 }
 
 // bury gives up one delivery of a webhook, and sees it redelivered.

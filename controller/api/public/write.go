@@ -1,11 +1,12 @@
 package public
 
 import (
+	"context"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
-)
-
-// versioned is a request to write a thing that has a version.
+	"github.com/ingot-metal/ingot/internal/failure"
+) // versioned is a request to write a thing that has a version.
 type versioned interface{ GetExpectedVersion() int64 }
 
 // writeOptions are the conditions that a request puts on its write: expected_version and, where it has one,
@@ -22,4 +23,14 @@ func writeOptions(r versioned) ([]pgtx.WriteOption, error) {
 		opts = append(opts, pgtx.CreateOnly())
 	}
 	return opts, nil
+}
+
+// mayPurge refuses to leave out a decommission to callers who are no admins.
+func mayPurge(ctx context.Context, purge bool) error {
+	if c, ok := auth.CallerFrom(ctx); purge && ok && c.Scope < auth.ScopeAdmin {
+		return failure.Denied(auth.ReasonScopeTooSmall,
+			"purge needs a token of scope admin; decommission the machine instead").
+			WithField("purge", "of an admin alone")
+	}
+	return nil
 }
