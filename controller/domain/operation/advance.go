@@ -322,3 +322,25 @@ func (d *decider) finish(p Phase, note, message string) {
 func (d *decider) condition(t fleet.ConditionType, status bool, reason, message string) {
 	d.out.Machine.Conditions = append(d.out.Machine.Conditions, ConditionChange{t, status, reason, message})
 }
+
+// What a watcher reads when a step starts and when it is done.
+var (
+	startedTexts = map[Kind]string{
+		KindReboot: "Rebooting machine", KindNetboot: "Setting netboot", KindRepave: "Repaving",
+		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent",
+		KindSetPhase: "Changing phase",
+		KindErase:    "Erasing disks", KindReset: "Resetting accelerators", KindSSH: "Running script",
+		KindRMA: "Changing the RMA flag", KindStage: "Checking",
+		KindJoin: "Joining cluster", KindVerify: "Verifying in cluster", KindDrain: "Draining", KindUncordon: "Uncordoning",
+		KindProvider: "Asking the provider",
+	}
+	doneTexts = map[Kind]string{
+		KindReboot: "Reboot complete", KindNetboot: "Netboot configured", KindRepave: "Repave complete",
+		KindReconfig: "Host reconfigured", KindWaitForAgent: "Agent is up", KindSetPhase: "Phase changed",
+		KindErase: "Disks erased", KindReset: "Accelerators reset", KindSSH: "Script has ended", KindRMA: "RMA flag changed",
+		KindStage: "Checked",
+		KindJoin:  "Cluster joined", KindVerify: "Node is ready", KindDrain: "Node drained",
+		KindUncordon: "Node takes pods again",
+		KindProvider: "The provider shows it",
+	}
+)

@@ -13,83 +13,13 @@ import (
 // A boot counts when the system that was to come up says so itself. Another boot id only proves that the boot before is
 // over.
 
-// System is what a command is meant to bring up on its machine.
-type System string
-
-// The systems.
-const (
-	// SystemInstaller writes or erases the machine's disks from its memory.
-	SystemInstaller System = "installer"
-	// SystemRescue was asked to be booted from the network once.
-	SystemRescue System = "rescue"
-	// SystemWritten is on the disk that this operation has written.
-	SystemWritten System = "written"
-	// SystemSame is the machine's own system, as before the command.
-	SystemSame System = "same"
-	// SystemElsewhere is served by a boot server that is not ours: nothing names it beforehand.
-	SystemElsewhere System = "elsewhere"
-	// SystemReplaced is on the machine after its hardware was replaced.
-	SystemReplaced System = "replaced"
-)
-
-// What a system is recognized by.
-const (
-	ByInstallerSession = "installer_session"
-	ByOperationToken   = "operation_token"
-	ByAgentIdentity    = "agent_identity"
-	ByProvider         = "provider"
-)
-
-// BootRule says what proves that a system has come up.
-type BootRule struct {
-	Boots System
-	// Kinds of the commands that bring it up; none for a wait.
-	Kinds []Kind
-	// By is what the system is recognized by, or one of what.
-	By []string
-	// Evidence says it in words, Wrong what is seen instead when another system has come up.
-	Evidence, Wrong string
-}
-
-// BootTable is the evidence of every boot. decider.arrived follows it.
-var BootTable = []BootRule{
-	{
-		SystemInstaller, []Kind{KindReboot, KindKexec, KindPower}, []string{ByInstallerSession},
-		"the session of an installer certified for this operation", "the machine's own agent, in another boot",
-	},
-	{
-		SystemRescue, []Kind{KindReboot}, []string{ByInstallerSession},
-		"the session of the system certified under this operation's assignment", "the machine's own agent, in another boot",
-	},
-	{
-		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken},
-		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read " +
-			"back",
-		"an agent with that token that names another digest",
-	},
-	{
-		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider},
-		"the session of the same agent in another boot, of an image with the same digest; for a machine without an agent, " +
-			"the boot ids that its provider read",
-		"a session of another agent of the machine, or an image with another digest",
-	},
-	{
-		SystemElsewhere, []Kind{KindReboot}, []string{ByAgentIdentity, ByProvider},
-		"the session of an agent of the machine in another boot, which the evidence names", "",
-	},
-	{
-		SystemReplaced, nil, []string{ByAgentIdentity},
-		"the session of the same agent in another boot, or of one that enrolled since", "",
-	},
-}
-
 // boots returns what the current command is meant to bring up; empty for a command that boots nothing.
 func (d *decider) boots() System {
 	s := d.step()
 	switch {
 	case d.cmd == nil || !provenByBoot(d.cmd.Kind) && d.cmd.Kind != KindKexec:
 		return ""
-	case needsInstaller(s.Kind) && turnedBack(s):
+	case needsInstaller(s.Kind) && TurnedBack(*s):
 		return SystemSame
 	case needsInstaller(s.Kind):
 		return SystemInstaller
@@ -204,7 +134,7 @@ func (d *decider) isBefore(h *fleet.Candidate) bool {
 // before is what was noted of the machine's own system when the current command was granted; on the way back out of the
 // installer, when the machine was sent there.
 func (d *decider) before(key string) string {
-	if s := d.step(); turnedBack(s) {
+	if s := d.step(); TurnedBack(*s) {
 		return s.Evidence[key]
 	}
 	return d.cmd.Evidence[key]
@@ -300,18 +230,26 @@ var wrongSystem = map[System]string{
 	SystemSame: "the machine was restarted, and another system than before has come up",
 }
 
-// Booted is a system of a machine that has opened a session.
-type Booted struct{ AgentID, Role, BootID string }
+// uncorroborated is the evidence of an installer that proved no more than its place on the network, where no BMC has
+// seen the machine do what the installer says.
+const uncorroborated = "uncorroborated"
 
-// ProofSettles reports whether a system that has come up proves that a command whose outcome was unknown acts no more:
-// a reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the
-// grant proves nothing.
-func ProofSettles(c *Command, b Booted) bool {
-	if c == nil || c.State != Unknown || !provenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
-		return false
+// withIdentity adds to a step's evidence how the installer proved which machine it is.
+func (d *decider) withIdentity(proof map[string]string) map[string]string {
+	b := d.w.Boot
+	if b.IdentityLevel == "" {
+		return proof
 	}
-	if b.Role == "host" && b.AgentID == c.Evidence[evidence.HostAgentID] && c.ExecutorRole != "host" {
-		return ProvesReboot(c.Evidence[evidence.HostBootID], b.BootID)
+	out := maps.Clone(proof)
+	if out == nil {
+		out = map[string]string{}
 	}
-	return ProvesReboot(c.BootIDBefore, b.BootID)
+	out[evidence.IdentityLevel] = b.IdentityLevel
+	if b.IdentityTrust != "" {
+		out[evidence.IdentityTrust] = b.IdentityTrust
+	}
+	if b.IdentityLevel == "network" {
+		out[evidence.Corroboration] = uncorroborated
+	}
+	return out
 }

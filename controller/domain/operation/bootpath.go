@@ -194,14 +194,14 @@ func (s *Step) patience() time.Duration { return min(InstallerPatience, s.Timeou
 // entering says that the current command brings the machine into the installer.
 func (d *decider) entering() bool {
 	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && needsInstaller(d.step().Kind) && wayOf[d.cmd.Kind] != "" &&
-		!turnedBack(d.step())
+		!TurnedBack(*d.step())
 }
 
 // fromInstaller gives the step to the installer, and brings the machine there first.
 func (d *decider) fromInstaller(s *Step, limit time.Time) {
 	inst := d.installer()
 	switch {
-	case turnedBack(s):
+	case TurnedBack(*s):
 		d.goBack(s)
 	case inst != nil && !inst.CanDo(capabilityOf(s.Kind)):
 		d.fail("CAPABILITY_MISSING", "the installer cannot "+capabilityOf(s.Kind), false)
@@ -364,7 +364,7 @@ func (d *decider) evaluateGrantedBoot() bool {
 		d.blocked() {
 		return false
 	}
-	if turnedBack(s) {
+	if TurnedBack(*s) {
 		return d.evaluateLeaving()
 	}
 	other := d.installer()

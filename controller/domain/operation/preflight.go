@@ -21,12 +21,6 @@ func needsPreflight(s *Step, inst *fleet.Candidate) bool {
 	return s.Kind == KindRepave && inst.CanDo(capabilityOf(KindPreflight)) && s.Evidence[evidence.PreflightDisk] == ""
 }
 
-// TurnedBack reports whether a step's machine is on its way back to its own system, because the installer has refused.
-func TurnedBack(s Step) bool { return turnedBack(&s) }
-
-// turnedBack reports whether the installer has refused the step, and the machine goes back to its own system.
-func turnedBack(s *Step) bool { return s.Evidence[evidence.Refused] != "" }
-
 // preflight asks the installer whether it can write.
 func (d *decider) preflight(s *Step, inst *fleet.Candidate) {
 	d.noteSystemOfStep(s)
@@ -123,7 +117,7 @@ func (d *decider) endTurnedBack(where string) {
 // asRefused gives a failure on the way back the reason for which the machine was sent back.
 func (d *decider) asRefused(code, message string, retryable bool) (string, string, bool) {
 	s := d.step()
-	if !turnedBack(s) || code == s.Evidence[evidence.Refused] {
+	if !TurnedBack(*s) || code == s.Evidence[evidence.Refused] {
 		return code, message, retryable
 	}
 	return s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written. On the way back: %s",

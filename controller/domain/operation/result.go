@@ -145,7 +145,7 @@ func (d *decider) notDone(e Resulted) {
 	switch {
 	case !d.op.CancelRequested.IsZero():
 		d.finishCanceled("canceled by request: " + message)
-	case turnedBack(s):
+	case TurnedBack(*s):
 		d.advance() // by another way
 	case e.Outcome == OutcomeCanceled && d.cmd.Kind != KindPreflight:
 		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
@@ -172,7 +172,7 @@ func (d *decider) succeeded(e Resulted) {
 	case d.entering() && d.cmd.ExecutorRole == "host":
 		d.hostClaimsEntry(e)
 		return
-	case d.entering(), turnedBack(d.step()) && d.cmd.ExecutorRole == "site":
+	case d.entering(), TurnedBack(*d.step()) && d.cmd.ExecutorRole == "site":
 		// The switch was read back, and no more was asked of it.
 		d.setCommand(Done)
 		d.advance()
@@ -280,12 +280,6 @@ func (d *decider) rebootSeen() bool {
 	return !d.arrived().none()
 }
 
-// provenByBoot says that another boot is the evidence of a command of this kind.
-func provenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
-
-// ProvesReboot says that a boot id read now proves that the boot before is over.
-func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
-
 func (d *decider) confirmReboot(settledBy string) {
 	a, system := d.arrived(), d.boots()
 	d.setCommand(Done)
@@ -294,7 +288,7 @@ func (d *decider) confirmReboot(settledBy string) {
 		d.cmd.SettledBy = settledBy
 	}
 	switch {
-	case turnedBack(d.step()):
+	case TurnedBack(*d.step()):
 		d.endTurnedBack(backAgain)
 		return
 	case system == SystemWritten && !d.newSystemTrue():
@@ -356,18 +350,4 @@ func (d *decider) memoryLost() {
 	default:
 		d.unknown("OUTCOME_UNKNOWN", "the agent lost its memory after it was granted the command")
 	}
-}
-
-// PowerOffSettles says that a machine that is off settles the command: what ran on it runs no more. A power-off seen
-// before the grant proves nothing.
-func PowerOffSettles(c *Command, seen time.Time) bool {
-	return c != nil && c.State == Unknown && c.ExecutorRole != "site" && seen.After(c.GrantedAt)
-}
-
-// Settle moves an unknown command to done on somebody's word or proof.
-func Settle(c *Command, by string) *Command {
-	out := c.clone()
-	mayMove(CommandTable, out.State, Done)
-	out.State, out.SettledBy = Done, by
-	return out
 }

@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"time"
 
@@ -91,4 +93,69 @@ func (d *decider) switchTo(s *Step, kind Kind) {
 	default:
 		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
 	}
+}
+
+// replacementLook is how often a machine that is away for repair is looked at; its agent's session is what ends the
+// wait.
+const replacementLook = 10 * time.Minute
+
+// awaitReplacement waits for the machine to come back from a replacement of its hardware: switched off and on at least
+// once, which another boot of a system on its disk proves; the installer's boots don't count. It returns true if it
+// has.
+func (d *decider) awaitReplacement(s *Step) bool {
+	if _, known := s.Evidence[evidence.BootIDBefore]; !known {
+		now := d.systemNow()
+		d.setStepEvidence(s, now)
+		d.setStepEvidence(s, map[string]string{evidence.BootIDBefore: now[evidence.HostBootID]})
+	}
+	before, limit := s.Evidence[evidence.BootIDBefore], s.StartedAt.Add(s.Timeout)
+	h := fleet.Host(d.w.Candidates)
+	switch {
+	case h != nil && h.Live && h.BootID != "" && h.BootID != before:
+		proof := arrival{h.AgentID, h.BootID, ByAgentIdentity}.proof()
+		proof[evidence.BootIDBefore] = before
+		d.stepDone(proof)
+		return true
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "the machine has not come back after its hardware was to be replaced", true)
+	default:
+		d.wait(WaitAgent, earliest(limit, d.now.Add(replacementLook)))
+	}
+	return false
+}
+
+// EvidenceReportedBy names whoever carried the report of a finished installation. It is a claim: nothing was read back.
+const EvidenceReportedBy = "reported_by"
+
+// awaitReport waits for the next report; it never ends the step well.
+func (d *decider) awaitReport(s *Step) bool {
+	switch {
+	case d.op.WaitReason != WaitInstaller:
+		d.wait(WaitInstaller, d.now.Add(s.Timeout))
+	case !d.now.Before(d.op.WakeAt):
+		d.fail("INSTALLER_SILENT", fmt.Sprintf("the installer has not reported for %s", s.Timeout.Round(time.Second)), true)
+	}
+	return false
+}
+
+// reported takes a report.
+func (d *decider) reported(e Reported) {
+	s := d.step()
+	if IsTerminal(d.op.Phase) || s.Mode != workflow.ReportedInstall || s.State != StepRunning {
+		d.out.Refusal = &fleet.Refusal{Reason: "REPORT_REFUSED", Message: "operation " + d.op.ID +
+			" decides by its own evidence"}
+		return
+	}
+	switch {
+	case e.Status == "complete":
+		d.stepDone(map[string]string{EvidenceReportedBy: e.Actor})
+		return
+	case e.Status == "failed" && d.w.Install.last():
+		d.fail("EXECUTION_FAILED", cmp.Or(e.Error, "the installer gave no message"), true)
+		return
+	case e.Status == "failed":
+		d.out.AttemptFailed = cmp.Or(e.Error, "the installer gave no message")
+		d.note("step_retrying", d.attemptText())
+	}
+	d.wait(WaitInstaller, d.now.Add(s.Timeout))
 }
