@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -160,7 +161,7 @@ func (l *lab) latest() *operation.Command {
 // do brings an event to the operation and stores the answer, as the store does.
 func (l *lab) do(e operation.Event) operation.Decision {
 	l.Helper()
-	d := operation.Decide(l.snapshot(), e, l.now)
+	d := decider.Decide(l.snapshot(), e, l.now)
 	if d.OpChanged {
 		op := d.Op
 		op.Version++

@@ -50,7 +50,8 @@ type SessionOpened struct {
 // CancelAsked is a client's wish to stop. Why is said where it is not simply that: the machine is blocked, or retired.
 type CancelAsked struct{ Actor, Why string }
 
-func (e CancelAsked) by() string {
+// By names who asked, and why.
+func (e CancelAsked) By() string {
 	if e.Why == "" {
 		return "by " + e.Actor
 	}

@@ -1,16 +1,19 @@
 package operation
 
 import (
-	"github.com/ingot-metal/ingot/internal/evidence"
 	"time"
-) // Booted is a system of a machine that has opened a session.
+
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// Booted is a system of a machine that has opened a session.
 type Booted struct{ AgentID, Role, BootID string }
 
 // ProofSettles reports whether a system that has come up proves that a command whose outcome was unknown acts no more:
 // a reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the
 // grant proves nothing.
 func ProofSettles(c *Command, b Booted) bool {
-	if c == nil || c.State != Unknown || !provenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
+	if c == nil || c.State != Unknown || !ProvenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
 		return false
 	}
 	if b.Role == "host" && b.AgentID == c.Evidence[evidence.HostAgentID] && c.ExecutorRole != "host" {
@@ -19,8 +22,8 @@ func ProofSettles(c *Command, b Booted) bool {
 	return ProvesReboot(c.BootIDBefore, b.BootID)
 }
 
-// provenByBoot says that another boot is the evidence of a command of this kind.
-func provenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
+// ProvenByBoot says that another boot is the evidence of a command of this kind.
+func ProvenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
 
 // ProvesReboot says that a boot id read now proves that the boot before is over.
 func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
@@ -33,8 +36,8 @@ func PowerOffSettles(c *Command, seen time.Time) bool {
 
 // Settle moves an unknown command to done on somebody's word or proof.
 func Settle(c *Command, by string) *Command {
-	out := c.clone()
-	mayMove(CommandTable, out.State, Done)
+	out := c.Clone()
+	MayMove(CommandTable, out.State, Done)
 	out.State, out.SettledBy = Done, by
 	return out
 }

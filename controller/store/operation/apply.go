@@ -16,6 +16,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
@@ -55,7 +56,7 @@ type Applied struct {
 	StaleVersion bool
 }
 
-// Decide loads an operation, lets operation.Decide answer the event, and stores the answer, all in one transaction.
+// Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction.
 // version, if not 0, must be the operation's or nothing happens.
 func (s *Store) Decide(
 	ctx context.Context, operationID string, version int64, e operation.Event, now time.Time,
@@ -108,7 +109,7 @@ func (s *Store) decideOn(
 	if planted.StateID {
 		e = ofKnownMemory(e, l.Snap.Command)
 	}
-	d := operation.Decide(l.Snap, e, now)
+	d := decider.Decide(l.Snap, e, now)
 	if err := fpBeforeApply.HitCtx(ctx); err != nil {
 		return nil, err
 	}

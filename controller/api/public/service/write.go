@@ -6,7 +6,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
-) // versioned is a request to write a thing that has a version.
+)
+
+// versioned is a request to write a thing that has a version.
 type versioned interface{ GetExpectedVersion() int64 }
 
 // WriteOptions are the conditions that a request puts on its write: expected_version and, where it has one,

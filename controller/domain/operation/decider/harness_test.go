@@ -1,4 +1,4 @@
-package operation_test
+package decider_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 )
 
 // tb is what testing.T and rapid.T have in common.
@@ -111,7 +112,7 @@ func (s *stored) do(e operation.Event) operation.Decision {
 	s.t.Helper()
 	snap := s.snapshot(e)
 	before := deepCopy(snap)
-	d := operation.Decide(snap, e, s.now)
+	d := decider.Decide(snap, e, s.now)
 	if !reflect.DeepEqual(snap, before) {
 		s.t.Fatalf("%T changed its snapshot:\n%s\n%s", e, dump(before), dump(snap))
 	}

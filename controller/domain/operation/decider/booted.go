@@ -1,4 +1,4 @@
-package operation
+package decider
 
 import (
 	"maps"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
@@ -14,23 +15,23 @@ import (
 // over.
 
 // boots returns what the current command is meant to bring up; empty for a command that boots nothing.
-func (d *decider) boots() System {
+func (d *decider) boots() operation.System {
 	s := d.step()
 	switch {
-	case d.cmd == nil || !provenByBoot(d.cmd.Kind) && d.cmd.Kind != KindKexec:
+	case d.cmd == nil || !operation.ProvenByBoot(d.cmd.Kind) && d.cmd.Kind != operation.KindKexec:
 		return ""
-	case needsInstaller(s.Kind) && TurnedBack(*s):
-		return SystemSame
+	case needsInstaller(s.Kind) && operation.TurnedBack(*s):
+		return operation.SystemSame
 	case needsInstaller(s.Kind):
-		return SystemInstaller
+		return operation.SystemInstaller
 	case d.unseen():
-		return SystemWritten
+		return operation.SystemWritten
 	case d.netbooted() && d.op.Type == fleet.Netboot && d.w.Boot.Segments > 0 && !d.simulatedHost():
-		return SystemRescue
+		return operation.SystemRescue
 	case d.netbooted() && !d.simulatedHost():
-		return SystemElsewhere
+		return operation.SystemElsewhere
 	}
-	return SystemSame
+	return operation.SystemSame
 }
 
 // netbooted reports whether the step right before the current one let the machine boot from the network.
@@ -39,7 +40,7 @@ func (d *decider) netbooted() bool {
 		return false
 	}
 	before := d.op.Steps[d.op.CurrentStep-1]
-	return before.Kind == KindNetboot && before.Mode != "DISK"
+	return before.Kind == operation.KindNetboot && before.Mode != "DISK"
 }
 
 // unseen reports whether this operation has written a system that has not come up yet.
@@ -49,7 +50,7 @@ func (d *decider) unseen() bool {
 	for written >= 0 && !needsInstaller(steps[written].Kind) {
 		written--
 	}
-	seen := slices.ContainsFunc(steps[written+1:], func(s Step) bool { return s.Kind == KindReboot })
+	seen := slices.ContainsFunc(steps[written+1:], func(s operation.Step) bool { return s.Kind == operation.KindReboot })
 	return d.installed() && !seen
 }
 
@@ -67,21 +68,21 @@ func (a arrival) proof() map[string]string {
 // arrived returns the system that the current command was to bring up, once there is evidence of it.
 func (d *decider) arrived() arrival {
 	switch d.boots() {
-	case SystemInstaller, SystemRescue:
+	case operation.SystemInstaller, operation.SystemRescue:
 		if inst := d.installer(); inst != nil && inst.BootID != d.cmd.BootIDBefore {
-			return arrival{inst.AgentID, inst.BootID, ByInstallerSession}
+			return arrival{inst.AgentID, inst.BootID, operation.ByInstallerSession}
 		}
-	case SystemWritten:
+	case operation.SystemWritten:
 		if d.newSystemSeen() {
-			return arrival{d.target().AgentID, d.target().BootID, ByOperationToken}
+			return arrival{d.target().AgentID, d.target().BootID, operation.ByOperationToken}
 		}
-	case SystemSame:
+	case operation.SystemSame:
 		if h := d.hostInAnotherBoot(); h != nil && d.isBefore(h) {
-			return arrival{h.AgentID, h.BootID, ByAgentIdentity}
+			return arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}
 		}
-	case SystemElsewhere:
+	case operation.SystemElsewhere:
 		if h := d.hostInAnotherBoot(); h != nil {
-			return arrival{h.AgentID, h.BootID, ByAgentIdentity}
+			return arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}
 		}
 	}
 	return arrival{}
@@ -92,8 +93,10 @@ func (d *decider) strayed() arrival {
 	h := d.hostInAnotherBoot()
 	switch {
 	case h == nil || !h.Live || h.LastSeen.Before(d.cmd.GrantedAt):
-	case d.boots() == SystemInstaller, d.boots() == SystemRescue, d.boots() == SystemSame && !d.isBefore(h):
-		return arrival{h.AgentID, h.BootID, ByAgentIdentity}
+	case d.boots() == operation.SystemInstaller,
+		d.boots() == operation.SystemRescue,
+		d.boots() == operation.SystemSame && !d.isBefore(h):
+		return arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}
 	}
 	return arrival{}
 }
@@ -109,7 +112,7 @@ func (d *decider) hostInAnotherBoot() *fleet.Candidate {
 	if d.cmd.ExecutorRole == "host" || known == "" {
 		known = d.cmd.BootIDBefore
 	}
-	if !ProvesReboot(known, h.BootID) || !d.onSameHardware(h) {
+	if !operation.ProvesReboot(known, h.BootID) || !d.onSameHardware(h) {
 		return nil
 	}
 	return h
@@ -134,7 +137,7 @@ func (d *decider) isBefore(h *fleet.Candidate) bool {
 // before is what was noted of the machine's own system when the current command was granted; on the way back out of the
 // installer, when the machine was sent there.
 func (d *decider) before(key string) string {
-	if s := d.step(); TurnedBack(*s) {
+	if s := d.step(); operation.TurnedBack(*s) {
 		return s.Evidence[key]
 	}
 	return d.cmd.Evidence[key]
@@ -170,13 +173,13 @@ func (d *decider) noteSystem() {
 }
 
 // noteSystemOfStep does the same for a machine that is in the installer already.
-func (d *decider) noteSystemOfStep(s *Step) {
+func (d *decider) noteSystemOfStep(s *operation.Step) {
 	if now := d.systemNow(); now != nil && s.Evidence[evidence.HostAgentID] == "" {
 		d.setStepEvidence(s, now)
 	}
 }
 
-func (d *decider) setStepEvidence(s *Step, more map[string]string) {
+func (d *decider) setStepEvidence(s *operation.Step, more map[string]string) {
 	merged := maps.Clone(s.Evidence)
 	if merged == nil {
 		merged = map[string]string{}
@@ -215,19 +218,22 @@ func (d *decider) heard(agentID, bootID string) {
 
 // cameBack settles a command that has brought up another system than the one that it was to: it acted, and is over.
 func (d *decider) cameBack(a arrival) {
-	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = OutcomeFailed, "WRONG_SYSTEM_BOOTED", "other_system_booted"
+	d.setCommand(operation.Done)
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = operation.OutcomeFailed, "WRONG_SYSTEM_BOOTED", "other_system_booted"
 	d.cmd.Message = wrongSystem[d.boots()]
 	d.cmd.Evidence = d.keepSystem(a.proof())
-	again := d.boots() == SystemInstaller
-	d.notDone(Resulted{Outcome: OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: again})
+	again := d.boots() == operation.SystemInstaller
+	d.notDone(
+		operation.Resulted{Outcome: operation.OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: again},
+	)
 }
 
-var wrongSystem = map[System]string{
-	SystemInstaller: "the machine was restarted and came back in its own system, not in the installer",
-	SystemRescue: "the machine was restarted and came back in its own system, not in the one that it was to boot " +
+var wrongSystem = map[operation.System]string{
+	operation.SystemInstaller: "the machine was restarted and came back in its own system, not in the installer",
+	operation.SystemRescue: "the machine was restarted and came back in its own system, not in the one that it was to " +
+		"boot " +
 		"from the network",
-	SystemSame: "the machine was restarted, and another system than before has come up",
+	operation.SystemSame: "the machine was restarted, and another system than before has come up",
 }
 
 // uncorroborated is the evidence of an installer that proved no more than its place on the network, where no BMC has

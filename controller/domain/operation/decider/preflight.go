@@ -1,4 +1,4 @@
-package operation
+package decider
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -17,39 +18,40 @@ import (
 const PreflightPatience = 5 * time.Minute
 
 // needsPreflight reports whether the installer is to look before it is given the write.
-func needsPreflight(s *Step, inst *fleet.Candidate) bool {
-	return s.Kind == KindRepave && inst.CanDo(capabilityOf(KindPreflight)) && s.Evidence[evidence.PreflightDisk] == ""
+func needsPreflight(s *operation.Step, inst *fleet.Candidate) bool {
+	return s.Kind == operation.KindRepave && inst.CanDo(capabilityOf(operation.KindPreflight)) &&
+		s.Evidence[evidence.PreflightDisk] == ""
 }
 
 // preflight asks the installer whether it can write.
-func (d *decider) preflight(s *Step, inst *fleet.Candidate) {
+func (d *decider) preflight(s *operation.Step, inst *fleet.Candidate) {
 	d.noteSystemOfStep(s)
-	d.makeCommand(s, KindPreflight, inst)
+	d.makeCommand(s, operation.KindPreflight, inst)
 	d.cmd.Deadline = earliest(d.cmd.Deadline, d.now.Add(PreflightPatience))
 }
 
 // preflightEnded takes the installer's answer.
-func (d *decider) preflightEnded(e Resulted) {
+func (d *decider) preflightEnded(e operation.Resulted) {
 	switch e.Outcome {
-	case OutcomeSucceeded:
+	case operation.OutcomeSucceeded:
 		d.preflightPassed(e.Evidence)
 		return
-	case OutcomeUnknown:
+	case operation.OutcomeUnknown:
 		e.Retryable = true // nothing was changed, whatever came of it
 	}
-	d.setCommand(Done)
+	d.setCommand(operation.Done)
 	d.notDone(e)
 }
 
 // preflightExpired ends a preflight that was never answered.
 func (d *decider) preflightExpired() {
-	d.setCommand(Expired)
+	d.setCommand(operation.Expired)
 	d.turnBack("STEP_TIMEOUT", "the installer has not said in time whether it can write", true)
 }
 
 // preflightPassed goes on to the write.
 func (d *decider) preflightPassed(seen map[string]string) {
-	d.setCommand(Done)
+	d.setCommand(operation.Done)
 	disk := seen[evidence.PreflightDisk]
 	if disk == "" {
 		d.turnBack("EVIDENCE_MISSING", "the installer says that it can write, and names no disk", false)
@@ -70,26 +72,27 @@ func (d *decider) turnBack(code, message string, retryable bool) {
 }
 
 // goBack boots the system that the machine came from.
-func (d *decider) goBack(s *Step) {
-	d.assign(BootDisk, false)
+func (d *decider) goBack(s *operation.Step) {
+	d.assign(operation.BootDisk, false)
 	inst, site := d.installer(), fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
-	leaving := d.cmd.Kind == KindReboot || d.cmd.Kind == KindPower
-	until := d.cmd.FinishedAt.Add(s.patience())
+	leaving := d.cmd.Kind == operation.KindReboot || d.cmd.Kind == operation.KindPower
+	until := d.cmd.FinishedAt.Add(patience(s))
 	switch {
 	case s.Evidence[evidence.HostAgentID] == "":
 		d.endTurnedBack("the machine had no system of its own to go back to")
 	case d.backAgain(s) != nil:
 		d.endTurnedBack(backAgain)
-	case !d.now.Before(until) || leaving && d.cmd.Kind == KindPower && d.cmd.Outcome != OutcomeSucceeded:
+	case !d.now.Before(until) || leaving && d.cmd.Kind == operation.KindPower &&
+		d.cmd.Outcome != operation.OutcomeSucceeded:
 		d.endTurnedBack("its own system has not reported since; start it through its BMC or by hand")
-	case !d.w.Boot.applied():
-		d.wait(WaitSite, earliest(until, d.now.Add(LookAgain)))
+	case !d.w.Boot.Served():
+		d.wait(operation.WaitSite, earliest(until, d.now.Add(operation.LookAgain)))
 	case !leaving && inst != nil:
-		d.makeCommand(s, KindReboot, inst)
-	case site != nil && d.cmd.Kind != KindPower && (!leaving || d.cmd.Outcome != OutcomeSucceeded):
-		d.makeCommand(s, KindPower, site)
+		d.makeCommand(s, operation.KindReboot, inst)
+	case site != nil && d.cmd.Kind != operation.KindPower && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
+		d.makeCommand(s, operation.KindPower, site)
 	default:
-		d.wait(WaitAgent, earliest(until, d.now.Add(LookAgain)))
+		d.wait(operation.WaitAgent, earliest(until, d.now.Add(operation.LookAgain)))
 	}
 }
 
@@ -97,10 +100,10 @@ func (d *decider) goBack(s *Step) {
 const backAgain = "its own system runs again, as before"
 
 // backAgain returns the agent of the system that the machine came from, if that has come up since.
-func (d *decider) backAgain(s *Step) *fleet.Candidate {
+func (d *decider) backAgain(s *operation.Step) *fleet.Candidate {
 	h := fleet.Host(d.w.Candidates)
 	if h == nil || !h.Live || h.AgentID != s.Evidence[evidence.HostAgentID] ||
-		!ProvesReboot(s.Evidence[evidence.HostBootID], h.BootID) {
+		!operation.ProvesReboot(s.Evidence[evidence.HostBootID], h.BootID) {
 		return nil
 	}
 	return h
@@ -117,7 +120,7 @@ func (d *decider) endTurnedBack(where string) {
 // asRefused gives a failure on the way back the reason for which the machine was sent back.
 func (d *decider) asRefused(code, message string, retryable bool) (string, string, bool) {
 	s := d.step()
-	if !TurnedBack(*s) || code == s.Evidence[evidence.Refused] {
+	if !operation.TurnedBack(*s) || code == s.Evidence[evidence.Refused] {
 		return code, message, retryable
 	}
 	return s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written. On the way back: %s",
@@ -128,7 +131,7 @@ func (d *decider) asRefused(code, message string, retryable bool) (string, strin
 // evaluateLeaving looks at a granted restart out of the installer. It returns true if it has ended the command.
 func (d *decider) evaluateLeaving() bool {
 	s := d.step()
-	if d.now.Before(d.cmd.GrantedAt.Add(s.patience())) {
+	if d.now.Before(d.cmd.GrantedAt.Add(patience(s))) {
 		return false
 	}
 	if d.pathOf(wayBMC) != nil {
@@ -140,7 +143,7 @@ func (d *decider) evaluateLeaving() bool {
 }
 
 // NoBootPath returns why no way leads a machine into the installer, whoever opens a session; nil where one may.
-func NoBootPath(w World, way string) *fleet.Refusal {
+func NoBootPath(w operation.World, way string) *fleet.Refusal {
 	host := fleet.Host(w.Candidates)
 	byHost := host != nil && (!host.Live ||
 		way != wayBootNext && host.CanDo("kexec") || way != wayKexec && host.CanDo("netboot") && host.CanDo("reboot"))

@@ -1,19 +1,20 @@
-package operation
+package decider
 
 import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // raise adds what the failure of the operation leaves for a person: the unknown outcome of its command, or else the
 // cause that failed operations of its type leave.
 func (d *decider) raise() {
-	r := &RaisedCause{
+	r := &operation.RaisedCause{
 		Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: d.op.Error.Code, Message: d.op.Error.Message,
 	}
-	if d.cmd != nil && d.cmd.State == Unknown {
+	if d.cmd != nil && d.cmd.State == operation.Unknown {
 		r.Cause, r.Subject = fleet.CauseUnknown, d.cmd.ID
 	}
 	d.out.Machine.Raise = r
@@ -32,7 +33,7 @@ func (d *decider) reachedBySite(reached bool, reason string) {
 func (d *decider) cure(h fleet.Happened) { d.out.Machine.Happened = h }
 
 // subject tells failed plans apart: another plan that succeeds proves nothing about the one that failed.
-func subject(op Operation) string {
+func subject(op operation.Operation) string {
 	if fleet.CauseOf(op.Type) == fleet.CausePlan {
 		return op.PlanID
 	}
@@ -40,7 +41,7 @@ func subject(op Operation) string {
 }
 
 // proven returns what the success of an operation proves. Operations that only change the record prove nothing.
-func proven(op Operation) fleet.Happened {
+func proven(op operation.Operation) fleet.Happened {
 	if fleet.Housekeeping(op.Type) {
 		return fleet.Happened{}
 	}
@@ -67,11 +68,11 @@ var providerDestroys = []string{"deploy", "recover_deploy", "release", "erase"}
 
 // destroysSystem reports whether a granted command of the step destroys data on the machine's system disk. An erasure
 // counts whatever disks its rule names: which of them held the system is not known here.
-func destroysSystem(k Kind, s *Step) bool {
+func destroysSystem(k operation.Kind, s *operation.Step) bool {
 	switch k {
-	case KindRepave, KindErase:
+	case operation.KindRepave, operation.KindErase:
 		return true
-	case KindProvider:
+	case operation.KindProvider:
 		return slices.Contains(providerDestroys, s.Mode)
 	}
 	return false

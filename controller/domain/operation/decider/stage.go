@@ -1,4 +1,4 @@
-package operation
+package decider
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -16,7 +17,7 @@ import (
 const healthAgain = 3 * time.Second
 
 // attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
-func (d *decider) attemptStage(s *Step) bool {
+func (d *decider) attemptStage(s *operation.Step) bool {
 	switch s.Mode {
 	case workflow.ReportedInstall:
 		return d.awaitReport(s)
@@ -25,10 +26,10 @@ func (d *decider) attemptStage(s *Step) bool {
 	case workflow.NothingToDrain:
 		return d.nothingToDrain()
 	case workflow.PowerOffNode, workflow.SwitchOff:
-		d.switchTo(s, KindPowerOff)
+		d.switchTo(s, operation.KindPowerOff)
 		return false
 	case workflow.SwitchOn:
-		d.switchTo(s, KindPowerOn)
+		d.switchTo(s, operation.KindPowerOn)
 		return false
 	}
 	if s.Mode == workflow.DrainNode && workflow.MustDrain(d.stageFacts()) {
@@ -43,11 +44,11 @@ func (d *decider) attemptStage(s *Step) bool {
 		d.stepDone(v.Evidence)
 		return true
 	case v.Wait && d.now.Before(limit):
-		again := LookAgain
+		again := operation.LookAgain
 		if s.Mode == workflow.VerifyNode {
-			again = min(LookAgain, healthAgain)
+			again = min(operation.LookAgain, healthAgain)
 		}
-		d.wait(WaitAgent, earliest(limit, d.now.Add(again)))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(again)))
 	default:
 		d.fail(v.Code, v.Message, false)
 	}
@@ -75,11 +76,11 @@ func (d *decider) stageFacts() workflow.StageFacts {
 }
 
 // switchTo gives the switch to the agent of the machine's site, which turns it, or asks the machine's provider to.
-func (d *decider) switchTo(s *Step, kind Kind) {
+func (d *decider) switchTo(s *operation.Step, kind operation.Kind) {
 	limit := d.limitOf(s)
 	site := fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
 	if d.w.Provider == workflow.ProviderMAAS {
-		kind = KindProvider
+		kind = operation.KindProvider
 		site = fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
 	}
 	switch {
@@ -91,7 +92,7 @@ func (d *decider) switchTo(s *Step, kind Kind) {
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
 	default:
-		d.wait(WaitAgent, earliest(limit, d.now.Add(min(LookAgain, 10*time.Second))))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}
 }
 
@@ -102,7 +103,7 @@ const replacementLook = 10 * time.Minute
 // awaitReplacement waits for the machine to come back from a replacement of its hardware: switched off and on at least
 // once, which another boot of a system on its disk proves; the installer's boots don't count. It returns true if it
 // has.
-func (d *decider) awaitReplacement(s *Step) bool {
+func (d *decider) awaitReplacement(s *operation.Step) bool {
 	if _, known := s.Evidence[evidence.BootIDBefore]; !known {
 		now := d.systemNow()
 		d.setStepEvidence(s, now)
@@ -112,14 +113,14 @@ func (d *decider) awaitReplacement(s *Step) bool {
 	h := fleet.Host(d.w.Candidates)
 	switch {
 	case h != nil && h.Live && h.BootID != "" && h.BootID != before:
-		proof := arrival{h.AgentID, h.BootID, ByAgentIdentity}.proof()
+		proof := arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}.proof()
 		proof[evidence.BootIDBefore] = before
 		d.stepDone(proof)
 		return true
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "the machine has not come back after its hardware was to be replaced", true)
 	default:
-		d.wait(WaitAgent, earliest(limit, d.now.Add(replacementLook)))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(replacementLook)))
 	}
 	return false
 }
@@ -128,10 +129,10 @@ func (d *decider) awaitReplacement(s *Step) bool {
 const EvidenceReportedBy = "reported_by"
 
 // awaitReport waits for the next report; it never ends the step well.
-func (d *decider) awaitReport(s *Step) bool {
+func (d *decider) awaitReport(s *operation.Step) bool {
 	switch {
-	case d.op.WaitReason != WaitInstaller:
-		d.wait(WaitInstaller, d.now.Add(s.Timeout))
+	case d.op.WaitReason != operation.WaitInstaller:
+		d.wait(operation.WaitInstaller, d.now.Add(s.Timeout))
 	case !d.now.Before(d.op.WakeAt):
 		d.fail("INSTALLER_SILENT", fmt.Sprintf("the installer has not reported for %s", s.Timeout.Round(time.Second)), true)
 	}
@@ -139,9 +140,9 @@ func (d *decider) awaitReport(s *Step) bool {
 }
 
 // reported takes a report.
-func (d *decider) reported(e Reported) {
+func (d *decider) reported(e operation.Reported) {
 	s := d.step()
-	if IsTerminal(d.op.Phase) || s.Mode != workflow.ReportedInstall || s.State != StepRunning {
+	if operation.IsTerminal(d.op.Phase) || s.Mode != workflow.ReportedInstall || s.State != operation.StepRunning {
 		d.out.Refusal = &fleet.Refusal{Reason: "REPORT_REFUSED", Message: "operation " + d.op.ID +
 			" decides by its own evidence"}
 		return
@@ -150,12 +151,12 @@ func (d *decider) reported(e Reported) {
 	case e.Status == "complete":
 		d.stepDone(map[string]string{EvidenceReportedBy: e.Actor})
 		return
-	case e.Status == "failed" && d.w.Install.last():
+	case e.Status == "failed" && d.w.Install.Last():
 		d.fail("EXECUTION_FAILED", cmp.Or(e.Error, "the installer gave no message"), true)
 		return
 	case e.Status == "failed":
 		d.out.AttemptFailed = cmp.Or(e.Error, "the installer gave no message")
 		d.note("step_retrying", d.attemptText())
 	}
-	d.wait(WaitInstaller, d.now.Add(s.Timeout))
+	d.wait(operation.WaitInstaller, d.now.Add(s.Timeout))
 }

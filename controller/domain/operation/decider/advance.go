@@ -1,4 +1,4 @@
-package operation
+package decider
 
 import (
 	"fmt"
@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // capabilityOf names what an agent must be able to do for a step of this kind.
-func capabilityOf(k Kind) string {
+func capabilityOf(k operation.Kind) string {
 	switch k {
-	case KindReconfig:
+	case operation.KindReconfig:
 		return "reconfig"
-	case KindPowerOff, KindPowerOn:
+	case operation.KindPowerOff, operation.KindPowerOn:
 		return "power"
 	default:
 		return string(k)
@@ -27,16 +28,16 @@ func capabilityOf(k Kind) string {
 
 // advance starts the current step, or its next attempt, and goes on through steps that end at once.
 func (d *decider) advance() {
-	for !IsTerminal(d.op.Phase) {
+	for !operation.IsTerminal(d.op.Phase) {
 		s := d.step()
 		d.op.CurrentStage = s.Name
-		if s.State == StepWaiting {
-			d.setStep(StepRunning)
+		if s.State == operation.StepWaiting {
+			d.setStep(operation.StepRunning)
 			s.StartedAt = d.now
 			d.note("step_started", startedTexts[s.Kind])
 		}
 		if s.RetryAt.After(d.now) {
-			d.wait(WaitRetry, s.RetryAt)
+			d.wait(operation.WaitRetry, s.RetryAt)
 			return
 		}
 		if !d.attempt(s) {
@@ -46,17 +47,17 @@ func (d *decider) advance() {
 }
 
 // attempt tries the current step once; it returns true if the step has ended and the next one may start.
-func (d *decider) attempt(s *Step) bool {
+func (d *decider) attempt(s *operation.Step) bool {
 	switch s.Kind {
-	case KindSetPhase:
+	case operation.KindSetPhase:
 		d.out.Machine.SetPhase = fleet.Phase(s.Mode)
 		d.stepDone(map[string]string{"phase": s.Mode})
 		return true
-	case KindStage:
+	case operation.KindStage:
 		return d.attemptStage(s)
-	case KindWaitForAgent:
+	case operation.KindWaitForAgent:
 		return d.attemptWaitForAgent(s)
-	case KindRMA:
+	case operation.KindRMA:
 		d.flagRMA(s)
 		return true
 	default:
@@ -65,7 +66,7 @@ func (d *decider) attempt(s *Step) bool {
 }
 
 // flagRMA sets or clears the condition that blocks a machine that is returned or replaced.
-func (d *decider) flagRMA(s *Step) {
+func (d *decider) flagRMA(s *operation.Step) {
 	on := s.Mode != "return"
 	d.condition(fleet.RMA, on, "RmaOperation", "")
 	d.w.Machine.Conditions = maps.Clone(d.w.Machine.Conditions)
@@ -75,7 +76,7 @@ func (d *decider) flagRMA(s *Step) {
 	d.stepDone(map[string]string{"rma": map[bool]string{true: "flagged", false: "returned"}[on]})
 }
 
-func (d *decider) attemptWaitForAgent(s *Step) bool {
+func (d *decider) attemptWaitForAgent(s *operation.Step) bool {
 	limit := s.StartedAt.Add(s.Timeout)
 	switch {
 	case d.w.TargetAgentLive:
@@ -84,7 +85,7 @@ func (d *decider) attemptWaitForAgent(s *Step) bool {
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "the machine's agent did not come up in time", true)
 	default:
-		d.wait(WaitAgent, limit)
+		d.wait(operation.WaitAgent, limit)
 	}
 	return false
 }
@@ -101,7 +102,7 @@ func (d *decider) failBlocked() {
 }
 
 // dispatch makes the command of the next attempt, if somebody can take it.
-func (d *decider) dispatch(s *Step) bool {
+func (d *decider) dispatch(s *operation.Step) bool {
 	if d.blocked() && !d.forgets() {
 		d.failBlocked()
 		return false
@@ -118,7 +119,7 @@ func (d *decider) dispatch(s *Step) bool {
 	case next == nil && !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
-		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
 	case !next.CanDo(capabilityOf(s.Kind)):
 		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
 			capabilityOf(s.Kind)), false)
@@ -130,8 +131,8 @@ func (d *decider) dispatch(s *Step) bool {
 
 // noExecutor reports whether no agent could ever take the step as things are: the machine has none of its own, and no
 // agent of its site has a way to it.
-func (d *decider) noExecutor(s *Step) bool {
-	if s.Kind == KindSSH || s.Kind == KindProvider {
+func (d *decider) noExecutor(s *operation.Step) bool {
+	if s.Kind == operation.KindSSH || s.Kind == operation.KindProvider {
 		return false // which have other ways to the machine
 	}
 	for i := range d.w.Candidates {
@@ -146,19 +147,19 @@ func (d *decider) noExecutor(s *Step) bool {
 }
 
 // waitForAgent gives somebody the time to enrol an agent, and no more.
-func (d *decider) waitForAgent(s *Step, limit time.Time) {
-	limit = earliest(limit, s.StartedAt.Add(NobodyGrace))
+func (d *decider) waitForAgent(s *operation.Step, limit time.Time) {
+	limit = earliest(limit, s.StartedAt.Add(operation.NobodyGrace))
 	if d.now.Before(limit) {
-		d.wait(WaitNobody, limit)
+		d.wait(operation.WaitNobody, limit)
 		return
 	}
-	d.fail(WaitNobody,
+	d.fail(operation.WaitNobody,
 		"nothing can reach the machine: it has no agent, and its site has no agent with a way to it; enrol one of them, "+
 			"or set the BMC's endpoint; nothing was started", false)
 }
 
 // limitOf is when the current try of a step has taken too long to find an executor.
-func (d *decider) limitOf(s *Step) time.Time {
+func (d *decider) limitOf(s *operation.Step) time.Time {
 	from := s.StartedAt
 	if s.RetryAt.After(from) {
 		from = s.RetryAt
@@ -166,22 +167,22 @@ func (d *decider) limitOf(s *Step) time.Time {
 	return from.Add(s.Timeout)
 }
 
-func missingCapability(k Kind) string {
+func missingCapability(k operation.Kind) string {
 	switch k {
-	case KindRepave:
+	case operation.KindRepave:
 		return "REPAVE_NOT_WIRED"
-	case KindNetboot:
+	case operation.KindNetboot:
 		return "NETBOOT_UNSUPPORTED"
 	default:
 		return "CAPABILITY_MISSING"
 	}
 }
 
-func (d *decider) makeCommand(s *Step, kind Kind, executor *fleet.Candidate) {
+func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *fleet.Candidate) {
 	attempt, deadline := 1, d.now.Add(s.Timeout)
 	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
 		attempt = d.cmd.Attempt + 1
-		if d.cmd.State == CommandCanceled {
+		if d.cmd.State == operation.CommandCanceled {
 			// A replacement gets no more time than what it replaces: an operation ends, however often agents change.
 			deadline = d.cmd.Deadline
 		}
@@ -189,28 +190,28 @@ func (d *decider) makeCommand(s *Step, kind Kind, executor *fleet.Candidate) {
 	if d.cmdChanged {
 		d.retired = d.cmd
 	}
-	d.cmd = &Command{
-		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: kind, State: Queued,
+	d.cmd = &operation.Command{
+		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: kind, State: operation.Queued,
 		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: deadline,
 	}
 	d.cmdChanged, d.cmdNew = true, true
 	d.opChanged = true
-	reason := WaitResult
+	reason := operation.WaitResult
 	if executor.Live {
 		// The store commits SENT and the executor's memory before the first byte leaves.
-		d.setCommand(Sent)
+		d.setCommand(operation.Sent)
 		d.cmd.SentAt = d.now
 		d.cmd.ExecutorStateID = executor.StateID
 	} else {
-		reason = WaitAgent
+		reason = operation.WaitAgent
 	}
-	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
+	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
 }
 
 // stepDone ends the current step well and moves to the next, or ends the operation.
 func (d *decider) stepDone(proof map[string]string) {
 	s := d.step()
-	d.setStep(StepSucceeded)
+	d.setStep(operation.StepSucceeded)
 	s.FinishedAt = d.now
 	proof = d.withIdentity(proof)
 	s.Evidence = proof
@@ -234,24 +235,24 @@ func (d *decider) stepDone(proof map[string]string) {
 func (d *decider) fail(code, message string, retryable bool) {
 	code, message, retryable = d.asRefused(code, message, retryable)
 	s := d.step()
-	if s.State == StepWaiting {
-		d.setStep(StepRunning)
+	if s.State == operation.StepWaiting {
+		d.setStep(operation.StepRunning)
 		s.StartedAt = d.now
 	}
-	d.setStep(StepFailed)
+	d.setStep(operation.StepFailed)
 	s.FinishedAt = d.now
 	s.Message = message
 	d.op.CurrentStage = s.Name
 	d.note("step_failed", message)
-	if d.op.Phase == Pending {
-		d.setPhase(Running)
+	if d.op.Phase == operation.Pending {
+		d.setPhase(operation.Running)
 		d.op.StartedAt = d.now
 	}
-	d.op.Error = &Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
+	d.op.Error = &operation.Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
 	d.endAttempt(d.op.Error)
 	d.raise()
 	d.reachedBySite(false, d.op.Error.Code)
-	d.finish(Failed, "failed", d.op.Error.Message)
+	d.finish(operation.Failed, "failed", d.op.Error.Message)
 }
 
 func (d *decider) details() map[string]string {
@@ -265,8 +266,8 @@ func (d *decider) details() map[string]string {
 
 // unknown ends the operation over a granted command that may have acted, and fences the machine.
 func (d *decider) unknown(code, message string) {
-	d.setCommand(Unknown)
-	d.cmd.Outcome = OutcomeUnknown
+	d.setCommand(operation.Unknown)
+	d.cmd.Outcome = operation.OutcomeUnknown
 	if d.cmd.Reason == "" {
 		d.cmd.Reason = code
 	}
@@ -296,20 +297,20 @@ func (d *decider) finishSucceeded() {
 	if d.op.Evidence[evidence.Redeployed] != "" {
 		d.condition(fleet.InCustomerCluster, false, "Redeployed", "")
 	}
-	d.finish(Succeeded, "succeeded", "")
+	d.finish(operation.Succeeded, "succeeded", "")
 }
 
 func (d *decider) finishCanceled(message string) {
-	if s := d.step(); s.State == StepRunning {
-		d.setStep(StepFailed)
+	if s := d.step(); s.State == operation.StepRunning {
+		d.setStep(operation.StepFailed)
 		s.FinishedAt, s.Message = d.now, message
 	}
-	d.op.Error = &Error{Code: "CANCELED_BY_REQUEST", Message: message}
+	d.op.Error = &operation.Error{Code: "CANCELED_BY_REQUEST", Message: message}
 	d.condition(fleet.OperationCanceled, true, "CANCELED_BY_REQUEST", "")
-	d.finish(Canceled, "canceled", message)
+	d.finish(operation.Canceled, "canceled", message)
 }
 
-func (d *decider) finish(p Phase, note, message string) {
+func (d *decider) finish(p operation.Phase, note, message string) {
 	d.setPhase(p)
 	d.op.FinishedAt = d.now
 	d.op.WaitReason = ""
@@ -320,27 +321,47 @@ func (d *decider) finish(p Phase, note, message string) {
 }
 
 func (d *decider) condition(t fleet.ConditionType, status bool, reason, message string) {
-	d.out.Machine.Conditions = append(d.out.Machine.Conditions, ConditionChange{t, status, reason, message})
+	d.out.Machine.Conditions = append(d.out.Machine.Conditions, operation.ConditionChange{
+		Type: t, Status: status, Reason: reason, Message: message,
+	})
 }
 
 // What a watcher reads when a step starts and when it is done.
 var (
-	startedTexts = map[Kind]string{
-		KindReboot: "Rebooting machine", KindNetboot: "Setting netboot", KindRepave: "Repaving",
-		KindReconfig: "Reconfiguring host", KindWaitForAgent: "Waiting for the machine's agent",
-		KindSetPhase: "Changing phase",
-		KindErase:    "Erasing disks", KindReset: "Resetting accelerators", KindSSH: "Running script",
-		KindRMA: "Changing the RMA flag", KindStage: "Checking",
-		KindJoin: "Joining cluster", KindVerify: "Verifying in cluster", KindDrain: "Draining", KindUncordon: "Uncordoning",
-		KindProvider: "Asking the provider",
+	startedTexts = map[operation.Kind]string{
+		operation.KindReboot:       "Rebooting machine",
+		operation.KindNetboot:      "Setting netboot",
+		operation.KindRepave:       "Repaving",
+		operation.KindReconfig:     "Reconfiguring host",
+		operation.KindWaitForAgent: "Waiting for the machine's agent",
+		operation.KindSetPhase:     "Changing phase",
+		operation.KindErase:        "Erasing disks",
+		operation.KindReset:        "Resetting accelerators",
+		operation.KindSSH:          "Running script",
+		operation.KindRMA:          "Changing the RMA flag",
+		operation.KindStage:        "Checking",
+		operation.KindJoin:         "Joining cluster",
+		operation.KindVerify:       "Verifying in cluster",
+		operation.KindDrain:        "Draining",
+		operation.KindUncordon:     "Uncordoning",
+		operation.KindProvider:     "Asking the provider",
 	}
-	doneTexts = map[Kind]string{
-		KindReboot: "Reboot complete", KindNetboot: "Netboot configured", KindRepave: "Repave complete",
-		KindReconfig: "Host reconfigured", KindWaitForAgent: "Agent is up", KindSetPhase: "Phase changed",
-		KindErase: "Disks erased", KindReset: "Accelerators reset", KindSSH: "Script has ended", KindRMA: "RMA flag changed",
-		KindStage: "Checked",
-		KindJoin:  "Cluster joined", KindVerify: "Node is ready", KindDrain: "Node drained",
-		KindUncordon: "Node takes pods again",
-		KindProvider: "The provider shows it",
+	doneTexts = map[operation.Kind]string{
+		operation.KindReboot:       "Reboot complete",
+		operation.KindNetboot:      "Netboot configured",
+		operation.KindRepave:       "Repave complete",
+		operation.KindReconfig:     "Host reconfigured",
+		operation.KindWaitForAgent: "Agent is up",
+		operation.KindSetPhase:     "Phase changed",
+		operation.KindErase:        "Disks erased",
+		operation.KindReset:        "Accelerators reset",
+		operation.KindSSH:          "Script has ended",
+		operation.KindRMA:          "RMA flag changed",
+		operation.KindStage:        "Checked",
+		operation.KindJoin:         "Cluster joined",
+		operation.KindVerify:       "Node is ready",
+		operation.KindDrain:        "Node drained",
+		operation.KindUncordon:     "Node takes pods again",
+		operation.KindProvider:     "The provider shows it",
 	}
 )

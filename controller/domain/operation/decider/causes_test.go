@@ -1,4 +1,4 @@
-package operation_test
+package decider_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package operation
+package decider
 
 import (
 	"bytes"
@@ -6,31 +6,32 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
 // Decide answers one event. It changes nothing in the snapshot.
-func Decide(s Snapshot, e Event, now time.Time) Decision {
-	d := &decider{now: now, w: s.World, op: s.Op.clone(), cmd: s.Command.clone()}
+func Decide(s operation.Snapshot, e operation.Event, now time.Time) operation.Decision {
+	d := &decider{now: now, w: s.World, op: s.Op.Clone(), cmd: s.Command.Clone()}
 	switch e := e.(type) {
-	case Evaluate:
+	case operation.Evaluate:
 		d.evaluate()
-	case AckedByAgent:
+	case operation.AckedByAgent:
 		d.acked(e)
-	case GrantAsked:
+	case operation.GrantAsked:
 		d.grantAsked(e)
-	case Resulted:
+	case operation.Resulted:
 		d.resulted(e)
-	case SessionOpened:
+	case operation.SessionOpened:
 		d.sessionOpened(e)
-	case CancelAsked:
+	case operation.CancelAsked:
 		d.cancelAsked(e)
-	case Reported:
+	case operation.Reported:
 		d.reported(e)
-	case Impostor:
+	case operation.Impostor:
 		d.impostor(e)
-	case Quarantine:
+	case operation.Quarantine:
 		d.stop(e.Reason, e.Message)
 	}
 	return d.answer(s)
@@ -39,18 +40,18 @@ func Decide(s Snapshot, e Event, now time.Time) Decision {
 // decider carries one decision while it is being made.
 type decider struct {
 	now time.Time
-	w   World
-	op  Operation
-	cmd *Command
+	w   operation.World
+	op  operation.Operation
+	cmd *operation.Command
 
 	opChanged  bool
 	cmdChanged bool
 	cmdNew     bool
-	retired    *Command // the attempt that a new command of this same decision replaces
-	out        Decision
+	retired    *operation.Command // the attempt that a new command of this same decision replaces
+	out        operation.Decision
 }
 
-func (d *decider) answer(s Snapshot) Decision {
+func (d *decider) answer(s operation.Snapshot) operation.Decision {
 	out := d.out
 	out.Op = d.op
 	out.OpChanged = d.opChanged
@@ -70,45 +71,48 @@ func (d *decider) answer(s Snapshot) Decision {
 	return out
 }
 
-func (d *decider) step() *Step { return &d.op.Steps[d.op.CurrentStep] }
+func (d *decider) step() *operation.Step { return &d.op.Steps[d.op.CurrentStep] }
 
 func (d *decider) note(kind, message string) {
 	d.opChanged = true
-	d.out.Notes = append(d.out.Notes, Note{Kind: kind, Step: d.op.CurrentStage, Message: message, Phase: d.op.Phase})
+	d.out.Notes = append(
+		d.out.Notes,
+		operation.Note{Kind: kind, Step: d.op.CurrentStage, Message: message, Phase: d.op.Phase},
+	)
 }
 
 // impostor tells the operation's watchers.
-func (d *decider) impostor(e Impostor) {
-	if d.op.Phase == Pending || d.op.Phase == Running {
+func (d *decider) impostor(e operation.Impostor) {
+	if d.op.Phase == operation.Pending || d.op.Phase == operation.Running {
 		d.note("identity_refused", e.Reason+": "+e.Message)
 	}
 }
 
-func (d *decider) setPhase(p Phase) {
-	mayMove(PhaseTable, d.op.Phase, p)
+func (d *decider) setPhase(p operation.Phase) {
+	operation.MayMove(operation.PhaseTable, d.op.Phase, p)
 	d.op.Phase = p
 	d.opChanged = true
 }
 
-func (d *decider) setStep(st StepState) {
+func (d *decider) setStep(st operation.StepState) {
 	s := d.step()
-	mayMove(StepTable, s.State, st)
+	operation.MayMove(operation.StepTable, s.State, st)
 	s.State = st
 	d.opChanged = true
 }
 
-func (d *decider) setCommand(cs CommandState) {
-	mayMove(CommandTable, d.cmd.State, cs)
+func (d *decider) setCommand(cs operation.CommandState) {
+	operation.MayMove(operation.CommandTable, d.cmd.State, cs)
 	d.cmd.State = cs
 	d.cmdChanged = true
-	if IsFinalCommand(cs) && d.cmd.FinishedAt.IsZero() {
+	if operation.IsFinalCommand(cs) && d.cmd.FinishedAt.IsZero() {
 		d.cmd.FinishedAt = d.now
 	}
 }
 
 // wait stores why nothing moves and when to look again.
 func (d *decider) wait(reason string, until time.Time) {
-	if d.op.WaitReason != reason && reason != "" && reason != WaitResult {
+	if d.op.WaitReason != reason && reason != "" && reason != operation.WaitResult {
 		d.note("waiting", reason)
 	}
 	if d.op.WaitReason != reason || !d.op.WakeAt.Equal(until) {
@@ -120,17 +124,17 @@ func (d *decider) wait(reason string, until time.Time) {
 // evaluate sees whether anything is due.
 func (d *decider) evaluate() {
 	switch d.op.Phase {
-	case Pending:
+	case operation.Pending:
 		if d.op.Destructive && !d.w.SlotHeld {
 			// Whoever gives the slot wakes the operation.
-			d.wait(WaitBudget, d.now.Add(LookAgain))
+			d.wait(operation.WaitBudget, d.now.Add(operation.LookAgain))
 			return
 		}
-		d.setPhase(Running)
+		d.setPhase(operation.Running)
 		d.op.StartedAt = d.now
 		d.note("started", "")
 		d.advance()
-	case Running:
+	case operation.Running:
 		d.evaluateRunning()
 	}
 }
@@ -139,29 +143,29 @@ func (d *decider) evaluateRunning() {
 	switch {
 	case d.cmd == nil || d.cmd.StepIdx != d.op.CurrentStep || d.cmd.Settled():
 		d.advance()
-	case d.cmd.State == Granted:
+	case d.cmd.State == operation.Granted:
 		d.evaluateGranted()
-	case !d.now.Before(d.cmd.Deadline) && d.cmd.Kind == KindPreflight:
+	case !d.now.Before(d.cmd.Deadline) && d.cmd.Kind == operation.KindPreflight:
 		d.preflightExpired()
 	case !d.now.Before(d.cmd.Deadline):
-		d.setCommand(Expired)
+		d.setCommand(operation.Expired)
 		d.fail("AGENT_UNAVAILABLE", "no agent took the command before the step's deadline; nothing was started", true)
 	case d.shouldHandOver():
 		d.replaceCommand("handed over: the executor is silent and was never granted the command")
 	default:
 		// Whoever committed SENT may have failed before the command left. The agent knows it by its id if it has it.
-		d.out.Resend = d.cmd.State == Sent && d.w.ExecutorLive
+		d.out.Resend = d.cmd.State == operation.Sent && d.w.ExecutorLive
 		d.waitForTaker()
 	}
 }
 
 // waitForTaker waits for the executor to ask for its grant.
 func (d *decider) waitForTaker() {
-	reason := WaitResult
+	reason := operation.WaitResult
 	if !d.w.ExecutorLive {
-		reason = WaitAgent
+		reason = operation.WaitAgent
 	}
-	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(LookAgain)))
+	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
 }
 
 func (d *decider) evaluateGranted() {
@@ -189,7 +193,7 @@ func (d *decider) grantedWake() time.Time {
 	if d.op.CancelRequested.IsZero() {
 		return d.cmd.Deadline
 	}
-	return earliest(d.cmd.Deadline, d.op.CancelRequested.Add(CancelPatience))
+	return earliest(d.cmd.Deadline, d.op.CancelRequested.Add(operation.CancelPatience))
 }
 
 // shouldHandOver says that another agent should take the step: the executor is silent, was never granted the command,
@@ -208,10 +212,10 @@ func (d *decider) shouldHandOver() bool {
 func (d *decider) route() *fleet.Candidate {
 	s := d.step()
 	switch s.Kind {
-	case KindSSH:
+	case operation.KindSSH:
 		return fleet.SiteForSSH(d.w.Candidates)
-	case KindProvider:
-		return fleet.SiteFor(d.w.Candidates, string(KindProvider), d.w.Provider)
+	case operation.KindProvider:
+		return fleet.SiteFor(d.w.Candidates, string(operation.KindProvider), d.w.Provider)
 	}
 	if d.onCluster(s) {
 		return d.routeInCluster(s)
@@ -221,56 +225,58 @@ func (d *decider) route() *fleet.Candidate {
 
 // replaceCommand gives up a command that was never granted, and so never acted, for a new attempt.
 func (d *decider) replaceCommand(why string) {
-	d.setCommand(CommandCanceled)
+	d.setCommand(operation.CommandCanceled)
 	d.cmd.Message = why
 	d.note("step_retrying", why)
 	d.advance()
 }
 
 // acked records that the executor holds the command.
-func (d *decider) acked(e AckedByAgent) {
-	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID || d.cmd.State != Sent {
+func (d *decider) acked(e operation.AckedByAgent) {
+	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID || d.cmd.State != operation.Sent {
 		return
 	}
-	d.setCommand(Acked)
+	d.setCommand(operation.Acked)
 	d.cmd.AckedAt = d.now
 }
 
 // cancelAsked stops what can be stopped.
-func (d *decider) cancelAsked(e CancelAsked) {
+func (d *decider) cancelAsked(e operation.CancelAsked) {
 	switch {
-	case IsTerminal(d.op.Phase):
+	case operation.IsTerminal(d.op.Phase):
 		d.out.Refusal = &fleet.Refusal{Reason: "OPERATION_FINISHED",
 			Message: "the operation is already " + string(d.op.Phase)}
 	case e.Why == "" && d.tooLate():
 		d.out.Refusal = &fleet.Refusal{Reason: "CANCEL_TOO_LATE",
 			Message: "the machine is restarting or being switched, which nothing can stop any more; the operation goes on to " +
 				"its end"}
-	case d.cmd != nil && d.cmd.State == Granted:
+	case d.cmd != nil && d.cmd.State == operation.Granted:
 		d.cancelGranted(e)
 	default:
 		d.dropCommand("canceled by request")
-		d.finishCanceled("canceled " + e.by())
+		d.finishCanceled("canceled " + e.By())
 	}
 }
 
 // tooLate reports whether a client's cancel could change nothing: the last step has been allowed to do what no executor
 // takes back. Where steps follow, those are cancelled.
 func (d *decider) tooLate() bool {
-	if d.cmd == nil || d.cmd.State != Granted || !d.op.CancelRequested.IsZero() || d.op.CurrentStep != len(d.op.Steps)-1 {
+	if d.cmd == nil || d.cmd.State != operation.Granted || !d.op.CancelRequested.IsZero() ||
+		d.op.CurrentStep != len(d.op.Steps)-1 {
 		return false
 	}
-	return d.cmd.Kind == KindReboot || d.cmd.Kind == KindPowerOff || d.cmd.Kind == KindPowerOn
+	return d.cmd.Kind == operation.KindReboot || d.cmd.Kind == operation.KindPowerOff ||
+		d.cmd.Kind == operation.KindPowerOn
 }
 
-func (d *decider) cancelGranted(e CancelAsked) {
+func (d *decider) cancelGranted(e operation.CancelAsked) {
 	d.out.CancelOnAgent = d.cmd.ID
 	if !d.op.CancelRequested.IsZero() {
 		return
 	}
 	d.op.CancelRequested = d.now
-	d.note("cancel_requested", e.by())
-	d.wait(WaitCancelling, d.grantedWake())
+	d.note("cancel_requested", e.By())
+	d.wait(operation.WaitCancelling, d.grantedWake())
 }
 
 // dropCommand cancels a command that was never granted. The executor is told, so that it forgets it early.
@@ -279,16 +285,16 @@ func (d *decider) dropCommand(why string) {
 		return
 	}
 	d.out.CancelOnAgent = d.cmd.ID
-	d.setCommand(CommandCanceled)
+	d.setCommand(operation.CommandCanceled)
 	d.cmd.Message = why
 }
 
 // stop ends the operation because the machine must not be acted upon.
 func (d *decider) stop(reason, message string) {
-	if IsTerminal(d.op.Phase) {
+	if operation.IsTerminal(d.op.Phase) {
 		return
 	}
-	if d.cmd != nil && d.cmd.State == Granted {
+	if d.cmd != nil && d.cmd.State == operation.Granted {
 		d.unknown(reason, message)
 		return
 	}
@@ -297,7 +303,7 @@ func (d *decider) stop(reason, message string) {
 }
 
 // grantAsked decides whether an executor may start.
-func (d *decider) grantAsked(e GrantAsked) {
+func (d *decider) grantAsked(e operation.GrantAsked) {
 	if d.w.StaleEpoch {
 		d.refuseGrant("SESSION_SUPERSEDED", "a newer session of this agent is open")
 		return
@@ -326,9 +332,9 @@ func (d *decider) grantAsked(e GrantAsked) {
 		return
 	}
 	d.out.Grant = true
-	first := d.cmd.State != Granted
+	first := d.cmd.State != operation.Granted
 	if first {
-		d.setCommand(Granted)
+		d.setCommand(operation.Granted)
 		d.cmd.GrantedAt = d.now
 		if d.cmd.AckedAt.IsZero() {
 			d.cmd.AckedAt = d.now
@@ -340,27 +346,29 @@ func (d *decider) grantAsked(e GrantAsked) {
 	d.cmdChanged = true
 	d.cmd.GrantSeq = e.Seq
 	d.cmd.BootIDBefore = d.bootBefore(e)
-	d.wait(WaitResult, d.nextEvaluation())
+	d.wait(operation.WaitResult, d.nextEvaluation())
 }
 
 // askedByAnother reports whether the command was granted on an ask that the asking memory does not know of: a copy of
 // it has asked.
-func (d *decider) askedByAnother(e GrantAsked) bool {
-	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == Granted && d.cmd.GrantSeq != 0
+func (d *decider) askedByAnother(e operation.GrantAsked) bool {
+	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == operation.Granted && d.cmd.GrantSeq != 0
 	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) &&
 		!planted.StateID
 }
 
 // grantedInAnotherBoot reports whether a host agent asks again for a command that was granted in another boot. A copy
 // of its memory from before the start knows nothing of what was done in that boot.
-func (d *decider) grantedInAnotherBoot(e GrantAsked) bool {
-	return d.cmd.State == Granted && d.cmd.ExecutorRole == "host" && ProvesReboot(d.cmd.BootIDBefore, e.BootID) &&
-		!planted.MemoryNumbers && !planted.StateID
+func (d *decider) grantedInAnotherBoot(e operation.GrantAsked) bool {
+	return d.cmd.State == operation.Granted && d.cmd.ExecutorRole == "host" &&
+		operation.ProvesReboot(d.cmd.BootIDBefore, e.BootID) &&
+		!planted.MemoryNumbers &&
+		!planted.StateID
 }
 
 // bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes
 // on. Where that boot, or the system in it, does not show what was done, nobody knows.
-func (d *decider) bootedSinceGrant(e GrantAsked) {
+func (d *decider) bootedSinceGrant(e operation.GrantAsked) {
 	const why = "the machine was restarted after the command was granted, which may have been begun"
 	d.refuseGrant("GRANT_REFUSED", why)
 	d.heard(e.AgentID, e.BootID)
@@ -381,14 +389,14 @@ func (d *decider) refuseGrant(reason, message string) {
 // live says that the named command is the one that the operation waits for.
 func (d *decider) live(commandID, agentID string) bool {
 	return d.cmd != nil && d.cmd.ID == commandID && d.cmd.ExecutorID == agentID && !d.cmd.Settled() &&
-		!IsTerminal(d.op.Phase)
+		!operation.IsTerminal(d.op.Phase)
 }
 
-func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
+func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 	switch {
 	case !d.live(e.CommandID, e.AgentID):
 		return "GRANT_REFUSED", "the command is settled or superseded"
-	case d.cmd.State == Queued:
+	case d.cmd.State == operation.Queued:
 		return "GRANT_REFUSED", "the command has not been sent"
 	case d.cmd.ExecutorStateID != e.StateID:
 		return "AGENT_MEMORY_LOST", "the command was sent to another memory of this agent"
@@ -410,7 +418,7 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"
-	case d.cmd.Kind == KindPreflight:
+	case d.cmd.Kind == operation.KindPreflight:
 		return "GRANT_REFUSED", "a preflight changes nothing and needs no grant"
 	}
 	return "", ""
@@ -418,12 +426,13 @@ func (d *decider) whyNoGrant(e GrantAsked) (reason, message string) {
 
 // forgets says that the step only makes the provider forget a machine that its workflow has retired.
 func (d *decider) forgets() bool {
-	return d.op.Type == fleet.Decommission && d.step().Kind == KindProvider && d.step().Mode == workflow.ForgetAction &&
+	return d.op.Type == fleet.Decommission && d.step().Kind == operation.KindProvider &&
+		d.step().Mode == workflow.ForgetAction &&
 		!d.w.Machine.Conditions[fleet.RMA]
 }
 
 // bootBefore is the boot that must be gone for a reboot to count.
-func (d *decider) bootBefore(e GrantAsked) string {
+func (d *decider) bootBefore(e operation.GrantAsked) string {
 	if d.cmd.ExecutorRole != "site" {
 		return e.BootID
 	}

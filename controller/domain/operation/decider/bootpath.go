@@ -1,4 +1,4 @@
-package operation
+package decider
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -27,26 +28,32 @@ const (
 var wayOrder = []string{wayBootNext, wayKexec, wayBMC}
 
 // wayOf names the way of a command that brings a machine into the installer.
-var wayOf = map[Kind]string{KindReboot: wayBootNext, KindKexec: wayKexec, KindPower: wayBMC}
+var wayOf = map[operation.Kind]string{
+	operation.KindReboot: wayBootNext,
+	operation.KindKexec:  wayKexec,
+	operation.KindPower:  wayBMC,
+}
 
 // path is one way that can be gone now.
 type path struct {
 	name     string
-	kind     Kind
+	kind     operation.Kind
 	executor *fleet.Candidate
 }
 
 // needsInstaller says that steps of this kind act on disks from the installer.
-func needsInstaller(k Kind) bool { return k == KindRepave || k == KindErase }
+func needsInstaller(k operation.Kind) bool {
+	return k == operation.KindRepave || k == operation.KindErase
+}
 
 // inPlace says that an agent can do it without an installer, as those of simulated machines can.
-func (d *decider) inPlace(k Kind) bool {
+func (d *decider) inPlace(k operation.Kind) bool {
 	return slices.ContainsFunc(d.w.Candidates, func(c fleet.Candidate) bool {
 		switch c.Role {
 		case "host":
 			return slices.Contains(c.Capabilities, capabilityOf(k))
 		case "site":
-			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && k == KindRepave &&
+			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && k == operation.KindRepave &&
 				slices.Contains(c.Capabilities, "provider:"+d.w.Provider)
 		}
 		return false
@@ -54,7 +61,7 @@ func (d *decider) inPlace(k Kind) bool {
 }
 
 // installerStep is the first step from i on that needs the installer, nil if there is none.
-func (d *decider) installerStep(i int) *Step {
+func (d *decider) installerStep(i int) *operation.Step {
 	for ; i < len(d.op.Steps); i++ {
 		if s := &d.op.Steps[i]; needsInstaller(s.Kind) && !d.inPlace(s.Kind) {
 			return s
@@ -71,15 +78,15 @@ func (d *decider) installed() bool {
 func (d *decider) installer() *fleet.Candidate { return fleet.Installer(d.w.Candidates, d.op.ID) }
 
 // bootsInstaller says that the step is not simply an agent's to take.
-func (d *decider) bootsInstaller(s *Step) bool {
+func (d *decider) bootsInstaller(s *operation.Step) bool {
 	switch s.Kind {
-	case KindRepave, KindErase:
+	case operation.KindRepave, operation.KindErase:
 		return !d.inPlace(s.Kind)
-	case KindReset:
+	case operation.KindReset:
 		return d.installer() != nil // which has the machine after an erasure
-	case KindNetboot:
+	case operation.KindNetboot:
 		return d.installerStep(d.op.CurrentStep) != nil || d.netbootsRescue()
-	case KindReboot:
+	case operation.KindReboot:
 		return d.unseen()
 	default:
 		return false
@@ -97,11 +104,11 @@ func (d *decider) simulatedHost() bool {
 }
 
 // dispatchThroughInstaller makes the next command of such a step, or waits. It returns true if the step has ended.
-func (d *decider) dispatchThroughInstaller(s *Step, limit time.Time) bool {
+func (d *decider) dispatchThroughInstaller(s *operation.Step, limit time.Time) bool {
 	switch s.Kind {
-	case KindNetboot:
+	case operation.KindNetboot:
 		return d.prepareBoot(s, limit)
-	case KindReboot:
+	case operation.KindReboot:
 		d.bootDisk(s, limit)
 	default:
 		d.fromInstaller(s, limit)
@@ -110,11 +117,11 @@ func (d *decider) dispatchThroughInstaller(s *Step, limit time.Time) bool {
 }
 
 // prepareBoot says what the machine will boot, and sets its next boot where a running system can do that.
-func (d *decider) prepareBoot(s *Step, limit time.Time) bool {
+func (d *decider) prepareBoot(s *operation.Step, limit time.Time) bool {
 	target := d.installerStep(d.op.CurrentStep)
-	mode, ways := BootRescue, wayBootNext
+	mode, ways := operation.BootRescue, wayBootNext
 	if target != nil {
-		mode, ways = BootInstaller, target.bootPath()
+		mode, ways = operation.BootInstaller, bootPath(target)
 	}
 	if target != nil && d.w.Unfit != nil {
 		d.fail(d.w.Unfit.Reason, d.w.Unfit.Message, false)
@@ -125,7 +132,7 @@ func (d *decider) prepareBoot(s *Step, limit time.Time) bool {
 	canSet := host != nil && host.Live && host.CanDo("netboot") && (ways == wayAuto || ways == wayBootNext)
 	switch {
 	case canSet && d.served(s, limit):
-		d.makeCommand(s, KindNetboot, host)
+		d.makeCommand(s, operation.KindNetboot, host)
 	case canSet:
 		// Waits for the site, or has failed.
 	case target == nil:
@@ -140,18 +147,18 @@ func (d *decider) prepareBoot(s *Step, limit time.Time) bool {
 }
 
 // netbootByBMC sets the device of the next boot out of band.
-func (d *decider) netbootByBMC(s *Step, limit time.Time) {
+func (d *decider) netbootByBMC(s *operation.Step, limit time.Time) {
 	site := fleet.SiteFor(d.w.Candidates, "netboot", d.w.Provider)
 	switch {
 	case site != nil && d.served(s, limit):
-		d.makeCommand(s, KindNetboot, site)
+		d.makeCommand(s, operation.KindNetboot, site)
 	case site != nil:
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case !d.mayCome("site") && (!d.mayCome("host") || fleet.Host(d.w.Candidates).Live):
 		d.fail("NETBOOT_UNSUPPORTED", "the machine's agent cannot set its next boot, and there is no BMC to do it", false)
 	default:
-		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
 	}
 }
 
@@ -161,27 +168,27 @@ func (d *decider) assign(mode string, fresh bool) {
 	if b.Mode == mode && b.OperationID == d.op.ID && !fresh {
 		return
 	}
-	d.out.Machine.Assign = &Assignment{Mode: mode, OperationID: d.op.ID, Token: d.w.NewBootToken}
+	d.out.Machine.Assign = &operation.Assignment{Mode: mode, OperationID: d.op.ID, Token: d.w.NewBootToken}
 	// Whatever revision the store gives, the site does not know it yet.
 	b.Mode, b.OperationID, b.InstallerAgentID, b.Revision = mode, d.op.ID, "", b.Applied+1
 }
 
 // served says that the site serves by the assignment; else it waits, or fails when that takes too long.
-func (d *decider) served(s *Step, limit time.Time) bool {
+func (d *decider) served(s *operation.Step, limit time.Time) bool {
 	switch {
-	case d.w.Boot.applied():
+	case d.w.Boot.Served():
 		return true
 	case !d.now.Before(limit):
 		d.fail("SITE_AGENT_SILENT", "the site's agent did not take over what the machine is to boot; nothing was started",
 			true)
 	default:
-		d.wait(WaitSite, earliest(limit, d.now.Add(LookAgain)))
+		d.wait(operation.WaitSite, earliest(limit, d.now.Add(operation.LookAgain)))
 	}
 	return false
 }
 
 // bootPath is how the step wants the machine to get into the installer.
-func (s *Step) bootPath() string {
+func bootPath(s *operation.Step) string {
 	if s.Mode == "" {
 		return wayAuto
 	}
@@ -189,19 +196,19 @@ func (s *Step) bootPath() string {
 }
 
 // patience is how long one way into the installer may take.
-func (s *Step) patience() time.Duration { return min(InstallerPatience, s.Timeout/3) }
+func patience(s *operation.Step) time.Duration { return min(operation.InstallerPatience, s.Timeout/3) }
 
 // entering says that the current command brings the machine into the installer.
 func (d *decider) entering() bool {
 	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && needsInstaller(d.step().Kind) && wayOf[d.cmd.Kind] != "" &&
-		!TurnedBack(*d.step())
+		!operation.TurnedBack(*d.step())
 }
 
 // fromInstaller gives the step to the installer, and brings the machine there first.
-func (d *decider) fromInstaller(s *Step, limit time.Time) {
+func (d *decider) fromInstaller(s *operation.Step, limit time.Time) {
 	inst := d.installer()
 	switch {
-	case TurnedBack(*s):
+	case operation.TurnedBack(*s):
 		d.goBack(s)
 	case inst != nil && !inst.CanDo(capabilityOf(s.Kind)):
 		d.fail("CAPABILITY_MISSING", "the installer cannot "+capabilityOf(s.Kind), false)
@@ -215,8 +222,8 @@ func (d *decider) fromInstaller(s *Step, limit time.Time) {
 		d.fail("INSTALLER_MISSING", installerMissing, false)
 	case d.w.Boot.Segments == 0:
 		d.fail("NO_BOOT_PATH", noSegments, false)
-	case d.sentIn() && d.strayed().none() && d.now.Before(d.cmd.FinishedAt.Add(s.patience())):
-		d.wait(WaitInstaller, d.cmd.FinishedAt.Add(s.patience()))
+	case d.sentIn() && d.strayed().none() && d.now.Before(d.cmd.FinishedAt.Add(patience(s))):
+		d.wait(operation.WaitInstaller, d.cmd.FinishedAt.Add(patience(s)))
 	default:
 		d.enter(s, limit)
 	}
@@ -230,26 +237,26 @@ const (
 
 // sentIn says that the latest command has sent the machine into the installer.
 func (d *decider) sentIn() bool {
-	return d.entering() && d.cmd.State == Done && d.cmd.Outcome == OutcomeSucceeded
+	return d.entering() && d.cmd.State == operation.Done && d.cmd.Outcome == operation.OutcomeSucceeded
 }
 
 // enter sends the machine into the installer by the next way.
-func (d *decider) enter(s *Step, limit time.Time) {
-	d.assign(BootInstaller, d.w.Boot.InstallerAgentID != "")
+func (d *decider) enter(s *operation.Step, limit time.Time) {
+	d.assign(operation.BootInstaller, d.w.Boot.InstallerAgentID != "")
 	next := d.pathFor(s)
 	switch {
-	case next == nil && d.entering() && d.cmd.State == Done:
+	case next == nil && d.entering() && d.cmd.State == operation.Done:
 		d.noPathLeft(s)
-	case next != nil && !d.w.Boot.applied():
+	case next != nil && !d.w.Boot.Served():
 		d.served(s, limit)
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
 	case next == nil && !d.mayCome("host") && !d.mayCome("site"):
-		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+viaPath(s.bootPath())+
+		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+viaPath(bootPath(s))+
 			": it has no agent with a session and no BMC that the site's agent can use", false)
 	case next == nil:
-		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
 	default:
 		d.note("boot_path", "into the installer by "+next.name+d.pathReason())
 		d.makeCommand(s, next.kind, next.executor)
@@ -265,23 +272,23 @@ func viaPath(way string) string {
 
 // pathReason tells what has been tried before.
 func (d *decider) pathReason() string {
-	if !d.entering() || d.cmd.State == CommandCanceled {
+	if !d.entering() || d.cmd.State == operation.CommandCanceled {
 		return ""
 	}
 	return ", because " + wayOf[d.cmd.Kind] + " did not: " + cmp.Or(d.cmd.Message, "the installer has not reported")
 }
 
 // noPathLeft ends a try at which every way has been gone.
-func (d *decider) noPathLeft(s *Step) {
+func (d *decider) noPathLeft(s *operation.Step) {
 	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+wayOf[d.cmd.Kind]+
 		", and it has not reported from there"
 	switch {
-	case d.cmd.Outcome != OutcomeSucceeded:
+	case d.cmd.Outcome != operation.OutcomeSucceeded:
 		code, message = cmp.Or(d.cmd.Reason, "NO_BOOT_PATH"), cmp.Or(d.cmd.Message, "no way into the installer is left")
 	case !d.strayed().none():
-		code, message = "WRONG_SYSTEM_BOOTED", wrongSystem[SystemInstaller]
+		code, message = "WRONG_SYSTEM_BOOTED", wrongSystem[operation.SystemInstaller]
 	}
-	if d.cmd.Outcome == OutcomeSucceeded && d.mayTryAgain(s) {
+	if d.cmd.Outcome == operation.OutcomeSucceeded && d.mayTryAgain(s) {
 		d.retry(s, d.attemptFailed(s, code, message))
 		return
 	}
@@ -297,11 +304,11 @@ func (d *decider) mayCome(role string) bool {
 }
 
 // otherExecutor says that another executor than the silent one can go on with a step on metal.
-func (d *decider) otherExecutor(s *Step) bool {
+func (d *decider) otherExecutor(s *operation.Step) bool {
 	switch s.Kind {
-	case KindNetboot:
+	case operation.KindNetboot:
 		return d.installerStep(d.op.CurrentStep) != nil || fleet.SiteFor(d.w.Candidates, "netboot", d.w.Provider) != nil
-	case KindReboot:
+	case operation.KindReboot:
 		return d.installer() != nil || fleet.SiteFor(d.w.Candidates, "power", d.w.Provider) != nil
 	default:
 		return d.installer() != nil || d.pathFor(s) != nil
@@ -309,13 +316,13 @@ func (d *decider) otherExecutor(s *Step) bool {
 }
 
 // bootPath is the first way that can be gone and has not been tried in this try of the step.
-func (d *decider) pathFor(s *Step) *path {
+func (d *decider) pathFor(s *operation.Step) *path {
 	tried := -1
-	if d.entering() && d.cmd.State == Done && !s.RetryAt.After(d.cmd.FinishedAt) {
+	if d.entering() && d.cmd.State == operation.Done && !s.RetryAt.After(d.cmd.FinishedAt) {
 		tried = slices.Index(wayOrder, wayOf[d.cmd.Kind])
 	}
 	for i, name := range wayOrder {
-		if i <= tried || s.bootPath() != wayAuto && s.bootPath() != name {
+		if i <= tried || bootPath(s) != wayAuto && bootPath(s) != name {
 			continue
 		}
 		if p := d.pathOf(name); p != nil {
@@ -330,12 +337,12 @@ func (d *decider) pathOf(name string) *path {
 	inBand := host != nil && host.Live
 	switch {
 	case name == wayBootNext && inBand && d.op.Evidence[evidence.BootNext] != "" && host.CanDo("reboot"):
-		return &path{name, KindReboot, host}
+		return &path{name, operation.KindReboot, host}
 	case name == wayKexec && inBand && host.CanDo("kexec"):
-		return &path{name, KindKexec, host}
+		return &path{name, operation.KindKexec, host}
 	case name == wayBMC:
 		if site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider); site != nil {
-			return &path{name, KindPower, site}
+			return &path{name, operation.KindPower, site}
 		}
 	}
 	return nil
@@ -345,8 +352,8 @@ func (d *decider) pathOf(name string) *path {
 func (d *decider) nextPath() bool {
 	s := d.step()
 	switch {
-	case d.cmd.Kind == KindNetboot && d.installerStep(d.op.CurrentStep) != nil &&
-		d.installerStep(d.op.CurrentStep).bootPath() == wayAuto:
+	case d.cmd.Kind == operation.KindNetboot && d.installerStep(d.op.CurrentStep) != nil &&
+		bootPath(d.installerStep(d.op.CurrentStep)) == wayAuto:
 		d.stepDone(map[string]string{"next_boot": "not set in band: " + d.cmd.Message})
 	case d.entering() && d.pathFor(s) != nil:
 	default:
@@ -364,7 +371,7 @@ func (d *decider) evaluateGrantedBoot() bool {
 		d.blocked() {
 		return false
 	}
-	if TurnedBack(*s) {
+	if operation.TurnedBack(*s) {
 		return d.evaluateLeaving()
 	}
 	other := d.installer()
@@ -378,8 +385,8 @@ func (d *decider) evaluateGrantedBoot() bool {
 			"the machine was restarted while the installer worked, and its old system has started")
 	case other != nil && d.entering():
 		d.enteredInstaller()
-	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(s.patience())) && d.pathOf(wayBMC) != nil &&
-		s.bootPath() == wayAuto:
+	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(patience(s))) && d.pathOf(wayBMC) != nil &&
+		bootPath(s) == wayAuto:
 		d.supersede("no result and no installer; the machine is switched off and on through its BMC")
 	case !d.entering() && d.executorLost() && d.pathOf(wayBMC) != nil && d.mayTryAgain(s):
 		why := d.attemptFailed(s, "INSTALLER_SILENT",
@@ -397,7 +404,7 @@ func (d *decider) evaluateGrantedBoot() bool {
 // nextEvaluation is when a granted command is looked at again: its end, or earlier where silence means something.
 func (d *decider) nextEvaluation() time.Time {
 	if needsInstaller(d.step().Kind) && d.cmd.ExecutorRole != "site" {
-		return earliest(d.grantedWake(), d.now.Add(LookAgain))
+		return earliest(d.grantedWake(), d.now.Add(operation.LookAgain))
 	}
 	return d.grantedWake()
 }
@@ -406,19 +413,20 @@ func (d *decider) nextEvaluation() time.Time {
 // returns false if that says nothing about the command.
 func (d *decider) installerOpened() bool {
 	switch {
-	case d.op.Phase != Running || d.cmd == nil || d.cmd.Settled() && !d.bootsInstaller(d.step()):
+	case d.op.Phase != operation.Running || d.cmd == nil || d.cmd.Settled() && !d.bootsInstaller(d.step()):
 		return false
 	case d.cmd.Settled():
 		d.advance()
-	case d.entering() && d.cmd.State == Granted && d.cmd.ExecutorRole == "host":
+	case d.entering() && d.cmd.State == operation.Granted && d.cmd.ExecutorRole == "host":
 		d.enteredInstaller()
-	case d.entering() && d.cmd.State != Granted:
+	case d.entering() && d.cmd.State != operation.Granted:
 		d.replaceCommand("the machine came into the installer by itself; nothing was started")
-	case d.cmd.State == Granted && needsInstaller(d.cmd.Kind) && d.cmd.ExecutorRole == "installer":
+	case d.cmd.State == operation.Granted && needsInstaller(d.cmd.Kind) && d.cmd.ExecutorRole == "installer":
 		d.installerRestarted()
-	case d.cmd.State != Granted && (needsInstaller(d.cmd.Kind) || d.cmd.Kind == KindPreflight):
+	case d.cmd.State != operation.Granted && (needsInstaller(d.cmd.Kind) || d.cmd.Kind == operation.KindPreflight):
 		d.replaceCommand("the installer was started again before it was granted the command; nothing was started")
-	case d.cmd.State == Granted && d.cmd.Kind == KindReboot && d.op.Type == fleet.Netboot && d.rebootSeen():
+	case d.cmd.State == operation.Granted && d.cmd.Kind == operation.KindReboot && d.op.Type == fleet.Netboot &&
+		d.rebootSeen():
 		d.confirmReboot("new_boot")
 	default:
 		return false
@@ -428,8 +436,8 @@ func (d *decider) installerOpened() bool {
 
 // enteredInstaller: the installer's session proves that the machine has left the system that the command ran on.
 func (d *decider) enteredInstaller() {
-	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.SettledBy = OutcomeSucceeded, "installer_session"
+	d.setCommand(operation.Done)
+	d.cmd.Outcome, d.cmd.SettledBy = operation.OutcomeSucceeded, "installer_session"
 	d.advance()
 }
 
@@ -443,13 +451,13 @@ func (d *decider) leaveInstaller() {
 	}
 	d.op.Evidence[evidence.Installer] = d.cmd.ExecutorID
 	if d.installerStep(d.op.CurrentStep+1) == nil {
-		d.assign(BootDisk, false)
-		d.out.Machine.RevokeHosts = d.cmd.Kind == KindRepave
+		d.assign(operation.BootDisk, false)
+		d.out.Machine.RevokeHosts = d.cmd.Kind == operation.KindRepave
 	}
 }
 
 // bootDisk leaves the installer for the system on the disk: only when the site serves nothing else any more.
-func (d *decider) bootDisk(s *Step, limit time.Time) {
+func (d *decider) bootDisk(s *operation.Step, limit time.Time) {
 	inst, site := d.installer(), fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
 	switch {
 	case d.newSystemSeen():
@@ -460,15 +468,15 @@ func (d *decider) bootDisk(s *Step, limit time.Time) {
 		}
 	case !d.served(s, limit):
 	case inst != nil:
-		d.makeCommand(s, KindReboot, inst)
+		d.makeCommand(s, operation.KindReboot, inst)
 	case site != nil:
 		d.note("boot_path", "through the BMC, because the installer is gone")
-		d.makeCommand(s, KindPower, site)
+		d.makeCommand(s, operation.KindPower, site)
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"the installer is gone and there is no BMC to start the machine with; its disk is written and verified", true)
 	default:
-		d.wait(WaitAgent, earliest(limit, d.now.Add(LookAgain)))
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
 	}
 }
 
@@ -502,10 +510,11 @@ func (d *decider) newSystemTrue() bool {
 func bare(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
 
 // endBoot takes back what the operation let the machine boot. A network boot that was asked for stays until it happens.
-func (d *decider) endBoot(p Phase) {
+func (d *decider) endBoot(p operation.Phase) {
 	b := d.w.Boot
-	if b.OperationID != d.op.ID || b.Mode == BootDisk || b.Mode == "" || p == Succeeded && b.Mode == BootRescue {
+	if b.OperationID != d.op.ID || b.Mode == operation.BootDisk || b.Mode == "" ||
+		p == operation.Succeeded && b.Mode == operation.BootRescue {
 		return
 	}
-	d.assign(BootDisk, false)
+	d.assign(operation.BootDisk, false)
 }

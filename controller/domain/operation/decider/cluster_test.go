@@ -1,4 +1,4 @@
-package operation_test
+package decider_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -90,7 +91,7 @@ func TestEveryJoinHasATokenOfItsOwn(t *testing.T) {
 		t.Fatalf("nobody is there to join, and the operation %s with %+v", s.op.WaitReason, s.latest())
 	}
 	s.setAgents(joiner("s-1", true), clusterSite())
-	s.now = s.now.Add(operation.TokenUse)
+	s.now = s.now.Add(decider.TokenUse)
 	s.op.Steps[0].Timeout = time.Hour
 	s.look()
 	s.grantedTo(siteID, operation.KindJoinToken)

@@ -1,4 +1,4 @@
-package operation_test
+package decider_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
@@ -198,7 +199,7 @@ func TestReportsAreAwaited(t *testing.T) {
 	}
 	i.do(operation.Reported{Status: "complete", Actor: "installer"})
 	i.ended(operation.Succeeded, "")
-	if i.op.Evidence[operation.EvidenceReportedBy] != "installer" {
+	if i.op.Evidence[decider.EvidenceReportedBy] != "installer" {
 		t.Errorf("evidence %v", i.op.Evidence)
 	}
 	if d := i.do(operation.Reported{Status: "failed"}); d.Refusal == nil || d.Refusal.Reason != "REPORT_REFUSED" {

@@ -1,4 +1,4 @@
-package operation_test
+package decider_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 )
 
 var (
@@ -220,7 +221,7 @@ func TestFinishedOperationsAreDeaf(t *testing.T) {
 		for _, cs := range commandStates {
 			for _, e := range events() {
 				s := at(t, p, cs, operation.KindReboot, func(*stored) {})
-				d := operation.Decide(s.snapshot(e), e, s.now)
+				d := decider.Decide(s.snapshot(e), e, s.now)
 				if d.OpChanged || d.Grant || d.NewCommand != nil || d.Machine.ClearCurrent || d.Machine.Fence != "" ||
 					d.Op.Phase != p {
 					t.Fatalf("%T %+v in %s/%s: %+v", e, e, p, cs, d)

@@ -1,4 +1,4 @@
-package operation_test
+package decider_test
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -199,7 +200,7 @@ func TestNoWayIn(t *testing.T) {
 			c.change(&w.Boot)
 		}
 		got := ""
-		if r := operation.NoBootPath(w, c.way); r != nil {
+		if r := decider.NoBootPath(w, c.way); r != nil {
 			got = r.Reason
 		}
 		if got != c.want {

@@ -1,7 +1,8 @@
-package operation
+package decider
 
 import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -15,11 +16,11 @@ import (
 func (d *decider) oldSystemUp() bool {
 	h := fleet.Host(d.w.Candidates)
 	return h != nil && h.Live && h.OperationID != d.op.ID && d.cmd.ExecutorRole == "installer" && !d.entering() &&
-		!d.w.ExecutorLive && d.isBefore(h) && ProvesReboot(d.cmd.Evidence[evidence.HostBootID], h.BootID)
+		!d.w.ExecutorLive && d.isBefore(h) && operation.ProvesReboot(d.cmd.Evidence[evidence.HostBootID], h.BootID)
 }
 
 func (d *decider) executorLost() bool {
-	return !d.w.ExecutorLive && d.now.Sub(d.w.ExecutorLastSeen) >= InstallerLost
+	return !d.w.ExecutorLive && d.now.Sub(d.w.ExecutorLastSeen) >= operation.InstallerLost
 }
 
 // installerRestarted: another installer on the same machine proves that the one that was granted the command is gone.
@@ -29,10 +30,12 @@ func (d *decider) installerRestarted() {
 }
 
 func (d *decider) installerGone(proof, message string) {
-	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = OutcomeFailed, "EXECUTION_FAILED", proof
+	d.setCommand(operation.Done)
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = operation.OutcomeFailed, "EXECUTION_FAILED", proof
 	d.cmd.Message = message
-	d.notDone(Resulted{Outcome: OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: true})
+	d.notDone(
+		operation.Resulted{Outcome: operation.OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: true},
+	)
 }
 
 // byPowerCycle settles a command whose machine is switched off next.
@@ -41,7 +44,7 @@ const byPowerCycle = "power_cycle"
 // supersede settles a granted command without a result, because the machine is about to be switched off: what it may
 // still do ends there. The next command is that power cycle.
 func (d *decider) supersede(why string) {
-	d.setCommand(Done)
-	d.cmd.Outcome, d.cmd.Message, d.cmd.SettledBy = OutcomeUnknown, why, byPowerCycle
+	d.setCommand(operation.Done)
+	d.cmd.Outcome, d.cmd.Message, d.cmd.SettledBy = operation.OutcomeUnknown, why, byPowerCycle
 	d.advance()
 }
