@@ -2,19 +2,10 @@ package explain
 
 import (
 	"strings"
-	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
-
-// MachineCause is one reason for which a machine needs a person, as the cure table of controller/domain/fleet knows it.
-type MachineCause struct {
-	Cause fleet.Cause
-	// Subject is the plan or the command that the cause is about; empty for most.
-	Subject, Reason, Message, OperationID string
-	Since                                 time.Time
-}
 
 // cureWords say what takes a cause away besides an admin's word.
 var cureWords = map[fleet.Cure]string{

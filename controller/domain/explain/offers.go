@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"slices"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -62,24 +61,6 @@ type Override struct {
 	At                                time.Time
 	Actor, Verb, Comment, OperationID string
 	Data                              map[string]string
-}
-
-// word finds the newest one of a verb for which fits holds.
-func (s *scene) word(verb string, fits func(Override) bool) (Override, bool) {
-	i := slices.IndexFunc(s.Words, func(w Override) bool { return w.Verb == verb && (fits == nil || fits(w)) })
-	if i < 0 {
-		return Override{}, false
-	}
-	return s.Words[i], true
-}
-
-// cancelledBy says who cancelled the operation that is explained.
-func (s *scene) cancelledBy() string {
-	w, ok := s.word("CANCEL", func(w Override) bool { return w.OperationID == s.Op.ID })
-	if !ok {
-		return ""
-	}
-	return w.by()
 }
 
 // by says who did it, and with what comment: " by ann: DIMM 3".

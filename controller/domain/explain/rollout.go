@@ -5,21 +5,6 @@ import (
 	"strings"
 )
 
-// Rollout is one that the machine waits in, or that its operation is of.
-type Rollout struct {
-	ID, State, WaitReason string
-	// Digest stands for what is approved, and CreatedBy may not approve it.
-	Digest, CreatedBy string
-	// Wave is the machine's, and At the one under way, of Waves; 0 before the first.
-	Wave, At, Waves int
-	// Waiting: the machine's turn has not come.
-	Waiting bool
-}
-
-func (r *Rollout) name() string {
-	return fmt.Sprintf("rollout %s, wave %d of %d", r.ID, r.Wave, r.Waves)
-}
-
 func (s *scene) waitsInRollout() bool { return s.Rollout != nil && s.Rollout.Waiting }
 
 // sayRollout: the machine itself is well, and its turn has not come.
