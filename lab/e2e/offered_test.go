@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -198,7 +198,7 @@ func (l *ledger) table(t *testing.T, situations int) {
 }
 
 // passing are rules that no situation here reaches, each with the reason. Their command lines are held by
-// controller/domain/explain TestActionsAreCommandLines, and what they offer besides `ingot watch` and `ingot cancel` is
+// controller/domain/explain/rules TestActionsAreCommandLines, and what they offer besides `ingot watch` and `ingot cancel` is
 // offered by rules that are reached.
 var passing = map[string]string{
 	"pending":          "a controller begins within a second",
@@ -286,7 +286,7 @@ func TestEveryOfferedActionSucceeds(t *testing.T) {
 	if !everyOffer {
 		return
 	}
-	for _, rule := range explain.RuleNames() {
+	for _, rule := range rules.RuleNames() {
 		if why := passing[rule]; !l.reached[rule] && why == "" {
 			t.Errorf("no situation reaches rule %s", rule)
 		} else if l.reached[rule] && why != "" {

@@ -56,14 +56,14 @@ type Action struct {
 	Command, Consequence string
 	// Destructive: it loses data, interrupts what runs, or overrides a safeguard.
 	Destructive bool
-	// start is what must be accepted for the action to be offered; nil where the call takes it in any state.
-	start *Start
-	// refused: the call would refuse it now, so that it is not offered.
-	refused bool
+	// Start is what must be accepted for the action to be offered; nil where the call takes it in any state.
+	Start *Start
+	// Refused: the call would refuse it now, so that it is not offered.
+	Refused bool
 }
 
-// starting makes the action depend on a start.
-func (a Action) starting(s Start) Action {
-	a.start = &s
+// Starting makes the action depend on a start.
+func (a Action) Starting(s Start) Action {
+	a.Start = &s
 	return a
 }

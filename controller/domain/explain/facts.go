@@ -174,6 +174,7 @@ type Rollout struct {
 	Waiting bool
 }
 
-func (r *Rollout) name() string {
+// Name is the rollout's id and its wave, as texts say it.
+func (r *Rollout) Name() string {
 	return fmt.Sprintf("rollout %s, wave %d of %d", r.ID, r.Wave, r.Waves)
 }

@@ -50,8 +50,8 @@ type Offers struct {
 	Workflow workflow.Offer
 }
 
-// may reports whether a start would be accepted.
-func (o Offers) may(s Start) bool {
+// May reports whether a start would be accepted.
+func (o Offers) May(s Start) bool {
 	refused, asked := o.Starts[s]
 	return asked && refused == nil
 }
@@ -63,8 +63,8 @@ type Override struct {
 	Data                              map[string]string
 }
 
-// by says who did it, and with what comment: " by ann: DIMM 3".
-func (w Override) by() string {
+// By says who did it, and with what comment: " by ann: DIMM 3".
+func (w Override) By() string {
 	text := " by " + w.Actor
 	if w.Comment != "" {
 		text += ": " + w.Comment

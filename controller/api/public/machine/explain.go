@@ -8,6 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -59,7 +60,7 @@ func (s *Server) ExplainMachine(
 	if err != nil {
 		return nil, err
 	}
-	return explained(facts.Machine.GetMachineId(), explain.Explain(facts.WithBaselines(measured))), nil
+	return explained(facts.Machine.GetMachineId(), rules.Explain(facts.WithBaselines(measured))), nil
 }
 
 func explained(machineID string, e explain.Explanation) *baremetalv1.ExplainMachineResponse {

@@ -1,4 +1,4 @@
-package explain_test
+package rules_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -369,7 +370,7 @@ func (l *lab) explain() explain.Explanation {
 		}
 	}
 	l.offer()
-	return explain.Explain(l.f)
+	return rules.Explain(l.f)
 }
 
 // offer says what the calls would take, as far as the rules that need no database decide.

@@ -1,9 +1,10 @@
-package explain
+package rules
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -34,7 +35,7 @@ func (s *scene) next() (string, time.Time) {
 }
 
 // refusedNext: whoever asks for leave gets none.
-func (s *scene) refusedNext(e *Explanation) {
+func (s *scene) refusedNext(e *explain.Explanation) {
 	_, at := s.next()
 	e.Next, e.NextAt = "when its executor asks for leave it gets none, and the operation ends FAILED with "+
 		"GRANT_REFUSED; nothing will have been started by this step", at
@@ -72,7 +73,7 @@ func (s *scene) nextUngranted() (string, time.Time) {
 	}
 	if s.exec != nil && !s.exec.Live && s.exec.Role == "host" && s.siteTrouble().Reason == "" && s.viaSite() {
 		if at := s.exec.LastSeen.Add(fleet.HandOverAfter); at.After(s.Now) {
-			return "hands the step over to the agent of site " + s.siteName(), at
+			return "hands the step over to the agent of site " + s.SiteName(), at
 		}
 	}
 	return "if nobody takes it by then, gives up: FAILED with " + code + "; nothing will have been started by this step",
@@ -85,5 +86,13 @@ func (s *scene) viaSite() bool {
 	case operation.KindReboot, operation.KindNetboot:
 		return true
 	}
-	return s.provider() != fleet.AgentProvider
+	return s.Provider() != fleet.AgentProvider
+}
+
+// stuck says that the current step runs far longer than its kind does, and that nothing automatic will happen soon.
+func (s *scene) stuck(next time.Time) bool {
+	if s.step == nil || s.step.StartedAt.IsZero() {
+		return false
+	}
+	return explain.Stuck(s.Now.Sub(s.step.StartedAt), s.Normal, s.Now, next)
 }

@@ -1,12 +1,12 @@
-package explain
+package rules
 
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -17,7 +17,7 @@ var ways = map[operation.Kind]string{
 }
 
 // waitInstaller: the machine was sent into the installer, which has not reported.
-func (s *scene) waitInstaller(e *Explanation) {
+func (s *scene) waitInstaller(e *explain.Explanation) {
 	v := s.bootTrouble()
 	v.into(e)
 	e.Since = s.sentIn()
@@ -45,12 +45,12 @@ var bootRules = []struct {
 	{func(s *scene, at time.Time) bool { return s.Boot.Impostor.At.After(at) }, (*scene).impostor},
 	{(*scene).stillOff, (*scene).sayStillOff},
 	{func(s *scene, _ time.Time) bool { return len(s.spec.GetMacAddresses()) == 0 }, (*scene).noMAC},
-	{(*scene).siteGone, func(s *scene, _ time.Time) verdict { return s.siteWithoutBMC(s.siteAgents()) }},
-	{func(s *scene, at time.Time) bool { return s.leaseSince(at) != nil }, (*scene).hasAddress},
+	{(*scene).siteGone, func(s *scene, _ time.Time) verdict { return s.siteWithoutBMC(s.SiteAgents()) }},
+	{func(s *scene, at time.Time) bool { return s.Site.LeaseSince(at) != nil }, (*scene).hasAddress},
 	{func(s *scene, _ time.Time) bool { return s.notServed() != nil }, (*scene).sayNotServed},
 	{func(s *scene, _ time.Time) bool { return s.foreign() != nil }, (*scene).sayForeign},
 	{func(s *scene, _ time.Time) bool { return s.full() != nil }, (*scene).sayFull},
-	{func(s *scene, at time.Time) bool { return s.strangerSince(at) != nil }, (*scene).sayStranger},
+	{func(s *scene, at time.Time) bool { return s.Site.StrangerSince(at) != nil }, (*scene).sayStranger},
 	{func(*scene, time.Time) bool { return true }, (*scene).noDHCP},
 }
 
@@ -68,36 +68,45 @@ func (s *scene) bootTrouble() verdict {
 }
 
 func (s *scene) contested(time.Time) verdict {
-	return verdict{Cause{"ENROLMENT_CONTESTED", "a second system claims to be this machine's installer, since " +
-		s.at(s.Boot.ContenderAt) +
-		": it waits until the first is silent, or is refused", nil}, OnOperator, "one installer", []Action{
-		{Command: "ingot site leases " + s.siteName(),
-			Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address " +
-				"must be switched off"},
-	}}
+	return verdict{
+		explain.Cause{Reason: "ENROLMENT_CONTESTED", Text: "a second system claims to be this machine's installer, since " +
+			s.at(s.Boot.ContenderAt) +
+			": it waits until the first is silent, or is refused"},
+		explain.OnOperator,
+		"one installer",
+		[]explain.Action{
+			{Command: "ingot site leases " + s.SiteName(),
+				Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address " +
+					"must be switched off"},
+		},
+	}
 }
 
 // impostor: a system asked to be the installer and was refused. It may be the machine itself, with another mainboard.
 func (s *scene) impostor(time.Time) verdict {
 	i := s.Boot.Impostor
-	return verdict{Cause{i.Reason, i.Message + " (refused at " + s.at(i.At) + ")", nil}, OnOperator,
-		"a system that proves to be the machine", []Action{
-			{Command: "ingot site leases " + s.siteName(),
+	return verdict{
+		explain.Cause{Reason: i.Reason, Text: i.Message + " (refused at " + s.at(i.At) + ")"},
+		explain.OnOperator,
+		"a system that proves to be the machine",
+		[]explain.Action{
+			{Command: "ingot site leases " + s.SiteName(),
 				Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address " +
 					"must be switched off"},
 			{Command: "ingot machine show " + s.id(),
-				Consequence: "shows the identity level and the TPM that the machine is known by"}}}
+				Consequence: "shows the identity level and the TPM that the machine is known by"}},
+	}
 }
 
 func (s *scene) certified(time.Time) verdict {
 	id := s.Boot.InstallerAgentID
 	text := "the installer runs, and was certified as agent " + id + "; its session with the controller is not open"
-	if a := s.agent(id); a != nil && !a.LastSeen.IsZero() {
+	if a := s.Agent(id); a != nil && !a.LastSeen.IsZero() {
 		text = "the installer has reported as agent " + id + " and " + s.seen(a)
 	}
-	return verdict{Cause{"INSTALLER_SILENT", text,
-		[]string{"the installer reaches the controller through its site's boot server"}}, OnAgent,
-		"the installer, agent " + id, []Action{s.console()}}
+	return verdict{explain.Cause{Reason: "INSTALLER_SILENT", Text: text,
+		Facts: []string{"the installer reaches the controller through its site's boot server"}}, explain.OnAgent,
+		"the installer, agent " + id, []explain.Action{s.console()}}
 }
 
 func (s *scene) stillOff(at time.Time) bool {
@@ -106,96 +115,94 @@ func (s *scene) stillOff(at time.Time) bool {
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
-	return verdict{Cause{"BMC_NO_EFFECT", s.bmc() + " took the power-on, and says that the machine is off again or still",
-		nil}, OnBMC, s.bmc(),
-		[]Action{{Command: "switch the machine on by hand",
-			Consequence: "it boots the installer, which goes on with the step"}}}
+	return verdict{
+		explain.Cause{
+			Reason: "BMC_NO_EFFECT",
+			Text:   s.bmc() + " took the power-on, and says that the machine is off again or still",
+			Facts:  nil,
+		},
+		explain.OnBMC,
+		s.bmc(),
+		[]explain.Action{{Command: "switch the machine on by hand",
+			Consequence: "it boots the installer, which goes on with the step"}},
+	}
 }
 
 func (s *scene) noMAC(time.Time) verdict {
-	return verdict{Cause{"INSTALLER_SILENT",
-		"no MAC address is registered for the machine, so its site cannot tell it from a stranger", nil}, OnOperator,
+	return verdict{explain.Cause{Reason: "INSTALLER_SILENT",
+		Text: "no MAC address is registered for the machine, so its site cannot tell it from a stranger"}, explain.OnOperator,
 		"the machine's MAC addresses",
-		[]Action{{Command: "ingot machine update " + s.id() + " --mac-addresses MAC",
+		[]explain.Action{{Command: "ingot machine update " + s.id() + " --mac-addresses MAC",
 			Consequence: "the site serves the machine at its next request"},
-			{Command: "ingot site discovered " + s.siteName(),
+			{Command: "ingot site discovered " + s.SiteName(),
 				Consequence: "shows which unknown MAC addresses have asked to boot"}}}
 }
 
 func (s *scene) siteGone(time.Time) bool {
-	all := s.siteAgents()
+	all := s.SiteAgents()
 	return len(all) == 0 || !all[0].Live
 }
 
-// leaseSince is the newest lease of the machine that was given after a time.
-func (s *scene) leaseSince(at time.Time) *Lease {
-	var best *Lease
-	if s.Site == nil {
-		return nil
-	}
-	for i := range s.Site.Leases {
-		l := &s.Site.Leases[i]
-		if !l.Given.Before(at) && (best == nil || l.Given.After(best.Given)) {
-			best = l
-		}
-	}
-	return best
-}
-
 func (s *scene) hasAddress(at time.Time) verdict {
-	l := s.leaseSince(at)
-	return verdict{Cause{"INSTALLER_SILENT",
-		fmt.Sprintf("it got the address %s by DHCP at %s, and the installer has not reported since: it hangs in boot "+
-			"files, kernel or drivers",
-			l.Address, s.at(l.Given)),
-		[]string{"a slow link, a missing network driver in the installer, or too little memory look like this"}}, OnAgent,
-		"the installer", []Action{s.console()}}
-}
-
-func (s *scene) segment(fits func(*Segment) bool) *Segment {
-	if s.Site == nil {
-		return nil
+	l := s.Site.LeaseSince(at)
+	return verdict{
+		explain.Cause{
+			Reason: "INSTALLER_SILENT",
+			Text: fmt.Sprintf("it got the address %s by DHCP at %s, and the installer has not reported since: it hangs in boot "+
+				"files, kernel or drivers",
+				l.Address, s.at(l.Given)),
+			Facts: []string{
+				"a slow link, a missing network driver in the installer, or too little memory look like this",
+			},
+		},
+		explain.OnAgent,
+		"the installer",
+		[]explain.Action{s.console()},
 	}
-	if i := slices.IndexFunc(s.Site.Segments, func(g Segment) bool { return fits(&g) }); i >= 0 {
-		return &s.Site.Segments[i]
-	}
-	return nil
 }
 
-func (s *scene) notServed() *Segment {
-	return s.segment(func(g *Segment) bool { return g.State != "" && g.State != "up" })
+func (s *scene) notServed() *explain.Segment {
+	return s.Site.Segment(func(g *explain.Segment) bool { return g.State != "" && g.State != "up" })
 }
 
-func (s *scene) foreign() *Segment {
-	return s.segment(func(g *Segment) bool { return g.ForeignDHCP != "" })
+func (s *scene) foreign() *explain.Segment {
+	return s.Site.Segment(func(g *explain.Segment) bool { return g.ForeignDHCP != "" })
 }
 
-func (s *scene) full() *Segment {
-	return s.segment(func(g *Segment) bool { return g.PoolSize > 0 && g.PoolUsed >= g.PoolSize })
+func (s *scene) full() *explain.Segment {
+	return s.Site.Segment(func(g *explain.Segment) bool { return g.PoolSize > 0 && g.PoolUsed >= g.PoolSize })
 }
 
 func (s *scene) sayNotServed(time.Time) verdict {
 	g := s.notServed()
-	return verdict{Cause{"INSTALLER_SILENT", "segment " + g.Name + " of site " + s.siteName() + " is not served: " +
-		g.State, nil}, OnDHCP, "segment " + g.Name, []Action{s.siteGet()}}
+	return verdict{
+		explain.Cause{
+			Reason: "INSTALLER_SILENT",
+			Text: "segment " + g.Name + " of site " + s.SiteName() + " is not served: " +
+				g.State,
+		},
+		explain.OnDHCP,
+		"segment " + g.Name,
+		[]explain.Action{s.siteGet()},
+	}
 }
 
 func (s *scene) sayForeign(time.Time) verdict {
 	g := s.foreign()
 	return verdict{
-		Cause{
-			"INSTALLER_SILENT",
-			fmt.Sprintf(
+		explain.Cause{
+			Reason: "INSTALLER_SILENT",
+			Text: fmt.Sprintf(
 				"another DHCP server, %s, answers on segment %s: the machine has probably taken its answer, "+
 					"which names no installer",
 				g.ForeignDHCP,
 				g.Name,
 			),
-			nil,
+			Facts: nil,
 		},
-		OnDHCP,
+		explain.OnDHCP,
 		"segment " + g.Name,
-		[]Action{
+		[]explain.Action{
 			{Command: "switch off the DHCP server " + g.ForeignDHCP,
 				Consequence: "the machine gets its address and its boot files from the site's agent at its next boot"},
 			{Command: "ingot site set -f SITE.yaml   (with mode: proxy)",
@@ -205,43 +212,52 @@ func (s *scene) sayForeign(time.Time) verdict {
 
 func (s *scene) sayFull(time.Time) verdict {
 	g := s.full()
-	return verdict{Cause{"INSTALLER_SILENT", fmt.Sprintf("segment %s has no free address: %d of %d are in use", g.Name,
-		g.PoolUsed, g.PoolSize), nil}, OnLimit, "an address on segment " + g.Name,
-		[]Action{{Command: "ingot site set -f SITE.yaml   (with a larger pool)",
+	return verdict{
+		explain.Cause{
+			Reason: "INSTALLER_SILENT",
+			Text: fmt.Sprintf("segment %s has no free address: %d of %d are in use", g.Name,
+				g.PoolUsed, g.PoolSize),
+		},
+		explain.OnLimit,
+		"an address on segment " + g.Name,
+		[]explain.Action{{Command: "ingot site set -f SITE.yaml   (with a larger pool)",
 			Consequence: "the machine gets an address at its next request"},
-			{Command: "ingot site leases " + s.siteName(), Consequence: "shows who has the addresses"}}}
-}
-
-// strangerSince is an unknown machine that has asked to boot after a time.
-func (s *scene) strangerSince(at time.Time) *UnknownAgent {
-	if s.Site == nil {
-		return nil
+			{Command: "ingot site leases " + s.SiteName(), Consequence: "shows who has the addresses"}},
 	}
-	if i := slices.IndexFunc(s.Site.Strangers, func(x UnknownAgent) bool { return !x.LastSeen.Before(at) }); i >= 0 {
-		return &s.Site.Strangers[i]
-	}
-	return nil
 }
 
 func (s *scene) sayStranger(at time.Time) verdict {
-	x := s.strangerSince(at)
-	return verdict{Cause{"INSTALLER_SILENT",
-		fmt.Sprintf("no DHCP request from %s has been seen since, and the unknown MAC address %s asks to boot on segment "+
-			"%s: it may be this machine, registered with another address",
-			list(s.spec.GetMacAddresses()), x.MAC, x.Segment), nil}, OnDHCP, "a request from a registered MAC address", []Action{
-		{Command: "ingot machine update " + s.id() + " --mac-addresses " + x.MAC,
-			Consequence: "the site serves that address as this machine; be sure that it is"},
-		{Command: "ingot site discovered " + s.siteName(),
-			Consequence: "shows the unknown MAC addresses that have asked to boot"}}}
+	x := s.Site.StrangerSince(at)
+	return verdict{
+		explain.Cause{
+			Reason: "INSTALLER_SILENT",
+			Text: fmt.Sprintf(
+				"no DHCP request from %s has been seen since, and the unknown MAC address %s asks to boot on segment "+
+					"%s: it may be this machine, registered with another address",
+				list(
+					s.spec.GetMacAddresses(),
+				),
+				x.MAC,
+				x.Segment,
+			),
+		},
+		explain.OnDHCP,
+		"a request from a registered MAC address",
+		[]explain.Action{
+			{Command: "ingot machine update " + s.id() + " --mac-addresses " + x.MAC,
+				Consequence: "the site serves that address as this machine; be sure that it is"},
+			{Command: "ingot site discovered " + s.SiteName(),
+				Consequence: "shows the unknown MAC addresses that have asked to boot"}},
+	}
 }
 
 func (s *scene) noDHCP(time.Time) verdict {
 	macs := list(s.spec.GetMacAddresses())
-	v := verdict{Cause{"INSTALLER_SILENT", "no DHCP request from " + macs +
-		" has been seen since: cabling, VLAN or boot order", nil}, OnDHCP, "a DHCP request from " + macs,
-		[]Action{s.console(),
-			{Command: "ingot site leases " + s.siteName(), Consequence: "shows which addresses have been given on the segment"}}}
-	if s.segment(func(g *Segment) bool { return g.Mode == "proxy" }) != nil {
+	v := verdict{explain.Cause{Reason: "INSTALLER_SILENT", Text: "no DHCP request from " + macs +
+		" has been seen since: cabling, VLAN or boot order"}, explain.OnDHCP, "a DHCP request from " + macs,
+		[]explain.Action{s.console(),
+			{Command: "ingot site leases " + s.SiteName(), Consequence: "shows which addresses have been given on the segment"}}}
+	if s.Site.Segment(func(g *explain.Segment) bool { return g.Mode == "proxy" }) != nil {
 		v.Text = "the installer has not been loaded; addresses are given by another server there, so whether the machine " +
 			"has asked for one cannot be seen: cabling, VLAN, boot order, or that server"
 	}
@@ -264,7 +280,7 @@ func (s *scene) bootFacts(at time.Time) []string {
 	}
 	if s.Site != nil {
 		out = append(out, s.revisions())
-		if l := s.leaseSince(time.Time{}); l != nil {
+		if l := s.Site.LeaseSince(time.Time{}); l != nil {
 			out = append(out, l.MAC+" had the address "+l.Address+" last at "+s.at(l.Given))
 		}
 	}
@@ -275,7 +291,7 @@ func (s *scene) bootFacts(at time.Time) []string {
 }
 
 func (s *scene) revisions() string {
-	text := fmt.Sprintf("site %s serves by document %d of %d", s.siteName(), s.Site.Applied, s.Site.Revision)
+	text := fmt.Sprintf("site %s serves by document %d of %d", s.SiteName(), s.Site.Applied, s.Site.Revision)
 	if !s.Site.AppliedAt.IsZero() {
 		text += ", since " + s.at(s.Site.AppliedAt)
 	}

@@ -1,4 +1,4 @@
-package explain
+package rules
 
 import (
 	"cmp"
@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
 // workflowActions say what each action brings about.
-var workflowActions = map[workflow.Action]Action{
+var workflowActions = map[workflow.Action]explain.Action{
 	workflow.RetryStage: {Consequence: "tries the stage that failed again"},
 	workflow.Resume:     {Consequence: "goes on from the last safe stage; what is under way is not started twice"},
 	workflow.Rerun:      {Consequence: "begins at the top, leaving out what is proven", Destructive: true},
@@ -24,12 +25,12 @@ var workflowActions = map[workflow.Action]Action{
 }
 
 // sayWorkflow: between two attempts of a longer piece of work, or after one that has failed.
-func (s *scene) sayWorkflow(e *Explanation) {
+func (s *scene) sayWorkflow(e *explain.Explanation) {
 	w := *s.Workflow
 	lost := workflow.Working(w.State)
 	offer := s.Offers.Workflow
 	best, advice := workflow.Recommend(w, offer)
-	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = OnOperator, "an action on workflow "+w.ID, s.WorkflowSince,
+	e.WaitsOn, e.WaitsFor, e.Since, e.OperationID = explain.OnOperator, "an action on workflow "+w.ID, s.WorkflowSince,
 		w.OperationID
 	head := fmt.Sprintf("%s is %s at stage %s", s.workflowName(), w.State, w.Stage)
 	if w.Reason != "" {
@@ -42,9 +43,11 @@ func (s *scene) sayWorkflow(e *Explanation) {
 			advice = "the outcome is known by now: " + strings.ToLower(string(workflow.Resume))
 		}
 	}
-	if m, ok := s.word("WORKFLOW_"+string(workflow.MarkManual),
-		func(m Override) bool { return m.Data["workflow_id"] == w.ID }); ok && w.FailureClass == workflow.ClassMarked {
-		e.Cause.Text = "it was frozen" + m.by()
+	if m, ok := s.Override(
+		"WORKFLOW_"+string(workflow.MarkManual),
+		func(m explain.Override) bool { return m.Data["workflow_id"] == w.ID },
+	); ok && w.FailureClass == workflow.ClassMarked {
+		e.Cause.Text = "it was frozen" + m.By()
 		head += ": " + e.Cause.Text
 	}
 	if lost {
@@ -99,10 +102,10 @@ func (s *scene) workflowName() string {
 }
 
 // actionsOf are the actions that are legal, with the one that helps most first.
-func (s *scene) actionsOf(w workflow.Workflow, best workflow.Action, legal []workflow.Action) []Action {
+func (s *scene) actionsOf(w workflow.Workflow, best workflow.Action, legal []workflow.Action) []explain.Action {
 	all := slices.Clone(legal)
 	slices.SortStableFunc(all, func(a, b workflow.Action) int { return rank(a == best) - rank(b == best) })
-	out := make([]Action, 0, len(all))
+	out := make([]explain.Action, 0, len(all))
 	for _, a := range all {
 		act := workflowActions[a]
 		act.Command = "ingot workflow act " + w.ID + " " + strings.ReplaceAll(strings.ToLower(string(a)), "_", "-")

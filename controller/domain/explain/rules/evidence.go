@@ -1,4 +1,4 @@
-package explain
+package rules
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func (s *scene) signs() []sign {
 	}
 	for _, a := range s.Agents {
 		if a.Role != "site" {
-			add(a.LastSeen, "heartbeat of "+roleName(&a)+" "+a.AgentID)
+			add(a.LastSeen, "heartbeat of "+a.RoleName()+" "+a.AgentID)
 		}
 	}
 	for i := range s.Commands {
@@ -59,7 +59,7 @@ func (s *scene) signs() []sign {
 	if p := s.status.GetPowerState(); p != "" && s.status.GetPowerStateAt() != nil {
 		add(when(s.status.GetPowerStateAt()), "the BMC says that the power is "+p)
 	}
-	if l := s.leaseSince(time.Time{}); l != nil {
+	if l := s.Site.LeaseSince(time.Time{}); l != nil {
 		add(l.Given, "DHCP gave "+l.MAC+" the address "+l.Address)
 	}
 	return out

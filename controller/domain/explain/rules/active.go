@@ -1,4 +1,4 @@
-package explain
+package rules
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -57,11 +58,11 @@ func (s *scene) needsGrant() bool {
 		!s.granted()
 }
 
-func (s *scene) blocked() bool { return s.holds(fleet.RMA) || s.holds(fleet.RetiredFlag) }
+func (s *scene) blocked() bool { return s.Holds(fleet.RMA) || s.Holds(fleet.RetiredFlag) }
 
-func (s *scene) cancelling(e *Explanation) {
-	e.WaitsOn, e.Since = OnAgent, s.Op.CancelRequested
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) +
+func (s *scene) cancelling(e *explain.Explanation) {
+	e.WaitsOn, e.Since = explain.OnAgent, s.Op.CancelRequested
+	e.Cause = explain.Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) +
 		s.cancelledBy()}
 	if s.cmd != nil {
 		s.waitsForExecutor(e)
@@ -73,20 +74,20 @@ func (s *scene) cancelling(e *Explanation) {
 	}
 }
 
-func (s *scene) waitBudget(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
-	e.Cause = Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
+func (s *scene) waitBudget(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
+	e.Cause = explain.Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
 	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
-	e.Actions = []Action{{Command: "ingot budget slots",
+	e.Actions = []explain.Action{{Command: "ingot budget slots",
 		Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
 	for _, id := range s.LeftBehind {
-		e.Actions = append(e.Actions, Action{
+		e.Actions = append(e.Actions, explain.Action{
 			Command:     "ingot budget release " + id,
 			Consequence: "gives back the slot of a machine that was left behind, once you have looked at it", Destructive: true,
 		})
 	}
 	if s.BudgetName != "" {
-		e.Actions = append(e.Actions, Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise,
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise,
 			Consequence: "lets one more machine in, for everybody", Destructive: true})
 	}
 }
@@ -95,44 +96,51 @@ func (s *scene) nobodyLooks() bool {
 	return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue
 }
 
-func (s *scene) sayNobodyLooks(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnLimit, "a controller", s.Op.WakeAt
-	e.Cause = Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+func (s *scene) sayNobodyLooks(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
+	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
 		", and none has: the controllers' workers are stopped or overloaded"}
 	if s.Controllers == 0 {
-		e.Cause = Cause{Reason: "CONTROLLER_LEASE_LOST", Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
-			", and none has: no controller holds its lease in the database"}
+		e.Cause = explain.Cause{
+			Reason: "CONTROLLER_LEASE_LOST",
+			Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+				", and none has: no controller holds its lease in the database",
+		}
 	}
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
-	e.Actions = []Action{{Command: "ingot server info",
+	e.Actions = []explain.Action{{Command: "ingot server info",
 		Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
 }
 
-func (s *scene) frozen(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin who lifts the freeze", s.Freeze.Since
-	e.Cause = Cause{Reason: s.Freeze.Reason(), Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " +
-		s.Freeze.Cause() +
-		"; the controller gives no leave to start anything", Facts: s.commandFacts()}
-	e.Actions = []Action{s.thaw()}
+func (s *scene) frozen(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin who lifts the freeze", s.Freeze.Since
+	e.Cause = explain.Cause{
+		Reason: s.Freeze.Reason(),
+		Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " +
+			s.Freeze.Cause() +
+			"; the controller gives no leave to start anything",
+		Facts: s.commandFacts(),
+	}
+	e.Actions = []explain.Action{s.thaw()}
 	if s.active {
 		s.refusedNext(e)
 	}
 }
 
-func (s *scene) sayBlocked(e *Explanation) {
+func (s *scene) sayBlocked(e *explain.Explanation) {
 	flag := fleet.RMA
-	if s.holds(fleet.RetiredFlag) {
+	if s.Holds(fleet.RetiredFlag) {
 		flag = fleet.RetiredFlag
 	}
-	c := s.condition(flag)
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an admin", when(c.GetLastTransition())
-	e.Cause = Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) +
+	c := s.Condition(flag)
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin", when(c.GetLastTransition())
+	e.Cause = explain.Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) +
 		": nothing is started on it"}
-	if w, ok := s.word("SET_FLAG", func(w Override) bool {
+	if w, ok := s.Override("SET_FLAG", func(w explain.Override) bool {
 		return w.Data["flag"] == string(flag) &&
 			w.Data["value"] == "true"
 	}); ok {
-		e.Cause.Text = "the machine is flagged " + string(flag) + w.by() + "; nothing is started on it"
+		e.Cause.Text = "the machine is flagged " + string(flag) + w.By() + "; nothing is started on it"
 	}
 	if c.GetMessage() != "" {
 		e.Cause.Facts = []string{c.GetMessage()}
@@ -140,15 +148,15 @@ func (s *scene) sayBlocked(e *Explanation) {
 	if flag == fleet.RetiredFlag && node.Gone(s.status.GetNodeState()) {
 		e.Cause.Text = "the node is " + s.nodeState() + ": nothing is started on it"
 		if w, ok := s.retiredBy(); ok {
-			e.Cause.Text = "the node was moved to " + s.nodeState() + w.by() + "; nothing is started on it"
+			e.Cause.Text = "the node was moved to " + s.nodeState() + w.By() + "; nothing is started on it"
 		}
 		e.Actions = s.transitions()
 	} else {
-		e.Actions = []Action{unflag(s.id(), string(flag))}
+		e.Actions = []explain.Action{unflag(s.id(), string(flag))}
 	}
 	if flag == fleet.RMA {
-		e.Actions = append(e.Actions, Action{Command: "ingot rma " + s.id() + " --return",
-			Consequence: "takes the flag off as the end of the return"}.starting(StartReturn))
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot rma " + s.id() + " --return",
+			Consequence: "takes the flag off as the end of the return"}.Starting(explain.StartReturn))
 	}
 	if s.active {
 		s.refusedNext(e)
@@ -156,17 +164,17 @@ func (s *scene) sayBlocked(e *Explanation) {
 }
 
 // retiredBy finds who moved the node out of service. Where something was under way, the comment is that of the request.
-func (s *scene) retiredBy() (Override, bool) {
-	w, ok := s.word("NODE_TRANSITION", func(w Override) bool { return w.Data["node_state"] == s.nodeState() })
-	if asked, before := s.word("NODE_RETIRING", nil); before && w.Comment == "" {
+func (s *scene) retiredBy() (explain.Override, bool) {
+	w, ok := s.Override("NODE_TRANSITION", func(w explain.Override) bool { return w.Data["node_state"] == s.nodeState() })
+	if asked, before := s.Override("NODE_RETIRING", nil); before && w.Comment == "" {
 		return asked, true
 	}
 	return w, ok
 }
 
 // retry: the last attempt failed, and the next one has a time.
-func (s *scene) retry(e *Explanation) {
-	e.WaitsOn, e.WaitsFor = OnLimit, "the pause before the next attempt"
+func (s *scene) retry(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnLimit, "the pause before the next attempt"
 	e.Since = s.step.StartedAt
 	text := s.step.Message
 	var v verdict
@@ -190,16 +198,16 @@ func (s *scene) silentInstaller() bool {
 }
 
 // waitEvidence: the executor says that it is done, and the world has not confirmed it.
-func (s *scene) waitEvidence(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnAgent, "another boot of the machine", s.Op.StartedAt
-	e.Cause = Cause{Reason: "EVIDENCE_MISSING",
+func (s *scene) waitEvidence(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "another boot of the machine", s.Op.StartedAt
+	e.Cause = explain.Cause{Reason: "EVIDENCE_MISSING",
 		Text: "the reboot was done as its executor says, and the machine's agent has not come back with another boot id"}
 	if s.cmd != nil {
 		e.Since = s.cmd.ClaimedAt
 	}
 	switch {
 	case s.status.GetPowerState() == "off" && s.throughBMC():
-		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
+		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
 		e.Cause.Reason = "BMC_NO_EFFECT"
 		e.Cause.Text = "the BMC has accepted the power cycle, and still says that the machine is off"
 	case s.host != nil && s.host.Live && s.cmd != nil && s.host.BootID == s.cmd.BootIDBefore:
@@ -211,7 +219,7 @@ func (s *scene) waitEvidence(e *Explanation) {
 			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Actions = []Action{{Command: "look at the machine's console",
+	e.Actions = []explain.Action{{Command: "look at the machine's console",
 		Consequence: "shows whether it boots, and where it stays"}}
 }
 
@@ -227,14 +235,14 @@ func (s *scene) leavesOnPurpose() bool {
 // bootTime is how long a machine may be away because it boots.
 func (s *scene) bootTime() time.Duration { return max(90*time.Second, 2*s.Normal.P95) }
 
-func (s *scene) grantedSilent(e *Explanation) {
+func (s *scene) grantedSilent(e *explain.Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.exec.LastSeen
 	v := s.silence(s.exec)
 	e.Cause = v.Cause
 	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts",
-		roleName(s.exec), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec))
-	if more := strings.TrimPrefix(v.Text, roleName(s.exec)+" "+s.exec.AgentID+" "+s.seen(s.exec)); more != "" {
+		s.exec.RoleName(), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec))
+	if more := strings.TrimPrefix(v.Text, s.exec.RoleName()+" "+s.exec.AgentID+" "+s.seen(s.exec)); more != "" {
 		e.Cause.Text += "; " + strings.TrimPrefix(more, ": ")
 	}
 	if e.Cause.Reason == "AGENT_UNAVAILABLE" {
@@ -245,7 +253,7 @@ func (s *scene) grantedSilent(e *Explanation) {
 }
 
 // executing: leave was given and the executor is there.
-func (s *scene) executing(e *Explanation) {
+func (s *scene) executing(e *explain.Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.GrantedAt
 	e.Cause.Text = s.verb() + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
@@ -255,14 +263,14 @@ func (s *scene) executing(e *Explanation) {
 			e.Cause.Text += " (" + s.Progress.Message + ")"
 		}
 	}
-	if c := s.condition(fleet.BMCReachable); s.throughBMC() && c != nil && !c.GetStatus() {
+	if c := s.Condition(fleet.BMCReachable); s.throughBMC() && c != nil && !c.GetStatus() {
 		e.Cause.Reason = c.GetReason()
 		e.Cause.Text += "; the BMC is in trouble: " + c.GetMessage()
 		e.Actions = s.failure(c.GetReason(), c.GetMessage()).actions
 	}
 	if p := s.status.GetProvider(); s.throughProvider() && s.providerTrouble() {
 		e.Cause.Reason = p.GetReason()
-		e.Cause.Text += "; " + s.provider() + " is in trouble: " + p.GetMessage()
+		e.Cause.Text += "; " + s.Provider() + " is in trouble: " + p.GetMessage()
 		e.Actions = s.failure(p.GetReason(), p.GetMessage()).actions
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
@@ -276,17 +284,17 @@ func (s *scene) verb() string {
 	return cmp.Or(verbs[s.cmd.Kind], cmp.Or(clusterVerbs[s.cmd.Kind], "the command is being executed"))
 }
 
-func (s *scene) locked(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
-	e.Cause = Cause{Reason: "AGENT_LOCKED", Text: roleName(s.exec) + " " + s.exec.AgentID +
+func (s *scene) locked(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
+	e.Cause = explain.Cause{Reason: "AGENT_LOCKED", Text: s.exec.RoleName() + " " + s.exec.AgentID +
 		" was locked by somebody at the machine, and refuses commands", Facts: s.commandFacts()}
-	e.Actions = []Action{unlock()}
+	e.Actions = []explain.Action{unlock()}
 }
 
-func (s *scene) notAcknowledged(e *Explanation) {
+func (s *scene) notAcknowledged(e *explain.Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.SentAt
-	e.Cause = Cause{
+	e.Cause = explain.Cause{
 		Text: "command " + s.cmd.ID + " was sent " + s.ago(s.cmd.SentAt) +
 			", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
 		Facts: s.commandFacts(),
@@ -295,31 +303,31 @@ func (s *scene) notAcknowledged(e *Explanation) {
 		e.Cause.Reason = "AGENT_UNAVAILABLE"
 		e.Cause.Facts = append(e.Cause.Facts,
 			"an agent that stays connected and acknowledges nothing hangs, or its disk is full")
-		e.Actions = []Action{doctor()}
+		e.Actions = []explain.Action{doctor()}
 	}
 }
 
-func (s *scene) waitGrant(e *Explanation) {
+func (s *scene) waitGrant(e *explain.Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = latest(s.cmd.AckedAt, s.cmd.SentAt)
-	e.Cause = Cause{
+	e.Cause = explain.Cause{
 		Text: "the agent holds command " + s.cmd.ID +
 			" and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
 		Facts: s.commandFacts(),
 	}
 	if s.Now.Sub(e.Since) > operation.LookAgain {
 		e.Cause.Reason = "AGENT_UNAVAILABLE"
-		e.Actions = []Action{doctor()}
+		e.Actions = []explain.Action{doctor()}
 	}
 }
 
-func (s *scene) pending(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnNobody, "a controller", s.Op.CreatedAt
+func (s *scene) pending(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnNobody, "a controller", s.Op.CreatedAt
 	e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
 }
 
 // notStarted: somebody looks for what is due, and whoever should begin with it does not.
-func (s *scene) notStarted(e *Explanation) {
+func (s *scene) notStarted(e *explain.Explanation) {
 	s.sayNobodyLooks(e)
 	e.Since = s.Op.CreatedAt
 	if s.Controllers > 0 {
@@ -329,22 +337,22 @@ func (s *scene) notStarted(e *Explanation) {
 }
 
 // waitsForExecutor names the executor of the current command as whom the machine waits for.
-func (s *scene) waitsForExecutor(e *Explanation) {
-	e.WaitsOn, e.WaitsFor = OnAgent, "agent "+s.cmd.ExecutorID
+func (s *scene) waitsForExecutor(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnAgent, "agent "+s.cmd.ExecutorID
 	switch {
 	case s.throughBMC():
-		e.WaitsOn, e.WaitsFor = OnBMC, s.bmc()
+		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
 	case s.cmd.Kind == kindSSH:
 		e.WaitsFor = "a script on the machine, over SSH to " + cmp.Or(s.spec.GetSshEndpoint(), "no endpoint")
 	case s.inCluster():
-		e.WaitsOn, e.WaitsFor = OnProvider, s.cluster()
+		e.WaitsOn, e.WaitsFor = explain.OnProvider, s.cluster()
 	case s.cmd.ExecutorRole == "site":
-		e.WaitsOn, e.WaitsFor = OnProvider, "provider "+s.provider()
+		e.WaitsOn, e.WaitsFor = explain.OnProvider, "provider "+s.Provider()
 	case s.cmd.ExecutorRole == "installer":
 		e.WaitsFor = "the installer, agent " + s.cmd.ExecutorID
 	}
 	if s.exec != nil && !s.exec.Live && s.cmd.ExecutorRole == "site" {
-		e.WaitsOn, e.WaitsFor = OnAgent, "the agent of site "+s.siteName()
+		e.WaitsOn, e.WaitsFor = explain.OnAgent, "the agent of site "+s.SiteName()
 	}
 }
 
@@ -356,16 +364,6 @@ func (s *scene) bmc() string {
 }
 
 func (s *scene) id() string { return s.Machine.GetMachineId() }
-
-func roleName(a *Agent) string {
-	switch a.Role {
-	case "site":
-		return "site agent"
-	case "installer":
-		return "the installer"
-	}
-	return "the machine's agent"
-}
 
 // verbs say what an executor does.
 var verbs = map[operation.Kind]string{

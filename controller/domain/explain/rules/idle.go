@@ -1,4 +1,4 @@
-package explain
+package rules
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -25,18 +26,18 @@ var restRules = []rule{
 	{"workflow", (*scene).heldByWorkflow, (*scene).sayWorkflow},
 	{"install-failed", (*scene).spent, (*scene).installFailed},
 	{"failed", (*scene).lastFailed, (*scene).sayFailed},
-	{"intervention", func(s *scene) bool { return s.holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
+	{"intervention", func(s *scene) bool { return s.Holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	{"unowned", (*scene).unowned, (*scene).sayUnowned},
 	{"frozen-fleet", func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
-	{"provider-drift", func(s *scene) bool { return s.holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
+	{"provider-drift", func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
-	{"drift", func(s *scene) bool { return s.holds(fleet.Degraded) }, (*scene).degraded},
+	{"drift", func(s *scene) bool { return s.Holds(fleet.Degraded) }, (*scene).degraded},
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
 	{"unusable", func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	{"never-enrolled", func(s *scene) bool {
-		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.provider() == fleet.AgentProvider
+		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.Provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
 	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
 	{"life", (*scene).lifeWaits, (*scene).sayLife},
@@ -63,32 +64,34 @@ func (s *scene) nodeState() string {
 	return strings.ToLower(strings.TrimPrefix(s.status.GetNodeState().String(), "NODE_STATE_"))
 }
 
-func (s *scene) deleted(e *Explanation) {
+func (s *scene) deleted(e *explain.Explanation) {
 	e.Since = when(s.Machine.GetDeletedAt())
-	e.Cause = Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) +
+	e.Cause = explain.Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) +
 		"; its identity does not come back"}
-	e.Actions = []Action{{Command: "ingot machine register NEW-ID …",
+	e.Actions = []explain.Action{{Command: "ingot machine register NEW-ID …",
 		Consequence: "registers the hardware as a new machine"}}
 }
 
-func (s *scene) quarantined(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator who finds out why", when(s.status.GetNodeStateChangedAt())
-	e.Cause = Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
+func (s *scene) quarantined(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator who finds out why", when(
+		s.status.GetNodeStateChangedAt(),
+	)
+	e.Cause = explain.Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
 	if s.heldByWorkflow() {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%s is %s at stage %s, too", s.workflowName(), s.Workflow.State,
 			s.Workflow.Stage))
 	}
-	if c := s.condition(fleet.NeedsIntervention); c.GetStatus() && c.GetReason() != "" {
+	if c := s.Condition(fleet.NeedsIntervention); c.GetStatus() && c.GetReason() != "" {
 		v := s.failure(c.GetReason(), c.GetMessage())
 		e.Cause, e.Cause.Facts = v.Cause, append(e.Cause.Facts, v.Facts...)
 		e.Cause.Text = "the machine is quarantined: " + e.Cause.Text
 		if w, ok := s.quarantineWord(); ok && c.GetReason() == "MACHINE_QUARANTINED" {
-			e.Cause.Text = "the machine was quarantined" + w.by()
+			e.Cause.Text = "the machine was quarantined" + w.By()
 		}
 		e.Actions = v.actions
 	}
-	if w, ok := s.word("WORKFLOW_CANCEL", func(w Override) bool { return !w.At.Before(e.Since) }); ok {
-		e.Cause.Facts = append(e.Cause.Facts, "workflow "+w.Data["workflow_id"]+" was cancelled"+w.by())
+	if w, ok := s.Override("WORKFLOW_CANCEL", func(w explain.Override) bool { return !w.At.Before(e.Since) }); ok {
+		e.Cause.Facts = append(e.Cause.Facts, "workflow "+w.Data["workflow_id"]+" was cancelled"+w.By())
 	}
 	if s.fenced() {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
@@ -105,31 +108,34 @@ func (s *scene) quarantinedApart() bool {
 	if _, ok := s.quarantineWord(); ok {
 		return true
 	}
-	return slices.ContainsFunc(s.Causes, func(c MachineCause) bool {
+	return slices.ContainsFunc(s.Causes, func(c explain.MachineCause) bool {
 		return c.Cause == fleet.CauseQuarantine && (c.Reason == "CLONE_DETECTED" || c.Reason == "ENROLMENT_CONTESTED")
 	})
 }
 
 // quarantineWord finds by whom the node was quarantined, if it was a person.
-func (s *scene) quarantineWord() (Override, bool) {
+func (s *scene) quarantineWord() (explain.Override, bool) {
 	since := when(s.status.GetNodeStateChangedAt())
-	return s.word("NODE_STATE", func(w Override) bool { return w.Data["to"] == "quarantined" && !w.At.Before(since) })
+	return s.Override(
+		"NODE_STATE",
+		func(w explain.Override) bool { return w.Data["to"] == "quarantined" && !w.At.Before(since) },
+	)
 }
 
 // endQuarantine is how the node leaves quarantine: back to where it rested, or, where that stood for work, out of
 // service.
-func (s *scene) endQuarantine() []Action {
+func (s *scene) endQuarantine() []explain.Action {
 	if s.Offers.Clears {
 		a := s.clear()
 		a.Consequence, a.Destructive = "ends the quarantine; mend the cause first", true
-		switch s.condition(fleet.NeedsIntervention).GetReason() {
+		switch s.Condition(fleet.NeedsIntervention).GetReason() {
 		case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
 			a.Consequence = "ends the quarantine; wipe /var/lib/ingot of the copy first, and enrol it anew"
 		}
-		return []Action{a}
+		return []explain.Action{a}
 	}
 	if slices.Contains(s.Offers.Moves, node.Retired) {
-		return []Action{{Command: "ingot node transition " + s.id() + " retired",
+		return []explain.Action{{Command: "ingot node transition " + s.id() + " retired",
 			Consequence: "takes it out of service; nothing is erased", Destructive: true}}
 	}
 	return nil
@@ -138,10 +144,10 @@ func (s *scene) endQuarantine() []Action {
 func (s *scene) fenced() bool { return s.Unresolved != nil }
 
 // sayFenced: a granted command ended without a result.
-func (s *scene) sayFenced(e *Explanation) {
+func (s *scene) sayFenced(e *explain.Explanation) {
 	c := s.Unresolved
-	exec := s.agent(c.ExecutorID)
-	e.OperationID, e.WaitsOn, e.WaitsFor = s.UnresolvedOp, OnOperator, "an operator who settles command "+c.ID
+	exec := s.Agent(c.ExecutorID)
+	e.OperationID, e.WaitsOn, e.WaitsFor = s.UnresolvedOp, explain.OnOperator, "an operator who settles command "+c.ID
 	e.Since = latest(c.FinishedAt, c.GrantedAt)
 	e.Cause.Reason = cmp.Or(c.Reason, "OUTCOME_UNKNOWN")
 	if _, known := remedies[e.Cause.Reason]; !known || c.Reason == "EXECUTION_FAILED" {
@@ -166,18 +172,18 @@ func (s *scene) sayFenced(e *Explanation) {
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
 	if s.spec.GetBmcEndpoint() != "" && c.ExecutorRole != "site" {
-		e.Actions = append(e.Actions, Action{
+		e.Actions = append(e.Actions, explain.Action{
 			Command:     "switch the machine off",
 			Consequence: "once its BMC says so, nothing can act any more, and the fence lifts by itself", Destructive: true,
 		})
 	}
-	e.Actions = append(e.Actions, Action{Command: "ingot commands --machine " + s.id(),
+	e.Actions = append(e.Actions, explain.Action{Command: "ingot commands --machine " + s.id(),
 		Consequence: "shows how far each command got"})
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
 // whyUnknown says what kept the result from coming.
-func (s *scene) whyUnknown(c *operation.Command, exec *Agent) string {
+func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 	switch {
 	case c.GrantedAt.IsZero() && s.Freeze.WentBack:
 		return "the database has gone back, and may have lost the leave that the controller gave"
@@ -188,9 +194,9 @@ func (s *scene) whyUnknown(c *operation.Command, exec *Agent) string {
 	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK":
 		return remedies[c.Reason].text
 	case exec != nil && !exec.Live:
-		return roleName(exec) + " " + exec.AgentID + " " + s.seen(exec)
+		return exec.RoleName() + " " + exec.AgentID + " " + s.seen(exec)
 	case exec != nil && exec.StateID != c.ExecutorStateID && c.ExecutorStateID != "":
-		return roleName(exec) + " " + exec.AgentID + " has come back with another memory, and knows nothing of it"
+		return exec.RoleName() + " " + exec.AgentID + " has come back with another memory, and knows nothing of it"
 	}
 	return "no result has come before its deadline"
 }
@@ -210,14 +216,14 @@ func provenBy(c *operation.Command) string {
 // lastFailed reports whether the failure of the last operation, or the late result of its command, is why the machine
 // needs a person.
 func (s *scene) lastFailed() bool {
-	if s.Op == nil || s.Op.Phase != operation.Failed || s.Op.Error == nil || !s.holds(fleet.NeedsIntervention) {
+	if s.Op == nil || s.Op.Phase != operation.Failed || s.Op.Error == nil || !s.Holds(fleet.NeedsIntervention) {
 		return false
 	}
 	code, _, _ := s.sinceThen(s.Op.Error.Code, s.Op.Error.Message)
-	return s.condition(fleet.NeedsIntervention).GetReason() == code
+	return s.Condition(fleet.NeedsIntervention).GetReason() == code
 }
 
-func (s *scene) sayFailed(e *Explanation) {
+func (s *scene) sayFailed(e *explain.Explanation) {
 	op := s.Op
 	e.OperationID, e.Step, e.Since = op.ID, op.CurrentStage, op.FinishedAt
 	if s.step != nil {
@@ -232,10 +238,10 @@ func (s *scene) sayFailed(e *Explanation) {
 	if late != "" {
 		e.Cause.Facts = append(e.Cause.Facts, late)
 	}
-	if e.WaitsOn != OnOperator {
+	if e.WaitsOn != explain.OnOperator {
 		// Nothing goes on by itself, wherever the cause lies.
 		e.Cause.Facts = append(e.Cause.Facts, "the cause lies with "+e.WaitsFor)
-		e.WaitsOn, e.WaitsFor = OnOperator, "an operator"
+		e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator"
 	}
 	if s.step != nil && s.step.RetryCount > 0 {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
@@ -243,7 +249,7 @@ func (s *scene) sayFailed(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+
 		inBrackets(message, e.Cause.Text))
-	if s.holds(fleet.NeedsIntervention) {
+	if s.Holds(fleet.NeedsIntervention) {
 		s.cures(e)
 		e.Actions = append(e.Actions, s.clear())
 	}
@@ -275,16 +281,16 @@ func inBrackets(message, text string) string {
 }
 
 // sayIntervention: somebody must look, and it is not because of the last operation.
-func (s *scene) sayIntervention(e *Explanation) {
-	c := s.condition(fleet.NeedsIntervention)
+func (s *scene) sayIntervention(e *explain.Explanation) {
+	c := s.Condition(fleet.NeedsIntervention)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(c.GetLastTransition())
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", when(c.GetLastTransition())
 	s.cures(e)
 	e.Actions = append(e.Actions, s.clear())
 	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
 }
 
-func (s *scene) installFailed(e *Explanation) {
+func (s *scene) installFailed(e *explain.Explanation) {
 	v := s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "")
 	v.into(e)
 	e.Since = when(s.status.GetNodeStateChangedAt())
@@ -298,7 +304,7 @@ func (s *scene) installFailed(e *Explanation) {
 	}
 }
 
-func (s *scene) frozenAtRest(e *Explanation) {
+func (s *scene) frozenAtRest(e *explain.Explanation) {
 	s.frozen(e)
 	e.Cause.Text = "nothing is under way, and nothing can be started: " + e.Cause.Text
 }
@@ -307,27 +313,27 @@ func (s *scene) hostSilent() bool {
 	return s.host != nil && !s.host.Live && s.status.GetAgentId() == s.host.AgentID
 }
 
-func (s *scene) sayHostSilent(e *Explanation) {
+func (s *scene) sayHostSilent(e *explain.Explanation) {
 	s.silence(s.host).into(e)
 	e.Since = s.host.LastSeen
 	e.Summary = "nothing is under way; " + e.Cause.Text
 	e.Next = "the machine counts as reachable again as soon as its agent connects"
 }
 
-func (s *scene) degraded(e *Explanation) {
-	c := s.condition(fleet.Degraded)
+func (s *scene) degraded(e *explain.Explanation) {
+	c := s.Condition(fleet.Degraded)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
 	e.Since = when(c.GetLastTransition())
 	e.Summary = "nothing is under way; the machine is degraded: " + e.Cause.Text
 }
 
 func (s *scene) bmcTrouble() bool {
-	c := s.condition(fleet.BMCReachable)
+	c := s.Condition(fleet.BMCReachable)
 	return c != nil && !c.GetStatus() && s.spec.GetBmcEndpoint() != ""
 }
 
-func (s *scene) sayBMCTrouble(e *Explanation) {
-	c := s.condition(fleet.BMCReachable)
+func (s *scene) sayBMCTrouble(e *explain.Explanation) {
+	c := s.Condition(fleet.BMCReachable)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
 	e.Since = when(c.GetLastTransition())
 	e.Summary = "nothing is under way; the machine cannot be switched from outside: " + e.Cause.Text
@@ -337,12 +343,12 @@ func (s *scene) sayBMCTrouble(e *Explanation) {
 }
 
 func (s *scene) wasCanceled() bool {
-	return s.Op != nil && s.Op.Phase == operation.Canceled && s.holds(fleet.OperationCanceled)
+	return s.Op != nil && s.Op.Phase == operation.Canceled && s.Holds(fleet.OperationCanceled)
 }
 
-func (s *scene) sayCanceled(e *Explanation) {
+func (s *scene) sayCanceled(e *explain.Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
-	e.Cause = Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type,
+	e.Cause = explain.Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type,
 		s.Op.CurrentStage, s.ago(s.Op.FinishedAt)) + s.cancelledBy()}
 	if s.Op.Error != nil {
 		e.Cause.Facts = []string{s.Op.Error.Message}
@@ -350,32 +356,34 @@ func (s *scene) sayCanceled(e *Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 }
 
-func (s *scene) succeeded(e *Explanation) {
+func (s *scene) succeeded(e *explain.Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
 	e.Summary = fmt.Sprintf("%s has succeeded, %s", s.Op.Type, s.ago(s.Op.FinishedAt))
 }
 
-func (s *scene) sayNeverEnrolled(e *Explanation) {
+func (s *scene) sayNeverEnrolled(e *explain.Explanation) {
 	s.neverEnrolled().into(e)
 	e.Since = when(s.Machine.GetCreatedAt())
 	e.Cause.Text = "nothing is under way: " + e.Cause.Text + ", and it has no BMC"
 	e.Actions = append(e.Actions, s.giveBMC())
 }
 
-func (s *scene) isNew(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who takes it into service", when(s.Machine.GetCreatedAt())
+func (s *scene) isNew(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who takes it into service", when(
+		s.Machine.GetCreatedAt(),
+	)
 	e.Summary = "the machine is registered, and was never taken into service"
 }
 
-func (s *scene) inMaintenance(e *Explanation) {
-	e.WaitsOn, e.WaitsFor = OnOperator, "whoever took it out of service"
+func (s *scene) inMaintenance(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "whoever took it out of service"
 	if s.Op != nil {
 		e.Since = s.Op.FinishedAt
 	}
 	e.Summary = "the machine is in maintenance, and nothing is under way"
 }
 
-func (s *scene) idle(e *Explanation) {
+func (s *scene) idle(e *explain.Explanation) {
 	e.Summary = "the machine is in service, and nothing is under way"
 	e.Since = when(s.Machine.GetUpdatedAt())
 	if s.Op != nil && !s.Op.FinishedAt.IsZero() {

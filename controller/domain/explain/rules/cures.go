@@ -1,9 +1,10 @@
-package explain
+package rules
 
 import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
 
@@ -18,7 +19,7 @@ var cureWords = map[fleet.Cure]string{
 }
 
 // cures adds what takes each cause away that the machine has, and offers what does so.
-func (s *scene) cures(e *Explanation) {
+func (s *scene) cures(e *explain.Explanation) {
 	for _, c := range s.Causes {
 		var by []string
 		for _, cure := range c.Cause.Cures() {
@@ -30,23 +31,23 @@ func (s *scene) cures(e *Explanation) {
 }
 
 // cureOf is the command that brings a cause's cure about. A reboot and a reimage are offered with the other starts.
-func (s *scene) cureOf(c MachineCause) []Action {
+func (s *scene) cureOf(c explain.MachineCause) []explain.Action {
 	switch c.Cause {
 	case fleet.CauseUnknown:
 		if s.fenced() {
 			return s.settle()
 		}
 	case fleet.CauseJoin:
-		return []Action{Action{Command: "ingot cluster join " + s.id(),
-			Consequence: "joins the machine to its cluster again"}.starting(StartJoin)}
+		return []explain.Action{explain.Action{Command: "ingot cluster join " + s.id(),
+			Consequence: "joins the machine to its cluster again"}.Starting(explain.StartJoin)}
 	case fleet.CauseNetboot:
-		return []Action{Action{Command: "ingot netboot " + s.id(),
-			Consequence: "sets the next boot again"}.starting(StartNetboot)}
+		return []explain.Action{explain.Action{Command: "ingot netboot " + s.id(),
+			Consequence: "sets the next boot again"}.Starting(explain.StartNetboot)}
 	case fleet.CausePlan:
-		return []Action{Action{
+		return []explain.Action{explain.Action{
 			Command:     "ingot run start " + s.id() + " --plan " + c.Subject,
 			Consequence: "runs the plan again, from its first step", Destructive: true,
-		}.starting(Start{fleet.RunPlan, c.Subject})}
+		}.Starting(explain.Start{Type: fleet.RunPlan, Plan: c.Subject})}
 	}
 	return nil
 }
@@ -56,11 +57,11 @@ func (s *scene) unusable() bool {
 	return s.status.GetAttentionReason() != "" && s.status.GetPhase() == baremetalv1.MachineStatus_READY
 }
 
-func (s *scene) sayUnusable(e *Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "an operator", when(s.status.GetNodeStateChangedAt())
-	e.Cause = Cause{Reason: s.status.GetAttentionReason(), Text: s.status.GetAttentionMessage()}
+func (s *scene) sayUnusable(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", when(s.status.GetNodeStateChangedAt())
+	e.Cause = explain.Cause{Reason: s.status.GetAttentionReason(), Text: s.status.GetAttentionMessage()}
 	if e.Cause.Reason == fleet.AttentionUnprovisioned {
-		e.Since = when(s.condition(fleet.Provisioned).GetLastTransition())
+		e.Since = when(s.Condition(fleet.Provisioned).GetLastTransition())
 	}
 	if s.wasCanceled() {
 		e.Cause.Facts = append(e.Cause.Facts, string(s.Op.Type)+" was cancelled at step "+s.Op.CurrentStage+", "+

@@ -1,4 +1,4 @@
-package explain
+package rules
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 )
 
 // span writes a duration the way a person says it.
@@ -35,7 +37,7 @@ func (s *scene) at(t time.Time) string {
 }
 
 // seen says when an agent was heard last.
-func (s *scene) seen(a *Agent) string {
+func (s *scene) seen(a *explain.Agent) string {
 	if a.LastSeen.IsZero() {
 		return "has never connected"
 	}

@@ -1,4 +1,4 @@
-package explain_test
+package rules_test
 
 import (
 	"slices"

@@ -1,10 +1,11 @@
-package explain
+package rules
 
 import (
 	"cmp"
 	"slices"
 	"strings"
 
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -37,60 +38,62 @@ func (s *scene) clusterStep() bool {
 	case operation.KindJoin:
 		return s.cmd == nil || s.cmd.Kind == operation.KindJoinToken && s.cmd.Outcome != operation.OutcomeSucceeded
 	case operation.KindStage:
-		return s.step.Mode == workflow.DrainNode && s.holds(fleet.InCustomerCluster)
+		return s.step.Mode == workflow.DrainNode && s.Holds(fleet.InCustomerCluster)
 	}
 	return false
 }
 
 func (s *scene) cluster() string {
-	name := cmp.Or(s.spec.GetTargetClusterRef(), s.condition(fleet.InCustomerCluster).GetMessage())
+	name := cmp.Or(s.spec.GetTargetClusterRef(), s.Condition(fleet.InCustomerCluster).GetMessage())
 	return strings.TrimSpace("cluster " + name)
 }
 
-func clusterGet(s *scene) Action {
-	return Action{Command: "ingot cluster get " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME"),
+func clusterGet(s *scene) explain.Action {
+	return explain.Action{Command: "ingot cluster get " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME"),
 		Consequence: "shows the API server's address, and whose access it is"}
 }
 
-func clusterSet(s *scene) Action {
-	return Action{Command: "ingot cluster set " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME") + " --kubeconfig FILE",
+func clusterSet(s *scene) explain.Action {
+	return explain.Action{
+		Command: "ingot cluster set " + cmp.Or(s.spec.GetTargetClusterRef(), "NAME") + " --kubeconfig FILE",
 		Consequence: "gives the cluster another address, CA or access; deploy/kubernetes/ingot-access.yaml is what the " +
-			"access must allow"}
+			"access must allow",
+	}
 }
 
-func kubeadmReset(*scene) Action {
-	return Action{
+func kubeadmReset(*scene) explain.Action {
+	return explain.Action{
 		Command:     "kubeadm reset   (on the machine, once it is drained there)",
 		Consequence: "takes the machine out of the cluster that it is in", Destructive: true,
 	}
 }
 
-func nodeDescribe(s *scene) Action {
-	return Action{Command: "kubectl describe node " + s.id(),
+func nodeDescribe(s *scene) explain.Action {
+	return explain.Action{Command: "kubectl describe node " + s.id(),
 		Consequence: "shows what the kubelet says of itself, and which machine it is"}
 }
 
-func podsOf(s *scene) Action {
-	return Action{Command: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + s.id(),
+func podsOf(s *scene) explain.Action {
+	return explain.Action{Command: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + s.id(),
 		Consequence: "shows what still runs there"}
 }
 
-func maasSet(s *scene) Action {
-	return Action{Command: "ingot maas set " + s.region() + " --endpoint URL --key-file FILE",
+func maasSet(s *scene) explain.Action {
+	return explain.Action{Command: "ingot maas set " + s.region() + " --endpoint URL --key-file FILE",
 		Consequence: "gives the region an address, or a key that works"}
 }
 
-func maasList(*scene) Action {
-	return Action{Command: "ingot maas list", Consequence: "shows the regions with their addresses"}
+func maasList(*scene) explain.Action {
+	return explain.Action{Command: "ingot maas list", Consequence: "shows the regions with their addresses"}
 }
 
 // maasPage is for what only MAAS can show, or mend.
-func maasPage(s *scene) Action {
+func maasPage(s *scene) explain.Action {
 	where := "its page"
 	if id := s.status.GetProvider().GetSystemId(); id != "" {
 		where = "the page of " + id
 	}
-	return Action{Command: "look at " + where + " in MAAS",
+	return explain.Action{Command: "look at " + where + " in MAAS",
 		Consequence: "shows its events, its scripts' results and who has it"}
 }
 
@@ -107,11 +110,11 @@ func (s *scene) throughProvider() bool { return s.cmd != nil && s.cmd.Kind == ki
 // providerTrouble says that the provider could not be asked lately.
 func (s *scene) providerTrouble() bool { return s.status.GetProvider().GetReason() != "" }
 
-func (s *scene) sayProviderTrouble(e *Explanation) {
+func (s *scene) sayProviderTrouble(e *explain.Explanation) {
 	p := s.status.GetProvider()
 	s.failure(p.GetReason(), p.GetMessage()).into(e)
 	e.Since = when(p.GetChangedAt())
-	e.Summary = "nothing is under way; what " + s.provider() + " says of the machine is not known: " + e.Cause.Text +
+	e.Summary = "nothing is under way; what " + s.Provider() + " says of the machine is not known: " + e.Cause.Text +
 		inBrackets(p.GetMessage(), e.Cause.Text)
 	e.Next = "it is asked again by the site's agent, all the time"
 }
@@ -120,14 +123,14 @@ func (s *scene) sayProviderTrouble(e *Explanation) {
 var driftReasons = map[string]string{"Absent": "MAAS_MACHINE_GONE", "Failed": "MAAS_FAILED"}
 
 // sayProviderDrift: somebody else has done something to the machine through its provider.
-func (s *scene) sayProviderDrift(e *Explanation) {
-	p, c := s.status.GetProvider(), s.condition(fleet.ProviderDrift)
+func (s *scene) sayProviderDrift(e *explain.Explanation) {
+	p, c := s.status.GetProvider(), s.Condition(fleet.ProviderDrift)
 	reason := cmp.Or(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
 	s.failure(reason, c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = OnOperator, "somebody who finds out who has worked on it there",
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who finds out who has worked on it there",
 		when(c.GetLastTransition())
 	if p.GetStatus() != "" {
-		e.Cause.Facts = append(e.Cause.Facts, s.provider()+" calls it "+p.GetStatus()+inBrackets(p.GetMessage(), ""))
+		e.Cause.Facts = append(e.Cause.Facts, s.Provider()+" calls it "+p.GetStatus()+inBrackets(p.GetMessage(), ""))
 	}
 	if s.hostSilent() {
 		e.Cause.Facts = append(e.Cause.Facts, "the machine's agent "+s.host.AgentID+" "+s.seen(s.host))
@@ -141,10 +144,10 @@ func whichCredentials(s *scene, v *verdict, message string) {
 	switch {
 	case strings.Contains(message, "MAAS region"):
 		v.Text, v.who = "the MAAS region that the machine names is not stored, or its key cannot be opened", "the MAAS region"
-		v.actions = []Action{maasSet(s), maasList(s)}
+		v.actions = []explain.Action{maasSet(s), maasList(s)}
 	case strings.Contains(message, "SSH"):
 		v.Text, v.who = "there are no SSH credentials of that name, or their key is lost", "the SSH credentials"
-		v.actions = []Action{{Command: "ingot ssh credentials set " + cmp.Or(s.spec.GetSshCredentialsRef(), "NAME") +
+		v.actions = []explain.Action{{Command: "ingot ssh credentials set " + cmp.Or(s.spec.GetSshCredentialsRef(), "NAME") +
 			" --username USER --key-file FILE",
 			Consequence: "the site's agent can log in"}}
 	}
@@ -158,12 +161,15 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 	case strings.Contains(message, "Unauthorized") || strings.Contains(message, "401"):
 		v.Text = "the cluster refused the token of the join: it had run out, or somebody has removed it"
 		v.actions = append(
-			[]Action{Action{Command: "ingot cluster join " + s.id(),
-				Consequence: "joins again, with another token"}.starting(StartJoin)}, v.actions...)
+			[]explain.Action{explain.Action{Command: "ingot cluster join " + s.id(),
+				Consequence: "joins again, with another token"}.Starting(explain.StartJoin)}, v.actions...)
 	}
 }
 
 // siteCan says that a live agent of the site has a capability.
-func siteCan(all []*Agent, capability string) bool {
-	return slices.ContainsFunc(all, func(a *Agent) bool { return a.Live && slices.Contains(a.Capabilities, capability) })
+func siteCan(all []*explain.Agent, capability string) bool {
+	return slices.ContainsFunc(
+		all,
+		func(a *explain.Agent) bool { return a.Live && slices.Contains(a.Capabilities, capability) },
+	)
 }

@@ -1,4 +1,4 @@
-package explain_test
+package rules_test
 
 import (
 	"math/rand/v2"
@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/cli"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -37,7 +38,7 @@ func TestEveryFailureHasItsWords(t *testing.T) {
 // endsOperations are the reasons that the operating manual has for operations, but for the one that says nothing more.
 func endsOperations(t *testing.T) (out []string) {
 	t.Helper()
-	manual, err := os.ReadFile("../../../docs/operating.md")
+	manual, err := os.ReadFile("../../../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +258,7 @@ func TestActionsAreCommandLines(t *testing.T) {
 
 // TestDocumentListsEveryRule: and every rule is reached by some fault.
 func TestDocumentListsEveryRule(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/why.md")
+	doc, err := os.ReadFile("../../../../docs/why.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +270,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 		l.f.Named = true
 		reached[l.explain().Rule] = true
 	}
-	for _, name := range explain.RuleNames() {
+	for _, name := range rules.RuleNames() {
 		if !strings.Contains(string(doc), "`"+name+"`") {
 			t.Errorf("docs/why.md does not speak of rule %s", name)
 		}

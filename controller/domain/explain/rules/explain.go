@@ -1,19 +1,21 @@
-package explain
+package rules
 
 import (
 	"slices"
+
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 )
 
 // offered reports whether the call behind an action would accept it.
-func (s *scene) offered(a Action) bool {
-	return !a.refused && (a.start == nil || s.Offers.may(*a.start))
+func (s *scene) offered(a explain.Action) bool {
+	return !a.Refused && (a.Start == nil || s.Offers.May(*a.Start))
 }
 
 // rule gives an answer where it fits.
 type rule struct {
 	name string
 	when func(*scene) bool
-	say  func(*scene, *Explanation)
+	say  func(*scene, *explain.Explanation)
 }
 
 // RuleNames lists the rules of every table.
@@ -28,7 +30,7 @@ func RuleNames() []string {
 }
 
 // Explain answers by the first rule that fits.
-func Explain(f Facts) Explanation {
+func Explain(f explain.Facts) explain.Explanation {
 	s := newScene(f)
 	rules := restRules
 	switch {
@@ -41,16 +43,16 @@ func Explain(f Facts) Explanation {
 		if !r.when(s) {
 			continue
 		}
-		e := Explanation{Rule: r.name, WaitsOn: OnNobody}
+		e := explain.Explanation{Rule: r.name, WaitsOn: explain.OnNobody}
 		r.say(s, &e)
 		s.complete(&e)
 		return e
 	}
-	return Explanation{} // not reached: the last rule of each table always fits
+	return explain.Explanation{} // not reached: the last rule of each table always fits
 }
 
 // complete adds what is the same for all rules.
-func (s *scene) complete(e *Explanation) {
+func (s *scene) complete(e *explain.Explanation) {
 	if s.active && s.step != nil {
 		e.OperationID, e.Step, e.StepKind, e.StepStarted = s.Op.ID, s.step.Name, string(s.step.Kind), s.step.StartedAt
 		e.Normal = s.Normal
@@ -72,14 +74,14 @@ func (s *scene) complete(e *Explanation) {
 	} else {
 		e.Actions = append(e.Actions, s.restActions(e)...)
 	}
-	e.Actions = unique(slices.DeleteFunc(e.Actions, func(a Action) bool { return !s.offered(a) }))
+	e.Actions = unique(slices.DeleteFunc(e.Actions, func(a explain.Action) bool { return !s.offered(a) }))
 	if e.Summary == "" {
 		e.Summary = s.summary(e)
 	}
 }
 
 // summary puts the answer into one line.
-func (s *scene) summary(e *Explanation) string {
+func (s *scene) summary(e *explain.Explanation) string {
 	text := e.Cause.Text
 	if s.active && s.step != nil {
 		head := string(s.Op.Type) + ", step " + s.Op.CurrentStage
@@ -94,9 +96,9 @@ func (s *scene) summary(e *Explanation) string {
 	return text
 }
 
-func unique(all []Action) []Action {
+func unique(all []explain.Action) []explain.Action {
 	seen := map[string]bool{}
-	var out []Action
+	var out []explain.Action
 	for _, a := range all {
 		if !seen[a.Command] {
 			seen[a.Command] = true
