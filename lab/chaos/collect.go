@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -263,56 +261,6 @@ func (c *trial) collectSessions(h *check.History) error {
 // ended says whether a program ended by itself, as a failpoint ends it.
 func ended(faults []check.Fault, name string) bool {
 	return slices.ContainsFunc(faults, func(f check.Fault) bool { return f.Kind == "ended" && f.Target == name })
-}
-
-// injected finds the failpoints whose errors a log tells of.
-var injected = regexp.MustCompile(`failpoint ([a-z0-9._-]+): injected failure`)
-
-// said is what a program's log tells of.
-type said struct {
-	sessions []check.Session
-	grants   []check.Grant
-	fired    []string // failpoints, by their errors
-}
-
-// said is what the program's log tells of since the mark.
-func (p *program) said() (out said, err error) {
-	f, err := os.Open(p.log.Name())
-	if err != nil {
-		return out, fmt.Errorf("read log: %w", err)
-	}
-	defer f.Close()
-	if _, err := f.Seek(p.read, io.SeekStart); err != nil {
-		return out, fmt.Errorf("read log: %w", err)
-	}
-	scan := bufio.NewScanner(f)
-	scan.Buffer(nil, 4<<20)
-	for scan.Scan() {
-		if m := injected.FindSubmatch(scan.Bytes()); m != nil {
-			out.fired = append(out.fired, string(m[1]))
-		}
-		var l struct {
-			Msg        string `json:"msg"`
-			Agent      string `json:"agent_id"`
-			Session    string `json:"session_id"`
-			Epoch      int64  `json:"epoch"`
-			Controller string `json:"controller_id"`
-			Command    string `json:"command_id"`
-		}
-		// A line that a killed process left half is none.
-		if json.Unmarshal(scan.Bytes(), &l) != nil {
-			continue
-		}
-		switch l.Msg {
-		case "session open", "session opened":
-			out.sessions = append(out.sessions, check.Session{
-				Agent: l.Agent, Session: l.Session, Epoch: l.Epoch, Controller: l.Controller, ByAgent: l.Msg == "session open",
-			})
-		case "grant given":
-			out.grants = append(out.grants, check.Grant{Command: l.Command, Agent: l.Agent})
-		}
-	}
-	return out, scan.Err()
 }
 
 // takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.

@@ -331,16 +331,3 @@ func (c *trial) heal(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
-
-// disarm gives a process with failpoints a successor without.
-func (p *program) disarm() error {
-	p.busy.Lock()
-	defer p.busy.Unlock()
-	if !p.armed() {
-		return nil
-	}
-	if err := p.kill(); err != nil {
-		return err
-	}
-	return p.start("")
-}

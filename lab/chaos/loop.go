@@ -164,7 +164,7 @@ func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 	}
 	o := l.o
 	o.standby = withStandby(o.only, n)
-	c, err := newCell(ctx, o, l.controllers(n), l.steppable(n))
+	c, err := newCell(ctx, o.trialOptions, l.controllers(n), l.steppable(n))
 	if err != nil {
 		err = fmt.Errorf("seed %d: %w", seed, err)
 		l.failed(seed, err)

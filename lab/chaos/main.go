@@ -15,12 +15,12 @@ import (
 
 // options are the command line.
 type options struct {
-	runs, cells, controllers, agents, reuse   int
-	seed                                      uint64
-	bin, out, planted, rejudge, only, stepped string
-	limit, quiet                              time.Duration
-	json, keepGoing, keep, resume             bool
-	standby                                   bool // of one cell: its database has a standby
+	trialOptions
+	runs, cells, controllers, reuse int
+	seed                            uint64
+	out, rejudge                    string
+	limit                           time.Duration
+	json, keepGoing, keep, resume   bool
 }
 
 func parse(args []string) (options, error) {
@@ -105,6 +105,3 @@ func run(o options) error {
 	}
 	return r.verdict(o)
 }
-
-// say tells a human what goes on; the results alone go to standard output.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "chaos: "+format+"\n", args...) }

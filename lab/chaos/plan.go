@@ -245,3 +245,18 @@ func (s strike) armed() string {
 	}
 	return ""
 }
+
+const (
+	// holdGrant is how long an agent that will be suspended waits with a grant in its hand.
+	holdGrant = "agent.after-grant=sleep=1s"
+	// freshGrant is how old a grant is at most when the machine is suspended, so that the agent still waits.
+	freshGrant = 400 * time.Millisecond
+	// patientLimit is the limit of a try where machines are suspended: longer than any suspension.
+	patientLimit = 45
+)
+
+// promote kills the primary with kill -9 and promotes its synchronous standby, which gets a standby of its own then.
+const promote = "promote-standby"
+
+// standbyWeights are of faults that only systems with a standby have.
+var standbyWeights = []weight{{promote, 24}}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"syscall"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
@@ -162,3 +167,69 @@ func until(ctx context.Context, limit time.Duration, what string, cond func() bo
 	}
 	return nil
 }
+
+// injected finds the failpoints whose errors a log tells of.
+var injected = regexp.MustCompile(`failpoint ([a-z0-9._-]+): injected failure`)
+
+// said is what a program's log tells of.
+type said struct {
+	sessions []check.Session
+	grants   []check.Grant
+	fired    []string // failpoints, by their errors
+}
+
+// said is what the program's log tells of since the mark.
+func (p *program) said() (out said, err error) {
+	f, err := os.Open(p.log.Name())
+	if err != nil {
+		return out, fmt.Errorf("read log: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(p.read, io.SeekStart); err != nil {
+		return out, fmt.Errorf("read log: %w", err)
+	}
+	scan := bufio.NewScanner(f)
+	scan.Buffer(nil, 4<<20)
+	for scan.Scan() {
+		if m := injected.FindSubmatch(scan.Bytes()); m != nil {
+			out.fired = append(out.fired, string(m[1]))
+		}
+		var l struct {
+			Msg        string `json:"msg"`
+			Agent      string `json:"agent_id"`
+			Session    string `json:"session_id"`
+			Epoch      int64  `json:"epoch"`
+			Controller string `json:"controller_id"`
+			Command    string `json:"command_id"`
+		}
+		// A line that a killed process left half is none.
+		if json.Unmarshal(scan.Bytes(), &l) != nil {
+			continue
+		}
+		switch l.Msg {
+		case "session open", "session opened":
+			out.sessions = append(out.sessions, check.Session{
+				Agent: l.Agent, Session: l.Session, Epoch: l.Epoch, Controller: l.Controller, ByAgent: l.Msg == "session open",
+			})
+		case "grant given":
+			out.grants = append(out.grants, check.Grant{Command: l.Command, Agent: l.Agent})
+		}
+	}
+	return out, scan.Err()
+}
+
+// disarm gives a process with failpoints a successor without.
+func (p *program) disarm() error {
+	p.busy.Lock()
+	defer p.busy.Unlock()
+	if !p.armed() {
+		return nil
+	}
+	if err := p.kill(); err != nil {
+		return err
+	}
+	return p.start("")
+}
+
+// say tells a human what goes on; the results alone go to standard output.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "chaos: "+format+"\n", args...) }

@@ -18,12 +18,6 @@ import (
 	"github.com/ingot-metal/ingot/lab/standby"
 )
 
-// promote kills the primary with kill -9 and promotes its synchronous standby, which gets a standby of its own then.
-const promote = "promote-standby"
-
-// standbyWeights are of faults that only systems with a standby have.
-var standbyWeights = []weight{{promote, 24}}
-
 // withStandby reports whether the nth cell has a standby: one in four, since it costs a second server.
 func withStandby(only string, n int) bool { return n%4 == 2 || names(only, promote) }
 

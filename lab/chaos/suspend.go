@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-const (
-	// holdGrant is how long an agent that will be suspended waits with a grant in its hand.
-	holdGrant = "agent.after-grant=sleep=1s"
-	// freshGrant is how old a grant is at most when the machine is suspended, so that the agent still waits.
-	freshGrant = 400 * time.Millisecond
-	// patientLimit is the limit of a try where machines are suspended: longer than any suspension.
-	patientLimit = 45
-)
-
 // suspend suspends the machine right after its agent was granted a command, for longer than a grant lasts. Its
 // boot-time clock shows that; its wall clock does where step is as long.
 func (a *agentProgram) suspend(ctx context.Context, s strike) (asleep time.Duration, begun time.Time, err error) {

@@ -16,9 +16,17 @@ import (
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
+// trialOptions say what a system is made of, and what breaks it.
+type trialOptions struct {
+	agents                      int
+	bin, stepped, planted, only string
+	quiet                       time.Duration // for which a system may take to come to rest
+	standby                     bool          // of one cell: its database has a standby
+}
+
 // trial is one system that is broken again and again.
 type trial struct {
-	o    options
+	o    trialOptions
 	dir  string
 	lock *os.File // held while the cell is somebody's
 	bin  string
@@ -52,7 +60,7 @@ type death struct {
 // settleTime bounds what happens while nothing is broken.
 const settleTime = 10 * time.Minute
 
-func newCell(ctx context.Context, o options, controllers int, steppable bool) (c *trial, err error) {
+func newCell(ctx context.Context, o trialOptions, controllers int, steppable bool) (c *trial, err error) {
 	c = &trial{o: o, steppable: steppable}
 	if steppable {
 		o.bin = o.stepped
@@ -205,4 +213,11 @@ func (c *trial) close() error {
 		errs = append(errs, c.lock.Close())
 	}
 	return errors.Join(errs...)
+}
+
+func (c *trial) newClock(name string) (*steppedClock, error) {
+	if !c.steppable {
+		return nil, nil
+	}
+	return newSteppedClock(c.path(name + ".clock"))
 }
