@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/trial"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
 // TestMain lets this binary be the recorder too: a cell starts itself again as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "record" {
-		exit(record(os.Args[2], os.Args[3]))
+		exit(trial.Record(os.Args[2], os.Args[3]))
 	}
 	code := m.Run()
 	harness.RemoveBinaries()
@@ -30,7 +32,7 @@ func TestAFewRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.bin = harness.Build(t).Dir()
+	o.Bin = harness.Build(t).Dir()
 	r, err := breakThings(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -51,20 +53,20 @@ func TestDrawingIsStable(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]int{}
 	for seed := range uint64(2000) {
-		a, b := draw(seed, 3, weightsOf("", true)), draw(seed, 3, weightsOf("", true))
+		a, b := plan.Draw(seed, 3, plan.WeightsOf("", true)), plan.Draw(seed, 3, plan.WeightsOf("", true))
 		if fmt.Sprint(a) != fmt.Sprint(b) {
 			t.Fatalf("seed %d is %v and %v", seed, a, b)
 		}
-		if len(a.strikes) == 0 {
+		if len(a.Strikes) == 0 {
 			t.Fatalf("seed %d has no fault", seed)
 		}
-		for _, s := range a.strikes {
-			drawn[s.kind]++
+		for _, s := range a.Strikes {
+			drawn[s.Kind]++
 		}
 	}
-	for _, w := range weightsOf("", true) {
-		if drawn[w.kind] == 0 {
-			t.Errorf("%s is never drawn; drawn are %v", w.kind, slices.Sorted(maps.Keys(drawn)))
+	for _, w := range plan.WeightsOf("", true) {
+		if drawn[w.Kind] == 0 {
+			t.Errorf("%s is never drawn; drawn are %v", w.Kind, slices.Sorted(maps.Keys(drawn)))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // agentProgram is the agent of one simulated machine.
 type agentProgram struct {
-	program
-	c       *trial
+	program.Program
+	c       *Trial
 	index   int
 	machine string
 	dir     string // of its memory
@@ -34,22 +35,22 @@ type agentProgram struct {
 // memorySize is the room that an agent has, where it has a file system of its own.
 const memorySize = "24m"
 
-func (c *trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
-	a := &agentProgram{c: c, index: i, machine: fmt.Sprintf("m-%d", i+1), dir: c.path(fmt.Sprintf("memory-%d", i+1))}
+func (c *Trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
+	a := &agentProgram{c: c, index: i, machine: fmt.Sprintf("m-%d", i+1), dir: c.Path(fmt.Sprintf("memory-%d", i+1))}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return nil, err
 	}
 	a.mounted = mount(a.dir, "size="+memorySize+",mode=0700")
-	log, err := openLog(c.path(fmt.Sprintf("agent-%d.log", i+1)))
+	log, err := program.OpenLog(c.Path(fmt.Sprintf("agent-%d.log", i+1)))
 	if err != nil {
 		return a, err
 	}
-	if a.clock, err = c.newClock(fmt.Sprintf("agent-%d", i+1)); err != nil {
+	if a.Clock, err = c.newClock(fmt.Sprintf("agent-%d", i+1)); err != nil {
 		return a, err
 	}
-	a.program = program{
-		name: fmt.Sprintf("agent-%d", i+1), log: log, ended: c.died, env: c.environment(), clock: a.clock,
-		command: func() (string, []string) {
+	a.Program = program.Program{
+		Name: fmt.Sprintf("agent-%d", i+1), Log: log, Ended: c.died, Env: c.environment(), Clock: a.Clock,
+		Command: func() (string, []string) {
 			return filepath.Join(c.bin, "ingot-agent"), []string{"run", "--config", a.file("agent.yaml")}
 		},
 	}
@@ -64,11 +65,11 @@ func (c *trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 	if err := errors.Join(os.WriteFile(a.file("token"), []byte(t.GetBundle()), 0o600), a.configure()); err != nil {
 		return a, err
 	}
-	return a, a.start("")
+	return a, a.Start("")
 }
 
 func (a *agentProgram) file(name string) string {
-	return a.c.path(fmt.Sprintf("agent-%d.%s", a.index+1, name))
+	return a.c.Path(fmt.Sprintf("agent-%d.%s", a.index+1, name))
 }
 
 // rebootTimes differ, so that faults meet reboots that are over at once and such that take their time.
@@ -91,7 +92,7 @@ token_file: %q
 addresses: [%s]
 log: {level: info, format: json}
 sim: {dir: %q, machine_id: %q, delay: %v, repave_time: 120ms, recorder: %q}
-`, dir, a.file("token"), strings.Join(addresses, ", "), a.c.path("world"), machine, rebootTimes[a.index%len(rebootTimes)], a.c.path("recorder"))
+`, dir, a.file("token"), strings.Join(addresses, ", "), a.c.Path("world"), machine, rebootTimes[a.index%len(rebootTimes)], a.c.Path("recorder"))
 }
 
 // memory are the files of the agent's database.
@@ -144,7 +145,7 @@ func (a *agentProgram) rollBack() error {
 func (a *agentProgram) ballast() string { return filepath.Join(a.dir, "ballast") }
 
 func (a *agentProgram) close() error {
-	err := a.program.close()
+	err := a.Program.Close()
 	if a.clone != nil {
 		err = errors.Join(err, a.clone.process.Kill())
 	}

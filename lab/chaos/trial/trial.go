@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -13,20 +13,21 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
-// trialOptions say what a system is made of, and what breaks it.
-type trialOptions struct {
-	agents                      int
-	bin, stepped, planted, only string
-	quiet                       time.Duration // for which a system may take to come to rest
-	standby                     bool          // of one cell: its database has a standby
+// Options say what a system is made of, and what breaks it.
+type Options struct {
+	Agents                      int
+	Bin, Stepped, Planted, Only string
+	Quiet                       time.Duration // for which a system may take to come to rest
+	Standby                     bool          // of one cell: its database has a standby
 }
 
-// trial is one system that is broken again and again.
-type trial struct {
-	o    trialOptions
+// Trial is one system that is broken again and again.
+type Trial struct {
+	o    Options
 	dir  string
 	lock *os.File // held while the cell is somebody's
 	bin  string
@@ -60,40 +61,41 @@ type death struct {
 // settleTime bounds what happens while nothing is broken.
 const settleTime = 10 * time.Minute
 
-func newCell(ctx context.Context, o trialOptions, controllers int, steppable bool) (c *trial, err error) {
-	c = &trial{o: o, steppable: steppable}
+// New starts a system: its database, controllers, agents and recorder.
+func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Trial, err error) {
+	c = &Trial{o: o, steppable: steppable}
 	if steppable {
-		o.bin = o.stepped
+		o.Bin = o.Stepped
 	}
-	if c.dir, err = os.MkdirTemp("", cellPrefix); err != nil {
+	if c.dir, err = os.MkdirTemp("", CellPrefix); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.close())
+			err = errors.Join(err, c.Close())
 			c = nil
 		}
 	}()
-	if c.lock, err = claim(c.dir); err != nil {
+	if c.lock, err = Claim(c.dir); err != nil {
 		return c, err
 	}
 	// PostgreSQL may run as another user, who must come through.
 	if err := os.Chmod(c.dir, 0o755); err != nil {
 		return c, err
 	}
-	if c.bin, err = filepath.Abs(o.bin); err != nil {
+	if c.bin, err = filepath.Abs(o.Bin); err != nil {
 		return c, err
 	}
 	if c.self, err = os.Executable(); err != nil {
 		return c, err
 	}
-	if c.db, err = openPostgres(ctx, c.path("postgres"), o.standby); err != nil {
+	if c.db, err = openPostgres(ctx, c.Path("postgres"), o.Standby); err != nil {
 		return c, err
 	}
 	if err := c.startRecorder(ctx); err != nil {
 		return c, err
 	}
-	if c.token, err = auth.AddToken(c.path("tokens"), "chaos", auth.ScopeAdmin); err != nil {
+	if c.token, err = auth.AddToken(c.Path("tokens"), "chaos", auth.ScopeAdmin); err != nil {
 		return c, err
 	}
 	for i := range controllers {
@@ -107,8 +109,8 @@ func newCell(ctx context.Context, o trialOptions, controllers int, steppable boo
 }
 
 // populate adds machines with their agents, and those who watch.
-func (c *trial) populate(ctx context.Context) error {
-	for i := range c.o.agents {
+func (c *Trial) populate(ctx context.Context) error {
+	for i := range c.o.Agents {
 		a, err := c.newAgent(ctx, i)
 		if a != nil {
 			c.agents = append(c.agents, a)
@@ -138,55 +140,56 @@ func (c *trial) populate(ctx context.Context) error {
 	return nil
 }
 
-func (c *trial) path(name string) string { return filepath.Join(c.dir, name) }
+// Path is a file's path in the system's directory.
+func (c *Trial) Path(name string) string { return filepath.Join(c.dir, name) }
 
-func (c *trial) startRecorder(ctx context.Context) error {
-	log, err := openLog(c.path("recorder.log"))
+func (c *Trial) startRecorder(ctx context.Context) error {
+	log, err := program.OpenLog(c.Path("recorder.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the process has its own
 	c.recorder, err = process.Start(process.Config{Path: c.self,
-		Args: []string{"record", c.path("recorder"), c.path("effects")}, Output: log})
+		Args: []string{"record", c.Path("recorder"), c.Path("effects")}, Output: log})
 	if err != nil {
 		return err
 	}
-	if err := until(ctx, settleTime, "the recorder", func() bool {
-		_, err := os.Stat(c.path("recorder"))
+	if err := program.Until(ctx, settleTime, "the recorder", func() bool {
+		_, err := os.Stat(c.Path("recorder"))
 		return err == nil
 	}); err != nil {
 		return err
 	}
-	c.world, err = sim.OpenWorld(sim.WorldConfig{Dir: c.path("world"), NoSync: true, Recorder: c.path("recorder")})
+	c.world, err = sim.OpenWorld(sim.WorldConfig{Dir: c.Path("world"), NoSync: true, Recorder: c.Path("recorder")})
 	return err
 }
 
 // died notes that a process ended and nobody had made it.
-func (c *trial) died(name string, err error) {
+func (c *Trial) died(name string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deaths = append(c.deaths, death{name, err, time.Now()})
 }
 
-// spent says that the cell is of no more use: a machine waits for an operator.
-func (c *trial) spent() bool {
+// Spent says that the cell is of no more use: a machine waits for an operator.
+func (c *Trial) Spent() bool {
 	return slices.ContainsFunc(c.agents, func(a *agentProgram) bool { return a.elsewhere })
 }
 
-// programs are all that can be killed and started again.
-func (c *trial) programs() []*program {
-	var out []*program
+// Programs are all that can be killed and started again.
+func (c *Trial) Programs() []*program.Program {
+	var out []*program.Program
 	for _, p := range c.controllers {
-		out = append(out, &p.program)
+		out = append(out, &p.Program)
 	}
 	for _, a := range c.agents {
-		out = append(out, &a.program)
+		out = append(out, &a.Program)
 	}
 	return out
 }
 
-// close takes everything down and removes it.
-func (c *trial) close() error {
+// Close takes everything down and removes it.
+func (c *Trial) Close() error {
 	if c.stop != nil {
 		c.stop()
 	}
@@ -215,9 +218,9 @@ func (c *trial) close() error {
 	return errors.Join(errs...)
 }
 
-func (c *trial) newClock(name string) (*steppedClock, error) {
+func (c *Trial) newClock(name string) (*program.SteppedClock, error) {
 	if !c.steppable {
 		return nil, nil
 	}
-	return newSteppedClock(c.path(name + ".clock"))
+	return program.NewSteppedClock(c.Path(name + ".clock"))
 }

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// steppedClock are the clocks of one program: the file that says by how much they are off. Nil stands for clocks that
+// SteppedClock are the clocks of one program: the file that says by how much they are off. Nil stands for clocks that
 // nobody can set.
-type steppedClock struct {
+type SteppedClock struct {
 	path string
 
 	mu sync.Mutex
@@ -20,14 +20,14 @@ type steppedClock struct {
 	asleep time.Duration
 }
 
-// newSteppedClock makes the file that says how far the clocks are off: not at all so far.
-func newSteppedClock(path string) (*steppedClock, error) {
-	s := &steppedClock{path: path}
+// NewSteppedClock makes the file that says how far the clocks are off: not at all so far.
+func NewSteppedClock(path string) (*SteppedClock, error) {
+	s := &SteppedClock{path: path}
 	return s, s.write(0, 0)
 }
 
-// set puts the wall clock off by d from now on, in a running program too.
-func (s *steppedClock) set(d time.Duration) error {
+// Set puts the wall clock off by d from now on, in a running program too.
+func (s *SteppedClock) Set(d time.Duration) error {
 	if s == nil {
 		return nil
 	}
@@ -36,15 +36,15 @@ func (s *steppedClock) set(d time.Duration) error {
 	return s.write(d, s.asleep)
 }
 
-// suspend lets the machine's boot-time clock go on by d at once, and leaves its wall clock off by step.
-func (s *steppedClock) suspend(d, step time.Duration) error {
+// Suspend lets the machine's boot-time clock go on by d at once, and leaves its wall clock off by step.
+func (s *SteppedClock) Suspend(d, step time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asleep += d
 	return s.write(step, s.asleep)
 }
 
-func (s *steppedClock) write(step, asleep time.Duration) error {
+func (s *SteppedClock) write(step, asleep time.Duration) error {
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("set a clock: %w", err)
@@ -59,27 +59,28 @@ func (s *steppedClock) write(step, asleep time.Duration) error {
 	return nil
 }
 
-// drift lets the wall clock run too fast or too slow, until it is off by d.
-func (s *steppedClock) drift(ctx context.Context, d, length time.Duration) error {
+// Drift lets the wall clock run too fast or too slow, until it is off by d.
+func (s *SteppedClock) Drift(ctx context.Context, d, length time.Duration) error {
 	const steps = 20
 	for i := range steps {
-		if err := s.set(d * time.Duration(i+1) / steps); err != nil {
+		if err := s.Set(d * time.Duration(i+1) / steps); err != nil {
 			return err
 		}
-		rest(ctx, length/steps)
+		Rest(ctx, length/steps)
 	}
 	return nil
 }
 
-func (s *steppedClock) environment() []string {
+// Environment is what a program is started with to have these clocks.
+func (s *SteppedClock) Environment() []string {
 	if s == nil {
 		return nil
 	}
 	return []string{clockVariable + "=" + s.path}
 }
 
-// mappedBy says that the process reads this clock (proc_pid_maps(5)).
-func (s *steppedClock) mappedBy(pid int) bool {
+// MappedBy says that the process reads this clock (proc_pid_maps(5)).
+func (s *SteppedClock) MappedBy(pid int) bool {
 	if s == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"errors"
@@ -10,13 +10,15 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
-// cellPrefix begins the name of every cell's directory.
-const cellPrefix = "ingot-chaos-"
+// CellPrefix begins the name of every cell's directory.
+const CellPrefix = "ingot-chaos-"
 
-// claim locks a cell's directory for as long as this process lives.
-func claim(dir string) (*os.File, error) {
+// Claim locks a cell's directory for as long as this process lives.
+func Claim(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -27,10 +29,10 @@ func claim(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes cells whose harness was killed: their PostgreSQL, their file systems and their files. Controllers and
+// Sweep removes cells whose harness was killed: their PostgreSQL, their file systems and their files. Controllers and
 // agents end with their harness. A cell that somebody has is left alone.
-func sweep(parent string) error {
-	dirs, err := filepath.Glob(filepath.Join(parent, cellPrefix+"*"))
+func Sweep(parent string) error {
+	dirs, err := filepath.Glob(filepath.Join(parent, CellPrefix+"*"))
 	if err != nil {
 		return err
 	}
@@ -39,11 +41,11 @@ func sweep(parent string) error {
 		if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
 			continue // it is just being made, or it is none
 		}
-		lock, err := claim(dir)
+		lock, err := Claim(dir)
 		if err != nil {
 			continue
 		}
-		say("removing %s, which a killed run has left", dir)
+		program.Say("removing %s, which a killed run has left", dir)
 		errs = append(errs, removeCell(dir), lock.Close())
 	}
 	return errors.Join(errs...)

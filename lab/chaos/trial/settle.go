@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // sentinel is a machine without an agent. Its operations end at once: what was committed before one of them has come to
 // every watcher that has seen its end.
 const sentinel = "m-sentinel"
 
-func (c *trial) register(ctx context.Context, machine string) error {
+func (c *Trial) register(ctx context.Context, machine string) error {
 	_, err := c.controllers[0].machines().RegisterMachine(ctx,
 		&baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: machine}})
 	if err != nil {
@@ -24,8 +25,8 @@ func (c *trial) register(ctx context.Context, machine string) error {
 }
 
 // prepare waits for the agent and takes its machine into maintenance.
-func (c *trial) prepare(ctx context.Context, a *agentProgram) error {
-	if err := until(ctx, settleTime, a.name, func() bool { return c.connected(ctx, a) }); err != nil {
+func (c *Trial) prepare(ctx context.Context, a *agentProgram) error {
+	if err := program.Until(ctx, settleTime, a.Name, func() bool { return c.connected(ctx, a) }); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
@@ -35,7 +36,7 @@ func (c *trial) prepare(ctx context.Context, a *agentProgram) error {
 	if err != nil {
 		return fmt.Errorf("enter maintenance: %w", err)
 	}
-	return until(ctx, settleTime, "maintenance", func() bool {
+	return program.Until(ctx, settleTime, "maintenance", func() bool {
 		m, err := c.machine(ctx, a.machine)
 		return err == nil && m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE &&
 			m.GetStatus().GetActiveOperationId() == ""
@@ -46,7 +47,7 @@ func (c *trial) prepare(ctx context.Context, a *agentProgram) error {
 // that is crowded by others they don't, and that is nobody's fault here.
 const restLimit = 20 * time.Second
 
-func (c *trial) connected(ctx context.Context, a *agentProgram) bool {
+func (c *Trial) connected(ctx context.Context, a *agentProgram) bool {
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
 	list, err := c.controllers[0].admin().ListAgents(ctx,
@@ -54,7 +55,7 @@ func (c *trial) connected(ctx context.Context, a *agentProgram) bool {
 	return err == nil && len(list.GetAgents()) > 0
 }
 
-func (c *trial) machine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
+func (c *Trial) machine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
 	return c.controllers[0].machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
@@ -63,15 +64,20 @@ func (c *trial) machine(ctx context.Context, id string) (*baremetalv1.Machine, e
 // settle waits until nothing moves any more, and answers what only an operator can.
 func (r *attempt) settle(ctx context.Context) error {
 	c := r.c
-	ctx, cancel := context.WithTimeout(ctx, c.o.quiet)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Quiet)
 	defer cancel()
 	for _, p := range c.controllers {
-		if err := until(ctx, c.o.quiet, p.name+" to be ready", p.serves); err != nil {
+		if err := program.Until(ctx, c.o.Quiet, p.Name+" to be ready", p.serves); err != nil {
 			return err
 		}
 	}
 	for _, a := range c.agents {
-		if err := until(ctx, c.o.quiet, a.name+" to be connected", func() bool { return c.connected(ctx, a) }); err != nil {
+		if err := program.Until(
+			ctx,
+			c.o.Quiet,
+			a.Name+" to be connected",
+			func() bool { return c.connected(ctx, a) },
+		); err != nil {
 			return err
 		}
 	}
@@ -97,21 +103,21 @@ func (r *attempt) atRest(ctx context.Context, a *agentProgram) error {
 		st, werr := r.c.world.State(a.machine)
 		return err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
 	}
-	if err := until(ctx, r.c.o.quiet, a.machine+" to come to rest", quiet); err != nil {
+	if err := program.Until(ctx, r.c.o.Quiet, a.machine+" to come to rest", quiet); err != nil {
 		return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
 	}
 	fenced := func() bool { return !quiet() || m.GetStatus().GetUnresolvedCommandId() != "" }
 	if !fenced() {
 		return nil
 	}
-	if err := until(ctx, lateResult, "a late result", func() bool { return !fenced() }); err == nil {
+	if err := program.Until(ctx, lateResult, "a late result", func() bool { return !fenced() }); err == nil {
 		return nil
 	}
 	return r.c.liftFence(ctx, a)
 }
 
-func (c *trial) liftFence(ctx context.Context, a *agentProgram) error {
-	return until(ctx, c.o.quiet, "the fence of "+a.machine+" to be lifted", func() bool {
+func (c *Trial) liftFence(ctx context.Context, a *agentProgram) error {
+	return program.Until(ctx, c.o.Quiet, "the fence of "+a.machine+" to be lifted", func() bool {
 		m, err := c.machine(ctx, a.machine)
 		if err != nil || m.GetStatus().GetUnresolvedCommandId() == "" {
 			return err == nil
@@ -132,7 +138,7 @@ func (r *attempt) sound(ctx context.Context) error {
 	request := r.request("sentinel")
 	machines := r.c.controllers[0].machines()
 	var o *baremetalv1.Operation
-	err := until(ctx, r.c.o.quiet, "the sentinel", func() bool {
+	err := program.Until(ctx, r.c.o.Quiet, "the sentinel", func() bool {
 		call, cancel := context.WithTimeout(ctx, restLimit)
 		defer cancel()
 		var err error
@@ -143,11 +149,11 @@ func (r *attempt) sound(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, r.c.o.quiet, "the watcher to see the sentinel",
+	return program.Until(ctx, r.c.o.Quiet, "the watcher to see the sentinel",
 		func() bool { return r.c.watch.seen(o.GetOperationId()) })
 }
 
-func (c *trial) machineIDs() []string {
+func (c *Trial) machineIDs() []string {
 	out := []string{sentinel}
 	for _, a := range c.agents {
 		out = append(out, a.machine)

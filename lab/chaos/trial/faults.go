@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
@@ -22,87 +24,87 @@ const armLimit = 15 * time.Second
 
 // arm gives processes failpoints before the traffic begins: with a restart in its middle they would meet none of it.
 func (r *attempt) arm(ctx context.Context) error {
-	for _, s := range r.p.strikes {
-		if s.armed() == "" || s.alone() && !r.c.steppable {
+	for _, s := range r.p.Strikes {
+		if s.Armed() == "" || s.Alone() && !r.c.steppable {
 			continue
 		}
-		f := check.Fault{Kind: s.kind, Detail: s.armed()}
-		var p *program
+		f := check.Fault{Kind: s.Kind, Detail: s.Armed()}
+		var p *program.Program
 		var ready func() bool
-		if strings.HasSuffix(s.kind, "-controller") {
-			c := r.c.controllers[s.target%len(r.c.controllers)]
-			p, ready = &c.program, c.serves
+		if strings.HasSuffix(s.Kind, "-controller") {
+			c := r.c.controllers[s.Target%len(r.c.controllers)]
+			p, ready = &c.Program, c.serves
 		} else {
-			a := r.c.agents[s.target%len(r.c.agents)]
-			p, ready = &a.program, func() bool { return r.c.connected(ctx, a) }
+			a := r.c.agents[s.Target%len(r.c.agents)]
+			p, ready = &a.Program, func() bool { return r.c.connected(ctx, a) }
 		}
-		f.Target = p.name
+		f.Target = p.Name
 		r.fault(f)
-		if err := errors.Join(p.kill(), p.start(s.armed())); err != nil {
-			return fmt.Errorf("%s of %s: %w", s.kind, f.Target, err)
+		if err := errors.Join(p.Kill(), p.Start(s.Armed())); err != nil {
+			return fmt.Errorf("%s of %s: %w", s.Kind, f.Target, err)
 		}
 		// It may well die of its failpoint before that.
-		_ = until(ctx, armLimit, f.Target, ready)
+		_ = program.Until(ctx, armLimit, f.Target, ready)
 	}
 	return nil
 }
 
 // strike breaks something for a while. It returns when the process is back and the way is open.
-func (r *attempt) strike(ctx context.Context, s strike) error {
-	what, at, _ := cutLast(s.kind, "-")
-	if s.kind == "suspend-agent" {
+func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
+	what, at, _ := cutLast(s.Kind, "-")
+	if s.Kind == "suspend-agent" {
 		return r.suspend(ctx, s)
 	}
-	if s.armed() != "" {
+	if s.Armed() != "" {
 		// It strikes by itself; it is to stay armed until there was something to meet, and what follows on it.
-		r.awaitWork(ctx, at, s.target)
-		rest(ctx, afterWork+s.length)
+		r.awaitWork(ctx, at, s.Target)
+		program.Rest(ctx, afterWork+s.Length)
 		return nil
 	}
-	if s.atWork {
-		r.awaitWork(ctx, at, s.target)
-		rest(ctx, s.at/3)
+	if s.AtWork {
+		r.awaitWork(ctx, at, s.Target)
+		program.Rest(ctx, s.At/3)
 	} else {
-		rest(ctx, s.at-r.since())
+		program.Rest(ctx, s.At-r.since())
 	}
-	f := check.Fault{Kind: s.kind, Begin: r.since()}
+	f := check.Fault{Kind: s.Kind, Begin: r.since()}
 	var err error
 	switch {
 	case at == "client" || at == "postgres" && isNetwork(what):
-		p := r.c.controllers[s.target%len(r.c.controllers)]
-		f.Target = p.name
+		p := r.c.controllers[s.Target%len(r.c.controllers)]
+		f.Target = p.Name
 		way := p.front
 		if at == "postgres" {
 			way = p.database
 		}
-		f.Took = breakWays(ctx, what, s.length, way)
+		f.Took = breakWays(ctx, what, s.Length, way)
 	case at == "agent" && isNetwork(what):
-		a := r.c.agents[s.target%len(r.c.agents)]
-		f.Target = a.name
-		f.Took = breakWays(ctx, what, s.length, a.ways()...)
+		a := r.c.agents[s.Target%len(r.c.agents)]
+		f.Target = a.Name
+		f.Took = breakWays(ctx, what, s.Length, a.ways()...)
 	case at == "standby":
 		f.Target = "postgres"
-		f.Took, err = r.c.promoteStandby(ctx, s.length)
+		f.Took, err = r.c.promoteStandby(ctx, s.Length)
 	case at == "postgres":
 		f.Target = at
-		f.Took, err = r.c.breakPostgres(ctx, what, s.length)
+		f.Took, err = r.c.breakPostgres(ctx, what, s.Length)
 	case at == "controller":
-		p := r.c.controllers[s.target%len(r.c.controllers)]
-		f.Target = p.name
-		f.Took, err = breakProgram(ctx, &p.program, what, s)
+		p := r.c.controllers[s.Target%len(r.c.controllers)]
+		f.Target = p.Name
+		f.Took, err = breakProgram(ctx, &p.Program, what, s)
 	default:
-		a := r.c.agents[s.target%len(r.c.agents)]
-		f.Target, f.Machine = a.name, a.machine
+		a := r.c.agents[s.Target%len(r.c.agents)]
+		f.Target, f.Machine = a.Name, a.machine
 		f.Forgets = slices.Contains([]string{"forget", "rollback", "full", "restore", "clone", "elsewhere"}, what)
 		f.Took, err = a.strike(ctx, what, s)
 	}
-	if s.step != 0 {
-		f.Detail = fmt.Sprintf("by %v", s.step.Round(time.Second))
+	if s.Step != 0 {
+		f.Detail = fmt.Sprintf("by %v", s.Step.Round(time.Second))
 	}
 	f.End = r.since()
 	r.fault(f)
 	if err != nil {
-		return fmt.Errorf("%s of %s: %w", s.kind, f.Target, err)
+		return fmt.Errorf("%s of %s: %w", s.Kind, f.Target, err)
 	}
 	return nil
 }
@@ -115,7 +117,7 @@ const workLimit = 3 * time.Second
 func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	of := r.c.agents[target%len(r.c.agents)].machine
 	// Nobody depends on whether it came: the fault strikes then in any case.
-	_ = until(ctx, workLimit, "an effect", func() bool {
+	_ = program.Until(ctx, workLimit, "an effect", func() bool {
 		seen, err := r.c.readEffects(r.c.effects)
 		return err == nil &&
 			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
@@ -153,7 +155,7 @@ func breakWays(ctx context.Context, what string, length time.Duration, ways ...*
 		return n
 	}
 	before := struck()
-	for end := time.Now().Add(length); what == "flap" && time.Now().Before(end); rest(ctx, flapping) {
+	for end := time.Now().Add(length); what == "flap" && time.Now().Before(end); program.Rest(ctx, flapping) {
 		for _, w := range ways {
 			w.Cut()
 		}
@@ -176,7 +178,7 @@ func breakWays(ctx context.Context, what string, length time.Duration, ways ...*
 			w.Abandon()
 		}
 	}
-	rest(ctx, length)
+	program.Rest(ctx, length)
 	for _, w := range ways {
 		w.Heal()
 	}
@@ -192,17 +194,17 @@ func (a *agentProgram) ways() []*relay.Relay {
 	return out
 }
 
-func (c *trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
+func (c *Trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
 	c.db.busy.Lock()
 	defer c.db.busy.Unlock()
 	switch what {
 	case "stop":
 		err := c.db.signal(syscall.SIGSTOP)
-		rest(ctx, length)
+		program.Rest(ctx, length)
 		return stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
 	case "full":
 		took, err := c.db.fill()
-		rest(ctx, length)
+		program.Rest(ctx, length)
 		// It may have ended for want of room for its log.
 		return took, errors.Join(err, c.db.empty(), c.db.start(ctx))
 	}
@@ -210,39 +212,39 @@ func (c *trial) breakPostgres(ctx context.Context, what string, length time.Dura
 	if err := c.db.kill(); err != nil {
 		return false, err
 	}
-	rest(ctx, length/4)
+	program.Rest(ctx, length/4)
 	err = c.db.start(ctx)
 	return c.db.pid() != before, err
 }
 
 // breakProgram kills or stops a process, or sets its clock.
-func breakProgram(ctx context.Context, p *program, what string, s strike) (took bool, err error) {
-	p.busy.Lock()
-	defer p.busy.Unlock()
+func breakProgram(ctx context.Context, p *program.Program, what string, s plan.Strike) (took bool, err error) {
+	p.Busy.Lock()
+	defer p.Busy.Unlock()
 	switch what {
 	case "stop":
-		err := p.freeze()
-		rest(ctx, s.length)
-		return stopped(p.pid()), errors.Join(err, p.thaw())
+		err := p.Freeze()
+		program.Rest(ctx, s.Length)
+		return stopped(p.Pid()), errors.Join(err, p.Thaw())
 	case "kill":
-		if err := p.kill(); err != nil {
+		if err := p.Kill(); err != nil {
 			return false, err
 		}
-		rest(ctx, s.length/4)
-		return true, p.start("")
+		program.Rest(ctx, s.Length/4)
+		return true, p.Start("")
 	case "step":
-		err := p.clock.set(s.step)
-		took := p.clock.mappedBy(p.pid())
-		rest(ctx, s.length)
-		if !s.stays {
-			err = errors.Join(err, p.clock.set(0))
+		err := p.Clock.Set(s.Step)
+		took := p.Clock.MappedBy(p.Pid())
+		program.Rest(ctx, s.Length)
+		if !s.Stays {
+			err = errors.Join(err, p.Clock.Set(0))
 		}
 		return took, err
 	case "drift":
-		err := p.clock.drift(ctx, s.step/100, s.length)
-		took := p.clock.mappedBy(p.pid())
-		if !s.stays {
-			err = errors.Join(err, p.clock.set(0))
+		err := p.Clock.Drift(ctx, s.Step/100, s.Length)
+		took := p.Clock.MappedBy(p.Pid())
+		if !s.Stays {
+			err = errors.Join(err, p.Clock.Set(0))
 		}
 		return took, err
 	}
@@ -250,7 +252,7 @@ func breakProgram(ctx context.Context, p *program, what string, s strike) (took 
 }
 
 // strike is breakProgram with what can befall an agent's memory.
-func (a *agentProgram) strike(ctx context.Context, what string, s strike) (took bool, err error) {
+func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (took bool, err error) {
 	switch what {
 	case "forget":
 		return true, a.down(a.forget, "")
@@ -259,7 +261,7 @@ func (a *agentProgram) strike(ctx context.Context, what string, s strike) (took 
 			return false, nil
 		}
 		err := fill(a.ballast())
-		rest(ctx, s.length)
+		program.Rest(ctx, s.Length)
 		return err == nil, errors.Join(err, empty(a.ballast()))
 	case "restore":
 		return true, a.restore(ctx, s)
@@ -273,25 +275,25 @@ func (a *agentProgram) strike(ctx context.Context, what string, s strike) (took 
 		if err := a.down(a.copyMemory, ""); err != nil {
 			return false, err
 		}
-		rest(ctx, s.length)
+		program.Rest(ctx, s.Length)
 		return true, a.down(a.rollBack, "")
 	}
-	return breakProgram(ctx, &a.program, what, s)
+	return breakProgram(ctx, &a.Program, what, s)
 }
 
 // down does something to an agent that has been killed, and starts it again.
 func (a *agentProgram) down(between func() error, failpoints string) error {
-	a.busy.Lock()
-	defer a.busy.Unlock()
-	if err := a.kill(); err != nil {
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
+	if err := a.Kill(); err != nil {
 		return err
 	}
-	return errors.Join(between(), a.start(failpoints))
+	return errors.Join(between(), a.Start(failpoints))
 }
 
 // suspend suspends the machine of an agent; the rest of the run it has grants to ask for again.
-func (r *attempt) suspend(ctx context.Context, s strike) error {
-	a := r.c.agents[s.target%len(r.c.agents)]
+func (r *attempt) suspend(ctx context.Context, s plan.Strike) error {
+	a := r.c.agents[s.Target%len(r.c.agents)]
 	if !r.c.steppable {
 		return nil
 	}
@@ -300,23 +302,23 @@ func (r *attempt) suspend(ctx context.Context, s strike) error {
 	if begun.IsZero() {
 		at = r.since()
 	}
-	r.fault(check.Fault{Kind: s.kind, Target: a.name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep,
+	r.fault(check.Fault{Kind: s.Kind, Target: a.Name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep,
 		Took: asleep > 0})
 	return err
 }
 
 // rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need
 // them to be right.
-func (c *trial) rightClocks() error {
+func (c *Trial) rightClocks() error {
 	var errs []error
-	for _, p := range c.programs() {
-		errs = append(errs, p.clock.set(0))
+	for _, p := range c.Programs() {
+		errs = append(errs, p.Clock.Set(0))
 	}
 	return errors.Join(errs...)
 }
 
 // heal ends every fault but those of clocks, and waits until everything runs.
-func (c *trial) heal(ctx context.Context) error {
+func (c *Trial) heal(ctx context.Context) error {
 	for _, p := range c.controllers {
 		for _, w := range p.relays() {
 			w.Heal()
@@ -324,10 +326,10 @@ func (c *trial) heal(ctx context.Context) error {
 	}
 	errs := []error{c.db.signal(syscall.SIGCONT), c.db.empty(), c.db.start(ctx)}
 	for _, p := range c.controllers {
-		errs = append(errs, p.thaw(), p.disarm())
+		errs = append(errs, p.Thaw(), p.Disarm())
 	}
 	for _, a := range c.agents {
-		errs = append(errs, a.thaw(), empty(a.ballast()), a.disarm())
+		errs = append(errs, a.Thaw(), empty(a.ballast()), a.Disarm())
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"encoding/json"
@@ -108,9 +108,9 @@ const (
 // CLOCK_BOOTTIME, 8 bytes each, in the byte order of the machine.
 const clockVariable = "INGOT_LAB_CLOCK"
 
-// overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while
+// Overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while
 // they run: all of a program, with every library that it uses, and nothing of it is in the binaries that ship.
-func overlay(dir string) error {
+func Overlay(dir string) error {
 	library, err := goOutput("env", "GOROOT")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -14,19 +14,20 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // mark remembers how far everything has been read.
-func (c *trial) mark() error {
-	for _, p := range c.programs() {
-		info, err := p.log.Stat()
+func (c *Trial) mark() error {
+	for _, p := range c.Programs() {
+		info, err := p.Log.Stat()
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
-		p.read = info.Size()
+		p.Read = info.Size()
 	}
 	c.runCount++
-	info, err := os.Stat(c.path("effects"))
+	info, err := os.Stat(c.Path("effects"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -40,7 +41,7 @@ func (c *trial) mark() error {
 func (r *attempt) collect(ctx context.Context) (check.History, error) {
 	c := r.c
 	h := check.History{Header: check.Header{
-		Seed: r.p.seed, Planted: c.o.planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(),
+		Seed: r.p.Seed, Planted: c.o.Planted, Controllers: len(c.controllers), Agents: len(c.agents), At: time.Now(),
 		Begun: r.begun, Steppable: c.steppable,
 	}, Calls: r.calls, Faults: append(r.faults, c.takeDeaths(r.begun)...)}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
@@ -68,7 +69,7 @@ const readerLimit = 3 * time.Minute
 // a machine goes on changing with the sessions of its agent. What the reader never gets to see is found by the check.
 func (r *attempt) collectSightings(ctx context.Context, h *check.History) {
 	var seen []sighted
-	err := until(ctx, readerLimit, "the reader", func() bool {
+	err := program.Until(ctx, readerLimit, "the reader", func() bool {
 		h.Machines = nil
 		versions := map[string]int64{}
 		for _, id := range r.c.machineIDs() {
@@ -98,7 +99,7 @@ func (r *attempt) collectSightings(ctx context.Context, h *check.History) {
 // collectMachine reads a machine's operations of this run, and their commands. A controller that is crowded may want to
 // be asked again.
 func (r *attempt) collectMachine(ctx context.Context, id string, h *check.History) (err error) {
-	late := until(ctx, r.c.o.quiet, "the operations of "+id, func() bool {
+	late := program.Until(ctx, r.c.o.Quiet, "the operations of "+id, func() bool {
 		var operations []*baremetalv1.Operation
 		var commands []*baremetalv1.Command
 		if operations, commands, err = r.readMachine(ctx, id); err != nil {
@@ -140,7 +141,7 @@ const logsSettle = time.Minute
 
 // collectLogs waits for log lines that are still on their way. Those that never come are found by the check.
 func (r *attempt) collectLogs(ctx context.Context, h *check.History) (err error) {
-	late := until(ctx, logsSettle, "logs", func() bool {
+	late := program.Until(ctx, logsSettle, "logs", func() bool {
 		h.Logs, err = nil, nil
 		for _, o := range h.Operations {
 			if err = r.c.controllers[0].collectLogs(ctx, o, h); err != nil {
@@ -188,8 +189,8 @@ func (r *attempt) collectEvents(h *check.History) {
 }
 
 // readEffects reads the record from a place on.
-func (c *trial) readEffects(from int64) (out []sim.EffectRecord, err error) {
-	f, err := os.Open(c.path("effects"))
+func (c *Trial) readEffects(from int64) (out []sim.EffectRecord, err error) {
+	f, err := os.Open(c.Path("effects"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -219,7 +220,7 @@ func happened(effects []sim.EffectRecord, command string) bool {
 }
 
 // collectEffects takes those of this run, and older ones of the same commands.
-func (c *trial) collectEffects(h *check.History) error {
+func (c *Trial) collectEffects(h *check.History) error {
 	now, err := c.readEffects(c.effects)
 	if err != nil {
 		return err
@@ -241,17 +242,17 @@ func (c *trial) collectEffects(h *check.History) error {
 }
 
 // collectSessions reads what the logs say of sessions since the mark, and which failpoints have fired.
-func (c *trial) collectSessions(h *check.History) error {
-	for _, p := range c.programs() {
-		said, err := p.said()
+func (c *Trial) collectSessions(h *check.History) error {
+	for _, p := range c.Programs() {
+		said, err := p.Said()
 		if err != nil {
 			return err
 		}
-		fired := said.fired
-		h.Sessions, h.Grants = append(h.Sessions, said.sessions...), append(h.Grants, said.grants...)
+		fired := said.Fired
+		h.Sessions, h.Grants = append(h.Sessions, said.Sessions...), append(h.Grants, said.Grants...)
 		for i, f := range h.Faults {
-			if name, action, armed := strings.Cut(f.Detail, "="); armed && f.Target == p.name {
-				h.Faults[i].Took = slices.Contains(fired, name) || strings.HasPrefix(action, "kill") && ended(h.Faults, p.name)
+			if name, action, armed := strings.Cut(f.Detail, "="); armed && f.Target == p.Name {
+				h.Faults[i].Took = slices.Contains(fired, name) || strings.HasPrefix(action, "kill") && ended(h.Faults, p.Name)
 			}
 		}
 	}
@@ -264,7 +265,7 @@ func ended(faults []check.Fault, name string) bool {
 }
 
 // takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.
-func (c *trial) takeDeaths(since time.Time) []check.Fault {
+func (c *Trial) takeDeaths(since time.Time) []check.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []check.Fault

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
 )
 
 // attempt is one run on one cell.
 type attempt struct {
-	c     *trial
-	p     plan
+	c     *Trial
+	p     plan.Plan
 	begun time.Time
 
 	mu     sync.Mutex
@@ -37,10 +38,10 @@ func (r *attempt) fault(f check.Fault) {
 	r.faults = append(r.faults, f)
 }
 
-// run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error
+// Run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error
 // means that the harness itself has failed, and that the cell is worth nothing any more.
-func (c *trial) run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
-	r := &attempt{c: c, p: draw(seed, len(c.agents), c.faults()), begun: time.Now()}
+func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
+	r := &attempt{c: c, p: plan.Draw(seed, len(c.agents), c.faults()), begun: time.Now()}
 	if err := c.mark(); err != nil {
 		return h, 0, err
 	}
@@ -50,14 +51,14 @@ func (c *trial) run(ctx context.Context, seed uint64) (h check.History, settling
 	r.begun = time.Now()
 	group, _ := task.New(ctx)
 	last := make([]latest, len(c.agents))
-	for n, s := range r.p.clients {
+	for n, s := range r.p.Clients {
 		group.Go(fmt.Sprintf("client %d", n), func(ctx context.Context) error {
-			r.play(ctx, n, s, &last[s.machine])
+			r.play(ctx, n, s, &last[s.Machine])
 			return nil
 		})
 	}
-	for _, s := range r.p.strikes {
-		group.Go(s.kind, func(ctx context.Context) error { return r.strike(ctx, s) })
+	for _, s := range r.p.Strikes {
+		group.Go(s.Kind, func(ctx context.Context) error { return r.strike(ctx, s) })
 	}
 	if err := group.Wait(); err != nil {
 		return h, 0, errors.Join(err, c.heal(ctx))

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // The ways to lie. Each contradicts something that a controller knows; docs/bugs-found.md says which lies nobody can
@@ -50,21 +52,21 @@ type liar struct {
 
 // lie has a liar in the place of the agent for a while. A machine that is about to reboot makes no lie of what is said
 // about it.
-func (a *agentProgram) lie(ctx context.Context, s strike) (took bool, err error) {
-	a.busy.Lock()
-	defer a.busy.Unlock()
-	if err := a.kill(); err != nil {
+func (a *agentProgram) lie(ctx context.Context, s plan.Strike) (took bool, err error) {
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
+	if err := a.Kill(); err != nil {
 		return false, err
 	}
-	l := &liar{a: a, how: waysToLie[s.target/7%len(waysToLie)], stateID: ids.New(ids.State),
+	l := &liar{a: a, how: waysToLie[s.Target/7%len(waysToLie)], stateID: ids.New(ids.State),
 		specs: map[string]*fleetv1.CommandSpec{}}
-	lying, stop := context.WithTimeout(ctx, cloneStart+s.length)
+	lying, stop := context.WithTimeout(ctx, cloneStart+s.Length)
 	defer stop()
 	if l.machine, err = a.c.world.State(a.machine); err == nil && len(l.machine.Pending) == 0 {
 		// It ends with its time, or because the controller has had enough of it.
-		_ = l.run(lying, a.c.controllers[s.target%len(a.c.controllers)].fleet[a.index].Address())
+		_ = l.run(lying, a.c.controllers[s.Target%len(a.c.controllers)].fleet[a.index].Address())
 	}
-	return l.told > 0, errors.Join(err, a.start(""))
+	return l.told > 0, errors.Join(err, a.Start(""))
 }
 
 func (l *liar) run(ctx context.Context, address string) (err error) {
@@ -205,7 +207,7 @@ func (l *liar) meddle(ctx context.Context) error {
 				return err
 			}
 		}
-		rest(ctx, pollEvery)
+		program.Rest(ctx, pollEvery)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

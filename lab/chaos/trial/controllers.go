@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -16,13 +16,14 @@ import (
 
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
 // controllerProgram is one controller with the ways to it and from it.
 type controllerProgram struct {
-	program
-	c    *trial
+	program.Program
+	c    *Trial
 	dir  string
 	http string
 
@@ -31,49 +32,49 @@ type controllerProgram struct {
 	conn                       *grpc.ClientConn
 }
 
-func (c *trial) newController(ctx context.Context, i int) (*controllerProgram, error) {
+func (c *Trial) newController(ctx context.Context, i int) (*controllerProgram, error) {
 	name := fmt.Sprintf("controller-%d", i+1)
-	p := &controllerProgram{c: c, dir: c.path(name)}
+	p := &controllerProgram{c: c, dir: c.Path(name)}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := p.openRelays(); err != nil {
 		return nil, err
 	}
-	log, err := openLog(filepath.Join(p.dir, "log"))
+	log, err := program.OpenLog(filepath.Join(p.dir, "log"))
 	if err != nil {
 		return nil, err
 	}
-	if p.clock, err = c.newClock(name); err != nil {
+	if p.Clock, err = c.newClock(name); err != nil {
 		return nil, err
 	}
-	p.program = program{
-		name: name, log: log, ended: c.died, env: c.environment(), clock: p.clock,
-		command: func() (string, []string) {
+	p.Program = program.Program{
+		Name: name, Log: log, Ended: c.died, Env: c.environment(), Clock: p.Clock,
+		Command: func() (string, []string) {
 			return filepath.Join(c.bin, "ingot-controller"), []string{
 				"run", "--config", filepath.Join(p.dir, "controller.yaml"), "--addresses-file", p.addresses(),
 			}
 		},
-		before: p.forgetAddresses, started: func() error { return p.ready(ctx) },
+		Before: p.forgetAddresses, Started: func() error { return p.ready(ctx) },
 	}
 	if err := p.configure(); err != nil {
 		return nil, err
 	}
-	if err := p.start(""); err != nil {
+	if err := p.Start(""); err != nil {
 		return nil, fmt.Errorf("%w; see %s", err, log.Name())
 	}
-	if err := until(ctx, settleTime, name+" to be ready", p.serves); err != nil {
+	if err := program.Until(ctx, settleTime, name+" to be ready", p.serves); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, p.dial()
 }
 
 // environment takes a protection away in every process of the cell.
-func (c *trial) environment() []string {
-	if c.o.planted == "" {
+func (c *Trial) environment() []string {
+	if c.o.Planted == "" {
 		return nil
 	}
-	return []string{"INGOT_PLANTED=" + c.o.planted}
+	return []string{"INGOT_PLANTED=" + c.o.Planted}
 }
 
 func (p *controllerProgram) openRelays() (err error) {
@@ -89,7 +90,7 @@ func (p *controllerProgram) openRelays() (err error) {
 			return err
 		}
 	}
-	for range p.c.o.agents {
+	for range p.c.o.Agents {
 		r, err := relay.Open("tcp", "")
 		if err != nil {
 			return err
@@ -112,7 +113,7 @@ agents: {heartbeat_interval: 1s}
 lease: 4s
 workers: 16
 log: {level: info, format: json}
-`, p.c.path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.path("tokens"))
+`, p.c.Path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.Path("tokens"))
 	return os.WriteFile(filepath.Join(p.dir, "controller.yaml"), []byte(text), 0o600)
 }
 
@@ -129,7 +130,7 @@ func (p *controllerProgram) forgetAddresses() error {
 // ready leads the relays to the new process as soon as it says where it listens.
 func (p *controllerProgram) ready(ctx context.Context) error {
 	var a controller.Addresses
-	err := until(ctx, settleTime, p.name, func() bool {
+	err := program.Until(ctx, settleTime, p.Name, func() bool {
 		b, err := os.ReadFile(p.addresses())
 		return err == nil && json.Unmarshal(bytes.TrimSpace(b), &a) == nil && a.Frontpage != ""
 	})
@@ -159,7 +160,7 @@ func (p *controllerProgram) serves() bool {
 // dial connects the clients, who are impatient.
 func (p *controllerProgram) dial() (err error) {
 	p.conn, err = client.Dial(client.Target{Server: p.front.Address(), Token: p.c.token,
-		CAFile: filepath.Join(p.c.path("controllers"), "ca.pem")},
+		CAFile: filepath.Join(p.c.Path("controllers"), "ca.pem")},
 		grpc.WithDisableRetry(), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			MinConnectTimeout: time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3,
@@ -177,7 +178,7 @@ func (p *controllerProgram) close() error {
 	if p.conn != nil {
 		err = p.conn.Close()
 	}
-	err = errors.Join(err, p.program.close())
+	err = errors.Join(err, p.Program.Close())
 	for _, r := range p.relays() {
 		r.Close()
 	}

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
@@ -19,10 +21,10 @@ type saved map[string][]byte
 // save copies the directory while the agent stands still, and leaves it as it was: what a copy of a running disk may
 // catch.
 func (a *agentProgram) save() (s saved, err error) {
-	if err := a.freeze(); err != nil {
+	if err := a.Freeze(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, a.thaw()) }()
+	defer func() { err = errors.Join(err, a.Thaw()) }()
 	s = saved{}
 	return s, filepath.WalkDir(a.dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || path == a.ballast() {
@@ -58,22 +60,22 @@ func (s saved) put(dir string) error {
 }
 
 // restore puts an older copy of the whole directory back: the one that an earlier run has left, or one of a moment ago.
-func (a *agentProgram) restore(ctx context.Context, s strike) error {
+func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 	old := a.backup
-	if old == nil || s.stays {
+	if old == nil || s.Stays {
 		var err error
 		if old, err = a.savedNow(); err != nil {
 			return err
 		}
 		a.backup = old
-		rest(ctx, s.length)
+		program.Rest(ctx, s.Length)
 	}
 	return a.down(func() error { return old.put(a.dir) }, "")
 }
 
 func (a *agentProgram) savedNow() (saved, error) {
-	a.busy.Lock()
-	defer a.busy.Unlock()
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
 	return a.save()
 }
 
@@ -88,9 +90,9 @@ const cloneStart = 700 * time.Millisecond
 
 // duplicate starts a second process from a copy of the agent's directory, on its machine or on another one. The first
 // runs meanwhile, or comes back later.
-func (a *agentProgram) duplicate(ctx context.Context, s strike, machine string) (took bool, err error) {
-	a.busy.Lock()
-	defer a.busy.Unlock()
+func (a *agentProgram) duplicate(ctx context.Context, s plan.Strike, machine string) (took bool, err error) {
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
 	if a.clone != nil {
 		return false, nil
 	}
@@ -98,25 +100,25 @@ func (a *agentProgram) duplicate(ctx context.Context, s strike, machine string) 
 	if err != nil {
 		return false, err
 	}
-	away := s.stays && machine == a.machine
+	away := s.Stays && machine == a.machine
 	if away {
-		if err := a.kill(); err != nil {
+		if err := a.Kill(); err != nil {
 			return false, err
 		}
 	}
 	err = a.startClone(copied, machine)
 	a.elsewhere = a.elsewhere || machine != a.machine
-	rest(ctx, cloneStart+s.length)
+	program.Rest(ctx, cloneStart+s.Length)
 	took = strings.Contains(a.cloneLog(), `"session open"`)
 	if away {
-		err = errors.Join(err, a.start(""))
+		err = errors.Join(err, a.Start(""))
 	}
 	return took, err
 }
 
 // cloneLog is what all clones of the agent have said; one that has said nothing leaves no log.
 func (a *agentProgram) cloneLog() string {
-	b, err := os.ReadFile(a.c.path(a.name + "-clone.log"))
+	b, err := os.ReadFile(a.c.Path(a.Name + "-clone.log"))
 	if err != nil {
 		return ""
 	}
@@ -125,10 +127,10 @@ func (a *agentProgram) cloneLog() string {
 
 func (a *agentProgram) startClone(copied saved, machine string) error {
 	c := &clone{dir: a.dir + "-clone"}
-	if err := empty(a.c.path(a.name + "-clone.log")); err != nil {
+	if err := empty(a.c.Path(a.Name + "-clone.log")); err != nil {
 		return err
 	}
-	log, err := openLog(a.c.path(a.name + "-clone.log"))
+	log, err := program.OpenLog(a.c.Path(a.Name + "-clone.log"))
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func (a *agentProgram) startClone(copied saved, machine string) error {
 	}
 	c.process, err = process.Start(process.Config{
 		Path: filepath.Join(a.c.bin, "ingot-agent"), Args: []string{"run", "--config", file},
-		Env: append(a.clock.environment(), a.env...), Output: log,
+		Env: append(a.Clock.Environment(), a.Env...), Output: log,
 	})
 	if err == nil {
 		a.clone = c
@@ -152,13 +154,13 @@ func (a *agentProgram) startClone(copied saved, machine string) error {
 const cloneEnds = 20 * time.Second
 
 // dropClones ends the clones, and names the agents whose clones were still there.
-func (c *trial) dropClones(ctx context.Context) (lingering []string, err error) {
+func (c *Trial) dropClones(ctx context.Context) (lingering []string, err error) {
 	for _, a := range c.agents {
 		elsewhere := a.elsewhere
 		ended, derr := a.dropClone(ctx)
 		err = errors.Join(err, derr)
 		if !ended && !elsewhere {
-			lingering = append(lingering, a.name)
+			lingering = append(lingering, a.Name)
 		}
 	}
 	return lingering, err
@@ -172,7 +174,7 @@ func (a *agentProgram) dropClone(ctx context.Context) (ended bool, err error) {
 		return true, nil
 	}
 	a.clone = nil
-	ended = until(ctx, cloneEnds, "the clone to end", func() bool {
+	ended = program.Until(ctx, cloneEnds, "the clone to end", func() bool {
 		select {
 		case <-c.process.Gone():
 			return true

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // watcher follows the events of all operations. It comes back with the cursor of the last event that it received.
@@ -50,7 +51,7 @@ func (w *watcher) take() ([]*baremetalv1.OperationEvent, []time.Time) {
 // again is the pause of readers after a failure, and of the reader of the cursor when there is nothing more.
 const again = 60 * time.Millisecond
 
-func (c *trial) watchOperations(ctx context.Context) {
+func (c *Trial) watchOperations(ctx context.Context) {
 	cursor := ""
 	for i := 0; ctx.Err() == nil; i++ {
 		p := c.controllers[i%len(c.controllers)]
@@ -67,7 +68,7 @@ func (c *trial) watchOperations(ctx context.Context) {
 			cursor = ""
 			c.watch.again()
 		}
-		rest(ctx, again)
+		program.Rest(ctx, again)
 	}
 }
 
@@ -124,7 +125,7 @@ func (f *follower) takeAll() []sighted {
 	return f.takeLocked()
 }
 
-func (c *trial) followMachines(ctx context.Context) {
+func (c *Trial) followMachines(ctx context.Context) {
 	cursor := ""
 	for i := 0; ctx.Err() == nil; i++ {
 		p := c.controllers[i%len(c.controllers)]
@@ -139,7 +140,7 @@ func (c *trial) followMachines(ctx context.Context) {
 			cursor = ""
 		}
 		if err != nil || !page.GetMore() {
-			rest(ctx, again)
+			program.Rest(ctx, again)
 		}
 	}
 }

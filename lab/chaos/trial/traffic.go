@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // callLimit is how long a client waits for an answer. What comes later is lost.
@@ -36,22 +38,22 @@ func (l *latest) get() string {
 }
 
 // play runs one client's script.
-func (r *attempt) play(ctx context.Context, n int, s script, last *latest) {
-	for _, st := range s.steps {
-		rest(ctx, st.pause)
-		if ctx.Err() != nil || r.since() > window {
+func (r *attempt) play(ctx context.Context, n int, s plan.Script, last *latest) {
+	for _, st := range s.Steps {
+		program.Rest(ctx, st.Pause)
+		if ctx.Err() != nil || r.since() > plan.Window {
 			return
 		}
-		c := check.Call{Client: n, Method: st.method, Machine: r.c.agents[s.machine].machine}
-		switch st.method {
+		c := check.Call{Client: n, Method: st.Method, Machine: r.c.agents[s.Machine].machine}
+		switch st.Method {
 		case check.Start:
-			c.Kind, c.Request = st.kind, r.request(st.letter)
+			c.Kind, c.Request = st.Kind, r.request(st.Letter)
 		case check.Cancel, check.Get:
 			if c.Operation = last.get(); c.Operation == "" {
 				continue
 			}
 		}
-		r.call(ctx, &c, r.c.controllers[st.via%len(r.c.controllers)])
+		r.call(ctx, &c, r.c.controllers[st.Via%len(r.c.controllers)])
 		if c.Method == check.Start && c.Outcome == check.OK {
 			last.set(c.Operation)
 		}
@@ -59,7 +61,7 @@ func (r *attempt) play(ctx context.Context, n int, s script, last *latest) {
 	}
 }
 
-func (r *attempt) request(letter string) string { return fmt.Sprintf("%d-%s", r.p.seed, letter) }
+func (r *attempt) request(letter string) string { return fmt.Sprintf("%d-%s", r.p.Seed, letter) }
 
 // call makes the call and notes when, and what came of it.
 func (r *attempt) call(ctx context.Context, c *check.Call, p *controllerProgram) {
@@ -117,8 +119,8 @@ const tryLimit = 5
 
 // limit is that of a try in this run, in seconds.
 func (r *attempt) limit() int32 {
-	if r.p.patient && r.c.steppable {
-		return patientLimit
+	if r.p.Patient && r.c.steppable {
+		return plan.PatientLimit
 	}
 	return tryLimit
 }
@@ -127,17 +129,17 @@ func start(
 	ctx context.Context, p *controllerProgram, kind, machine, request string, limit int32,
 ) (*baremetalv1.Operation, error) {
 	switch kind {
-	case reimage:
+	case plan.Reimage:
 		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{
 			MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: limit,
 		})
-	case netboot:
+	case plan.Netboot:
 		return p.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{
 			MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true, TimeoutSeconds: limit,
 		})
 	}
 	mode := "graceful"
-	if kind == force {
+	if kind == plan.Force {
 		mode = "force"
 	}
 	return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bufio"
@@ -12,9 +12,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// record is the recorder's process: it appends every line that comes over the socket to the file, and answers each with
+// Record is the recorder's process: it appends every line that comes over the socket to the file, and answers each with
 // "ok" once it is there. It lives until it is killed.
-func record(socket, file string) error {
+func Record(socket, file string) error {
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("open the record: %w", err)

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -15,25 +15,27 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/localpg"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/standby"
 )
 
-// withStandby reports whether the nth cell has a standby: one in four, since it costs a second server.
-func withStandby(only string, n int) bool { return n%4 == 2 || names(only, promote) }
+// WithStandby reports whether the nth cell has a standby: one in four, since it costs a second server.
+func WithStandby(only string, n int) bool { return n%4 == 2 || names(only, plan.Promote) }
 
 func names(only, kind string) bool { return strings.Contains(","+only+",", ","+kind+",") }
 
 // faults are those that a cell's runs are drawn from. A disk that is full would end both servers of a pair.
-func (c *trial) faults() []weight {
-	all := weightsOf(c.o.only, c.steppable)
-	if !c.o.standby {
+func (c *Trial) faults() []plan.Weight {
+	all := plan.WeightsOf(c.o.Only, c.steppable)
+	if !c.o.Standby {
 		return all
 	}
-	all = slices.DeleteFunc(slices.Concat(all, standbyWeights), func(w weight) bool {
-		return w.kind == "full-postgres" || c.o.only != "" && !names(c.o.only, w.kind)
+	all = slices.DeleteFunc(slices.Concat(all, plan.StandbyWeights), func(w plan.Weight) bool {
+		return w.Kind == "full-postgres" || c.o.Only != "" && !names(c.o.Only, w.Kind)
 	})
 	if len(all) == 0 {
-		return standbyWeights
+		return plan.StandbyWeights
 	}
 	return all
 }
@@ -90,7 +92,7 @@ func (p *postgres) closeStandby(ctx context.Context) error {
 }
 
 // promoteStandby kills the primary, promotes the standby, leads all controllers to it, and gives it a standby.
-func (c *trial) promoteStandby(ctx context.Context, length time.Duration) (took bool, err error) {
+func (c *Trial) promoteStandby(ctx context.Context, length time.Duration) (took bool, err error) {
 	c.db.busy.Lock()
 	defer c.db.busy.Unlock()
 	if c.db.standby == nil {
@@ -99,7 +101,7 @@ func (c *trial) promoteStandby(ctx context.Context, length time.Duration) (took 
 	if err := c.db.kill(); err != nil {
 		return false, err
 	}
-	rest(ctx, length/4)
+	program.Rest(ctx, length/4)
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	home := c.db.home()
