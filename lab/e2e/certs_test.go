@@ -24,16 +24,6 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// agentCert is the certificate of an agent that has enrolled.
-func agentCert(t *testing.T, m *harness.Machine) tls.Certificate {
-	t.Helper()
-	c, err := state.Dir(m.StateDir).Credentials()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.TLS()
-}
-
 func TestTheFleetListenerRefusesStrangersInTheHandshake(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})

@@ -14,9 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// lease is the length of a controller's lease in these tests.
-const lease = 4 * time.Second
-
 func TestAControllerThatIsCutOffFromItsDatabase(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {

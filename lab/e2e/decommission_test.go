@@ -88,11 +88,6 @@ func (d *departing) workflow() *baremetalv1.Workflow {
 	return all[0]
 }
 
-func failedState(w *baremetalv1.Workflow) bool {
-	return w.GetState() == baremetalv1.Workflow_FAILED_RETRYABLE ||
-		w.GetState() == baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION
-}
-
 // resumeTenTimes presses resume ten times at once, half of them by one and the same click: one operation is made.
 func (d *departing) resumeTenTimes(w *baremetalv1.Workflow) {
 	d.Helper()
@@ -182,7 +177,3 @@ func (d *departing) holds(w *baremetalv1.Workflow) {
 		}
 	}
 }
-
-type stringer func() string
-
-func (s stringer) String() string { return s() }

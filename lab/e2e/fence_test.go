@@ -11,14 +11,6 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// isolateAt cuts the agent off the first time that it passes the failpoint. The agent itself goes on.
-func isolateAt(m *harness.Machine, name string) {
-	m.FP.Set(name, failpoint.Call(func(context.Context) error {
-		m.Isolate()
-		return nil
-	}).At(1))
-}
-
 // fencedMachine is one whose granted command has run into its deadline without a result.
 func fencedMachine(
 	t *testing.T, c *harness.Cluster, k func(m *harness.Machine) *baremetalv1.Operation, o harness.MachineOptions,

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -12,20 +11,9 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
-
-// atPoint calls fn the first time that the machine's agent passes the failpoint, then crashes the agent there.
-func atPoint(m *harness.Machine, name string, fn func()) {
-	m.FP.Set(name, failpoint.Call(func(context.Context) error {
-		if fn != nil {
-			fn()
-		}
-		return failpoint.ErrInjected
-	}).At(1))
-}
 
 func TestAnAgentThatLostItsMemoryBeforeTheGrant(t *testing.T) {
 	t.Parallel()
