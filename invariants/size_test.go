@@ -20,7 +20,6 @@ var tooBig = map[string]bool{
 	"agent/host":                 true,
 	"controller/engine":          true,
 	"controller/store/operation": true,
-	"lab/e2e":                    true,
 }
 
 // TestPackagesAndFoldersAreSmall holds that a package can be read and that a list of files can be seen at once.

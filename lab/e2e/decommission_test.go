@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -129,9 +130,9 @@ func (d *departing) leaves() {
 	for {
 		testkit.Eventually(d.TB, endLimit, func() bool {
 			w = d.workflow()
-			return w.GetEndedAt() != nil || failedState(w)
-		}, "workflow does not end: %v", stringer(func() string { return fmt.Sprint(d.workflow(), d.m.History()) }))
-		if !failedState(w) || d.resumes == maxResumes {
+			return w.GetEndedAt() != nil || rig.FailedState(w)
+		}, "workflow does not end: %v", rig.Stringer(func() string { return fmt.Sprint(d.workflow(), d.m.History()) }))
+		if !rig.FailedState(w) || d.resumes == maxResumes {
 			break
 		}
 		d.helps(w)
@@ -155,7 +156,7 @@ func (d *departing) helps(w *baremetalv1.Workflow) {
 
 func (d *departing) holds(w *baremetalv1.Workflow) {
 	d.Helper()
-	h := d.m.WaitQuiet(soon)
+	h := d.m.WaitQuiet(rig.Soon)
 	if w.GetState() != baremetalv1.Workflow_COMPLETED {
 		d.Fatalf("the workflow ended as %v\n%v", w, h)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -14,14 +15,14 @@ func TestARebootFromEndToEnd(t *testing.T) {
 		t.Run(fmt.Sprintf("site=%v", site), func(t *testing.T) {
 			m := c.NewMachine(t, harness.MachineOptions{Site: site})
 			m.WaitConnected()
-			maintenance(t, c.Client, m.ID)
-			op := c.Wait(reboot(t, c.Client, m.ID, "r1", patientTime).GetOperationId(), soon)
-			ended(t, op, succeeded, "")
+			rig.Maintenance(t, c.Client, m.ID)
+			op := c.Wait(rig.Reboot(t, c.Client, m.ID, "r1", rig.PatientTime).GetOperationId(), rig.Soon)
+			rig.Ended(t, op, rig.Succeeded, "")
 			if op.GetEvidence()["boot_id_before"] == "" ||
 				op.GetEvidence()["boot_id_before"] == op.GetEvidence()["boot_id_after"] {
 				t.Errorf("evidence %v", op.GetEvidence())
 			}
-			clean(t, m.WaitQuiet(soon))
+			rig.Clean(t, m.WaitQuiet(rig.Soon))
 		})
 	}
 }
