@@ -58,7 +58,7 @@ generate-check: $(GENERATORS) ## Prove that the generated code in the tree is up
 
 # Tests beside the code make the generated pages; without the flag they compare, in every `make test`.
 DOCUMENTS := -count 1 -run '^TestReference|^TestDocument(Shows|Matches)|^TestOperatingGuide'
-DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/node ./controller/domain/explain ./controller/domain/plan ./controller/domain/operation \
+DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/node ./controller/domain/explain/rules ./controller/domain/plan ./controller/domain/operation \
 	./controller/domain/workflow ./agent/config ./agent/cmdline ./agent/provider/maas ./imagebuild/cmdline ./internal/obs/metrics
 
 .PHONY: docs
@@ -84,10 +84,10 @@ deps: ## Install the Debian packages that tests need (root), or say which
 .PHONY: test
 test: deps bin/tools/gotestsum ## Run every test on a private Postgres, nearly all with the race detector
 ifeq ($(PKG),./...)
-	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e runs them with it.
-	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e
+	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e/... runs them with it.
+	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 1 ./lab/e2e/...
 	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
-	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e$$|/controller/store(/|$$)')
+	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)|/controller/store(/|$$)')
 	$(TESTPG) $(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
@@ -170,25 +170,25 @@ attack: deps ## Attack a controller in every part that a hostile party can have,
 
 .PHONY: test-offers
 test-offers: deps ## Bring about every state of a machine, and take each action that is offered there (4 minutes)
-	$(TESTPG) go test -tags offers -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e
+	$(TESTPG) go test -tags offers -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e/why
 
 .PHONY: test-rolling
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
-	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e
+	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e/rolling
 
 .PHONY: test-standby
 test-standby: deps ## Kill Postgres under load and promote its standby: one that is synchronous, and one that lags (2 minutes)
-	$(TESTPG) go test -tags standby -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e
+	$(TESTPG) go test -tags standby -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e/standby
 
 .PHONY: test-haproxy
 test-haproxy: deps ## The same behind HAProxy, with the configuration of deploy/high-availability
 	scripts/install-deps haproxy
-	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingHAProxy $(TEST_FLAGS) ./lab/e2e
+	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingHAProxy $(TEST_FLAGS) ./lab/e2e/rolling
 
 .PHONY: test-upgrade
 test-upgrade: deps ## Roll three controllers from an older version to this one and back, under load (OLD=revision; by default the release before)
 	old=$$(scripts/build-old-controller dist/old $(OLD)) && INGOT_TEST_OLD_CONTROLLER=$$old \
-		$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingUpgrade $(TEST_FLAGS) ./lab/e2e
+		$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingUpgrade $(TEST_FLAGS) ./lab/e2e/rolling
 
 # Benchmarks store their figures here; the performance page and its plots are made of them.
 RESULTS ?= docs/reference/performance.json

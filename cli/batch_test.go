@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 // lives is a server on which each workflow takes a few looks, one operation per request id.
@@ -94,7 +95,7 @@ func TestABatchKeepsItsLimit(t *testing.T) {
 		if f.lives.most > most || f.lives.most == 0 || f.lives.ended != 7 {
 			t.Errorf("limit %d: %d at once, %d have ended", limit, f.lives.most, f.lives.ended)
 		}
-		if got.code != exitRefused || strings.Count(got.out, "SUCCEEDED") != 6 ||
+		if got.code != command.ExitRefused || strings.Count(got.out, "SUCCEEDED") != 6 ||
 			!inOrder(got.out, "machine-1", "machine-busy", "MACHINE_BUSY", "machine-2", "machine-bad", "FAILED",
 				"EXECUTION_FAILED", "machine-6") {
 			t.Errorf("limit %d: %+v", limit, got)
@@ -103,12 +104,12 @@ func TestABatchKeepsItsLimit(t *testing.T) {
 	f := fleet()
 	f.lives = newLives()
 	got := f.run(t, "onboard", "machine-1", "machine-busy", "--yes", "-o", "json")
-	if got.code != exitRefused || !inOrder(got.out, `"machine_id": "machine-1"`, `"SUCCEEDED"`,
+	if got.code != command.ExitRefused || !inOrder(got.out, `"machine_id": "machine-1"`, `"SUCCEEDED"`,
 		`"machine_id": "machine-busy"`, `"code": "MACHINE_BUSY"`) {
 		t.Errorf("as a document: %+v", got)
 	}
 	if got := fleet().run(t, "onboard", "machine-1", "machine-2", "--yes", "--parallelism",
-		"0"); got.code != exitUnexpected || !strings.Contains(got.err, "--parallelism") {
+		"0"); got.code != command.ExitUnexpected || !strings.Contains(got.err, "--parallelism") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -127,14 +128,17 @@ func TestAnInterruptedBatchGoesOn(t *testing.T) {
 	}
 	args := strings.Fields(
 		"onboard machine-1 machine-2 machine-3 machine-4 machine-5 machine-6 --yes --request-id rack-42 --parallelism 2")
-	if got := f.run(t, args...); got.code != exitInterrupted {
+	if got := f.run(t, args...); got.code != command.ExitInterrupted {
 		t.Errorf("interrupted: %+v", got)
 	}
 	if begun := f.lives.begun(); begun == 6 || begun < 2 {
 		t.Errorf("%d were begun", begun)
 	}
 	f.ctx = nil // onEnd may still be called, by a call that goes on, and does nothing at any other end
-	if got := f.run(t, args...); got.code != exitOK || strings.Count(got.out, "SUCCEEDED") != 6 || f.lives.begun() != 6 ||
+	if got := f.run(
+		t,
+		args...); got.code != command.ExitOK || strings.Count(got.out, "SUCCEEDED") != 6 ||
+		f.lives.begun() != 6 ||
 		f.lives.done() != 6 {
 		t.Errorf("given again: %+v, %d begun, %d ended", got, f.lives.begun(), f.lives.done())
 	}

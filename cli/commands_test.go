@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func TestImport(t *testing.T) {
@@ -113,19 +114,6 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestParseRule(t *testing.T) {
-	r, err := parseRule("tcp:8000-8100@10.0.0.0/8%5")
-	if err != nil || r.GetProtocol() != "tcp" || r.GetPortFrom() != 8000 || r.GetPortTo() != 8100 ||
-		r.GetSourceCidr() != "10.0.0.0/8" || r.GetRatePerSecond() != 5 {
-		t.Errorf("%v, %v", r, err)
-	}
-	for _, bad := range []string{"", "tcp:", "tcp:x", "tcp:1-", ":22", "tcp%fast"} {
-		if _, err := parseRule(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
 func TestCompletion(t *testing.T) {
 	got := fleet().run(t, "__complete", "reboot", "")
 	if !strings.Contains(got.out, "machine-1\tREADY IDLE\n") || got.code != 0 {
@@ -161,7 +149,7 @@ func TestConfig(t *testing.T) {
 		{[]string{"set-context", "new"}, 1, ""},
 	}
 	for _, s := range steps {
-		typed := func(c *Config) { c.In = strings.NewReader("s3cret\n") }
+		typed := func(c *command.Config) { c.In = strings.NewReader("s3cret\n") }
 		if got := f.runWith(t, typed, append([]string{"config", "--config", path}, s.args...)...); got.code != s.code ||
 			got.out != s.out {
 			t.Errorf("%v: %+v", s.args, got)
@@ -178,7 +166,7 @@ func TestConfig(t *testing.T) {
 
 // What a program is started with can be read by everybody on the machine.
 func TestNoSecretIsAnArgument(t *testing.T) {
-	a := &app{}
+	a := &command.App{}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -193,13 +181,13 @@ func TestNoSecretIsAnArgument(t *testing.T) {
 			walk(child)
 		}
 	}
-	walk(a.root())
+	walk(newRoot(a))
 }
 
 // Every command must explain itself, and its examples must be command lines that it takes.
 func TestEveryCommandHasHelpAndWorkingExamples(t *testing.T) {
-	a := &app{}
-	root := a.root()
+	a := &command.App{}
+	root := newRoot(a)
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Name() != "exit-codes" && (c.Long == "" || c.Example == "" || c.Short == "") {
@@ -222,7 +210,7 @@ func checkExample(t *testing.T, line string) {
 	if len(words) < 2 || words[0] != "ingot" || strings.ContainsAny(line, `"'|>$`) {
 		return
 	}
-	root := (&app{}).root()
+	root := newRoot((&command.App{}))
 	cmd, rest, err := root.Find(words[1:])
 	if err == nil {
 		err = cmd.ParseFlags(rest)

@@ -94,16 +94,6 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Every reason that a hint is keyed by must be filled with names that commands understand.
-func TestHintsAreFilledIn(t *testing.T) {
-	a := &app{subject: subject{machine: "m-1", operation: "op-1"}}
-	for reason, text := range hints {
-		if got := a.fill(text, map[string]string{"command_id": "cmd-1"}); strings.ContainsAny(got, "{}") {
-			t.Errorf("%s: %q", reason, got)
-		}
-	}
-}
-
 func TestExitCodesAreDocumented(t *testing.T) {
 	got := fleet().run(t, "help", "exit-codes")
 	for _, line := range []string{"    0  ", "    1  ", "    2  ", "    3  ", "    4  ", "    5  ", "    6  ", "    7  ",

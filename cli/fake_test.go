@@ -18,6 +18,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -211,11 +212,11 @@ type result struct {
 
 func (f *fakeServer) run(t *testing.T, args ...string) result {
 	t.Helper()
-	return f.runWith(t, func(*Config) {}, args...)
+	return f.runWith(t, func(*command.Config) {}, args...)
 }
 
 // runWith runs one command line against the server over an in-memory connection.
-func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string) result {
+func (f *fakeServer) runWith(t *testing.T, change func(*command.Config), args ...string) result {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	srv := grpc.NewServer(grpc.UnaryInterceptor(f.record))
@@ -243,7 +244,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*Config), args ...string)
 	home := t.TempDir()
 	env := map[string]string{"HOME": home, "INGOT_SERVER": "controller:50051"}
 	var out, errOut bytes.Buffer
-	cfg := Config{
+	cfg := command.Config{
 		Args: args, In: strings.NewReader(""), Out: &out, Err: &errOut,
 		Getenv: func(k string) string { return env[k] }, Clock: quickClock{clock.Real()}, Version: "test",
 		Connect: func(_ client.Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -88,7 +89,7 @@ func golden(t *testing.T, name string, server func() *fakeServer, lines ...strin
 	var b strings.Builder
 	for _, line := range lines {
 		f := server()
-		got := f.runWith(t, func(c *Config) { c.Clock = stillClock{quickClock{clock.Real()}} }, words(line)...)
+		got := f.runWith(t, func(c *command.Config) { c.Clock = stillClock{quickClock{clock.Real()}} }, words(line)...)
 		b.WriteString("$ ingot " + line + "\n")
 		for _, q := range f.asked {
 			b.WriteString("> " + q + "\n")
@@ -97,7 +98,7 @@ func golden(t *testing.T, name string, server func() *fakeServer, lines ...strin
 		for l := range strings.Lines(got.err) {
 			b.WriteString("! " + l)
 		}
-		if got.code != exitOK {
+		if got.code != command.ExitOK {
 			b.WriteString("exit code " + string(rune('0'+got.code)) + "\n")
 		}
 		b.WriteByte('\n')

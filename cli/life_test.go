@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func TestNodeCommands(t *testing.T) {
@@ -104,7 +105,7 @@ func TestReturnsAreFollowed(t *testing.T) {
 	}
 	got = reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "STEP_TIMEOUT", Message: "slow"}).run(t, "rma", "machine-1",
 		"--return")
-	if got.code != exitFailed {
+	if got.code != command.ExitFailed {
 		t.Errorf("%+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func machine(
@@ -100,11 +101,11 @@ func TestListOtherOutputs(t *testing.T) {
 
 func TestColoursOnlyOnATerminal(t *testing.T) {
 	f := fleet()
-	terminal := func(c *Config) { c.OutTerminal = true }
+	terminal := func(c *command.Config) { c.OutTerminal = true }
 	if got := f.runWith(t, terminal, "list"); !strings.Contains(got.out, "\x1b[32mIDLE\x1b[0m") {
 		t.Errorf("no colours on a terminal: %q", got.out)
 	}
-	noColor := func(c *Config) {
+	noColor := func(c *command.Config) {
 		terminal(c)
 		env := c.Getenv
 		c.Getenv = func(k string) string {

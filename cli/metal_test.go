@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func TestWhatImagesAndSitesShow(t *testing.T) {
@@ -97,13 +98,13 @@ func TestUploadOfAFile(t *testing.T) {
 		t.Errorf("no file: %+v", got)
 	}
 	f = &fakeServer{}
-	got = f.runWith(t, func(c *Config) { c.In = strings.NewReader("piped") }, "image", "add", "x", "-")
+	got = f.runWith(t, func(c *command.Config) { c.In = strings.NewReader("piped") }, "image", "add", "x", "-")
 	if got.code != 0 || string(f.uploaded) != "piped" || f.sent[0].(*pb.Image).GetFileSizeBytes() != 0 {
 		t.Errorf("standard input: %+v, %q", got, f.uploaded)
 	}
 	f = &fakeServer{}
-	got = f.runWith(t, func(c *Config) { c.ErrTerminal = true }, "image", "add", "x", path)
-	if got.code != 0 || !strings.Contains(got.err, "sending [") || !strings.HasSuffix(got.err, eraseLine) {
+	got = f.runWith(t, func(c *command.Config) { c.ErrTerminal = true }, "image", "add", "x", path)
+	if got.code != 0 || !strings.Contains(got.err, "sending [") || !strings.HasSuffix(got.err, "\r\x1b[K") {
 		t.Errorf("at a terminal: %+v", got)
 	}
 }
@@ -121,7 +122,14 @@ func TestSiteFiles(t *testing.T) {
 	if r := f.sent[0].(*pb.SetSiteRequest); r.GetSite() != "berlin" || r.GetSegments()[0].GetPoolEnd() != "10.0.0.20" {
 		t.Errorf("what was shown cannot be set again: %v", r)
 	}
-	got := f.runWith(t, func(c *Config) { c.In = strings.NewReader("site: x\nsegmnts: []\n") }, "site", "set", "-f", "-")
+	got := f.runWith(
+		t,
+		func(c *command.Config) { c.In = strings.NewReader("site: x\nsegmnts: []\n") },
+		"site",
+		"set",
+		"-f",
+		"-",
+	)
 	if got.code != 2 || !strings.Contains(got.err, "segmnts") || len(f.sent) != 1 {
 		t.Errorf("an unknown field: %+v", got)
 	}
@@ -136,19 +144,19 @@ func TestPasswords(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" hunter2 \r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	piped := func(c *Config) { c.In = strings.NewReader("hunter2\nnot this\n") }
-	typed := func(c *Config) { c.ReadPassword = func() ([]byte, error) { return []byte("hunter2"), nil } }
+	piped := func(c *command.Config) { c.In = strings.NewReader("hunter2\nnot this\n") }
+	typed := func(c *command.Config) { c.ReadPassword = func() ([]byte, error) { return []byte("hunter2"), nil } }
 	for name, c := range map[string]struct {
-		change func(*Config)
+		change func(*command.Config)
 		args   string
 		want   string
 	}{
 		"piped":    {piped, "", "hunter2"},
 		"dash":     {piped, "--password-file -", "hunter2"},
-		"dash too": {func(c *Config) { piped(c); typed(c) }, "--password-file -", "hunter2"},
+		"dash too": {func(c *command.Config) { piped(c); typed(c) }, "--password-file -", "hunter2"},
 		"typed":    {typed, "", "hunter2"},
 		"file":     {typed, "--password-file " + file, " hunter2 "},
-		"no end":   {func(c *Config) { c.In = strings.NewReader("hunter2") }, "", "hunter2"},
+		"no end":   {func(c *command.Config) { c.In = strings.NewReader("hunter2") }, "", "hunter2"},
 	} {
 		f := &fakeServer{}
 		got := f.runWith(t, c.change, strings.Fields("bmc credentials set rack-42 --username admin "+c.args)...)
@@ -160,7 +168,9 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 	f := &fakeServer{}
-	broken := func(c *Config) { c.ReadPassword = func() ([]byte, error) { return nil, errors.New("no terminal") } }
+	broken := func(c *command.Config) {
+		c.ReadPassword = func() ([]byte, error) { return nil, errors.New("no terminal") }
+	}
 	if got := f.runWith(t, broken, "bmc", "credentials", "set", "x", "--username", "u"); got.code != 1 ||
 		len(f.sent) != 0 {
 		t.Errorf("%+v", got)

@@ -9,11 +9,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
-
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 // Each command must show the fields that it is there for.
@@ -167,6 +167,27 @@ func TestAttachAndRunStartShowTheOperation(t *testing.T) {
 func TestRunWatchEndsWithTheRun(t *testing.T) {
 	got := fleet().run(t, "run", "watch", "op-1")
 	if got.code != 5 || !inOrder(got.out, "begun", "over") || strings.Count(got.err, "connection lost") != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestBrokenHistoryHasItsExitCode(t *testing.T) {
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	if got := f.run(t, "audit", "verify"); got.code != 0 ||
+		got.out != "2 histories with 4 entries verified, 0 at fault\n" {
+		t.Errorf("%+v", got)
+	}
+	f.broken = "machine-1"
+	got := f.run(t, "audit", "verify")
+	if got.code != command.ExitFailed || !inOrder(got.out, "MACHINE", "machine-1", "no", "entry 2 has been changed",
+		"1 at fault") || strings.Contains(got.out, "(fleet)") {
+		t.Errorf("%+v", got)
+	}
+	if got := f.run(t, "audit", "verify", "--heads"); !inOrder(got.out, "(fleet)", "machine-1") {
+		t.Errorf("%+v", got)
+	}
+	if got := f.run(t, "timeline", "machine-1", "--at", "yesterday"); got.code != command.ExitUnexpected ||
+		!strings.Contains(got.err, "RFC 3339") {
 		t.Errorf("%+v", got)
 	}
 }

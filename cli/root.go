@@ -1,9 +1,16 @@
 package cli
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ingot-metal/ingot/cli/admin"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/inventory"
+	"github.com/ingot-metal/ingot/cli/setup"
+	"github.com/ingot-metal/ingot/cli/work"
 )
 
 const (
@@ -13,7 +20,24 @@ const (
 	groupSetup     = "setup"
 )
 
-func (a *app) root() *cobra.Command {
+// Run runs one command and returns the exit code.
+func Run(ctx context.Context, cfg command.Config) int {
+	a := &command.App{Config: cfg}
+	defer a.Close()
+	root := newRoot(a)
+	root.SetArgs(cfg.Args)
+	root.SetIn(cfg.In)
+	root.SetOut(cfg.Out)
+	root.SetErr(cfg.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return command.ExitOK
+	}
+	a.PrintError(err)
+	return command.ExitCode(err)
+}
+
+func newRoot(a *command.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ingot",
 		Short: "Run a fleet of bare-metal machines",
@@ -32,9 +56,9 @@ Put the machine into maintenance before work that destroys data:
   ingot watch`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: a.prepare,
+		PersistentPreRunE: a.Prepare,
 	}
-	a.globalFlags(root)
+	globalFlags(a, root)
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Work on machines:"},
 		&cobra.Group{ID: groupInventory, Title: "Inventory, images, plans and runs:"},
@@ -43,19 +67,13 @@ Put the machine into maintenance before work that destroys data:
 	)
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
-	add(root, groupWork, a.rebootCmd(), a.powerCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(),
-		a.exitCmd(),
-		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rolloutCmd(), a.rmaCmd(),
-		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd())
-	add(root, groupInventory, a.importCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(),
-		a.clusterCmd(), a.planCmd(), a.runCmd())
-	add(root, groupAdmin, a.tokenCmd(), a.agentCmd(), a.controllersCmd(), a.siteCmd(), a.identityCmd(), a.bmcCmd(),
-		a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
-		a.auditCmd(), a.doctorCmd(), a.serverCmd())
-	add(root, groupSetup, a.configCmd(), a.versionCmd())
-	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
+	add(root, groupWork, work.Commands(a)...)
+	add(root, groupInventory, inventory.Commands(a)...)
+	add(root, groupAdmin, admin.Commands(a)...)
+	add(root, groupSetup, setup.Commands(a)...)
+	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: command.ExitCodesHelp})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w\nsee: %s --help", err, cmd.CommandPath())
+		return command.Usagef("%w\nsee: %s --help", err, cmd.CommandPath())
 	})
 	return root
 }
@@ -67,35 +85,21 @@ func add(parent *cobra.Command, group string, children ...*cobra.Command) {
 	}
 }
 
-func (a *app) globalFlags(root *cobra.Command) {
+func globalFlags(a *command.App, root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.flags.Context, "context", "", "context of the configuration file to use")
-	f.StringVar(&a.flags.Server, "server", "", "controller's API as host:port (INGOT_SERVER)")
-	f.StringVar(&a.flags.CAFile, "ca-file", "", "PEM file with the controller's root certificate (INGOT_CA_FILE)")
-	f.StringVar(&a.flags.CAHash, "ca-hash", "", "SHA-256 of that root instead of a file (INGOT_CA_HASH)")
-	f.StringVar(&a.flags.TokenFile, "token-file", "",
+	f.StringVar(&a.Flags.Context, "context", "", "context of the configuration file to use")
+	f.StringVar(&a.Flags.Server, "server", "", "controller's API as host:port (INGOT_SERVER)")
+	f.StringVar(&a.Flags.CAFile, "ca-file", "", "PEM file with the controller's root certificate (INGOT_CA_FILE)")
+	f.StringVar(&a.Flags.CAHash, "ca-hash", "", "SHA-256 of that root instead of a file (INGOT_CA_HASH)")
+	f.StringVar(&a.Flags.TokenFile, "token-file", "",
 		"file with the bearer token (INGOT_TOKEN_FILE, or INGOT_TOKEN itself)")
-	f.StringVar(&a.flags.configPath, "config", "",
+	f.StringVar(&a.Flags.ConfigPath, "config", "",
 		"configuration file (INGOT_CONFIG; default ~/.config/ingot/config.yaml)")
-	f.StringVarP(&a.flags.output, "output", "o", "table", "table, wide, json, yaml or name")
-	f.DurationVar(&a.flags.timeout, "timeout", 0, "give up after this time, exit code 9 (default: never)")
-	f.DurationVar(&a.flags.retryFor, "retry-for", 15*time.Second,
+	f.StringVarP(&a.Flags.Output, "output", "o", "table", "table, wide, json, yaml or name")
+	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "give up after this time, exit code 9 (default: never)")
+	f.DurationVar(&a.Flags.RetryFor, "retry-for", 15*time.Second,
 		"how long to repeat a call while the server cannot be reached")
-	f.BoolVar(&a.flags.noColor, "no-color", false, "no colours (NO_COLOR does the same)")
-	fixed(root, "output", "table", "wide", "json", "yaml", "name")
-	a.must(root.RegisterFlagCompletionFunc("context", a.completeContexts))
-}
-
-// must is for mistakes in the making of the commands, which every test run would hit.
-func (a *app) must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-func fixed(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag,
-		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err)
-	}
+	f.BoolVar(&a.Flags.NoColor, "no-color", false, "no colours (NO_COLOR does the same)")
+	command.Fixed(root, "output", "table", "wide", "json", "yaml", "name")
+	a.Must(root.RegisterFlagCompletionFunc("context", a.CompleteContexts))
 }

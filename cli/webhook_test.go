@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/webhook"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func TestWebhookCommands(t *testing.T) {
@@ -95,25 +94,11 @@ func TestWhatIsNotRepeated(t *testing.T) {
 			f.lose[method] = lostConnection
 		}
 		got := f.run(t, strings.Fields(line)...)
-		if len(f.asked) != calls || (calls == 1) != (got.code == exitUnavailable) {
+		if len(f.asked) != calls || (calls == 1) != (got.code == command.ExitUnavailable) {
 			t.Errorf("%s: asked %v, %+v", line, f.asked, got)
 		}
 		if calls == 2 && f.asked[0] != f.asked[1] {
 			t.Errorf("%s: repeated as another call: %v", line, f.asked)
-		}
-	}
-}
-
-// TestEventTypesAreKnown: what is completed is what the server takes, and all of it.
-func TestEventTypesAreKnown(t *testing.T) {
-	for _, kind := range webhook.Types() {
-		if !slices.Contains(eventTypes, kind) {
-			t.Errorf("%s is not completed", kind)
-		}
-	}
-	for _, pattern := range eventTypes {
-		if err := webhook.CheckPattern(pattern); err != nil {
-			t.Errorf("the server does not take %v", err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 // reimaging is a server with one machine in maintenance that is about to be reimaged.
@@ -77,7 +78,7 @@ func TestReimagePlain(t *testing.T) {
 }
 
 func TestReimageOnATerminal(t *testing.T) {
-	got := reimaging(pb.Operation_SUCCEEDED, nil).runWith(t, func(c *Config) { c.OutTerminal = true },
+	got := reimaging(pb.Operation_SUCCEEDED, nil).runWith(t, func(c *command.Config) { c.OutTerminal = true },
 		"reimage", "machine-1", "--no-color", "--request-id", "r1")
 	want := []string{"┌──",
 		"│ Operation: op-1\n│ Machine: machine-1\n│ Type: REIMAGE\n│ Phase: MAINTENANCE → EffectiveState: BUSY\n└──",

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/agent"
 	"github.com/ingot-metal/ingot/controller/api/enroll"
 	"github.com/ingot-metal/ingot/controller/api/public"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -95,12 +96,12 @@ func (c *Controller) behindDoor() []grpc.ServerOption {
 }
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
-	public.Register(s, public.New(public.Config{
+	public.Register(s, service.New(service.Config{
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock,
 		Draining:      c.draining,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
-		Info:        public.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
+		Info:        service.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
 		Incarnation: c.store.Incarnation,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
 			return pki.Bundle{

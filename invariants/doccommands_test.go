@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/cli"
+	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -148,7 +149,7 @@ func wrongCommand(t *testing.T, pages map[string]string, words []string) string 
 	}
 	if words[0] == "ingot" {
 		var out, bad strings.Builder
-		code := cli.Run(t.Context(), cli.Config{Args: append(slices.Clone(words[1:]), "--help"), In: strings.NewReader(""),
+		code := cli.Run(t.Context(), command.Config{Args: append(slices.Clone(words[1:]), "--help"), In: strings.NewReader(""),
 			Out: &out, Err: &bad, Getenv: func(string) string { return "" }, Clock: clock.Real()})
 		if code != 0 && path != "ingot exit-codes" {
 			return bad.String()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -25,7 +26,7 @@ func run() int {
 	defer stop()
 	// A second interrupt ends the program at once.
 	context.AfterFunc(ctx, stop)
-	return cli.Run(ctx, cli.Config{
+	return cli.Run(ctx, command.Config{
 		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),

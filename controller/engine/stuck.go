@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	explainstore "github.com/ingot-metal/ingot/controller/store/explain"
 )
 
@@ -52,7 +53,7 @@ func (e *Engine) stuck(
 	if err != nil {
 		return false, err
 	}
-	x := explain.Explain(facts.WithBaselines(normals))
+	x := rules.Explain(facts.WithBaselines(normals))
 	if !x.Stuck {
 		return false, nil
 	}

@@ -139,7 +139,7 @@ var heldElsewhere = map[string]string{
 	"AdminService/SettleCommand":      "lab/e2e.TestADeadlineWithoutAResultFencesUntilAnOperatorSettles",
 	"AdminService/ForgetTPM":          "controller/store/identity.TestTPMIsRecordedByItsProof",
 	"AdminService/RedeliverWebhook":   "controller/engine.TestRedelivery",
-	"RolloutService/ApproveRollout":   "controller/api/public.TestSteeringARollout",
+	"RolloutService/ApproveRollout":   "controller/api/public/rollout.TestSteeringARollout",
 	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
 }
 

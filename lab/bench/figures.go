@@ -60,5 +60,5 @@ func (t *throughput) figure(limit *results.Limit) results.Figure {
 	return results.Figure{What: what, Value: t.PerSecond, Unit: "/s", Limit: limit,
 		Says: fmt.Sprintf("One takes %.0f ms (p99 %.0f), %.2f transactions and %.2f ms of processor time: controller %.2f, "+
 			"Postgres %.2f, agents and clients %.2f.", t.Total.P50, t.Total.P99, t.Commits,
-			t.CPU.Controller+t.CPU.Postgres+t.CPU.Agents, t.CPU.Controller, t.CPU.Postgres, t.CPU.Agents)}
+			t.CPU.Sum(), t.CPU.Controller, t.CPU.Postgres, t.CPU.Own)}
 }

@@ -25,7 +25,7 @@ func run(path string) error {
 		return err
 	}
 	dir := filepath.Dir(path)
-	old, err := filepath.Glob(filepath.Join(dir, "performance-*.svg"))
+	old, err := filepath.Glob(filepath.Join(dir, "plots", "*.svg"))
 	if err != nil {
 		return err
 	}
@@ -33,6 +33,9 @@ func run(path string) error {
 		if err := os.Remove(plot); err != nil {
 			return fmt.Errorf("remove an old plot: %w", err)
 		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "plots"), 0o755); err != nil {
+		return fmt.Errorf("make the folder of plots: %w", err)
 	}
 	for name, b := range results.Page(runs) {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {

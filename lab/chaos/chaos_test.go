@@ -1,30 +1,22 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"go/ast"
-	"go/build"
-	"go/importer"
-	"go/parser"
-	"go/token"
-	"go/types"
-	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/trial"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
 // TestMain lets this binary be the recorder too: a cell starts itself again as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "record" {
-		exit(record(os.Args[2], os.Args[3]))
+		exit(trial.Record(os.Args[2], os.Args[3]))
 	}
 	code := m.Run()
 	harness.RemoveBinaries()
@@ -40,7 +32,7 @@ func TestAFewRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.bin = harness.Build(t).Dir()
+	o.Bin = harness.Build(t).Dir()
 	r, err := breakThings(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -61,75 +53,20 @@ func TestDrawingIsStable(t *testing.T) {
 	t.Parallel()
 	drawn := map[string]int{}
 	for seed := range uint64(2000) {
-		a, b := draw(seed, 3, weightsOf("", true)), draw(seed, 3, weightsOf("", true))
+		a, b := plan.Draw(seed, 3, plan.WeightsOf("", true)), plan.Draw(seed, 3, plan.WeightsOf("", true))
 		if fmt.Sprint(a) != fmt.Sprint(b) {
 			t.Fatalf("seed %d is %v and %v", seed, a, b)
 		}
-		if len(a.strikes) == 0 {
+		if len(a.Strikes) == 0 {
 			t.Fatalf("seed %d has no fault", seed)
 		}
-		for _, s := range a.strikes {
-			drawn[s.kind]++
+		for _, s := range a.Strikes {
+			drawn[s.Kind]++
 		}
 	}
-	for _, w := range weightsOf("", true) {
-		if drawn[w.kind] == 0 {
-			t.Errorf("%s is never drawn; drawn are %v", w.kind, slices.Sorted(maps.Keys(drawn)))
+	for _, w := range plan.WeightsOf("", true) {
+		if drawn[w.Kind] == 0 {
+			t.Errorf("%s is never drawn; drawn are %v", w.Kind, slices.Sorted(maps.Keys(drawn)))
 		}
-	}
-}
-
-// TestBugsCanBePlanted holds that every edit fits its source, and that what it makes has the right types.
-func TestBugsCanBePlanted(t *testing.T) {
-	t.Parallel()
-	tree, err := goOutput("list", "-m", "-f", "{{.Dir}}", "github.com/ingot-metal/ingot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := overlaid{dir: t.TempDir(), replace: map[string]string{}}
-	if err := o.plant(tree); err != nil {
-		t.Fatal(err)
-	}
-	// Exports stand as "path=file", in one line for each package; those of the edited ones are not looked up.
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}",
-		"github.com/ingot-metal/ingot/internal/planted"}
-	for _, e := range edits {
-		args = append(args, "github.com/ingot-metal/ingot/"+filepath.Dir(e.file))
-	}
-	listed, err := goOutput(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exports := map[string]string{}
-	for line := range strings.Lines(listed) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), "=")
-		exports[path] = file
-	}
-	for _, e := range edits {
-		typesOf(t, filepath.Join(tree, filepath.Dir(e.file)), o.replace, exports)
-	}
-}
-
-// typesOf checks the types of a package, with the files that stand in for others.
-func typesOf(t *testing.T, dir string, replace, exports map[string]string) {
-	t.Helper()
-	p, err := build.ImportDir(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fset := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		path := filepath.Join(dir, name)
-		f, err := parser.ParseFile(fset, cmp.Or(replace[path], path), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	look := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
-	cfg := types.Config{Importer: importer.ForCompiler(fset, "gc", look)}
-	if _, err := cfg.Check(dir, fset, files, nil); err != nil {
-		t.Errorf("%s: %v", dir, err)
 	}
 }

@@ -7,6 +7,9 @@
 // that are drawn from a seed strike; then everything is healed, the cell comes to rest, and package check judges the
 // history. A cell is used for many runs and then replaced.
 //
+// Package plan draws the faults, package trial is the cell, package program one of its processes; this package makes the
+// runs, keeps their journal and reports.
+//
 // # What is authoritative
 //
 // Effects on machines are counted by a recorder, a process that no fault strikes; each effect waits until it is written

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/trial"
 )
 
 func TestWorkThatWasCutShortGoesOn(t *testing.T) {
@@ -84,12 +85,12 @@ func TestARunThatTheHarnessFailsIsDoneAgainAndThenLost(t *testing.T) {
 func TestSweepTakesOnlyWhatNobodyHas(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
-	mine, theirs := filepath.Join(parent, cellPrefix+"mine"), filepath.Join(parent, cellPrefix+"left")
+	mine, theirs := filepath.Join(parent, trial.CellPrefix+"mine"), filepath.Join(parent, trial.CellPrefix+"left")
 	for _, dir := range []string{mine, theirs} {
 		if err := os.MkdirAll(filepath.Join(dir, "world"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := claim(dir)
+		lock, err := trial.Claim(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestSweepTakesOnlyWhatNobodyHas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := sweep(parent); err != nil {
+	if err := trial.Sweep(parent); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(theirs); !os.IsNotExist(err) {

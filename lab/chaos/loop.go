@@ -13,6 +13,8 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/chaos/trial"
 )
 
 // loop hands seeds to cells.
@@ -32,7 +34,7 @@ type loop struct {
 
 // breakThings does all runs.
 func breakThings(ctx context.Context, o options) (*report, error) {
-	if err := errors.Join(os.MkdirAll(o.out, 0o755), sweep(os.TempDir())); err != nil {
+	if err := errors.Join(os.MkdirAll(o.out, 0o755), trial.Sweep(os.TempDir())); err != nil {
 		return nil, err
 	}
 	l := &loop{o: o, begun: time.Now(), r: newReport(o), tried: map[uint64]int{}}
@@ -66,11 +68,11 @@ const progressEvery = 15 * time.Second
 
 func (l *loop) progress(ctx context.Context) {
 	for {
-		rest(ctx, progressEvery)
+		program.Rest(ctx, progressEvery)
 		if ctx.Err() != nil {
 			return
 		}
-		say("%s", l.r.progress(l.elapsed()))
+		program.Say("%s", l.r.progress(l.elapsed()))
 	}
 }
 
@@ -110,7 +112,7 @@ const tries = 3
 // failed puts a run that says nothing back.
 func (l *loop) failed(seed uint64, err error) {
 	l.r.harness(err)
-	say("the harness failed: %v", err)
+	program.Say("the harness failed: %v", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.tried[seed]++; l.tried[seed] < tries {
@@ -153,7 +155,7 @@ func (l *loop) controllers(n int) int {
 
 // steppable says whether the nth cell has clocks that can be stepped: half of them, or all where the others are none.
 func (l *loop) steppable(n int) bool {
-	return l.o.stepped != "" && (n/3%2 == 1 || l.o.stepped == l.o.bin)
+	return l.o.Stepped != "" && (n/3%2 == 1 || l.o.Stepped == l.o.Bin)
 }
 
 // useCell makes a cell and breaks it until it is worn out.
@@ -163,14 +165,14 @@ func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 		return false, nil
 	}
 	o := l.o
-	o.standby = withStandby(o.only, n)
-	c, err := newCell(ctx, o, l.controllers(n), l.steppable(n))
+	o.Standby = trial.WithStandby(o.Only, n)
+	c, err := trial.New(ctx, o.Options, l.controllers(n), l.steppable(n))
 	if err != nil {
 		err = fmt.Errorf("seed %d: %w", seed, err)
 		l.failed(seed, err)
 		return true, err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	for n := 1; more; n++ {
 		ok, err := l.judge(ctx, c, seed)
 		if err != nil {
@@ -185,9 +187,9 @@ func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 }
 
 // judge does one run and keeps it if anything is wrong. ok is false when the cell should not be used again.
-func (l *loop) judge(ctx context.Context, c *trial, seed uint64) (ok bool, err error) {
+func (l *loop) judge(ctx context.Context, c *trial.Trial, seed uint64) (ok bool, err error) {
 	begun := time.Now()
-	h, settling, err := c.run(ctx, seed)
+	h, settling, err := c.Run(ctx, seed)
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("seed %d: %w", seed, err), l.keepLogs(c, seed))
 	}
@@ -200,7 +202,7 @@ func (l *loop) judge(ctx context.Context, c *trial, seed uint64) (ok bool, err e
 	if len(found) > 0 || l.o.keep {
 		err = errors.Join(l.keepHistory(h, found), l.keepLogs(c, seed))
 	}
-	return len(found) == 0 && !c.spent(), errors.Join(err, l.note(entry{seed, l.elapsed(), t}))
+	return len(found) == 0 && !c.Spent(), errors.Join(err, l.note(entry{seed, l.elapsed(), t}))
 }
 
 func (l *loop) note(e entry) error {
@@ -211,10 +213,10 @@ func (l *loop) note(e entry) error {
 
 // violated says so, and ends the work where one violation is enough.
 func (l *loop) violated(seed uint64, found []check.Violation) {
-	say("seed %d: %d violations, the first: %v", seed, len(found), found[0])
+	program.Say("seed %d: %d violations, the first: %v", seed, len(found), found[0])
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stop = l.stop || l.o.planted != "" || !l.o.keepGoing
+	l.stop = l.stop || l.o.Planted != "" || !l.o.keepGoing
 }
 
 func (l *loop) place(seed uint64) string { return filepath.Join(l.o.out, fmt.Sprint(seed)) }
@@ -239,7 +241,7 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	}
 	clocks := ""
 	if h.Header.Steppable {
-		clocks = " --bin " + l.o.stepped
+		clocks = " --bin " + l.o.Stepped
 	}
 	text += fmt.Sprintf("\nrun it again:     make chaos CHAOS_FLAGS='--seed %d --runs 1 --controllers %d --agents %d%s'\n"+
 		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents,
@@ -254,7 +256,7 @@ const (
 )
 
 // keepLogs copies the logs of the cell's processes, from a while before the run.
-func (l *loop) keepLogs(c *trial, seed uint64) error {
+func (l *loop) keepLogs(c *trial.Trial, seed uint64) error {
 	l.mu.Lock()
 	l.kept++
 	enough := l.kept > maxKept
@@ -267,13 +269,13 @@ func (l *loop) keepLogs(c *trial, seed uint64) error {
 		return err
 	}
 	var errs []error
-	for _, p := range c.programs() {
-		errs = append(errs, copyFile(p.log.Name(), filepath.Join(dir, p.name+".log"), p.read-before),
-			copyFile(c.path(p.name+"-clone.log"), filepath.Join(dir, p.name+"-clone.log"), 0))
+	for _, p := range c.Programs() {
+		errs = append(errs, copyFile(p.Log.Name(), filepath.Join(dir, p.Name+".log"), p.Read-before),
+			copyFile(c.Path(p.Name+"-clone.log"), filepath.Join(dir, p.Name+"-clone.log"), 0))
 	}
 	return errors.Join(append(errs,
-		copyFile(c.path("postgres/postgres.log"), filepath.Join(dir, "postgres.log"), 0),
-		copyFile(c.path("effects"), filepath.Join(dir, "effects.jsonl"), 0))...)
+		copyFile(c.Path("postgres/postgres.log"), filepath.Join(dir, "postgres.log"), 0),
+		copyFile(c.Path("effects"), filepath.Join(dir, "effects.jsonl"), 0))...)
 }
 
 func copyFile(from, to string, offset int64) error {

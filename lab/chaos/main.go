@@ -11,16 +11,20 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/chaos/trial"
 )
 
 // options are the command line.
 type options struct {
-	runs, cells, controllers, agents, reuse   int
-	seed                                      uint64
-	bin, out, planted, rejudge, only, stepped string
-	limit, quiet                              time.Duration
-	json, keepGoing, keep, resume             bool
-	standby                                   bool // of one cell: its database has a standby
+	trial.Options
+	runs, cells, controllers, reuse int
+	seed                            uint64
+	out, rejudge                    string
+	limit                           time.Duration
+	json, keepGoing, keep, resume   bool
 }
 
 func parse(args []string) (options, error) {
@@ -31,18 +35,18 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.cells, "cells", 0,
 		"how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
 	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
-	f.IntVar(&o.agents, "agents", 3, "agents of each system")
+	f.IntVar(&o.Agents, "agents", 3, "agents of each system")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
-	f.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
-	f.StringVar(&o.stepped, "stepped", "",
+	f.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
+	f.StringVar(&o.Stepped, "stepped", "",
 		"directory of binaries whose clocks can be stepped, which half of the systems then use; see the subcommand overlay")
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
-	f.StringVar(&o.planted, "planted", "",
+	f.StringVar(&o.Planted, "planted", "",
 		"take one protection away (binaries with the tag planted), and stop at the first violation")
-	f.StringVar(&o.only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
+	f.StringVar(&o.Only, "only", "", "draw no faults but these, such as kill-agent,cut-agent")
 	f.StringVar(&o.rejudge, "rejudge", "", "judge this history again, or all below this directory, and run nothing")
 	f.DurationVar(&o.limit, "limit", 4*time.Hour, "begin no run after this time")
-	f.DurationVar(&o.quiet, "rest", 10*time.Minute, "how long a system may take to come to rest once the faults are over")
+	f.DurationVar(&o.Quiet, "rest", 10*time.Minute, "how long a system may take to come to rest once the faults are over")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	f.BoolVar(&o.resume, "resume", false, "go on where work with the same --out and --seed was cut short")
 	f.BoolVar(&o.keepGoing, "keep-going", true, "go on after a violation")
@@ -53,12 +57,12 @@ func parse(args []string) (options, error) {
 	if o.cells == 0 {
 		o.cells = 4 * runtime.NumCPU()
 	}
-	if o.only == "" {
-		o.only = classes[o.planted]
+	if o.Only == "" {
+		o.Only = program.Classes[o.Planted]
 	}
-	for _, kind := range strings.Split(o.only, ",") {
-		if kind != "" && !slices.ContainsFunc(slices.Concat(clockWeights, standbyWeights, weights),
-			func(w weight) bool { return w.kind == kind }) {
+	for _, kind := range strings.Split(o.Only, ",") {
+		if kind != "" && !slices.ContainsFunc(slices.Concat(plan.ClockWeights, plan.StandbyWeights, plan.Weights),
+			func(w plan.Weight) bool { return w.Kind == kind }) {
 			return o, fmt.Errorf("--only: there is no fault %q", kind)
 		}
 	}
@@ -67,10 +71,10 @@ func parse(args []string) (options, error) {
 
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == "record" {
-		exit(record(os.Args[2], os.Args[3]))
+		exit(trial.Record(os.Args[2], os.Args[3]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "overlay" {
-		exit(overlay(os.Args[2]))
+		exit(program.Overlay(os.Args[2]))
 	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
@@ -105,6 +109,3 @@ func run(o options) error {
 	}
 	return r.verdict(o)
 }
-
-// say tells a human what goes on; the results alone go to standard output.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "chaos: "+format+"\n", args...) }

@@ -62,7 +62,7 @@ func newTally() *tally {
 }
 
 func newReport(o options) *report {
-	return &report{Planted: o.planted, Seed: o.seed, Wanted: o.runs, tally: *newTally()}
+	return &report{Planted: o.Planted, Seed: o.seed, Wanted: o.runs, tally: *newTally()}
 }
 
 // count is the tally of one run.
@@ -223,9 +223,9 @@ func listed(counts map[string]int) string {
 // verdict is the end of the program: with everything in place no run may have violations, without something one must.
 func (r *report) verdict(o options) error {
 	switch {
-	case o.planted != "" && len(r.Violations) == 0:
-		return fmt.Errorf("%d runs without %s, and nothing was noticed", r.Runs, o.planted)
-	case o.planted != "":
+	case o.Planted != "" && len(r.Violations) == 0:
+		return fmt.Errorf("%d runs without %s, and nothing was noticed", r.Runs, o.Planted)
+	case o.Planted != "":
 		return nil
 	case len(r.Violations) > 0:
 		return fmt.Errorf("%d of %d runs have violations; see %s", len(r.Violations), r.Runs, o.out)

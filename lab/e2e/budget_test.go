@@ -6,6 +6,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestABudgetHoldsAcrossAKill(t *testing.T) {
 	t.Parallel()
 	const machines, slots = 8, 2
-	c := harness.New(t, harness.Options{Configure: patient})
+	c := harness.New(t, harness.Options{Configure: rig.Patient})
 	budgets := baremetalv1.NewBudgetServiceClient(c.Conn())
 	harness.Must(t, budgets.SetBudget, &baremetalv1.SetBudgetRequest{
 		Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: slots},
@@ -23,13 +24,13 @@ func TestABudgetHoldsAcrossAKill(t *testing.T) {
 	for i := range machines {
 		m := c.NewMachine(t, harness.MachineOptions{})
 		m.WaitConnected()
-		maintenance(t, c.Client, m.ID)
+		rig.Maintenance(t, c.Client, m.ID)
 		ops = append(ops, harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{
 			MachineId: m.ID, RequestId: fmt.Sprint("reimage-", i), ImageRef: "ubuntu-2204",
 		}).GetOperationId())
 	}
 	killed, most := false, 0
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		running, done := 0, 0
 		for _, id := range ops {
 			switch op := c.Operation(id); {
@@ -55,6 +56,6 @@ func TestABudgetHoldsAcrossAKill(t *testing.T) {
 		t.Fatalf("killed: %t, most in flight: %d; nothing was shown", killed, most)
 	}
 	for _, id := range ops {
-		ended(t, c.Operation(id), succeeded, "")
+		rig.Ended(t, c.Operation(id), rig.Succeeded, "")
 	}
 }

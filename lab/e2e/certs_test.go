@@ -21,25 +21,16 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
-
-// agentCert is the certificate of an agent that has enrolled.
-func agentCert(t *testing.T, m *harness.Machine) tls.Certificate {
-	t.Helper()
-	c, err := state.Dir(m.StateDir).Credentials()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.TLS()
-}
 
 func TestTheFleetListenerRefusesStrangersInTheHandshake(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	own := agentCert(t, m)
+	own := rig.AgentCert(t, m)
 	if err := c.Handshake(own); err != nil {
 		t.Fatalf("an enrolled agent is refused: %v", err)
 	}
@@ -49,7 +40,7 @@ func TestTheFleetListenerRefusesStrangersInTheHandshake(t *testing.T) {
 	}
 	now, id := time.Now(), m.Identity().AgentID
 	expired := harness.Certificate(t, c.Authority(), id, time.Second, now)
-	testkit.Eventually(t, soon, func() bool { return time.Now().After(expired.Leaf.NotAfter) }, "does not expire")
+	testkit.Eventually(t, rig.Soon, func() bool { return time.Now().After(expired.Leaf.NotAfter) }, "does not expire")
 	for name, certs := range map[string][]tls.Certificate{
 		"no certificate":                  nil,
 		"another CA":                      {harness.Certificate(t, stranger, id, time.Hour, now)},
@@ -73,7 +64,7 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	stream, err := c.FleetClient(agentCert(t, m)).Commands(t.Context())
+	stream, err := c.FleetClient(rig.AgentCert(t, m)).Commands(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +89,9 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 	}
 	t.Logf("the session ended %v after the call", took.Round(time.Millisecond))
 	m.Rejoin()
-	testkit.Eventually(t, soon, func() bool { return m.Dials() > 1 }, "the agent does not come back")
+	testkit.Eventually(t, rig.Soon, func() bool { return m.Dials() > 1 }, "the agent does not come back")
 	// The end of the session is stored right after the agent has been told.
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		return !harness.Must(t, c.Admin().GetAgent,
 			&baremetalv1.GetAgentRequest{AgentId: m.Identity().AgentID}).GetConnected()
 	}, "a revoked agent is connected")
@@ -112,7 +103,7 @@ func TestTooLargeMessagesAreRefusedAndNothingElse(t *testing.T) {
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
 	large := strings.Repeat("x", 300<<10)
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Soon)
 	defer cancel()
 	_, err := c.Machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{
 		MachineId: "m-large", Labels: map[string]string{"note": large},
@@ -120,7 +111,7 @@ func TestTooLargeMessagesAreRefusedAndNothingElse(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("frontpage: %v", err)
 	}
-	stream, err := c.FleetClient(agentCert(t, m)).Commands(ctx)
+	stream, err := c.FleetClient(rig.AgentCert(t, m)).Commands(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +128,7 @@ func TestTooLargeMessagesAreRefusedAndNothingElse(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("enrolment: %v", err)
 	}
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	works(t, c, m)
 }
 
@@ -155,13 +146,14 @@ func TestRotationSurvivesCrashes(t *testing.T) {
 			}
 			m.Start()
 			m.WaitConnected()
-			first := agentCert(t, m)
-			testkit.Eventually(t, soon, func() bool {
+			first := rig.AgentCert(t, m)
+			testkit.Eventually(t, rig.Soon, func() bool {
 				now, err := state.Dir(m.StateDir).Credentials()
 				return err == nil && !now.Leaf().Equal(first.Leaf)
 			}, "the certificate is not rotated")
 			m.WaitConnected()
-			testkit.Eventually(t, soon, func() bool { return c.Handshake(first) != nil }, "the replaced certificate still works")
+			testkit.Eventually(t, rig.Soon, func() bool { return c.Handshake(first) != nil },
+				"the replaced certificate still works")
 			if (at != "") != (m.Crashes() > 0) {
 				t.Errorf("%d crashes", m.Crashes())
 			}
@@ -190,7 +182,7 @@ func TestAMachineThatWasOffPastItsExpiryComesBackByItself(t *testing.T) {
 	} else if found {
 		old = next
 	}
-	testkit.Eventually(t, soon, func() bool { return time.Now().After(old.Leaf().NotAfter) }, "does not expire")
+	testkit.Eventually(t, rig.Soon, func() bool { return time.Now().After(old.Leaf().NotAfter) }, "does not expire")
 	// The first answer is lost.
 	m.FP.Set("agent.reenroll-before-save", failpoint.Error().At(1))
 	m.Start()

@@ -11,16 +11,17 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
 // quarantined waits until the machine is, and gives why.
 func quarantined(t *testing.T, c *harness.Cluster, id string) *baremetalv1.Condition {
 	t.Helper()
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		return c.Machine(id).GetStatus().GetNodeState() == baremetalv1.NodeState_NODE_STATE_QUARANTINED
 	}, "machine %s is not quarantined", id)
-	return condition(c.Machine(id), "NeedsIntervention")
+	return rig.Condition(c.Machine(id), "NeedsIntervention")
 }
 
 func TestACloneOfTheDiskIsQuarantined(t *testing.T) {
@@ -28,7 +29,7 @@ func TestACloneOfTheDiskIsQuarantined(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	// The clone has the whole disk, on other hardware, and starts while the original runs.
 	dir := t.TempDir()
 	m.CloneDir(dir)
@@ -64,9 +65,9 @@ func TestAnOldBootThatComesBackIsQuarantined(t *testing.T) {
 	if err := os.CopyFS(snapshot, os.DirFS(m.World.Dir())); err != nil {
 		t.Fatal(err)
 	}
-	maintenance(t, c.Client, m.ID)
-	ended(t, c.Wait(reboot(t, c.Client, m.ID, "r", patientTime).GetOperationId(), soon), succeeded, "")
-	active := reboot(t, c.Client, m.ID, "r2", patientTime)
+	rig.Maintenance(t, c.Client, m.ID)
+	rig.Ended(t, c.Wait(rig.Reboot(t, c.Client, m.ID, "r", rig.PatientTime).GetOperationId(), rig.Soon), rig.Succeeded, "")
+	active := rig.Reboot(t, c.Client, m.ID, "r2", rig.PatientTime)
 	m.Restart(func() {
 		w, err := sim.OpenWorld(sim.WorldConfig{Dir: snapshot})
 		if err != nil {
@@ -78,11 +79,11 @@ func TestAnOldBootThatComesBackIsQuarantined(t *testing.T) {
 	if why.GetReason() != "CLONE_DETECTED" || !strings.Contains(why.GetMessage(), "older boot") {
 		t.Errorf("condition %v", why)
 	}
-	op := c.Wait(active.GetOperationId(), soon)
+	op := c.Wait(active.GetOperationId(), rig.Soon)
 	// It may ask for leave between the moment at which the clone is known and the one at which its operation is ended.
 	refused := slices.Contains([]string{"GRANT_REFUSED", "OUTCOME_UNKNOWN"}, op.GetError().GetCode()) &&
 		strings.Contains(op.GetError().GetMessage(), "MACHINE_QUARANTINED")
-	if op.GetPhase() != succeeded && op.GetError().GetCode() != "CLONE_DETECTED" && !refused {
+	if op.GetPhase() != rig.Succeeded && op.GetError().GetCode() != "CLONE_DETECTED" && !refused {
 		t.Errorf("the operation that was active: %v", op)
 	}
 }
@@ -103,13 +104,13 @@ func TestOrdinaryRebootsAreNotTakenForAClone(t *testing.T) {
 			host.RebootForced); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, soon, func() bool { return c.Machine(m.ID).GetStatus().GetBootId() != before },
+		testkit.Eventually(t, rig.Soon, func() bool { return c.Machine(m.ID).GetStatus().GetBootId() != before },
 			"the new boot is not seen")
 		boots[c.Machine(m.ID).GetStatus().GetBootId()] = true
 	}
 	st := c.Machine(m.ID)
 	if len(boots) != 5 || st.GetStatus().GetNodeState() != baremetalv1.NodeState_NODE_STATE_ACTIVE ||
-		condition(st, "NeedsIntervention").GetStatus() {
+		rig.Condition(st, "NeedsIntervention").GetStatus() {
 		t.Errorf("%d boots, %v", len(boots), st.GetStatus())
 	}
 }

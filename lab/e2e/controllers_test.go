@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -20,8 +21,8 @@ import (
 func quickReboot(t *testing.T, c *harness.Client, machineID, request string) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	op := reboot(t, c, machineID, request, patientTime)
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	op := rig.Reboot(t, c, machineID, request, rig.PatientTime)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Soon)
 	defer cancel()
 	w, err := c.Operations().WatchOperations(ctx, &baremetalv1.WatchOperationsRequest{Filter: "operation_id=" +
 		op.GetOperationId()})
@@ -34,7 +35,7 @@ func quickReboot(t *testing.T, c *harness.Client, machineID, request string) tim
 			t.Fatal(err)
 		}
 		if harness.Ended(e.GetSnapshot()) {
-			ended(t, e.GetSnapshot(), succeeded, "")
+			rig.Ended(t, e.GetSnapshot(), rig.Succeeded, "")
 			return time.Since(begun)
 		}
 	}
@@ -54,11 +55,11 @@ func TestCommandsAreHandedOver(t *testing.T) {
 	ctx := failpoint.With(t.Context(), blind)
 	a := harness.New(t, harness.Options{Context: ctx})
 	b := a.Another(t, harness.Options{Context: ctx})
-	testkit.Eventually(t, soon, func() bool { return a.Controller().Peers() == 1 && b.Controller().Peers() == 1 },
+	testkit.Eventually(t, rig.Soon, func() bool { return a.Controller().Peers() == 1 && b.Controller().Peers() == 1 },
 		"they do not know of each other")
 	m := b.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, a.Client, m.ID)
+	rig.Maintenance(t, a.Client, m.ID)
 	var there, here []time.Duration
 	for i := range 10 {
 		there = append(there, quickReboot(t, a.Client, m.ID, fmt.Sprint("there-", i)))
@@ -69,7 +70,7 @@ func TestCommandsAreHandedOver(t *testing.T) {
 	if slowest := slices.Max(there); slowest > 25*time.Second { // what was not handed over is decided again after 30 s
 		t.Errorf("an operation has waited %v for its command to be handed over", slowest)
 	}
-	clean(t, m.WaitQuiet(soon))
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
 // bare is a session without an agent: the test is one.
@@ -85,7 +86,7 @@ var slow = harness.Options{Configure: func(c *config.Config) { c.Agents.Heartbea
 // openBare opens a session as the agent of a machine, which must not open one of its own meanwhile.
 func openBare(t *testing.T, c *harness.Cluster, m *harness.Machine, h *fleetv1.Hello) *bare {
 	t.Helper()
-	stream, err := c.FleetClient(agentCert(t, m)).Commands(t.Context())
+	stream, err := c.FleetClient(rig.AgentCert(t, m)).Commands(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,12 +130,12 @@ func TestCancelsAreHandedOver(t *testing.T) {
 	b := a.Another(t, slow)
 	m := b.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, a.Client, m.ID)
+	rig.Maintenance(t, a.Client, m.ID)
 	m.Isolate()
 	agent := openBare(t, b, m, helloOf(b, m))
 	begun := time.Now()
 	op := harness.Must(t, a.Machines().ReconfigureMachine, &baremetalv1.ReconfigureMachineRequest{
-		MachineId: m.ID, RequestId: "r", TimeoutSeconds: patientTime, Config: &baremetalv1.NetReconfig{Hostname: "other"},
+		MachineId: m.ID, RequestId: "r", TimeoutSeconds: rig.PatientTime, Config: &baremetalv1.NetReconfig{Hostname: "other"},
 	})
 	c := hear(agent, (*fleetv1.ControllerMessage).GetCommand)
 	sent := time.Since(begun)
@@ -162,13 +163,13 @@ func TestCommandsAreFoundWithoutNotifications(t *testing.T) {
 	b := a.Another(t, harness.Options{Context: ctx})
 	m := b.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, a.Client, m.ID)
+	rig.Maintenance(t, a.Client, m.ID)
 	for i := range 3 {
 		if took := quickReboot(t, a.Client, m.ID, fmt.Sprint("r", i)); took > 25*time.Second {
 			t.Errorf("the command was found after %v", took)
 		}
 	}
-	clean(t, m.WaitQuiet(soon))
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
 // Revoked on one controller, a certificate opens nothing on the others within 2 s.
@@ -180,7 +181,7 @@ func TestARevocationEndsSessionsElsewhere(t *testing.T) {
 	m.WaitConnected()
 	begun := time.Now()
 	harness.Must(t, a.Admin().RevokeAgent, &baremetalv1.RevokeAgentRequest{AgentId: m.Identity().AgentID})
-	testkit.Eventually(t, soon, func() bool { return b.Controller().Sessions() == 0 }, "the session goes on")
+	testkit.Eventually(t, rig.Soon, func() bool { return b.Controller().Sessions() == 0 }, "the session goes on")
 	took := time.Since(begun)
 	t.Logf("the session has ended %v after the revocation on another controller", took.Round(time.Millisecond))
 	if took > 10*time.Second { // 2 s are promised, of machines that are not as full as those of tests
@@ -201,7 +202,8 @@ func TestAnOldSessionElsewhereEnds(t *testing.T) {
 	if got := hear(one, (*fleetv1.ControllerMessage).GetSuperseded); got.GetByEpoch() != two.welcome.GetEpoch() {
 		t.Errorf("superseded by %d, the newer one is %d", got.GetByEpoch(), two.welcome.GetEpoch())
 	}
-	testkit.Eventually(t, soon, func() bool { return a.Controller().Sessions() == 0 }, "two controllers have the session")
+	testkit.Eventually(t, rig.Soon, func() bool { return a.Controller().Sessions() == 0 },
+		"two controllers have the session")
 	if b.Controller().Sessions() != 1 {
 		t.Error("the newer session has ended")
 	}
@@ -221,8 +223,8 @@ func TestAClonesSessionElsewhereIsProven(t *testing.T) {
 	openBare(t, b, m, other)
 	hear(one, (*fleetv1.ControllerMessage).GetSuperseded)
 	one.say(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_SupersededAck{SupersededAck: &fleetv1.SupersededAck{}}})
-	testkit.Eventually(t, soon, func() bool {
-		return condition(b.Machine(m.ID), "NeedsIntervention").GetReason() == "CLONE_DETECTED"
+	testkit.Eventually(t, rig.Soon, func() bool {
+		return rig.Condition(b.Machine(m.ID), "NeedsIntervention").GetReason() == "CLONE_DETECTED"
 	}, "the machine is not quarantined")
 }
 
@@ -234,28 +236,28 @@ func TestAControllerThatHasStoodStill(t *testing.T) {
 	c.Start("")
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	holding, ask := make(chan struct{}), make(chan struct{})
 	m.FP.Set("agent.before-grant-request", failpoint.Call(func(context.Context) error {
 		close(holding)
 		<-ask
 		return nil
 	}).At(1))
-	op := reboot(t, c.Client, m.ID, "r", 60)
+	op := rig.Reboot(t, c.Client, m.ID, "r", 60)
 	<-holding
 	dials := m.Dials()
 	c.Process.Stand()
 	close(ask)
-	<-time.After(lease + time.Second)
+	<-time.After(rig.Lease + time.Second)
 	if n := len(m.Journal()); n != 0 {
 		t.Errorf("%d effects without a grant", n)
 	}
 	begun := time.Now()
 	c.Process.Continue()
-	testkit.Eventually(t, soon, func() bool { return m.Dials() > dials }, "the session outlives the lease")
+	testkit.Eventually(t, rig.Soon, func() bool { return m.Dials() > dials }, "the session outlives the lease")
 	t.Logf("the agent was sent away %v after the controller went on", time.Since(begun).Round(time.Millisecond))
-	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-	clean(t, m.WaitQuiet(soon))
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
 // A session that others have ended, since the lease that it is under seemed to be over, does not go on as one that
@@ -265,14 +267,14 @@ func TestASessionThatOthersHaveEndedBeginsAnew(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	dials := m.Dials()
 	if err := c.Controller().Store().EndSessionsOf(t.Context(), "", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, soon, func() bool { return m.Dials() > dials }, "the session goes on")
-	ended(t, c.Wait(reboot(t, c.Client, m.ID, "r", patientTime).GetOperationId(), soon), succeeded, "")
-	clean(t, m.WaitQuiet(soon))
+	testkit.Eventually(t, rig.Soon, func() bool { return m.Dials() > dials }, "the session goes on")
+	rig.Ended(t, c.Wait(rig.Reboot(t, c.Client, m.ID, "r", rig.PatientTime).GetOperationId(), rig.Soon), rig.Succeeded, "")
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
 // Operators see who is there: which controllers serve, how many agents each has, one that leads, and those that have
@@ -291,7 +293,7 @@ func TestControllersAreListed(t *testing.T) {
 		}
 		return out
 	}
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		both := list(false, baremetalv1.Controller_SERVING)
 		if len(both) != 2 || both[0].GetControllerId() <= both[1].GetControllerId() {
 			return false
@@ -302,7 +304,7 @@ func TestControllersAreListed(t *testing.T) {
 			one.GetHostname() != "" && one.GetVersion() != "" && one.GetLeaseUntil().AsTime().After(one.GetStartedAt().AsTime())
 	}, "not two that serve, of which one leads: %v", list(true, baremetalv1.Controller_SERVING))
 	b.Stop()
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		gone := list(true, baremetalv1.Controller_GONE)
 		return len(gone) == 1 && gone[0].GetDrainingSince() != nil && len(list(false, baremetalv1.Controller_SERVING)) == 1
 	}, "the one that has stopped is still there")

@@ -18,6 +18,7 @@ import (
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -47,7 +48,7 @@ func TestAThousandStartsWithOneRequestIDAreOneOperation(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	var clients [10]baremetalv1.MachineServiceClient
 	for i := range clients {
 		conn, err := c.Dial()
@@ -83,10 +84,10 @@ func TestAThousandStartsWithOneRequestIDAreOneOperation(t *testing.T) {
 		t.Fatalf("operations %v, errors %v", seen, errs)
 	}
 	for id := range seen {
-		ended(t, c.Wait(id, soon), succeeded, "")
+		rig.Ended(t, c.Wait(id, rig.Soon), rig.Succeeded, "")
 	}
-	h := m.WaitQuiet(soon)
-	clean(t, h)
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
 	if len(h.Operations) != 2 { // maintenance, and this one
 		t.Errorf("%v", h)
 	}
@@ -226,7 +227,7 @@ func TestTokensAreSwappedWithStreamsOpen(t *testing.T) {
 	if err := c.Controller().Reload(); err != nil {
 		t.Fatal(err)
 	}
-	maintenance(t, other, m.ID)
+	rig.Maintenance(t, other, m.ID)
 	watchEnd(t, watch)
 	if m.Dials() != dials {
 		t.Errorf("the agent's session was dropped")
@@ -270,7 +271,7 @@ func watchEnd(t *testing.T, watch baremetalv1.OperationService_WatchOperationsCl
 		if err != nil {
 			t.Fatalf("the stream was dropped: %v", err)
 		}
-		if e.GetSnapshot().GetPhase() == succeeded {
+		if e.GetSnapshot().GetPhase() == rig.Succeeded {
 			return
 		}
 	}

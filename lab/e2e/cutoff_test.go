@@ -11,11 +11,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
-
-// lease is the length of a controller's lease in these tests.
-const lease = 4 * time.Second
 
 func TestAControllerThatIsCutOffFromItsDatabase(t *testing.T) {
 	t.Parallel()
@@ -31,7 +29,7 @@ func TestAControllerThatIsCutOffFromItsDatabase(t *testing.T) {
 			c := harness.New(t, harness.Options{})
 			m := c.NewMachine(t, harness.MachineOptions{})
 			m.WaitConnected()
-			maintenance(t, c.Client, m.ID)
+			rig.Maintenance(t, c.Client, m.ID)
 			// The agent holds the command and asks for its grant when half of the lease has passed without Postgres.
 			holding, ask := make(chan struct{}), make(chan struct{})
 			m.FP.Set("agent.before-grant-request", failpoint.Call(func(context.Context) error {
@@ -39,21 +37,21 @@ func TestAControllerThatIsCutOffFromItsDatabase(t *testing.T) {
 				<-ask
 				return nil
 			}).At(1))
-			op := reboot(t, c.Client, m.ID, "r", 60)
+			op := rig.Reboot(t, c.Client, m.ID, "r", 60)
 			<-holding
 			database := c.Database()
 			dials := m.Dials()
 			cutAt := time.Now()
 			way.cut(database)
-			<-time.After(lease/2 + 300*time.Millisecond)
+			<-time.After(rig.Lease/2 + 300*time.Millisecond)
 			if m.Dials() != dials {
-				t.Errorf("the stream was closed %v after the cut; the lease is %v", time.Since(cutAt), lease)
+				t.Errorf("the stream was closed %v after the cut; the lease is %v", time.Since(cutAt), rig.Lease)
 			}
 			close(ask)
-			testkit.Eventually(t, soon, func() bool { return m.Dials() > dials }, "the streams outlive the lease")
+			testkit.Eventually(t, rig.Soon, func() bool { return m.Dials() > dials }, "the streams outlive the lease")
 			took := time.Since(cutAt)
-			if took > lease+2500*time.Millisecond {
-				t.Errorf("the streams were closed %v after the cut; the lease is %v", took, lease)
+			if took > rig.Lease+2500*time.Millisecond {
+				t.Errorf("the streams were closed %v after the cut; the lease is %v", took, rig.Lease)
 			}
 			if ready, answer := c.Readiness(); ready {
 				t.Errorf("ready without a database: %s", answer)
@@ -62,10 +60,10 @@ func TestAControllerThatIsCutOffFromItsDatabase(t *testing.T) {
 				t.Errorf("%d records in the journal: nothing may start without a grant", n)
 			}
 			way.heal(database)
-			ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-			clean(t, m.WaitQuiet(soon))
-			testkit.Eventually(t, soon, func() bool { ready, _ := c.Readiness(); return ready }, "not ready again")
-			t.Logf("streams closed %v after the cut (lease %v)", took.Round(10*time.Millisecond), lease)
+			rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+			rig.Clean(t, m.WaitQuiet(rig.Soon))
+			testkit.Eventually(t, rig.Soon, func() bool { ready, _ := c.Readiness(); return ready }, "not ready again")
+			t.Logf("streams closed %v after the cut (lease %v)", took.Round(10*time.Millisecond), rig.Lease)
 		})
 	}
 }
@@ -74,7 +72,7 @@ func TestADatabaseThatIsDownAtTheStart(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{Stopped: true, DatabaseDown: true})
 	c.Start()
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err := c.Machines().ListMachines(ctx, &baremetalv1.ListMachinesRequest{})
@@ -87,7 +85,7 @@ func TestADatabaseThatIsDownAtTheStart(t *testing.T) {
 	c.WaitReady()
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	works(t, c, m)
 }
 
@@ -96,12 +94,12 @@ func TestADatabaseThatGoesAwayInMidFlight(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{Script: "reboot:late=2s"})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
-	op := reboot(t, c.Client, m.ID, "r", 60)
-	testkit.Eventually(t, soon, func() bool { return len(m.Journal()) > 0 }, "the reboot is not asked for")
+	rig.Maintenance(t, c.Client, m.ID)
+	op := rig.Reboot(t, c.Client, m.ID, "r", 60)
+	testkit.Eventually(t, rig.Soon, func() bool { return len(m.Journal()) > 0 }, "the reboot is not asked for")
 	c.Database().Block()
 	// The reboot happens meanwhile, and the agent has nobody to tell.
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		ready, _ := c.Readiness()
 		return !ready && len(m.Journal()) >= 2
 	}, "no reboot, or still ready")
@@ -112,6 +110,6 @@ func TestADatabaseThatGoesAwayInMidFlight(t *testing.T) {
 		t.Errorf("a call without a database: %v", err)
 	}
 	c.Database().Unblock()
-	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-	clean(t, m.WaitQuiet(soon))
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }

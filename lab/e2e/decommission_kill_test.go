@@ -11,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -96,7 +97,7 @@ func (d *departing) outlives(c *harness.ControllerProcess, stage *string) bool {
 		}
 		w := all.GetWorkflows()[0]
 		*stage = w.GetCurrentStage()
-		over = w.GetEndedAt() != nil || failedState(w)
+		over = w.GetEndedAt() != nil || rig.FailedState(w)
 		return over
 	}, "controller neither dies nor ends its work")
 	return over
@@ -140,7 +141,7 @@ func agentKilled(t *testing.T, c *harness.ControllerProcess, l leaving, point st
 	d.leaves()
 	select {
 	case <-killed:
-	case <-time.After(soon):
+	case <-time.After(rig.Soon):
 		t.Errorf("the agent was never killed\n%v", d.m.History())
 	}
 	if d.resumes > 0 {

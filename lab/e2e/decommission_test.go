@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -88,11 +89,6 @@ func (d *departing) workflow() *baremetalv1.Workflow {
 	return all[0]
 }
 
-func failedState(w *baremetalv1.Workflow) bool {
-	return w.GetState() == baremetalv1.Workflow_FAILED_RETRYABLE ||
-		w.GetState() == baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION
-}
-
 // resumeTenTimes presses resume ten times at once, half of them by one and the same click: one operation is made.
 func (d *departing) resumeTenTimes(w *baremetalv1.Workflow) {
 	d.Helper()
@@ -134,9 +130,9 @@ func (d *departing) leaves() {
 	for {
 		testkit.Eventually(d.TB, endLimit, func() bool {
 			w = d.workflow()
-			return w.GetEndedAt() != nil || failedState(w)
-		}, "workflow does not end: %v", stringer(func() string { return fmt.Sprint(d.workflow(), d.m.History()) }))
-		if !failedState(w) || d.resumes == maxResumes {
+			return w.GetEndedAt() != nil || rig.FailedState(w)
+		}, "workflow does not end: %v", rig.Stringer(func() string { return fmt.Sprint(d.workflow(), d.m.History()) }))
+		if !rig.FailedState(w) || d.resumes == maxResumes {
 			break
 		}
 		d.helps(w)
@@ -160,7 +156,7 @@ func (d *departing) helps(w *baremetalv1.Workflow) {
 
 func (d *departing) holds(w *baremetalv1.Workflow) {
 	d.Helper()
-	h := d.m.WaitQuiet(soon)
+	h := d.m.WaitQuiet(rig.Soon)
 	if w.GetState() != baremetalv1.Workflow_COMPLETED {
 		d.Fatalf("the workflow ended as %v\n%v", w, h)
 	}
@@ -182,7 +178,3 @@ func (d *departing) holds(w *baremetalv1.Workflow) {
 		}
 	}
 }
-
-type stringer func() string
-
-func (s stringer) String() string { return s() }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -56,7 +57,7 @@ func TestEveryFailpointIsTried(t *testing.T) {
 // failpoint that it may pass.
 func TestACrashAtEveryFailpoint(t *testing.T) {
 	faults := harness.ArmControllers(t)
-	c := harness.New(t, harness.Options{Configure: patient})
+	c := harness.New(t, harness.Options{Configure: rig.Patient})
 	makePlan(t, c.Client)
 	var mu sync.Mutex
 	hit, outcomes, runs := map[string]int{}, map[string]int{}, 0
@@ -106,20 +107,20 @@ func crashAt(
 ) (fired bool, outcome string) {
 	m := c.NewMachine(t, harness.MachineOptions{Site: site, Supervised: true})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	if strings.HasPrefix(point, "agent.") {
 		m.FP.Set(point, failpoint.Error().At(1))
 	} else {
 		faults.Order(point)
 	}
-	op, err := k.start(t, c.Client, m.ID, "work", patientTime)
+	op, err := k.start(t, c.Client, m.ID, "work", rig.PatientTime)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
 	got := c.Wait(op.GetOperationId(), endLimit)
-	h := m.WaitQuiet(soon)
-	clean(t, h)
-	if !strings.HasPrefix(point, "agent.") && got.GetPhase() != succeeded {
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
+	if !strings.HasPrefix(point, "agent.") && got.GetPhase() != rig.Succeeded {
 		t.Errorf("a controller that fails at %s makes a healthy machine's operation end as %v\n%v", point, got, h)
 	}
 	if !m.Running() {

@@ -8,16 +8,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
-
-// isolateAt cuts the agent off the first time that it passes the failpoint. The agent itself goes on.
-func isolateAt(m *harness.Machine, name string) {
-	m.FP.Set(name, failpoint.Call(func(context.Context) error {
-		m.Isolate()
-		return nil
-	}).At(1))
-}
 
 // fencedMachine is one whose granted command has run into its deadline without a result.
 func fencedMachine(
@@ -26,10 +19,10 @@ func fencedMachine(
 	t.Helper()
 	m := c.NewMachine(t, o)
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
-	isolateAt(m, "agent.after-intent")
+	rig.Maintenance(t, c.Client, m.ID)
+	rig.IsolateAt(m, "agent.after-intent")
 	op := k(m)
-	ended(t, c.Wait(op.GetOperationId(), soon), failed, "OUTCOME_UNKNOWN")
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Failed, "OUTCOME_UNKNOWN")
 	st := c.Machine(m.ID)
 	command := st.GetStatus().GetUnresolvedCommandId()
 	if command == "" || st.GetStatus().GetEffectiveState() != baremetalv1.MachineStatus_ATTENTION {
@@ -46,7 +39,7 @@ func fencedMachine(
 // lifted waits until the fence is gone, and says what settled the command.
 func lifted(t *testing.T, c *harness.Cluster, m *harness.Machine, command string) string {
 	t.Helper()
-	testkit.Eventually(t, soon, func() bool { return c.Machine(m.ID).GetStatus().GetUnresolvedCommandId() == "" },
+	testkit.Eventually(t, rig.Soon, func() bool { return c.Machine(m.ID).GetStatus().GetUnresolvedCommandId() == "" },
 		"machine %s is still fenced", m.ID)
 	for _, cmd := range c.Commands(m.ID) {
 		if cmd.GetCommandId() == command {
@@ -59,8 +52,9 @@ func lifted(t *testing.T, c *harness.Cluster, m *harness.Machine, command string
 // works proves that a machine takes work again.
 func works(t *testing.T, c *harness.Cluster, m *harness.Machine) {
 	t.Helper()
-	ended(t, c.Wait(reboot(t, c.Client, m.ID, "works-again", patientTime).GetOperationId(), soon), succeeded, "")
-	clean(t, m.WaitQuiet(soon))
+	rig.Ended(t, c.Wait(rig.Reboot(t, c.Client, m.ID, "works-again", rig.PatientTime).GetOperationId(), rig.Soon),
+		rig.Succeeded, "")
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
 func TestADeadlineWithoutAResultFencesUntilALateResult(t *testing.T) {
@@ -85,7 +79,7 @@ func TestADeadlineWithoutAResultFencesUntilANewBoot(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
-		return reboot(t, c.Client, m.ID, "r", 6)
+		return rig.Reboot(t, c.Client, m.ID, "r", 6)
 	}, harness.MachineOptions{})
 	m.Rejoin()
 	if by := lifted(t, c, m, command); by != "new_boot" && by != "late_result" {
@@ -98,7 +92,7 @@ func TestADeadlineWithoutAResultFencesUntilAnOperatorSettles(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, command := fencedMachine(t, c, func(m *harness.Machine) *baremetalv1.Operation {
-		return reboot(t, c.Client, m.ID, "r", 6)
+		return rig.Reboot(t, c.Client, m.ID, "r", 6)
 	}, harness.MachineOptions{Script: "reboot:never@1"})
 	_, err := harness.Call(t, c.Admin().SettleCommand,
 		&baremetalv1.SettleCommandRequest{MachineId: m.ID, CommandId: "cmd-other", Verdict: "happened"})
@@ -130,13 +124,13 @@ func handOver(t *testing.T, c *harness.Cluster, at string) (*harness.Machine, *b
 	m.WaitConnected()
 	site := c.NewSite(t, "hand-over", m.World, harness.MachineOptions{})
 	site.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	m.FP.Set(at, failpoint.Call(func(ctx context.Context) error {
 		m.Isolate()
 		<-ctx.Done()
 		return ctx.Err()
 	}).At(1))
-	return m, reboot(t, c.Client, m.ID, "r", 38)
+	return m, rig.Reboot(t, c.Client, m.ID, "r", 38)
 }
 
 func TestASilentHostAgentWithoutAGrantHandsOver(t *testing.T) {
@@ -146,15 +140,15 @@ func TestASilentHostAgentWithoutAGrantHandsOver(t *testing.T) {
 	got := c.WaitFor(op.GetOperationId(), "handed over", func(o *baremetalv1.Operation) bool {
 		return len(c.Commands(m.ID)) == 2 || harness.Ended(o)
 	})
-	if harness.Ended(got) && got.GetPhase() != succeeded {
+	if harness.Ended(got) && got.GetPhase() != rig.Succeeded {
 		t.Fatalf("operation %v", got)
 	}
 	// The machine has an agent of its own, so the boot that counts is the one that this agent shows.
-	testkit.Eventually(t, soon, func() bool { return len(m.Journal()) > 1 }, "the site agent does nothing: %v", m)
+	testkit.Eventually(t, rig.Soon, func() bool { return len(m.Journal()) > 1 }, "the site agent does nothing: %v", m)
 	m.Restart(m.Rejoin)
-	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-	h := m.WaitQuiet(soon)
-	clean(t, h)
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
 	first, second := h.Commands[0], h.Commands[1]
 	if first.GetState() != "CANCELED" || first.GetGrantedAt() != nil ||
 		second.GetExecutorAgentId() == first.GetExecutorAgentId() {
@@ -166,9 +160,9 @@ func TestASilentHostAgentWithAGrantDoesNotHandOver(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m, op := handOver(t, c, "agent.after-grant")
-	ended(t, c.Wait(op.GetOperationId(), 100*time.Second), failed, "OUTCOME_UNKNOWN")
-	h := m.WaitQuiet(soon)
-	clean(t, h)
+	rig.Ended(t, c.Wait(op.GetOperationId(), 100*time.Second), rig.Failed, "OUTCOME_UNKNOWN")
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
 	if len(h.Commands) != 1 || len(h.Journal) != 0 {
 		t.Errorf("want one command and nothing done: %v", h)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -139,7 +140,7 @@ func TestStrangersCostNoMemory(t *testing.T) {
 				return nil // refused, cut off or stopped: each is well
 			})
 		}
-		testkit.Eventually(t, soon, func() bool { return settled.Load()+answered.Load() >= calls },
+		testkit.Eventually(t, rig.Soon, func() bool { return settled.Load()+answered.Load() >= calls },
 			"the calls are neither begun nor refused")
 		if now := heap(); now > before+64<<20 {
 			t.Errorf("%s: %d calls without a token hold %d MiB", method, calls, (now-before)>>20)

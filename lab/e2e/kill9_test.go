@@ -11,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -38,19 +39,19 @@ func TestKill9OfAgents(t *testing.T) {
 			m := c.NewMachine(t, harness.MachineOptions{Stopped: true, Site: i%3 == 2, Delay: 50 * time.Millisecond})
 			killed := m.RunAgentProcess(point + "=kill@1")
 			m.WaitConnected()
-			maintenance(t, c.Client, m.ID)
-			op, err := kindFor(point, i).start(t, c.Client, m.ID, "work", patientTime)
+			rig.Maintenance(t, c.Client, m.ID)
+			op, err := kindFor(point, i).start(t, c.Client, m.ID, "work", rig.PatientTime)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := c.Wait(op.GetOperationId(), endLimit)
 			select {
 			case <-killed:
-			case <-time.After(soon):
+			case <-time.After(rig.Soon):
 				t.Fatalf("the agent was not killed; operation %v", got)
 			}
-			h := m.WaitQuiet(soon)
-			clean(t, h)
+			h := m.WaitQuiet(rig.Soon)
+			rig.Clean(t, h)
 			t.Logf("%s: %s %s", got.GetType(), got.GetPhase(), got.GetError().GetCode())
 		})
 	}
@@ -86,7 +87,7 @@ func killController(t *testing.T, k kind, point string, nth int) time.Duration {
 	c.Start("")
 	m := c.NewMachine(t, harness.MachineOptions{Site: nth == 3, Delay: 50 * time.Millisecond})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	c.Process.Terminate()
 	c.Start(fmt.Sprintf("%s=kill@%d", point, nth))
 	m.WaitConnected()
@@ -97,7 +98,7 @@ func killController(t *testing.T, k kind, point string, nth int) time.Duration {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		op, err = k.start(t, c.Client, m.ID, "work", patientTime)
+		op, err = k.start(t, c.Client, m.ID, "work", rig.PatientTime)
 	}()
 	select {
 	case <-c.Process.Gone():
@@ -125,9 +126,9 @@ func killController(t *testing.T, k kind, point string, nth int) time.Duration {
 		t.Errorf("the operation moved %v after the controller was up", took)
 	}
 	got := c.Wait(op.GetOperationId(), endLimit)
-	h := m.WaitQuiet(soon)
-	clean(t, h)
-	if got.GetPhase() != succeeded {
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
+	if got.GetPhase() != rig.Succeeded {
 		t.Errorf("a kill -9 of the controller makes a healthy machine's operation end as %v", got)
 	}
 	return took
@@ -139,13 +140,13 @@ func TestKill9OfAControllerThatWaitsForAReboot(t *testing.T) {
 	c.Start("")
 	m := c.NewMachine(t, harness.MachineOptions{Script: "reboot:late=1s"})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
-	op := reboot(t, c.Client, m.ID, "r", 60)
+	rig.Maintenance(t, c.Client, m.ID)
+	op := rig.Reboot(t, c.Client, m.ID, "r", 60)
 	c.WaitCommand(m.ID, "granted", harness.InState("GRANTED"))
 	before := c.Operation(op.GetOperationId()).GetVersion()
 	c.Process.Kill()
 	// The machine reboots while nobody looks.
-	testkit.Eventually(t, soon, func() bool { return len(m.Journal()) > 1 }, "no reboot")
+	testkit.Eventually(t, rig.Soon, func() bool { return len(m.Journal()) > 1 }, "no reboot")
 	up := c.Start("")
 	c.WaitFor(op.GetOperationId(), "moving", func(o *baremetalv1.Operation) bool { return o.GetVersion() != before })
 	took := time.Since(up)
@@ -153,8 +154,8 @@ func TestKill9OfAControllerThatWaitsForAReboot(t *testing.T) {
 	if took > again {
 		t.Errorf("that is more than %v", again)
 	}
-	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-	clean(t, m.WaitQuiet(soon))
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
 // A controller that is killed while it makes its CA comes up with a whole one.
@@ -218,11 +219,11 @@ func TestSIGHUPSwapsTokensWithStreamsOpen(t *testing.T) {
 	}
 	other := c.WithToken(secret)
 	c.Process.Hangup()
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		_, err := harness.Call(t, other.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: m.ID})
 		return err == nil
 	}, "the new token does not work")
-	maintenance(t, other, m.ID)
+	rig.Maintenance(t, other, m.ID)
 	watchEnd(t, watch)
 	if m.Dials() != dials {
 		t.Error("the agent's session was dropped")

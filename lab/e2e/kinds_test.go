@@ -5,7 +5,6 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -17,22 +16,6 @@ type kind struct {
 	housekeeping bool
 	// start gives the error too: a fenced or quarantined machine refuses.
 	start func(t testing.TB, c *harness.Client, machineID, requestID string, seconds int32) (*baremetalv1.Operation, error)
-}
-
-// How long a step may take, in seconds: where it may well run into its deadline, and where it must not even on a
-// machine that does ten other things.
-const (
-	stepTime    = 8
-	patientTime = 60
-)
-
-// patient gives the steps of plans the longer time.
-func patient(c *config.Config) {
-	for kind, s := range c.Steps {
-		d := config.Duration{Duration: patientTime * time.Second}
-		s.Timeout = &d
-		c.Steps[kind] = s
-	}
 }
 
 var kinds = []kind{

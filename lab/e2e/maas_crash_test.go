@@ -8,6 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -20,7 +21,7 @@ const maasSteps = "15"
 // goes on.
 func TestMAASCrashes(t *testing.T) {
 	t.Parallel()
-	r := newMAASRig(t)
+	r := rig.NewMAAS(t)
 	for i, c := range []struct {
 		point string
 		hit   uint64
@@ -33,75 +34,75 @@ func TestMAASCrashes(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s/%d", c.point, c.hit), func(t *testing.T) {
 			q := *r
-			q.t = t
-			q.dieAt(i+20, c.point, c.hit)
+			q.T = t
+			dieAt(&q, i+20, c.point, c.hit)
 		})
 	}
 }
 
-func (r *maasRig) dieAt(n int, point string, hit uint64) {
-	id, mac := r.register(n)
-	r.site.WaitConnected()
-	crashes, settled := r.site.Crashes(), 0
-	defer r.site.FP.Set(point, failpoint.Error().At(hit))()
+func dieAt(r *rig.MAAS, n int, point string, hit uint64) {
+	id, mac := r.Register(n)
+	r.Site.WaitConnected()
+	crashes, settled := r.Site.Crashes(), 0
+	defer r.Site.FP.Set(point, failpoint.Error().At(hit))()
 	params := map[string]string{}
 	if point == "maas.before-request" {
 		params["timeout_seconds"] = maasSteps
 	}
 	begin := func(request string, kind baremetalv1.Workflow_Kind, mode baremetalv1.Workflow_Mode) {
-		harness.Must(r.t, r.flows.StartWorkflow, &baremetalv1.StartWorkflowRequest{
+		harness.Must(r.T, r.Flows.StartWorkflow, &baremetalv1.StartWorkflowRequest{
 			MachineId: id, RequestId: request, Kind: kind, Mode: mode, EnterMaintenance: true, Params: params,
 		})
 	}
 	begin("in", baremetalv1.Workflow_ONBOARDING, 0)
-	settled += r.drive(id, func() bool { m, ok := r.region.ByMAC(mac); return ok && m.Status == ms.Deployed })
-	host := r.boot(id, mac)
-	settled += r.drive(id, nil)
-	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
-		r.t.Errorf("the node is %s after its onboarding", got)
+	settled += drive(r, id, func() bool { m, ok := r.Region.ByMAC(mac); return ok && m.Status == ms.Deployed })
+	host := r.Boot(id, mac)
+	settled += drive(r, id, nil)
+	if got := r.Node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
+		r.T.Errorf("the node is %s after its onboarding", got)
 	}
-	before, _ := r.region.ByMAC(mac)
+	before, _ := r.Region.ByMAC(mac)
 	begin("out", baremetalv1.Workflow_DECOMMISSION, baremetalv1.Workflow_FULL_DECOMMISSION)
-	settled += r.drive(id, nil)
+	settled += drive(r, id, nil)
 	if err := host.Stop(); err != nil {
-		r.t.Error(err)
+		r.T.Error(err)
 	}
-	if _, there := r.region.ByMAC(mac); there {
-		r.t.Error("MAAS still has the machine")
+	if _, there := r.Region.ByMAC(mac); there {
+		r.T.Error("MAAS still has the machine")
 	}
-	if r.site.Crashes() != crashes+1 {
-		r.t.Errorf("the agent died %d times", r.site.Crashes()-crashes)
+	if r.Site.Crashes() != crashes+1 {
+		r.T.Errorf("the agent died %d times", r.Site.Crashes()-crashes)
 	}
 	if want := point == "maas.before-request"; (settled > 0) != want {
-		r.t.Errorf("a person had to settle %d commands", settled)
+		r.T.Errorf("a person had to settle %d commands", settled)
 	}
-	r.atMostOnce(before.SystemID)
+	atMostOnce(r, before.SystemID)
 }
 
 // atMostOnce holds the effects on a machine against one life of it.
-func (r *maasRig) atMostOnce(systemID string) {
-	r.t.Helper()
+func atMostOnce(r *rig.MAAS, systemID string) {
+	r.T.Helper()
 	acted := map[string]int{}
-	for _, q := range r.region.Requests("") {
+	for _, q := range r.Region.Requests("") {
 		if q.Acted && (q.SystemID == systemID || q.Form.Get("system_id") == systemID) {
 			acted[q.Op]++
 		}
 	}
 	for _, op := range []string{"POST commission", "POST allocate", "POST deploy", "POST release", "DELETE machine"} {
 		if acted[op] != 1 {
-			r.t.Errorf("%s acted %d times in one life: %v", op, acted[op], acted)
+			r.T.Errorf("%s acted %d times in one life: %v", op, acted[op], acted)
 		}
 	}
 }
 
 // drive waits until the newest workflow has completed, or until reached; it does what an operator would where the
 // workflow waits for one. It returns how many commands had to be settled.
-func (r *maasRig) drive(id string, reached func() bool) (settled int) {
-	r.t.Helper()
+func drive(r *rig.MAAS, id string, reached func() bool) (settled int) {
+	r.T.Helper()
 	for step := 0; step < 8; step++ {
 		var f *baremetalv1.Workflow
-		testkit.Eventually(r.t, soon, func() bool {
-			f = r.flow(id)
+		testkit.Eventually(r.T, rig.Soon, func() bool {
+			f = r.Flow(id)
 			return f.GetState() != baremetalv1.Workflow_PENDING && f.GetState() != baremetalv1.Workflow_RUNNING ||
 				reached != nil && reached()
 		}, "the workflow of %s goes nowhere", id)
@@ -109,17 +110,17 @@ func (r *maasRig) drive(id string, reached func() bool) (settled int) {
 		case f.GetState() == baremetalv1.Workflow_COMPLETED, reached != nil && reached():
 			return settled
 		case f.GetReason() == "OUTCOME_UNKNOWN":
-			command := r.c.Machine(id).GetStatus().GetUnresolvedCommandId()
-			harness.Must(r.t, r.c.Admin().SettleCommand, &baremetalv1.SettleCommandRequest{
+			command := r.C.Machine(id).GetStatus().GetUnresolvedCommandId()
+			harness.Must(r.T, r.C.Admin().SettleCommand, &baremetalv1.SettleCommandRequest{
 				MachineId: id, CommandId: command, Verdict: "did_not_happen", Comment: "MAAS was never asked",
 			})
 			settled++
 		}
-		harness.Must(r.t, r.flows.ActOnWorkflow, &baremetalv1.ActOnWorkflowRequest{
+		harness.Must(r.T, r.Flows.ActOnWorkflow, &baremetalv1.ActOnWorkflowRequest{
 			WorkflowId: f.GetWorkflowId(), RequestId: fmt.Sprintf("resume-%d-%d", f.GetAttemptCount(), step),
 			Action: baremetalv1.WorkflowAction_WORKFLOW_ACTION_RESUME,
 		})
 	}
-	r.t.Fatalf("%v", r.flow(id))
+	r.T.Fatalf("%v", r.Flow(id))
 	return settled
 }

@@ -5,6 +5,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -12,16 +13,16 @@ import (
 // refused.
 func TestMAASReimage(t *testing.T) {
 	t.Parallel()
-	r := newMAASRig(t)
-	id, mac := r.register(9)
-	r.start(id, "in", baremetalv1.Workflow_ONBOARDING, 0)
-	host := r.boot(id, mac)
-	r.completes(id)
-	if got := r.c.Machine(id).GetStatus().GetPhase(); got != baremetalv1.MachineStatus_MAINTENANCE {
-		maintenance(t, r.c.Client, id)
+	r := rig.NewMAAS(t)
+	id, mac := r.Register(9)
+	r.Start(id, "in", baremetalv1.Workflow_ONBOARDING, 0)
+	host := r.Boot(id, mac)
+	r.Completes(id)
+	if got := r.C.Machine(id).GetStatus().GetPhase(); got != baremetalv1.MachineStatus_MAINTENANCE {
+		rig.Maintenance(t, r.C.Client, id)
 	}
 	for _, plan := range []string{"repave", "erase", "netboot-now"} {
-		_, err := baremetalv1.NewRunServiceClient(r.c.Conn()).StartRun(t.Context(), &baremetalv1.StartRunRequest{
+		_, err := baremetalv1.NewRunServiceClient(r.C.Conn()).StartRun(t.Context(), &baremetalv1.StartRunRequest{
 			MachineId: id, RequestId: plan, PlanId: plan,
 			Params: map[string]map[string]string{"repave": {"image_ref": "debian-12"}}[plan],
 		})
@@ -29,34 +30,34 @@ func TestMAASReimage(t *testing.T) {
 			t.Errorf("plan %s: %v", plan, err)
 		}
 	}
-	op := harness.Must(t, r.c.Machines().ReimageMachine,
+	op := harness.Must(t, r.C.Machines().ReimageMachine,
 		&baremetalv1.ReimageMachineRequest{MachineId: id, RequestId: "anew", ImageRef: "jammy"})
 	if op.GetPlanId() != "repave-maas" {
 		t.Errorf("it runs plan %s", op.GetPlanId())
 	}
-	testkit.Eventually(t, soon, func() bool { return r.region.Acted("POST deploy") == 2 }, "no second deployment")
-	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_INSTALLING {
+	testkit.Eventually(t, rig.Soon, func() bool { return r.Region.Acted("POST deploy") == 2 }, "no second deployment")
+	if got := r.Node(id); got != baremetalv1.NodeState_NODE_STATE_INSTALLING {
 		t.Errorf("the node is %s while MAAS installs the machine", got)
 	}
 	if err := host.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	host = r.boot(id, mac)
-	ended(t, r.c.Wait(op.GetOperationId(), soon), succeeded, "")
+	host = r.Boot(id, mac)
+	rig.Ended(t, r.C.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
 	if err := host.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_INSTALLED {
+	if got := r.Node(id); got != baremetalv1.NodeState_NODE_STATE_INSTALLED {
 		t.Errorf("the node is %s after its reimage", got)
 	}
-	exit := harness.Must(t, r.c.Machines().ExitMaintenance,
+	exit := harness.Must(t, r.C.Machines().ExitMaintenance,
 		&baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: "verified"})
-	ended(t, r.c.Wait(exit.GetOperationId(), soon), succeeded, "")
-	if got := r.node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
+	rig.Ended(t, r.C.Wait(exit.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	if got := r.Node(id); got != baremetalv1.NodeState_NODE_STATE_ACTIVE {
 		t.Errorf("the node is %s after the operator has taken it out of maintenance", got)
 	}
-	m, _ := r.region.ByMAC(mac)
-	if m.Series != "jammy" || r.region.Acted("POST release") != 1 {
-		t.Errorf("MAAS has deployed %s, after %d releases", m.Series, r.region.Acted("POST release"))
+	m, _ := r.Region.ByMAC(mac)
+	if m.Series != "jammy" || r.Region.Acted("POST release") != 1 {
+		t.Errorf("MAAS has deployed %s, after %d releases", m.Series, r.Region.Acted("POST release"))
 	}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -12,38 +11,28 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
-
-// atPoint calls fn the first time that the machine's agent passes the failpoint, then crashes the agent there.
-func atPoint(m *harness.Machine, name string, fn func()) {
-	m.FP.Set(name, failpoint.Call(func(context.Context) error {
-		if fn != nil {
-			fn()
-		}
-		return failpoint.ErrInjected
-	}).At(1))
-}
 
 func TestAnAgentThatLostItsMemoryBeforeTheGrant(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
-	atPoint(m, "agent.before-grant-request", nil)
-	op := reboot(t, c.Client, m.ID, "r1", patientTime)
+	rig.Maintenance(t, c.Client, m.ID)
+	rig.AtPoint(m, "agent.before-grant-request", nil)
+	op := rig.Reboot(t, c.Client, m.ID, "r1", rig.PatientTime)
 	if err := m.End(); err == nil {
 		t.Fatal("the agent did not crash")
 	}
 	m.ForgetEverything()
 	m.Start()
 	// It had been sent and never granted, so that nothing can have happened: a new command for the new memory.
-	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-	h := m.WaitQuiet(soon)
-	clean(t, h)
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
 	if len(h.Commands) < 2 || h.Commands[len(h.Commands)-2].GetState() != "CANCELED" {
 		t.Errorf("want the first command canceled and a second one: %v", h)
 	}
@@ -56,19 +45,19 @@ func TestAnAgentThatLostItsMemoryAfterTheGrant(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			m := c.NewMachine(t, harness.MachineOptions{})
 			m.WaitConnected()
-			maintenance(t, c.Client, m.ID)
-			atPoint(m, at, nil)
-			op := reboot(t, c.Client, m.ID, "r1", patientTime)
+			rig.Maintenance(t, c.Client, m.ID)
+			rig.AtPoint(m, at, nil)
+			op := rig.Reboot(t, c.Client, m.ID, "r1", rig.PatientTime)
 			if err := m.End(); err == nil {
 				t.Fatal("the agent did not crash")
 			}
 			m.ForgetEverything()
 			m.Start()
-			ended(t, c.Wait(op.GetOperationId(), soon), failed, "OUTCOME_UNKNOWN")
-			h := m.WaitQuiet(soon)
-			clean(t, h)
+			rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Failed, "OUTCOME_UNKNOWN")
+			h := m.WaitQuiet(rig.Soon)
+			rig.Clean(t, h)
 			if h.Machine.GetStatus().GetUnresolvedCommandId() == "" ||
-				condition(h.Machine, "NeedsIntervention").GetStatus() != true {
+				rig.Condition(h.Machine, "NeedsIntervention").GetStatus() != true {
 				t.Errorf("want a fenced machine: %v", h)
 			}
 			if n := len(h.Journal); n != 0 {
@@ -83,24 +72,24 @@ func TestAnAgentThatWasRolledBackToACopy(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
+	rig.Maintenance(t, c.Client, m.ID)
 	// The copy knows the command as received, and no grant.
-	atPoint(m, "agent.before-grant-request", nil)
-	first := reboot(t, c.Client, m.ID, "r1", patientTime)
+	rig.AtPoint(m, "agent.before-grant-request", nil)
+	first := rig.Reboot(t, c.Client, m.ID, "r1", rig.PatientTime)
 	if err := m.End(); err == nil {
 		t.Fatal("the agent did not crash")
 	}
 	copied := m.CopyMemory()
 	m.Start()
-	ended(t, c.Wait(first.GetOperationId(), soon), succeeded, "")
-	done := m.WaitQuiet(soon)
+	rig.Ended(t, c.Wait(first.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	done := m.WaitQuiet(rig.Soon)
 	m.Restart(func() { m.RollBack(copied) })
 	old := m.Identity()
 	// It takes a new memory and says so; nothing of the old one is done again.
-	second := reboot(t, c.Client, m.ID, "r2", patientTime)
-	ended(t, c.Wait(second.GetOperationId(), soon), succeeded, "")
-	h := m.WaitQuiet(soon)
-	clean(t, h)
+	second := rig.Reboot(t, c.Client, m.ID, "r2", rig.PatientTime)
+	rig.Ended(t, c.Wait(second.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
 	for _, p := range done.Changed(h) {
 		t.Error(p)
 	}
@@ -116,10 +105,10 @@ func TestNoEventComesTwiceFromACopy(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
-	op := reboot(t, c.Client, m.ID, "r1", patientTime)
-	ended(t, c.Wait(op.GetOperationId(), soon), succeeded, "")
-	cmd := m.WaitQuiet(soon).Commands[0]
+	rig.Maintenance(t, c.Client, m.ID)
+	op := rig.Reboot(t, c.Client, m.ID, "r1", rig.PatientTime)
+	rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	cmd := m.WaitQuiet(rig.Soon).Commands[0]
 	// buffer writes lines as an agent does that ends before they are sent; a start is that of one that has not had a
 	// session.
 	buffer := func(start bool, lines ...string) {
@@ -168,14 +157,14 @@ func TestNoEventComesTwiceFromACopy(t *testing.T) {
 		copied = m.CopyMemory()
 		buffer(false, "line 1 of the original", "line 2 of the original", "line 3 of the original")
 	})
-	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "line 3") },
+	testkit.Eventually(t, rig.Soon, func() bool { return strings.Contains(logged(), "line 3") },
 		"the lines of the original do not come")
 	m.Restart(func() {
 		m.RollBack(copied)
 		// More than the original has sent since: its numbers alone would not show that it is a copy.
 		buffer(true, "line of the copy", "2", "3", "4", "5", "6", "7", "8", "9", "last line of the copy")
 	})
-	testkit.Eventually(t, soon, func() bool { return strings.Contains(logged(), "last line of the copy") },
+	testkit.Eventually(t, rig.Soon, func() bool { return strings.Contains(logged(), "last line of the copy") },
 		"the lines of the copy do not come")
 	got := logged()
 	for _, line := range []string{"line of both", "line 1 of the original", "line 3 of the original", "\nline of the copy",
@@ -192,25 +181,25 @@ func TestARollBackWhileACommandIsGranted(t *testing.T) {
 	// Long enough for the agent to come to the failpoint before the machine goes down.
 	m := c.NewMachine(t, harness.MachineOptions{Delay: time.Second})
 	m.WaitConnected()
-	maintenance(t, c.Client, m.ID)
-	atPoint(m, "agent.before-grant-request", nil)
-	op := reboot(t, c.Client, m.ID, "r1", patientTime)
+	rig.Maintenance(t, c.Client, m.ID)
+	rig.AtPoint(m, "agent.before-grant-request", nil)
+	op := rig.Reboot(t, c.Client, m.ID, "r1", rig.PatientTime)
 	_ = m.End()
 	copied := m.CopyMemory()
-	atPoint(m, "agent.after-effect", nil)
+	rig.AtPoint(m, "agent.after-effect", nil)
 	m.Start()
 	_ = m.End() // the reboot has been asked for, and only the memory that is lost now knows
 	m.RollBack(copied)
 	m.Start()
-	got := c.Wait(op.GetOperationId(), soon)
-	h := m.WaitQuiet(soon)
-	clean(t, h)
+	got := c.Wait(op.GetOperationId(), rig.Soon)
+	h := m.WaitQuiet(rig.Soon)
+	rig.Clean(t, h)
 	// A new boot may have proved the reboot before the copy was found out; else nobody can know.
 	codes := []string{"AGENT_STATE_ROLLED_BACK", "OUTCOME_UNKNOWN"}
-	if got.GetPhase() != succeeded && !slices.Contains(codes, got.GetError().GetCode()) {
+	if got.GetPhase() != rig.Succeeded && !slices.Contains(codes, got.GetError().GetCode()) {
 		t.Errorf("operation %v", got)
 	}
-	if flag := condition(h.Machine, "NeedsIntervention"); got.GetPhase() != succeeded && !flag.GetStatus() {
+	if flag := rig.Condition(h.Machine, "NeedsIntervention"); got.GetPhase() != rig.Succeeded && !flag.GetStatus() {
 		t.Errorf("condition %v", flag)
 	}
 }
@@ -222,12 +211,12 @@ func TestAMachineThatLiesAboutItsReboot(t *testing.T) {
 		for _, site := range []bool{false, true} {
 			m := c.NewMachine(t, harness.MachineOptions{Script: script, Site: site})
 			m.WaitConnected()
-			maintenance(t, c.Client, m.ID)
-			op := c.Wait(reboot(t, c.Client, m.ID, "r1", 2).GetOperationId(), soon)
-			if op.GetPhase() != failed {
+			rig.Maintenance(t, c.Client, m.ID)
+			op := c.Wait(rig.Reboot(t, c.Client, m.ID, "r1", 2).GetOperationId(), rig.Soon)
+			if op.GetPhase() != rig.Failed {
 				t.Errorf("%s, site %v: operation is %v", script, site, op)
 			}
-			clean(t, m.WaitQuiet(soon))
+			rig.Clean(t, m.WaitQuiet(rig.Soon))
 		}
 	}
 }
@@ -239,21 +228,21 @@ func TestACancelRacesTheResult(t *testing.T) {
 	for i := range 12 {
 		m := c.NewMachine(t, harness.MachineOptions{Delay: 30 * time.Millisecond})
 		m.WaitConnected()
-		maintenance(t, c.Client, m.ID)
-		op := reboot(t, c.Client, m.ID, "r1", 4)
+		rig.Maintenance(t, c.Client, m.ID)
+		op := rig.Reboot(t, c.Client, m.ID, "r1", 4)
 		<-time.After(time.Duration(i*8) * time.Millisecond)
 		_, err := harness.Call(t, c.Machines().CancelOperation,
 			&baremetalv1.CancelOperationRequest{OperationId: op.GetOperationId()})
-		got := c.Wait(op.GetOperationId(), soon)
+		got := c.Wait(op.GetOperationId(), rig.Soon)
 		if err != nil && !harness.HasReason(err, "OPERATION_FINISHED") && !harness.HasReason(err, "CANCEL_TOO_LATE") {
 			t.Errorf("cancel: %v", err)
 		}
-		if err != nil && got.GetPhase() == canceled {
+		if err != nil && got.GetPhase() == rig.Canceled {
 			t.Errorf("a refused cancel, and the operation is %v", got)
 		}
-		h := m.WaitQuiet(soon)
-		clean(t, h)
-		if got.GetPhase() == canceled && h.Machine.GetStatus().GetUnresolvedCommandId() == "" && len(h.Journal) != 0 {
+		h := m.WaitQuiet(rig.Soon)
+		rig.Clean(t, h)
+		if got.GetPhase() == rig.Canceled && h.Machine.GetStatus().GetUnresolvedCommandId() == "" && len(h.Journal) != 0 {
 			t.Errorf("canceled, not fenced, and the world was touched: %v", h)
 		}
 		seen[got.GetPhase()]++

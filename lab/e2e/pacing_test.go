@@ -14,6 +14,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -33,9 +34,9 @@ func TestAFleetThatComesAtOnceIsPaced(t *testing.T) {
 	}
 	before, begun := c.Fleet.Accepted(), time.Now()
 	c.Fleet.Cut()
-	testkit.Eventually(t, soon, func() bool { return c.Controller().Sessions() == 0 },
+	testkit.Eventually(t, rig.Soon, func() bool { return c.Controller().Sessions() == 0 },
 		"sessions outlive their connections")
-	testkit.Eventually(t, soon, func() bool { return c.Controller().Sessions() == n }, "agents stay away")
+	testkit.Eventually(t, rig.Soon, func() bool { return c.Controller().Sessions() == n }, "agents stay away")
 	took := time.Since(begun)
 	t.Logf("%d agents were back after %v, on %d connections", n, took.Round(time.Millisecond), c.Fleet.Accepted()-before)
 	if fastest := (n - 2 - 1) * time.Second / 5; took < fastest {
@@ -56,9 +57,9 @@ func TestAHelloBeyondTheRateIsToldWhenToComeAgain(t *testing.T) {
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
 	m.Isolate()
-	client := c.FleetClient(agentCert(t, m))
+	client := c.FleetClient(rig.AgentCert(t, m))
 	var refused *status.Status
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		stream, err := client.Commands(t.Context())
 		if err == nil {
 			err = stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: helloOf(c, m)}})
@@ -90,7 +91,7 @@ func TestAnAgentThatDoesNotReadIsCutOff(t *testing.T) {
 	b := openBare(t, c, m, helloOf(c, m))
 	// Each result is acknowledged under its own id, and nobody reads the acknowledgements.
 	unknown := strings.Repeat("x", 8<<10)
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		for range 100 {
 			err := b.Send(
 				&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: &fleetv1.CommandResult{CommandId: unknown}}})
@@ -100,7 +101,7 @@ func TestAnAgentThatDoesNotReadIsCutOff(t *testing.T) {
 		}
 		return false
 	}, "the agent goes on for ever")
-	testkit.Eventually(t, soon, func() bool { return c.Controller().Sessions() == 0 }, "the session stays")
+	testkit.Eventually(t, rig.Soon, func() bool { return c.Controller().Sessions() == 0 }, "the session stays")
 }
 
 // A controller that stops sends its agents to another one, and what they are doing goes on there.
@@ -111,19 +112,19 @@ func TestAStoppingControllerSendsItsAgentsElsewhere(t *testing.T) {
 	both := func(c *agent.Config) { c.Addresses = []string{a.Fleet.Address(), b.Fleet.Address()} }
 	m := a.NewMachine(t, harness.MachineOptions{Change: both, Script: "reboot:late=3s"})
 	m.WaitConnected()
-	maintenance(t, a.Client, m.ID)
+	rig.Maintenance(t, a.Client, m.ID)
 	// Whichever the agent has begun with: it is the other one's record that is read in the end.
 	a.Fleet.Block()
-	testkit.Eventually(t, soon, func() bool { return b.Controller().Sessions() == 1 },
+	testkit.Eventually(t, rig.Soon, func() bool { return b.Controller().Sessions() == 1 },
 		"the agent does not find the other controller")
 	a.Fleet.Unblock()
 	from, to := b, a
-	op := reboot(t, to.Client, m.ID, "r", patientTime)
+	op := rig.Reboot(t, to.Client, m.ID, "r", rig.PatientTime)
 	to.WaitCommand(m.ID, "granted", harness.InState("GRANTED"))
 	begun := time.Now()
 	from.Stop()
 	t.Logf("stopped in %v", time.Since(begun).Round(time.Millisecond))
-	testkit.Eventually(t, soon, func() bool { return to.Controller().Sessions() == 1 }, "the agent does not come")
-	ended(t, to.Wait(op.GetOperationId(), soon), succeeded, "")
-	clean(t, m.WaitQuiet(soon))
+	testkit.Eventually(t, rig.Soon, func() bool { return to.Controller().Sessions() == 1 }, "the agent does not come")
+	rig.Ended(t, to.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -44,7 +45,7 @@ func newCurl(t *testing.T, c *harness.Cluster) *curl {
 	t.Cleanup(transport.CloseIdleConnections)
 	return &curl{
 		t: t, base: "https://" + c.Controller().Addresses().REST + "/api/v1", token: c.Client.Token(),
-		client: &http.Client{Transport: transport, Timeout: soon},
+		client: &http.Client{Transport: transport, Timeout: rig.Soon},
 	}
 }
 
@@ -114,7 +115,7 @@ func TestRESTReboot(t *testing.T) {
 	ended := func() bool {
 		return rest.must("GET", "/operations/"+op["operation_id"].(string), "")["phase"] == "SUCCEEDED"
 	}
-	testkit.Eventually(t, soon, ended, "maintenance is not entered")
+	testkit.Eventually(t, rig.Soon, ended, "maintenance is not entered")
 	if status := rest.must("GET", path, "")["status"].(document); status["phase"] != "MAINTENANCE" ||
 		status["effective_state"] != "MAINTENANCE" {
 		t.Errorf("status is %v", status)

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -28,7 +29,7 @@ func newRackful(t *testing.T, c *harness.Client, n, racks int, fails func(i int)
 	plans := baremetalv1.NewPlanServiceClient(c.Conn())
 	harness.Must(t, plans.CreatePlan, &baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
 		PlanId: "reboot-once",
-		Steps: []*baremetalv1.Step{{Name: "reboot", MaxRetries: -1, TimeoutSeconds: patientTime,
+		Steps: []*baremetalv1.Step{{Name: "reboot", MaxRetries: -1, TimeoutSeconds: rig.PatientTime,
 			Kind: &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{}}}},
 	}})
 	for i := range n {
@@ -45,7 +46,7 @@ func newRackful(t *testing.T, c *harness.Client, n, racks int, fails func(i int)
 	}
 	for _, m := range f.machines {
 		m.WaitConnected()
-		maintenance(t, c, m.ID)
+		rig.Maintenance(t, c, m.ID)
 	}
 	return f
 }
@@ -71,7 +72,7 @@ func (f *rackful) get(id string) *baremetalv1.Rollout {
 func (f *rackful) wait(id string, ok func(*baremetalv1.Rollout) bool) *baremetalv1.Rollout {
 	f.t.Helper()
 	var r *baremetalv1.Rollout
-	testkit.Eventually(f.t, soon, func() bool { r = f.get(id); return ok(r) }, "the rollout does not get there: %v",
+	testkit.Eventually(f.t, rig.Soon, func() bool { r = f.get(id); return ok(r) }, "the rollout does not get there: %v",
 		lazyRollout(func() *baremetalv1.Rollout { return r }))
 	return r
 }
@@ -219,7 +220,7 @@ func TestARolloutStopsWhenTooManyFail(t *testing.T) {
 func TestARolloutThatBeginsWithTheBrokenTouchesFew(t *testing.T) {
 	t.Parallel()
 	const machines, inFlight, gate = 20, 3, 2
-	c := harness.New(t, harness.Options{Configure: patient})
+	c := harness.New(t, harness.Options{Configure: rig.Patient})
 	f := newRackful(t, c.Client, machines, 4, func(i int) bool { return i < 5 })
 	spec := &baremetalv1.RolloutSpec{
 		Filter: "labels.rollout=yes", PlanId: "reboot-once", MaxInFlight: inFlight,
@@ -260,7 +261,7 @@ func TestARolloutSurvivesDeaths(t *testing.T) {
 			go func() { done <- f.create(spec, digest) }()
 			select {
 			case <-c.Process.Gone():
-			case <-time.After(soon):
+			case <-time.After(rig.Soon):
 				t.Fatal("the controller did not die")
 			}
 			if !c.Process.Killed() {

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/provider/ssh/sshtest"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -40,7 +41,7 @@ func TestAScriptFromTheCatalogueToTheMachine(t *testing.T) {
 	c.NewSite(t, "default", world, harness.MachineOptions{ID: "site-ssh", Change: func(cfg *agent.Config) {
 		cfg.Site = &agent.SiteConfig{CacheDir: t.TempDir(), CacheBytes: 1 << 30, BMCPoll: time.Minute, ScriptDir: server.Base}
 	}})
-	maintenance(t, c.Client, m.GetMachineId())
+	rig.Maintenance(t, c.Client, m.GetMachineId())
 	file := filepath.Join(t.TempDir(), "file")
 	for plan, code := range map[string]string{"good": "0", "bad": "7"} {
 		harness.Must(t, baremetalv1.NewPlanServiceClient(c.Conn()).CreatePlan,
@@ -52,12 +53,12 @@ func TestAScriptFromTheCatalogueToTheMachine(t *testing.T) {
 		run := harness.Must(t, baremetalv1.NewRunServiceClient(c.Conn()).StartRun, &baremetalv1.StartRunRequest{
 			MachineId: "m-ssh", RequestId: plan, PlanId: plan,
 		})
-		op := c.Wait(run.GetRunId(), soon)
+		op := c.Wait(run.GetRunId(), rig.Soon)
 		if code != "0" {
-			ended(t, op, failed, "EXECUTION_FAILED")
+			rig.Ended(t, op, rig.Failed, "EXECUTION_FAILED")
 			continue
 		}
-		ended(t, op, succeeded, "")
+		rig.Ended(t, op, rig.Succeeded, "")
 		for key, want := range map[string]string{"exit_code": "0", "script_sha256": hex.EncodeToString(sum[:]),
 			"ssh_host_key": server.Fingerprint} {
 			if op.GetEvidence()[key] != want {

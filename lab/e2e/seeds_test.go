@@ -18,6 +18,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -263,7 +264,7 @@ func (r *seedRun) operation(k kind, request string, during []happening) {
 		}
 		rest = append(rest, h)
 	}
-	op, err := k.start(r.t, r.l.c.Client, r.m.ID, request, stepTime)
+	op, err := k.start(r.t, r.l.c.Client, r.m.ID, request, rig.StepTime)
 	if err != nil {
 		r.refused(k, err)
 		return
@@ -275,7 +276,7 @@ func (r *seedRun) operation(k kind, request string, during []happening) {
 	}
 	got := r.l.c.Wait(r.op, endLimit)
 	r.l.count(r.l.outcomes, strings.TrimSpace(got.GetPhase().String()+" "+got.GetError().GetCode()))
-	if k.housekeeping && got.GetPhase() != succeeded && got.GetPhase() != canceled {
+	if k.housekeeping && got.GetPhase() != rig.Succeeded && got.GetPhase() != rig.Canceled {
 		r.t.Errorf("%s ended as %v", k.name, got)
 	}
 }
@@ -295,7 +296,7 @@ func (r *seedRun) refused(k kind, err error) {
 // atRest checks the history, lifts the fence, and checks that nothing that was finished has changed.
 func (r *seedRun) atRest() {
 	h := r.m.WaitQuiet(endLimit)
-	clean(r.t, h)
+	rig.Clean(r.t, h)
 	if !r.m.Running() {
 		r.t.Errorf("the agent ended with %v", r.m.End())
 	}

@@ -8,6 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 	t.Parallel()
 	const machines, perHour = 6, 2
-	c := harness.New(t, harness.Options{Configure: patient})
+	c := harness.New(t, harness.Options{Configure: rig.Patient})
 	harness.Must(t, baremetalv1.NewBudgetServiceClient(c.Conn()).SetBudget, &baremetalv1.SetBudgetRequest{
 		Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: machines, PerHour: perHour},
 	})
@@ -33,7 +34,7 @@ func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 	for range machines {
 		m := c.NewMachine(t, harness.MachineOptions{})
 		m.WaitConnected()
-		maintenance(t, thief, m.ID)
+		rig.Maintenance(t, thief, m.ID)
 		fleet = append(fleet, m)
 	}
 	wipe := func(m *harness.Machine, request string) string {
@@ -66,7 +67,7 @@ func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 		op := c.Operation(id)
 		return op.GetPhase() == baremetalv1.Operation_PENDING && op.GetWaitReason() == "WAITING_FOR_BUDGET"
 	}
-	testkit.Eventually(t, soon, func() bool {
+	testkit.Eventually(t, rig.Soon, func() bool {
 		ended, held := 0, 0
 		for _, id := range ops {
 			if harness.Ended(c.Operation(id)) {
@@ -88,7 +89,7 @@ func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 		MachineId: fleet[machines-1].ID, RequestId: "run", PlanId: "repave", Params: map[string]string{"image_ref": "theirs"},
 	})
 	other = append(other, run.GetRunId())
-	testkit.Eventually(t, soon, func() bool { return waiting(other[0]) && waiting(other[1]) },
+	testkit.Eventually(t, rig.Soon, func() bool { return waiting(other[0]) && waiting(other[1]) },
 		"other ways do not wait: %v", other)
 	// The one who looks after the fleet stops it, and nothing moves on.
 	harness.Must(t, baremetalv1.NewBudgetServiceClient(c.Conn()).FreezeFleet,

@@ -10,6 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -17,7 +18,7 @@ import (
 // again and again while it runs. Nothing may come of it.
 func TestEverythingTwice(t *testing.T) {
 	t.Parallel()
-	c := harness.New(t, harness.Options{Configure: patient})
+	c := harness.New(t, harness.Options{Configure: rig.Patient})
 	makePlan(t, c.Client)
 	wire := harness.NewWire(t, c)
 	for _, k := range kinds {
@@ -40,8 +41,8 @@ func TestEverythingTwice(t *testing.T) {
 				})
 				m.Start()
 				m.WaitConnected()
-				maintenance(t, c.Client, m.ID)
-				op, err := k.start(t, c.Client, m.ID, "work", patientTime)
+				rig.Maintenance(t, c.Client, m.ID)
+				op, err := k.start(t, c.Client, m.ID, "work", rig.PatientTime)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -57,13 +58,13 @@ func TestEverythingTwice(t *testing.T) {
 							t.Fatalf("look: %v", err)
 						}
 					}
-					again, err := k.start(t, c.Client, m.ID, "work", patientTime)
+					again, err := k.start(t, c.Client, m.ID, "work", rig.PatientTime)
 					if k.name != "reconfigure" && (err != nil || again.GetOperationId() != op.GetOperationId()) {
 						t.Fatalf("the same request again: %v, %v", again, err)
 					}
 				}
-				ended(t, c.Wait(op.GetOperationId(), endLimit), succeeded, "")
-				clean(t, m.WaitQuiet(soon))
+				rig.Ended(t, c.Wait(op.GetOperationId(), endLimit), rig.Succeeded, "")
+				rig.Clean(t, m.WaitQuiet(rig.Soon))
 				if !k.housekeeping && repeated.Load() == 0 {
 					t.Error("nothing was sent twice")
 				}

@@ -17,6 +17,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -72,7 +73,7 @@ func TestWebhooksByTheCommandLine(t *testing.T) {
 	dead := strings.TrimSpace(ingot(0, "webhook deliveries hook --state dead -o name"))
 	ingot(0, "webhook redeliver "+dead)
 	c.Register(&baremetalv1.Machine{MachineId: "m-told"})
-	testkit.Eventually(t, soon, func() bool { return len(events) == 3 }, "not all events have come")
+	testkit.Eventually(t, rig.Soon, func() bool { return len(events) == 3 }, "not all events have come")
 	lib, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -34,7 +35,7 @@ func RunIngot(ctx context.Context, env map[string]string, args ...string) (int, 
 
 func runIngot(ctx context.Context, env map[string]string, typed string, args ...string) (int, string) {
 	var out bytes.Buffer
-	code := cli.Run(ctx, cli.Config{
+	code := cli.Run(ctx, command.Config{
 		Args: args, In: strings.NewReader(typed), Out: &out, Err: &out, Getenv: func(name string) string { return env[name] },
 		Clock: clock.Real(), Connect: client.Dial, Version: "test",
 	})

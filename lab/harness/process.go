@@ -46,9 +46,8 @@ func Build(t testing.TB) Binaries {
 			return
 		}
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o",
-			built.dir,
-			"./cmd/ingot-controller", "./cmd/ingot-agent") // as the Makefile does it, which saves compiling twice
-		cmd.Dir = filepath.Join("..", "..")
+			built.dir, // as the Makefile does it, which saves compiling twice
+			"github.com/ingot-metal/ingot/cmd/ingot-controller", "github.com/ingot-metal/ingot/cmd/ingot-agent")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)

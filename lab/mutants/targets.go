@@ -26,11 +26,12 @@ var stored = []tests{
 
 // targets carry the promise: what decides, what grants, what remembers, and what acts.
 var targets = []target{
-	{dir: "controller/domain/operation", also: stored},
+	{dir: "controller/domain/operation", also: append([]tests{{"controller/domain/operation/decider", "."}}, stored...)},
+	{dir: "controller/domain/operation/decider", also: stored},
 	{dir: "controller/domain/node", also: stored},
 	{dir: "controller/domain/workflow", also: stored},
 	{dir: "controller/domain/budget"},
-	{dir: "controller/domain/fleet", also: append([]tests{{"controller/domain/operation", "."}}, stored...)},
+	{dir: "controller/domain/fleet", also: append([]tests{{"controller/domain/operation/decider", "."}}, stored...)},
 	{dir: "internal/pki", files: []string{"grant.go"}},
 	{dir: "agent/dispatch"},
 	{dir: "agent/state"},

@@ -37,7 +37,7 @@ func Page(runs []Run) map[string][]byte {
 			if plots[kind] == "" {
 				continue
 			}
-			name := "performance-" + r.Name + "-" + kind + ".svg"
+			name := "plots/" + r.Name + "-" + kind + ".svg"
 			out[name] = []byte(plots[kind])
 			fmt.Fprintf(&b, "![%s](%s)\n\n", r.alt(kind), name)
 		}

@@ -34,12 +34,12 @@ func TestPageIsMadeOfTheResults(t *testing.T) {
 			t.Errorf("%s is not made of the results (%v): make bench-page", name, err)
 		}
 	}
-	plots, err := filepath.Glob(filepath.Join(docs, "performance-*.svg"))
+	plots, err := filepath.Glob(filepath.Join(docs, "plots", "*.svg"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range plots {
-		if want[filepath.Base(path)] == nil {
+		if want["plots/"+filepath.Base(path)] == nil {
 			t.Errorf("%s belongs to no result: make bench-page", path)
 		}
 	}
@@ -138,7 +138,7 @@ func TestPageShowsLimitsAndVerdicts(t *testing.T) {
 	page := string(made[PageName])
 	for _, want := range []string{
 		"Recorded from `make x` on 2026-01-02, commit abc: m.",
-		"![Rate & more](performance-x-curve.svg)", "![Things: each figure as a share of its limit](performance-x-limits.svg)",
+		"![Rate & more](plots/x-curve.svg)", "![Things: each figure as a share of its limit](plots/x-limits.svg)",
 		"|few|1,500 /s|≥ 2,000 /s (a \\| b)|**missed**|One.|\n", "|many|2,500 /s|≥ 2,000 /s|met|Two.|\n",
 		"|lost|0|≤ 0|met|None.|\n", "|plain|0.250 ms|||Alone.|\n",
 	} {
@@ -146,7 +146,7 @@ func TestPageShowsLimitsAndVerdicts(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
-	bars, curve := string(made["performance-x-limits.svg"]), string(made["performance-x-curve.svg"])
+	bars, curve := string(made["plots/x-limits.svg"]), string(made["plots/x-curve.svg"])
 	for _, want := range []string{"0.75 ≥ 1", "1.25 ≥ 1", orange, green} {
 		if !strings.Contains(bars, want) {
 			t.Errorf("no %q in the bars", want)

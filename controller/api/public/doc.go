@@ -3,8 +3,10 @@
 //
 // # Overview
 //
-// Each service has a file. A handler validates, then says whether the work is built at all, then calls the engine
-// (whatever changes an operation or an agent) or the store (everything else). It holds no state between calls.
+// The services are in packages of their own: machine, operation, node, rollout, catalog and admin, a file a subject.
+// Package service has what they share, package query the filters of lists. A handler validates, then says whether the
+// work is built at all, then calls the engine (whatever changes an operation or an agent) or the store (everything
+// else). It holds no state between calls.
 //
 // # What is authoritative
 //

@@ -10,60 +10,49 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 )
-
-type badCall struct {
-	name   string
-	kind   failure.Kind
-	reason string
-	field  string
-	call   func(ctx context.Context, r *rig) error
-}
-
-// only drops the answer.
-func only[T any](_ T, err error) error { return err }
 
 func register(spec *pb.MachineSpec, labels map[string]string) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
-		return only(r.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{
+		return only(r.Machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{
 			Machine: &pb.Machine{MachineId: "m-new", Spec: spec, Labels: labels},
 		}))
 	}
 }
 
 func list(q *pb.ListMachinesRequest) func(context.Context, *rig) error {
-	return func(ctx context.Context, r *rig) error { return only(r.machines.ListMachines(ctx, q)) }
+	return func(ctx context.Context, r *rig) error { return only(r.Machines.ListMachines(ctx, q)) }
 }
 
 func reboot(q *pb.RebootMachineRequest) func(context.Context, *rig) error {
-	return func(ctx context.Context, r *rig) error { return only(r.machines.RebootMachine(ctx, q)) }
+	return func(ctx context.Context, r *rig) error { return only(r.Machines.RebootMachine(ctx, q)) }
 }
 
 func run(q *pb.StartRunRequest) func(context.Context, *rig) error {
-	return func(ctx context.Context, r *rig) error { return only(r.runs.StartRun(ctx, q)) }
+	return func(ctx context.Context, r *rig) error { return only(r.Runs.StartRun(ctx, q)) }
 }
 
 func reconfigure(c *pb.NetReconfig) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
-		return only(r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1", RequestId: "q",
+		return only(r.Machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1", RequestId: "q",
 			Config: c}))
 	}
 }
 
 func createPlan(p *pb.Plan) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
-		return only(r.plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: p}))
+		return only(r.Plans.CreatePlan(ctx, &pb.CreatePlanRequest{Plan: p}))
 	}
 }
 
 func token(q *pb.IssueBootstrapTokenRequest) func(context.Context, *rig) error {
-	return func(ctx context.Context, r *rig) error { return only(r.admin.IssueBootstrapToken(ctx, q)) }
+	return func(ctx context.Context, r *rig) error { return only(r.Admin.IssueBootstrapToken(ctx, q)) }
 }
 
 func watchOps(q *pb.WatchOperationsRequest) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
-		s, err := r.operations.WatchOperations(ctx, q)
+		s, err := r.Operations.WatchOperations(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -73,24 +62,12 @@ func watchOps(q *pb.WatchOperationsRequest) func(context.Context, *rig) error {
 
 func logs(q *pb.StreamOperationLogsRequest) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
-		s, err := r.operations.StreamOperationLogs(ctx, q)
+		s, err := r.Operations.StreamOperationLogs(ctx, q)
 		if err != nil {
 			return err
 		}
 		return only(s.Recv())
 	}
-}
-
-const (
-	invalid      = failure.KindInvalid
-	notFound     = failure.KindNotFound
-	precondition = failure.KindPrecondition
-	exists       = failure.KindAlreadyExists
-	unbuilt      = failure.KindUnimplemented
-)
-
-func step(name string) *pb.Step {
-	return &pb.Step{Name: name, Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}}
 }
 
 func rules(rs ...*pb.FirewallRule) *pb.NetReconfig {
@@ -100,10 +77,10 @@ func rules(rs ...*pb.FirewallRule) *pb.NetReconfig {
 // badMachines: machine m-1 has a MAC address and an external id.
 var badMachines = []badCall{
 	{"no machine", invalid, "INVALID_FIELD", "machine", func(ctx context.Context, r *rig) error {
-		return only(r.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{}))
+		return only(r.Machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{}))
 	}},
 	{"bad id", invalid, "INVALID_FIELD", "machine.machine_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "M 1"}}))
+		return only(r.Machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "M 1"}}))
 	}},
 	{"malformed MAC", invalid, "INVALID_FIELD", "machine.spec.mac_addresses[1]",
 		register(&pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:02", "52:54"}}, nil)},
@@ -123,60 +100,60 @@ var badMachines = []badCall{
 	{"external id of another", exists, "EXTERNAL_ID_IN_USE", "machine.spec.external_id",
 		register(&pb.MachineSpec{ExternalId: "ext-1"}, nil)},
 	{"update of none", invalid, "INVALID_FIELD", "machine.machine_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{}}))
+		return only(r.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{}}))
 	}},
 	{"update of an unknown", notFound, "MACHINE_NOT_FOUND", "machine_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-no"}}))
+		return only(r.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-no"}}))
 	}},
 	{"lost update", precondition, "VERSION_CONFLICT", "machine.version", func(ctx context.Context, r *rig) error {
-		return only(r.machines.UpdateMachine(ctx,
+		return only(r.Machines.UpdateMachine(ctx,
 			&pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Version: 999}}))
 	}},
 	{"get none", invalid, "INVALID_FIELD", "machine_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachine(ctx, &pb.GetMachineRequest{}))
+		return only(r.Machines.GetMachine(ctx, &pb.GetMachineRequest{}))
 	}},
 	{"get unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-no"}))
+		return only(r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-no"}))
 	}},
 	{"get NUL", invalid, "INVALID_FIELD", "machine_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m\x00"}))
+		return only(r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m\x00"}))
 	}},
 	{"get unknown external", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: "ext-no"}))
+		return only(r.Machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: "ext-no"}))
 	}},
 	{"delete unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-no"}))
+		return only(r.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-no"}))
 	}},
 	{"no inventory", notFound, "INVENTORY_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetInventory(ctx, &pb.GetInventoryRequest{MachineId: "m-1"}))
+		return only(r.Machines.GetInventory(ctx, &pb.GetInventoryRequest{MachineId: "m-1"}))
 	}},
 	{"explain none", invalid, "INVALID_FIELD", "machine_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{}))
+		return only(r.Machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{}))
 	}},
 	{"explain unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-no"}))
+		return only(r.Machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-no"}))
 	}},
 	{"explain unknown operation", notFound, "OPERATION_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{OperationId: "op-no"}))
+		return only(r.Machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{OperationId: "op-no"}))
 	}},
 	{"explain NUL", invalid, "INVALID_FIELD", "operation_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-1", OperationId: "op\x00"}))
+		return only(r.Machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{MachineId: "m-1", OperationId: "op\x00"}))
 	}},
 	{"timeline of an unknown machine", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-no"}))
+		return only(r.Machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-no"}))
 	}},
 	{"timeline page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1", PageToken: "x"}))
+		return only(r.Machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1", PageToken: "x"}))
 	}},
 	{"timeline at no time", invalid, "INVALID_FIELD", "at", func(ctx context.Context, r *rig) error {
-		return only(r.machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1",
+		return only(r.Machines.GetMachineTimeline(ctx, &pb.GetMachineTimelineRequest{MachineId: "m-1",
 			At: &timestamppb.Timestamp{Seconds: -1}}))
 	}},
 	{"verify unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{MachineId: "m-no"}))
+		return only(r.Machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{MachineId: "m-no"}))
 	}},
 	{"verify page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
-		return only(r.machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{PageToken: "x"}))
+		return only(r.Machines.VerifyTimeline(ctx, &pb.VerifyTimelineRequest{PageToken: "x"}))
 	}},
 }
 
@@ -206,26 +183,26 @@ var badLists = []badCall{
 	{"token with cursor", invalid, "INVALID_PAGE_TOKEN", "page_token",
 		list(&pb.ListMachinesRequest{UpdatedSince: timestamppb.Now(), PageToken: "x"})},
 	{"operations by type", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "type=REPAVE"}))
+		return only(r.Operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "type=REPAVE"}))
 	}},
 	{"operations by time", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "created_after=yesterday"}))
+		return only(r.Operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "created_after=yesterday"}))
 	}},
 	{"run and operation", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		s, err := r.runs.WatchRuns(ctx, &pb.WatchRunsRequest{Filter: "run_id=a,operation_id=a"})
+		s, err := r.Runs.WatchRuns(ctx, &pb.WatchRunsRequest{Filter: "run_id=a,operation_id=a"})
 		if err != nil {
 			return err
 		}
 		return only(s.Recv())
 	}},
 	{"agents by role", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=host"}))
+		return only(r.Admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=host"}))
 	}},
 	{"token page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ListBootstrapTokens(ctx, &pb.ListBootstrapTokensRequest{PageToken: "e30"}))
+		return only(r.Admin.ListBootstrapTokens(ctx, &pb.ListBootstrapTokensRequest{PageToken: "e30"}))
 	}},
 	{"nodes", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.nodes.ListNodes(ctx, &pb.ListNodesRequest{Filter: "x=y"}))
+		return only(r.Nodes.ListNodes(ctx, &pb.ListNodesRequest{Filter: "x=y"}))
 	}},
 }
 
@@ -251,27 +228,27 @@ var badStarts = []badCall{
 		reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q", TimeoutSeconds: 86401})},
 	{"wrong phase", precondition, "WRONG_PHASE", "", reboot(&pb.RebootMachineRequest{MachineId: "m-1", RequestId: "q"})},
 	{"busy", precondition, "MACHINE_BUSY", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-busy", RequestId: "second"}))
+		return only(r.Machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-busy", RequestId: "second"}))
 	}},
 	{"reused request_id", exists, "REQUEST_ID_REUSED", "type", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: "m-busy", RequestId: "first"}))
+		return only(r.Machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: "m-busy", RequestId: "first"}))
 	}},
 	{"delete busy", precondition, "MACHINE_BUSY", "", func(ctx context.Context, r *rig) error {
-		return only(r.machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-busy"}))
+		return only(r.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: "m-busy"}))
 	}},
 	{"bad netboot", invalid, "INVALID_FIELD", "mode", func(ctx context.Context, r *rig) error {
-		return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1", RequestId: "q",
+		return only(r.Machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1", RequestId: "q",
 			Mode: "FLOPPY"}))
 	}},
 	{"bad image", invalid, "INVALID_FIELD", "image_ref", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", RequestId: "q",
+		return only(r.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", RequestId: "q",
 			ImageRef: "a b"}))
 	}},
 	{"no image anywhere", precondition, "MACHINE_HAS_NO_IMAGE", "image_ref", func(ctx context.Context, r *rig) error {
-		return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-maint", RequestId: "q"}))
+		return only(r.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-maint", RequestId: "q"}))
 	}},
 	{"NUL in a comment", invalid, "INVALID_FIELD", "comment", func(ctx context.Context, r *rig) error {
-		return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1", RequestId: "q",
+		return only(r.Machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1", RequestId: "q",
 			Comment: "\x00"}))
 	}},
 	{"nothing to configure", invalid, "INVALID_FIELD", "config", reconfigure(nil)},
@@ -318,30 +295,30 @@ var badStarts = []badCall{
 	{"work in maintenance's clothes", invalid, "INVALID_FIELD", "plan_id",
 		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", Type: "ENTER_MAINTENANCE", PlanId: "repave"})},
 	{"cancel unknown", notFound, "OPERATION_NOT_FOUND", "operation_id", func(ctx context.Context, r *rig) error {
-		return only(r.machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: "op-no"}))
+		return only(r.Machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: "op-no"}))
 	}},
 	{"cancel none", invalid, "INVALID_FIELD", "run_id", func(ctx context.Context, r *rig) error {
-		return only(r.runs.CancelRun(ctx, &pb.CancelRunRequest{}))
+		return only(r.Runs.CancelRun(ctx, &pb.CancelRunRequest{}))
 	}},
 	{"cancel finished", precondition, "OPERATION_FINISHED", "", func(ctx context.Context, r *rig) error {
-		all, err := r.operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "machine_id=m-maint"})
+		all, err := r.Operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "machine_id=m-maint"})
 		if err != nil {
 			return err
 		}
-		return only(r.machines.CancelOperation(ctx,
+		return only(r.Machines.CancelOperation(ctx,
 			&pb.CancelOperationRequest{OperationId: all.GetOperations()[0].GetOperationId()}))
 	}},
 }
 
 var badOthers = []badCall{
 	{"get operation", notFound, "OPERATION_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.operations.GetOperation(ctx, &pb.GetOperationRequest{OperationId: "op-no"}))
+		return only(r.Operations.GetOperation(ctx, &pb.GetOperationRequest{OperationId: "op-no"}))
 	}},
 	{"get run", notFound, "OPERATION_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.runs.GetRun(ctx, &pb.GetRunRequest{RunId: "op-no"}))
+		return only(r.Runs.GetRun(ctx, &pb.GetRunRequest{RunId: "op-no"}))
 	}},
 	{"get plan", notFound, "PLAN_NOT_FOUND", "plan_id", func(ctx context.Context, r *rig) error {
-		return only(r.plans.GetPlan(ctx, &pb.GetPlanRequest{PlanId: "no"}))
+		return only(r.Plans.GetPlan(ctx, &pb.GetPlanRequest{PlanId: "no"}))
 	}},
 	{"no plan", invalid, "INVALID_FIELD", "plan", createPlan(nil)},
 	{"plan id", invalid, "INVALID_FIELD", "plan.plan_id", createPlan(&pb.Plan{PlanId: "A!"})},
@@ -349,11 +326,11 @@ var badOthers = []badCall{
 	{"unknown step kind", invalid, "UNKNOWN_STEP_KIND", "plan.steps[0].kind",
 		createPlan(&pb.Plan{Steps: []*pb.Step{{Name: "a"}}})},
 	{"step twice", invalid, "DUPLICATE_STEP_NAME", "plan.steps[1].name",
-		createPlan(&pb.Plan{Steps: []*pb.Step{step("a"), step("a")}})},
+		createPlan(&pb.Plan{Steps: []*pb.Step{publictest.Step("a"), publictest.Step("a")}})},
 	{"step's host name", invalid, "INVALID_FIELD", "plan.steps[0].net.hostname", createPlan(&pb.Plan{Steps: []*pb.Step{
 		{Name: "a", Kind: &pb.Step_Net{Net: &pb.NetReconfig{Hostname: "_"}}}}})},
 	{"built-in plan", exists, "PLAN_IMMUTABLE", "plan.plan_id",
-		createPlan(&pb.Plan{PlanId: "reboot", Steps: []*pb.Step{step("a")}})},
+		createPlan(&pb.Plan{PlanId: "reboot", Steps: []*pb.Step{publictest.Step("a")}})},
 	{"watch filter", invalid, "INVALID_FILTER", "filter", watchOps(&pb.WatchOperationsRequest{Filter: "run_id=x"})},
 	{"watch cursor", invalid, "INVALID_CURSOR", "cursor", watchOps(&pb.WatchOperationsRequest{Cursor: "!"})},
 	{"watch unknown", notFound, "OPERATION_NOT_FOUND", "",
@@ -363,17 +340,17 @@ var badOthers = []badCall{
 	{"logs before the start", invalid, "INVALID_FIELD", "after_seq",
 		logs(&pb.StreamOperationLogsRequest{OperationId: "op-no", AfterSeq: -1})},
 	{"node", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.nodes.GetNode(ctx, &pb.GetNodeRequest{NodeId: "m-no"}))
+		return only(r.Nodes.GetNode(ctx, &pb.GetNodeRequest{NodeId: "m-no"}))
 	}},
 	{"node history", invalid, "INVALID_FIELD", "offset", func(ctx context.Context, r *rig) error {
-		return only(r.nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-1", Offset: -1}))
+		return only(r.Nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-1", Offset: -1}))
 	}},
 	{"node transition", invalid, "REQUEST_ID_REQUIRED", "request_id", func(ctx context.Context, r *rig) error {
-		return only(r.nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{State: pb.NodeState_NODE_STATE_REPROVISION}))
+		return only(r.Nodes.TransitionNode(ctx, &pb.TransitionNodeRequest{State: pb.NodeState_NODE_STATE_REPROVISION}))
 	}},
 	{"workflow without a request id", invalid, "REQUEST_ID_REQUIRED", "request_id",
 		func(ctx context.Context, r *rig) error {
-			return only(r.workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))
+			return only(r.Workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{}))
 		}},
 	{"workflow of no kind", invalid, "INVALID_FIELD", "kind", startWorkflow(&pb.StartWorkflowRequest{})},
 	{"onboarding with a mode", invalid, "INVALID_FIELD", "mode",
@@ -391,17 +368,17 @@ var badOthers = []badCall{
 	{"soft reset of a new machine", precondition, "NODE_TRANSITION_ILLEGAL", "",
 		startWorkflow(&pb.StartWorkflowRequest{Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET})},
 	{"unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id", func(ctx context.Context, r *rig) error {
-		return only(r.workflows.GetWorkflow(ctx, &pb.GetWorkflowRequest{WorkflowId: "wf-no"}))
+		return only(r.Workflows.GetWorkflow(ctx, &pb.GetWorkflowRequest{WorkflowId: "wf-no"}))
 	}},
 	{"workflow filter", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.workflows.ListWorkflows(ctx, &pb.ListWorkflowsRequest{Filter: "state=SLEEPING"}))
+		return only(r.Workflows.ListWorkflows(ctx, &pb.ListWorkflowsRequest{Filter: "state=SLEEPING"}))
 	}},
 	{"no action", invalid, "INVALID_FIELD", "action", func(ctx context.Context, r *rig) error {
-		return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x"}))
+		return only(r.Workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x"}))
 	}},
 	{"action on an unknown workflow", notFound, "WORKFLOW_NOT_FOUND", "workflow_id",
 		func(ctx context.Context, r *rig) error {
-			return only(r.workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x",
+			return only(r.Workflows.ActOnWorkflow(ctx, &pb.ActOnWorkflowRequest{WorkflowId: "wf-no", RequestId: "x",
 				Action: pb.WorkflowAction_WORKFLOW_ACTION_RESUME}))
 		}},
 	{"token for no machine", invalid, "INVALID_FIELD", "machine_id", token(&pb.IssueBootstrapTokenRequest{})},
@@ -416,88 +393,67 @@ var badOthers = []badCall{
 	{"installer token", invalid, "INVALID_FIELD", "role",
 		token(&pb.IssueBootstrapTokenRequest{Role: pb.AgentRole_AGENT_ROLE_INSTALLER})},
 	{"revoke unknown token", notFound, "TOKEN_NOT_FOUND", "token_id", func(ctx context.Context, r *rig) error {
-		return only(r.admin.RevokeBootstrapToken(ctx, &pb.RevokeBootstrapTokenRequest{TokenId: "t-no"}))
+		return only(r.Admin.RevokeBootstrapToken(ctx, &pb.RevokeBootstrapTokenRequest{TokenId: "t-no"}))
 	}},
 	{"agent", notFound, "AGENT_NOT_FOUND", "agent_id", func(ctx context.Context, r *rig) error {
-		return only(r.admin.GetAgent(ctx, &pb.GetAgentRequest{AgentId: "a-no"}))
+		return only(r.Admin.GetAgent(ctx, &pb.GetAgentRequest{AgentId: "a-no"}))
 	}},
 	{"revoke unknown agent", notFound, "AGENT_NOT_FOUND", "agent_id", func(ctx context.Context, r *rig) error {
-		return only(r.admin.RevokeAgent(ctx, &pb.RevokeAgentRequest{AgentId: "a-no"}))
+		return only(r.Admin.RevokeAgent(ctx, &pb.RevokeAgentRequest{AgentId: "a-no"}))
 	}},
 	{"fingerprint", invalid, "INVALID_FIELD", "fingerprint", func(ctx context.Context, r *rig) error {
-		return only(r.admin.RevokeAgent(ctx, &pb.RevokeAgentRequest{AgentId: "a-no", Fingerprint: "AB"}))
+		return only(r.Admin.RevokeAgent(ctx, &pb.RevokeAgentRequest{AgentId: "a-no", Fingerprint: "AB"}))
 	}},
 	{"verdict", invalid, "INVALID_FIELD", "verdict", func(ctx context.Context, r *rig) error {
-		return only(r.admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c", Verdict: "maybe"}))
+		return only(r.Admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c", Verdict: "maybe"}))
 	}},
 	{"nothing to settle", precondition, "NOTHING_TO_SETTLE", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c",
+		return only(r.Admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c",
 			Verdict: "happened"}))
 	}},
 	{"flag", invalid, "INVALID_FIELD", "flag", func(ctx context.Context, r *rig) error {
-		return only(r.admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{MachineId: "m-1", Flag: "Degraded"}))
+		return only(r.Admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{MachineId: "m-1", Flag: "Degraded"}))
 	}},
 	{"clear unknown", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: "m-no"}))
+		return only(r.Admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: "m-no"}))
 	}},
 	{"commands of nothing", invalid, "INVALID_FIELD", "operation_id", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ListCommands(ctx, &pb.ListCommandsRequest{}))
+		return only(r.Admin.ListCommands(ctx, &pb.ListCommandsRequest{}))
 	}},
 	{"commands of unknown", notFound, "OPERATION_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ListCommands(ctx, &pb.ListCommandsRequest{OperationId: "op-no"}))
+		return only(r.Admin.ListCommands(ctx, &pb.ListCommandsRequest{OperationId: "op-no"}))
 	}},
 	{"scrub nothing", invalid, "INVALID_FIELD", "target_id", func(ctx context.Context, r *rig) error {
-		return only(r.admin.ScrubAuditEventData(ctx, &pb.ScrubAuditEventDataRequest{}))
+		return only(r.Admin.ScrubAuditEventData(ctx, &pb.ScrubAuditEventDataRequest{}))
 	}},
 }
 
 func startWorkflow(q *pb.StartWorkflowRequest) func(context.Context, *rig) error {
 	return func(ctx context.Context, r *rig) error {
 		q.MachineId, q.RequestId = "m-1", "bad-workflow"
-		return only(r.workflows.StartWorkflow(ctx, q))
+		return only(r.Workflows.StartWorkflow(ctx, q))
 	}
 }
 
 // TestBadInput: every refusal has its code, its reason and the field at fault, and none changes anything.
 func TestBadInput(t *testing.T) {
-	r := newRig(t)
-	r.register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"},
+	r := publictest.NewRig(t)
+	r.Register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"},
 		ExternalId: "ext-1"}})
-	r.register(&pb.Machine{MachineId: "m-busy"})
-	r.enter("m-busy", "first")
-	r.register(&pb.Machine{MachineId: "m-maint"})
-	r.maintenance("m-maint")
-	r.register(&pb.Machine{MachineId: "m-ready"})
-	r.maintenance("m-ready")
-	before := r.everything()
+	r.Register(&pb.Machine{MachineId: "m-busy"})
+	r.Enter("m-busy", "first")
+	r.Register(&pb.Machine{MachineId: "m-maint"})
+	r.Maintenance("m-maint")
+	r.Register(&pb.Machine{MachineId: "m-ready"})
+	r.Maintenance("m-ready")
+	before := r.Everything()
 	for name, cases := range map[string][]badCall{"machines": badMachines, "lists": badLists, "starts": badStarts,
 		"others": badOthers} {
 		for _, c := range cases {
-			t.Run(name+"/"+c.name, func(t *testing.T) { wants(t, c.call(t.Context(), r), c.kind, c.reason, c.field) })
+			t.Run(name+"/"+c.name, func(t *testing.T) { publictest.Wants(t, c.call(t.Context(), r), c.kind, c.reason, c.field) })
 		}
 	}
-	if after := r.everything(); after != before {
+	if after := r.Everything(); after != before {
 		t.Errorf("refused calls changed something:\n%s\n%s", before, after)
 	}
-}
-
-// everything is a picture of all machines and operations.
-func (r *rig) everything() string {
-	r.t.Helper()
-	ms, err := r.machines.ListMachines(r.t.Context(), &pb.ListMachinesRequest{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	ops, err := r.operations.ListOperations(r.t.Context(), &pb.ListOperationsRequest{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var b strings.Builder
-	for _, m := range ms.GetMachines() {
-		b.WriteString(m.GetMachineId() + m.GetUpdatedAt().String() + m.GetStatus().GetPhase().String() + "\n")
-	}
-	for _, o := range ops.GetOperations() {
-		b.WriteString(o.GetOperationId() + o.GetPhase().String() + "\n")
-	}
-	return b.String()
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -26,14 +27,14 @@ func claims() *pb.MachineStatus {
 // TestClientsWriteSpecAndLabelsOnly: by registering, by registering again and by updating; whatever they say of the
 // status.
 func TestClientsWriteSpecAndLabelsOnly(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	spec := &pb.MachineSpec{
 		SshEndpoint: "10.20.30.40:22", BmcEndpoint: "10.20.30.41", TargetClusterRef: "cluster-a",
 		MacAddresses: []string{"aa:bb:cc:dd:ee:ff"},
 		Provider:     "fake", Serial: "SN1", Rack: "r42", Location: "hall 2", Region: "eu", CustomerId: "c-1", Site: "lab",
 		Group: "g",
 	}
-	first := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}, Spec: spec,
+	first := r.Register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}, Spec: spec,
 		Status: claims()})
 	if !proto.Equal(first.GetSpec(), spec) || first.GetLabels()["env"] != "prod" {
 		t.Errorf("stored %v of %v", first.GetSpec(), spec)
@@ -43,13 +44,13 @@ func TestClientsWriteSpecAndLabelsOnly(t *testing.T) {
 		before.GetActiveOperationId() != "" {
 		t.Errorf("a client wrote the status %v", before)
 	}
-	again := r.register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"},
+	again := r.Register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "test"},
 		Spec: &pb.MachineSpec{Rack: "r43"}, Status: claims()})
 	if again.GetLabels()["env"] != "test" || again.GetSpec().GetRack() != "r43" ||
 		again.GetSpec().GetSshEndpoint() != spec.GetSshEndpoint() {
 		t.Errorf("registered again as %v", again)
 	}
-	updated, err := r.machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{
+	updated, err := r.Machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{
 		Machine: &pb.Machine{MachineId: "m-1", Labels: map[string]string{"role": "worker"},
 			Spec: &pb.MachineSpec{Rack: "r44"}, Status: claims()},
 	})
@@ -66,11 +67,11 @@ func TestClientsWriteSpecAndLabelsOnly(t *testing.T) {
 
 // TestExternalIDIsSetOnce: the upstream's name of a machine finds it, and never becomes another.
 func TestExternalIDIsSetOnce(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	ctx := t.Context()
-	r.register(&pb.Machine{MachineId: "m-1"})
+	r.Register(&pb.Machine{MachineId: "m-1"})
 	update := func(id string) (*pb.Machine, error) {
-		return r.machines.UpdateMachine(ctx,
+		return r.Machines.UpdateMachine(ctx,
 			&pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{ExternalId: id}}})
 	}
 	if _, err := update("workspace-7"); err != nil {
@@ -80,8 +81,8 @@ func TestExternalIDIsSetOnce(t *testing.T) {
 		t.Errorf("left out of an update: %v, %v", m.GetSpec(), err)
 	}
 	_, err := update("workspace-8")
-	wants(t, err, failure.KindPrecondition, "EXTERNAL_ID_IMMUTABLE", "machine.spec.external_id")
-	if m, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: "workspace-7"}); err != nil ||
+	publictest.Wants(t, err, failure.KindPrecondition, "EXTERNAL_ID_IMMUTABLE", "machine.spec.external_id")
+	if m, err := r.Machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: "workspace-7"}); err != nil ||
 		m.GetMachineId() != "m-1" {
 		t.Errorf("found %v, %v", m, err)
 	}
@@ -89,30 +90,30 @@ func TestExternalIDIsSetOnce(t *testing.T) {
 
 // TestRequestIDIsRequiredOfEveryStart: no call that starts work goes without.
 func TestRequestIDIsRequiredOfEveryStart(t *testing.T) {
-	r := newRig(t)
-	r.register(&pb.Machine{MachineId: "m-1"})
+	r := publictest.NewRig(t)
+	r.Register(&pb.Machine{MachineId: "m-1"})
 	for name, call := range map[string]func(context.Context) error{
 		"reboot": func(ctx context.Context) error {
-			return only(r.machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: "m-1"}))
+			return only(r.Machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: "m-1"}))
 		},
 		"reimage": func(ctx context.Context) error {
-			return only(r.machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", ImageRef: "img"}))
+			return only(r.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: "m-1", ImageRef: "img"}))
 		},
 		"netboot": func(ctx context.Context) error {
-			return only(r.machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1"}))
+			return only(r.Machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1"}))
 		},
 		"reconfigure": func(ctx context.Context) error {
-			return only(r.machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1",
+			return only(r.Machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1",
 				Config: &pb.NetReconfig{Hostname: "a"}}))
 		},
 		"enter maintenance": func(ctx context.Context) error {
-			return only(r.machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1"}))
+			return only(r.Machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-1"}))
 		},
 		"exit maintenance": func(ctx context.Context) error {
-			return only(r.machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: "m-1"}))
+			return only(r.Machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: "m-1"}))
 		},
 		"run": func(ctx context.Context) error {
-			return only(r.runs.StartRun(ctx, &pb.StartRunRequest{MachineId: "m-1", Type: "REBOOT"}))
+			return only(r.Runs.StartRun(ctx, &pb.StartRunRequest{MachineId: "m-1", Type: "REBOOT"}))
 		},
 	} {
 		err := call(t.Context())
@@ -125,10 +126,10 @@ func TestRequestIDIsRequiredOfEveryStart(t *testing.T) {
 // TestRunTypesOfTheRequirements: the words of runs are those of operations, and a plan of one's own replaces the
 // type's.
 func TestRunTypesOfTheRequirements(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	ctx := t.Context()
-	own, err := r.plans.CreatePlan(ctx,
-		&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "own", Steps: []*pb.Step{step("one")}}})
+	own, err := r.Plans.CreatePlan(ctx,
+		&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: "own", Steps: []*pb.Step{publictest.Step("one")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +146,15 @@ func TestRunTypesOfTheRequirements(t *testing.T) {
 		{&pb.StartRunRequest{Type: "REBOOT", PlanId: own.GetPlanId()}, "own", pb.Operation_REBOOT},
 	} {
 		id := fmt.Sprintf("m-%d", i)
-		r.register(&pb.Machine{MachineId: id})
-		r.maintenance(id)
+		r.Register(&pb.Machine{MachineId: id})
+		r.Maintenance(id)
 		c.run.MachineId, c.run.RequestId = id, "q"
-		run, err := r.runs.StartRun(ctx, c.run)
+		run, err := r.Runs.StartRun(ctx, c.run)
 		if err != nil || run.GetType() != c.run.GetType() || run.GetPlanId() != c.plan || run.GetPhase() != pb.Run_PENDING {
 			t.Errorf("%v started %v, %v", c.run, run, err)
 			continue
 		}
-		op, err := r.operations.GetOperation(ctx, &pb.GetOperationRequest{OperationId: run.GetRunId()})
+		op, err := r.Operations.GetOperation(ctx, &pb.GetOperationRequest{OperationId: run.GetRunId()})
 		if err != nil || op.GetType() != c.opType {
 			t.Errorf("run %v is operation %v, %v", c.run, op, err)
 		}
@@ -162,18 +163,18 @@ func TestRunTypesOfTheRequirements(t *testing.T) {
 
 // TestPollingARun: started, asked for until it has ended; the machine points to it meanwhile.
 func TestPollingARun(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	ctx := t.Context()
-	r.register(&pb.Machine{MachineId: "m-1"})
-	op := r.enter("m-1", "q").GetOperationId()
+	r.Register(&pb.Machine{MachineId: "m-1"})
+	op := r.Enter("m-1", "q").GetOperationId()
 	var phases []pb.Run_Phase
 	for range 10 {
-		run, err := r.runs.GetRun(ctx, &pb.GetRunRequest{RunId: op})
+		run, err := r.Runs.GetRun(ctx, &pb.GetRunRequest{RunId: op})
 		if err != nil {
 			t.Fatal(err)
 		}
 		phases = append(phases, run.GetPhase())
-		m, err := r.machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-1"})
+		m, err := r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +186,7 @@ func TestPollingARun(t *testing.T) {
 		if over {
 			break
 		}
-		r.look(op)
+		r.Look(op)
 	}
 	if phases[0] != pb.Run_PENDING || phases[len(phases)-1] != pb.Run_SUCCEEDED {
 		t.Errorf("phases %v", phases)
@@ -194,21 +195,21 @@ func TestPollingARun(t *testing.T) {
 
 // TestNodeHistoryByLimitAndOffset: 50 rows unless another limit is asked for, from an offset on, newest first.
 func TestNodeHistoryByLimitAndOffset(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	ctx := t.Context()
-	r.register(&pb.Machine{MachineId: "m-1"})
+	r.Register(&pb.Machine{MachineId: "m-1"})
 	const moves = 53
 	for i := range moves {
 		to := []pb.NodeState{node.Retired, node.Offline}[i%2]
-		q := move("m-1", fmt.Sprint("move-", i), to)
+		q := publictest.Move("m-1", fmt.Sprint("move-", i), to)
 		q.Purge = i > 0 && to == node.Retired
-		if _, err := r.nodes.TransitionNode(ctx, q); err != nil {
+		if _, err := r.Nodes.TransitionNode(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 	}
 	read := func(limit, offset int32) *pb.GetNodeHistoryResponse {
 		t.Helper()
-		h, err := r.nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-1", Limit: limit, Offset: offset})
+		h, err := r.Nodes.GetNodeHistory(ctx, &pb.GetNodeHistoryRequest{NodeId: "m-1", Limit: limit, Offset: offset})
 		if err != nil || h.GetTotal() != moves {
 			t.Fatalf("total %d, %v", h.GetTotal(), err)
 		}

@@ -1,37 +1,31 @@
 package public_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// asOperator makes the calls of ctx those of a token with scope operate.
-func asOperator(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "test-caller", "op-team", "test-scope", "operate")
-}
-
 // An operate token that points a machine at an address of its own would get the password sent there.
 func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
-	r := newRig(t)
-	operate := asOperator(t.Context())
+	r := publictest.NewRig(t)
+	operate := publictest.AsOperator(t.Context())
 	spec := &pb.MachineSpec{
 		Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack", Rack: "r1",
 		SshEndpoint: "10.0.1.7:22", SshCredentialsRef: "rack", SshHostKeys: []string{"SHA256:" + strings.Repeat("A", 43)},
 	}
-	_, err := r.machines.RegisterMachine(operate,
+	_, err := r.Machines.RegisterMachine(operate,
 		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
-	wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec.bmc_endpoint")
-	m, err := r.machines.RegisterMachine(t.Context(),
+	publictest.Wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec.bmc_endpoint")
+	m, err := r.Machines.RegisterMachine(t.Context(),
 		&pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: "m-1", Spec: spec}})
 	if err != nil {
 		t.Fatal(err)
@@ -46,39 +40,39 @@ func TestOnlyAnAdminDecidesWhereAPasswordGoes(t *testing.T) {
 	} {
 		bad := proto.CloneOf(m)
 		change(bad.Spec)
-		_, err := r.machines.UpdateMachine(operate, &pb.UpdateMachineRequest{Machine: bad})
-		wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec."+field)
-		_, err = r.machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: bad})
-		wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec."+field)
+		_, err := r.Machines.UpdateMachine(operate, &pb.UpdateMachineRequest{Machine: bad})
+		publictest.Wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec."+field)
+		_, err = r.Machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: bad})
+		publictest.Wants(t, err, failure.KindDenied, "SCOPE_TOO_SMALL", "machine.spec."+field)
 	}
 	same := proto.CloneOf(m)
 	same.Spec.Rack = "r2"
-	if got, err := r.machines.UpdateMachine(operate, &pb.UpdateMachineRequest{Machine: same}); err != nil ||
+	if got, err := r.Machines.UpdateMachine(operate, &pb.UpdateMachineRequest{Machine: same}); err != nil ||
 		got.GetSpec().GetRack() != "r2" {
 		t.Errorf("the unchanged values sent back: %v, %v", got, err)
 	}
 	moved := proto.CloneOf(m)
 	moved.Spec.BmcEndpoint, moved.Version = "10.0.0.8", 0
-	if _, err := r.machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{Machine: moved}); err != nil {
+	if _, err := r.Machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{Machine: moved}); err != nil {
 		t.Errorf("an admin: %v", err)
 	}
 	// Without credentials nothing connects to an SSH endpoint: it is a note.
 	note := &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{Site: "lab", SshEndpoint: "10.0.1.8:22"}}
 	for _, endpoint := range []string{"10.0.1.8:22", "192.0.2.66:22"} {
 		note.Spec.SshEndpoint = endpoint
-		if _, err := r.machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: note}); err != nil {
+		if _, err := r.Machines.RegisterMachine(operate, &pb.RegisterMachineRequest{Machine: note}); err != nil {
 			t.Errorf("a note of %s: %v", endpoint, err)
 		}
 	}
 }
 
 func TestPlansAreInTheAuditLogWithTheirSource(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	p := &pb.Plan{PlanId: "mine", Steps: []*pb.Step{{Name: "one", Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}}}}
-	if _, err := r.plans.CreatePlan(asOperator(t.Context()), &pb.CreatePlanRequest{Plan: p}); err != nil {
+	if _, err := r.Plans.CreatePlan(publictest.AsOperator(t.Context()), &pb.CreatePlanRequest{Plan: p}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{Actor: "op-team"})
+	got, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{Actor: "op-team"})
 	if err != nil || len(got.GetEntries()) != 1 || got.GetEntries()[0].GetVerb() != "CREATE_PLAN" ||
 		!strings.Contains(string(got.GetEntries()[0].GetEventData()), `"source_address": "192.0.2.9"`) {
 		t.Errorf("%v, %v", got, err)
@@ -87,17 +81,17 @@ func TestPlansAreInTheAuditLogWithTheirSource(t *testing.T) {
 
 // One row of the audit log may be large; a page of many must still be an answer that clients take.
 func TestAPageOfTheAuditLogIsBounded(t *testing.T) {
-	r := newRig(t)
+	r := publictest.NewRig(t)
 	const many = 100
 	for range many {
 		change := auth.FileChange{Added: []string{strings.Repeat("x", 80_000)}, At: time.Now()}
-		if err := r.store.RecordTokenFile(t.Context(), change); err != nil {
+		if err := r.Store.RecordTokenFile(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rows, token := 0, ""
 	for {
-		got, err := r.admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "token-file", PageSize: 1000,
+		got, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "token-file", PageSize: 1000,
 			PageToken: token},
 			grpc.MaxCallRecvMsgSize(4<<20))
 		if err != nil {
@@ -114,16 +108,16 @@ func TestAPageOfTheAuditLogIsBounded(t *testing.T) {
 }
 
 func TestTokensOfTheDatabase(t *testing.T) {
-	r := newRig(t)
-	made, err := r.admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "ci", Scope: "operate"})
+	r := publictest.NewRig(t)
+	made, err := r.Admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "ci", Scope: "operate"})
 	if err != nil || !strings.HasPrefix(made.GetSecret(), auth.TokenPrefix) || made.GetToken().GetExpiresAt() == nil {
 		t.Fatalf("%v, %v", made, err)
 	}
-	_, err = r.admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "ci", Scope: "read"})
-	wants(t, err, exists, "API_TOKEN_EXISTS", "name")
-	_, err = r.admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "x", Scope: "root"})
-	wants(t, err, invalid, "INVALID_FIELD", "scope")
-	list, err := r.admin.ListAPITokens(t.Context(), &pb.ListAPITokensRequest{})
+	_, err = r.Admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "ci", Scope: "read"})
+	publictest.Wants(t, err, exists, "API_TOKEN_EXISTS", "name")
+	_, err = r.Admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: "x", Scope: "root"})
+	publictest.Wants(t, err, invalid, "INVALID_FIELD", "scope")
+	list, err := r.Admin.ListAPITokens(t.Context(), &pb.ListAPITokensRequest{})
 	if err != nil || len(list.GetTokens()) != 1 || list.GetTokens()[0].GetName() != "ci" ||
 		list.GetTokens()[0].GetSource() != "database" {
 		t.Errorf("%v, %v", list, err)
@@ -132,13 +126,13 @@ func TestTokensOfTheDatabase(t *testing.T) {
 		t.Error("the list shows the secret")
 	}
 	id := made.GetToken().GetTokenId()
-	if gone, err := r.admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: id}); err != nil ||
+	if gone, err := r.Admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: id}); err != nil ||
 		gone.GetRevokedAt() == nil {
 		t.Errorf("%v, %v", gone, err)
 	}
-	_, err = r.admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: "tk-none"})
-	wants(t, err, notFound, "API_TOKEN_NOT_FOUND", "token_id")
-	audit, err := r.admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: id})
+	_, err = r.Admin.RevokeAPIToken(t.Context(), &pb.RevokeAPITokenRequest{TokenId: "tk-none"})
+	publictest.Wants(t, err, notFound, "API_TOKEN_NOT_FOUND", "token_id")
+	audit, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: id})
 	if err != nil || len(audit.GetEntries()) != 2 {
 		t.Errorf("%v, %v", audit, err)
 	}

@@ -1,160 +1,23 @@
 package public
 
 import (
-	"cmp"
-	"context"
-	"time"
-
 	"google.golang.org/grpc"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/secret"
-	nodestore "github.com/ingot-metal/ingot/controller/store/node"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
-	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
-	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/webhook"
-	"github.com/ingot-metal/ingot/internal/clock"
-	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/controller/api/public/admin"
+	"github.com/ingot-metal/ingot/controller/api/public/catalog"
+	"github.com/ingot-metal/ingot/controller/api/public/machine"
+	"github.com/ingot-metal/ingot/controller/api/public/node"
+	"github.com/ingot-metal/ingot/controller/api/public/operation"
+	"github.com/ingot-metal/ingot/controller/api/public/rollout"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
 )
 
-// Engine does what must also reach agents and watchers.
-type Engine interface {
-	Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error)
-	StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*baremetalv1.Operation, error)
-	ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*baremetalv1.Operation, error)
-	Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error)
-	TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*baremetalv1.Operation, error)
-	ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*baremetalv1.Operation, error)
-	CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error)
-	ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*baremetalv1.Rollout, error)
-	Settle(ctx context.Context, machineID, commandID, verdict, actor, comment string) (*baremetalv1.Machine, error)
-	RevokeAgent(ctx context.Context, agentID, fingerprint, actor, reason string) error
-	// Changed is closed at the next change that this controller commits; call again for the one after.
-	Changed() <-chan struct{}
-}
-
-// Info is what GetServerInfo says besides what the database knows.
-type Info struct {
-	Version      string
-	ControllerID string
-	// CAHash is the SHA-256 of the root certificate's DER, lower hex.
-	CAHash string
-}
-
-// Config is what the services work with. Engine, Store, Images, Secrets and Bundle are required.
-type Config struct {
-	Engine Engine
-	Store  Store
-	Images Images
-	// Scripts is the catalogue of scripts. Required.
-	Scripts Scripts
-	// Tokens are the bearer tokens in force; nil where there is no guard.
-	Tokens APITokens
-	// Secrets seals BMC credentials and the secrets of webhooks.
-	Secrets *secret.Box
-	// WebhookPolicy says which addresses webhooks may have.
-	WebhookPolicy webhook.Policy
-	// WebhookSource names this installation in events.
-	WebhookSource string
-	// Clock is the real one when nil.
-	Clock clock.Clock
-	Info  Info
-	// Bundle makes the one string that carries a bootstrap token to a machine.
-	Bundle func(tokenID, secret string, issued time.Time) (string, error)
-	// Incarnation names the database's history; cursors of another one are refused with CURSOR_EXPIRED. Where it is
-	// nil every cursor counts as ours.
-	Incarnation func(ctx context.Context) (string, error)
-	// Draining ends all streams when it is done. It is context.Background() when nil.
-	Draining context.Context
-	// SendTimeout is how long a stream waits for its reader to take one message; 0 means 30 s.
-	SendTimeout time.Duration
-	// PollEvery is how often a stream looks without being told; 0 means 250 ms.
-	PollEvery time.Duration
-	// LogGrace is how long a log is followed after its operation has ended; 0 means 500 ms.
-	LogGrace time.Duration
-	// PageRows is the number of events or log chunks that a stream reads at once; 0 means 100.
-	PageRows int32
-}
-
-// Server implements every service of baremetal.v1. The embedded interfaces make a method that is missing a compile
-// error.
-type Server struct {
-	baremetalv1.UnsafeMachineServiceServer
-	baremetalv1.UnsafeOperationServiceServer
-	baremetalv1.UnsafePlanServiceServer
-	baremetalv1.UnsafeRunServiceServer
-	baremetalv1.UnsafeNodeServiceServer
-	baremetalv1.UnsafeWorkflowServiceServer
-	baremetalv1.UnsafeAdminServiceServer
-	baremetalv1.UnsafeScriptServiceServer
-	baremetalv1.UnsafeClusterServiceServer
-	baremetalv1.UnsafeMAASServiceServer
-	baremetalv1.UnsafeBudgetServiceServer
-	baremetalv1.UnsafeRolloutServiceServer
-
-	cfg    Config
-	engine Engine
-	store  Store
-	clock  clock.Clock
-
-	normals normals
-}
-
-// New makes the services.
-func New(c Config) *Server {
-	if c.Clock == nil {
-		c.Clock = clock.Real()
-	}
-	if c.Draining == nil {
-		c.Draining = context.Background()
-	}
-	if c.Incarnation == nil {
-		c.Incarnation = func(context.Context) (string, error) { return "", nil }
-	}
-	c.SendTimeout = cmp.Or(c.SendTimeout, 30*time.Second)
-	c.PollEvery = cmp.Or(c.PollEvery, 250*time.Millisecond)
-	c.LogGrace = cmp.Or(c.LogGrace, 500*time.Millisecond)
-	c.PageRows = cmp.Or(c.PageRows, 100)
-	return &Server{cfg: c, engine: c.Engine, store: c.Store, clock: c.Clock}
-}
-
-// Register adds the services to a server.
-func Register(r grpc.ServiceRegistrar, s *Server) {
-	baremetalv1.RegisterMachineServiceServer(r, s)
-	baremetalv1.RegisterOperationServiceServer(r, s)
-	baremetalv1.RegisterPlanServiceServer(r, s)
-	baremetalv1.RegisterRunServiceServer(r, s)
-	baremetalv1.RegisterNodeServiceServer(r, s)
-	baremetalv1.RegisterWorkflowServiceServer(r, s)
-	baremetalv1.RegisterAdminServiceServer(r, s)
-	baremetalv1.RegisterScriptServiceServer(r, s)
-	baremetalv1.RegisterClusterServiceServer(r, s)
-	baremetalv1.RegisterMAASServiceServer(r, s)
-	baremetalv1.RegisterBudgetServiceServer(r, s)
-	baremetalv1.RegisterRolloutServiceServer(r, s)
-}
-
-// actor names the caller in the audit log. Only a server without a guard has calls without one.
-func actor(ctx context.Context) string {
-	c, ok := auth.CallerFrom(ctx)
-	if !ok {
-		return "anonymous"
-	}
-	return c.Name
-}
-
-// firstError is the first of several checks that failed.
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func notWired(reason, what string) error {
-	return failure.Unimplemented(reason, "%s: this version does not do that yet", what)
+// Register adds all services of baremetal.v1 to a server.
+func Register(r grpc.ServiceRegistrar, b *service.Base) {
+	machine.Register(r, b)
+	operation.Register(r, b)
+	node.Register(r, b)
+	rollout.Register(r, b)
+	catalog.Register(r, b)
+	admin.Register(r, b)
 }

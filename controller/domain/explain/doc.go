@@ -1,16 +1,3 @@
-// Package explain says why a machine is as it is: what it does, on whom it waits, since when, what is the cause, what
-// happens next by itself, and what an operator may do.
-//
-// # What is authoritative
-//
-// The facts that the store gathers. Explain is a function of them alone; it stores nothing and changes nothing.
-//
-// # Rules
-//
-// An answer is given by the first rule that fits, out of one ordered table for work that is under way and one for
-// machines at rest. A rule names the cause as exactly as the facts allow, and never more exactly.
-//
-// # Failure handling
-//
-// There is none to handle: facts that are missing make an answer less exact. The last rule of each table always fits.
+// Package explain is what an explanation of a machine is made of: the facts that the store gathers, what is normal, the
+// starts that are on offer, and the explanation itself. Package rules makes one.
 package explain

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -154,129 +155,26 @@ type Event struct {
 	Kind, Message string
 }
 
-// scene is the facts with what follows from them at once.
-type scene struct {
-	Facts
-	spec   *baremetalv1.MachineSpec
-	status *baremetalv1.MachineStatus
-	active bool
-	// step is the operation's current one, cmd its latest attempt, exec that attempt's executor; nil where there is none.
-	step *operation.Step
-	cmd  *operation.Command
-	exec *Agent
-	host *Agent
+// MachineCause is one reason for which a machine needs a person, as the cure table of controller/domain/fleet knows it.
+type MachineCause struct {
+	Cause fleet.Cause
+	// Subject is the plan or the command that the cause is about; empty for most.
+	Subject, Reason, Message, OperationID string
+	Since                                 time.Time
 }
 
-func newScene(f Facts) *scene {
-	s := &scene{Facts: f, spec: f.Machine.GetSpec(), status: f.Machine.GetStatus(), host: newestHost(f.Agents)}
-	if f.Op == nil {
-		return s
-	}
-	s.active = !operation.IsTerminal(f.Op.Phase)
-	if f.Op.CurrentStep < len(f.Op.Steps) {
-		s.step = &f.Op.Steps[f.Op.CurrentStep]
-	}
-	for i := range f.Commands {
-		if f.Commands[i].StepIdx == f.Op.CurrentStep {
-			s.cmd = &f.Commands[i]
-		}
-	}
-	if s.cmd != nil {
-		s.exec = s.agent(s.cmd.ExecutorID)
-	}
-	return s
+// Rollout is one that the machine waits in, or that its operation is of.
+type Rollout struct {
+	ID, State, WaitReason string
+	// Digest stands for what is approved, and CreatedBy may not approve it.
+	Digest, CreatedBy string
+	// Wave is the machine's, and At the one under way, of Waves; 0 before the first.
+	Wave, At, Waves int
+	// Waiting: the machine's turn has not come.
+	Waiting bool
 }
 
-func (s *scene) agent(id string) *Agent {
-	for i := range s.Agents {
-		if s.Agents[i].AgentID == id {
-			return &s.Agents[i]
-		}
-	}
-	return nil
-}
-
-func newestHost(all []Agent) *Agent {
-	var best *Agent
-	for i := range all {
-		a := &all[i]
-		if a.Role != "host" {
-			continue
-		}
-		if best == nil || a.Live && !best.Live || a.Live == best.Live && a.LastSeen.After(best.LastSeen) {
-			best = a
-		}
-	}
-	return best
-}
-
-// siteAgents are the agents of the machine's site, live ones first.
-func (s *scene) siteAgents() []*Agent {
-	var live, gone []*Agent
-	for i := range s.Agents {
-		switch a := &s.Agents[i]; {
-		case a.Role == "site" && a.Live:
-			live = append(live, a)
-		case a.Role == "site":
-			gone = append(gone, a)
-		}
-	}
-	return append(live, gone...)
-}
-
-func (s *scene) provider() string {
-	if p := s.spec.GetProvider(); p != "" {
-		return p
-	}
-	return fleet.AgentProvider
-}
-
-func (s *scene) siteName() string {
-	if s.Site != nil {
-		return s.Site.Name
-	}
-	return s.spec.GetSite()
-}
-
-// condition gives a condition of the machine, nil if nobody has set it.
-func (s *scene) condition(t fleet.ConditionType) *baremetalv1.Condition {
-	for _, c := range s.status.GetConditions() {
-		if c.GetType() == string(t) {
-			return c
-		}
-	}
-	return nil
-}
-
-func (s *scene) holds(t fleet.ConditionType) bool { return s.condition(t).GetStatus() }
-
-// open says that the current command is neither settled nor granted.
-func (s *scene) open() bool {
-	return s.cmd != nil && !s.cmd.Settled() && s.cmd.State != operation.Granted
-}
-
-func (s *scene) granted() bool { return s.cmd != nil && s.cmd.State == operation.Granted }
-
-// entering says that the current command brings the machine into the installer.
-func (s *scene) entering() bool {
-	return s.cmd != nil && s.step != nil && (s.step.Kind == operation.KindRepave || s.step.Kind == operation.KindErase) &&
-		s.cmd.Kind != s.step.Kind
-}
-
-// throughBMC says that the current command is done through the machine's management controller.
-func (s *scene) throughBMC() bool {
-	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH &&
-		!s.inCluster()
-}
-
-// kindSSH is the kind of a step whose script the site's agent runs on the machine.
-const kindSSH operation.Kind = "ssh"
-
-// limit is when the current try of the step has taken too long to find an executor.
-func (s *scene) limit() time.Time {
-	from := s.step.StartedAt
-	if s.step.RetryAt.After(from) {
-		from = s.step.RetryAt
-	}
-	return from.Add(s.step.Timeout)
+// Name is the rollout's id and its wave, as texts say it.
+func (r *Rollout) Name() string {
+	return fmt.Sprintf("rollout %s, wave %d of %d", r.ID, r.Wave, r.Waves)
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"slices"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -51,8 +50,8 @@ type Offers struct {
 	Workflow workflow.Offer
 }
 
-// may reports whether a start would be accepted.
-func (o Offers) may(s Start) bool {
+// May reports whether a start would be accepted.
+func (o Offers) May(s Start) bool {
 	refused, asked := o.Starts[s]
 	return asked && refused == nil
 }
@@ -64,26 +63,8 @@ type Override struct {
 	Data                              map[string]string
 }
 
-// word finds the newest one of a verb for which fits holds.
-func (s *scene) word(verb string, fits func(Override) bool) (Override, bool) {
-	i := slices.IndexFunc(s.Words, func(w Override) bool { return w.Verb == verb && (fits == nil || fits(w)) })
-	if i < 0 {
-		return Override{}, false
-	}
-	return s.Words[i], true
-}
-
-// cancelledBy says who cancelled the operation that is explained.
-func (s *scene) cancelledBy() string {
-	w, ok := s.word("CANCEL", func(w Override) bool { return w.OperationID == s.Op.ID })
-	if !ok {
-		return ""
-	}
-	return w.by()
-}
-
-// by says who did it, and with what comment: " by ann: DIMM 3".
-func (w Override) by() string {
+// By says who did it, and with what comment: " by ann: DIMM 3".
+func (w Override) By() string {
 	text := " by " + w.Actor
 	if w.Comment != "" {
 		text += ": " + w.Comment

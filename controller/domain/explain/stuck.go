@@ -13,14 +13,6 @@ const (
 	soon = time.Minute
 )
 
-// stuck says that the current step runs far longer than its kind does, and that nothing automatic will happen soon.
-func (s *scene) stuck(next time.Time) bool {
-	if s.step == nil || s.step.StartedAt.IsZero() {
-		return false
-	}
-	return Stuck(s.Now.Sub(s.step.StartedAt), s.Normal, s.Now, next)
-}
-
 // Stuck decides over a step that has run for some time. next is when something automatic happens at the latest, or the
 // zero time.
 func Stuck(ran time.Duration, n Baseline, now, next time.Time) bool {

@@ -28,7 +28,7 @@ func drawn[S ~string](title string, states []S, table map[S][]S) string {
 // drawnBoots renders what proves that a system has come up.
 func drawnBoots() string {
 	var b strings.Builder
-	b.WriteString("\n## What proves a boot\n\nThe table of `controller/domain/operation/booted.go`. Another boot id " +
+	b.WriteString("\n## What proves a boot\n\nThe table of `controller/domain/operation/boottable.go`. Another boot id " +
 		"alone proves none of these.\n\n" +
 		"| boots | commands | evidence | `booted_system_by` | another system, seen as |\n|---|---|---|---|---|\n")
 	for _, r := range operation.BootTable {
@@ -46,6 +46,6 @@ func TestDocumentShowsTheTables(t *testing.T) {
 	steps := []operation.StepState{operation.StepWaiting, operation.StepRunning, operation.StepSucceeded,
 		operation.StepFailed}
 	document.Check(t, "states.md", "States of operations, steps and commands",
-		"The tables of `controller/domain/operation/tables.go`.\n"+drawn("Operation", phases, operation.PhaseTable)+
-			drawn("Step", steps, operation.StepTable)+drawn("Command", commandStates, operation.CommandTable)+drawnBoots())
+		"The tables of `controller/domain/operation/tables.go`.\n"+drawn("Operation", allPhases, operation.PhaseTable)+
+			drawn("Step", steps, operation.StepTable)+drawn("Command", allCommandStates, operation.CommandTable)+drawnBoots())
 }

@@ -11,8 +11,8 @@ type Evaluate struct{}
 // Due is Evaluate for an operation whose wake_at has come. Before that time it decides nothing.
 type Due struct{}
 
-// clockSlack is how far the clocks of two controllers may lie apart before a job finds its operation not yet due.
-const clockSlack = time.Second
+// ClockSlack is how far the clocks of two controllers may lie apart before a job finds its operation not yet due.
+const ClockSlack = time.Second
 
 // AckedByAgent says that the executor has made the command durable.
 type AckedByAgent struct{ CommandID, AgentID string }
@@ -58,7 +58,8 @@ type SessionOpened struct {
 // CancelAsked is a client's wish to stop. Why is said where it is not simply that: the machine is blocked, or retired.
 type CancelAsked struct{ Actor, Why string }
 
-func (e CancelAsked) by() string {
+// By names who asked, and why.
+func (e CancelAsked) By() string {
 	if e.Why == "" {
 		return "by " + e.Actor
 	}

@@ -242,8 +242,8 @@ type Install struct {
 	Failed, Max int
 }
 
-// last says that no attempt follows the one that is under way.
-func (i Install) last() bool { return i.Failed+1 >= i.Max }
+// Last says that no attempt follows the one that is under way.
+func (i Install) Last() bool { return i.Failed+1 >= i.Max }
 
 // The modes of a boot assignment.
 const (
@@ -269,8 +269,8 @@ type Boot struct {
 	InstallerReady bool
 }
 
-// applied says that the site's agent serves by the assignment.
-func (b Boot) applied() bool { return b.Applied >= b.Revision }
+// Served says that the site's agent serves by the assignment.
+func (b Boot) Served() bool { return b.Applied >= b.Revision }
 
 // Snapshot is all that a decision is made of.
 type Snapshot struct {
@@ -280,7 +280,8 @@ type Snapshot struct {
 	World   World
 }
 
-func (o Operation) clone() Operation {
+// Clone is a copy that shares no evidence and no steps.
+func (o Operation) Clone() Operation {
 	o.Steps = slices.Clone(o.Steps)
 	for i := range o.Steps {
 		o.Steps[i].Evidence = maps.Clone(o.Steps[i].Evidence)
@@ -289,7 +290,8 @@ func (o Operation) clone() Operation {
 	return o
 }
 
-func (c *Command) clone() *Command {
+// Clone is a copy that shares no evidence; nil of nil.
+func (c *Command) Clone() *Command {
 	if c == nil {
 		return nil
 	}

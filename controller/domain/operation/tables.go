@@ -38,9 +38,9 @@ func IsTerminal(p Phase) bool { return len(PhaseTable[p]) == 0 }
 // IsFinalCommand says that no event of the operation's life moves the command any more.
 func IsFinalCommand(s CommandState) bool { return s == Unknown || len(CommandTable[s]) == 0 }
 
-// mayMove panics on a transition that its table does not have: such a decision is a bug, and the transaction that it
+// MayMove panics on a transition that its table does not have: such a decision is a bug, and the transaction that it
 // would have been part of must not commit.
-func mayMove[S ~string](table map[S][]S, from, to S) {
+func MayMove[S ~string](table map[S][]S, from, to S) {
 	if from != to && !slices.Contains(table[from], to) {
 		panic("operation: no transition " + string(from) + " → " + string(to))
 	}

@@ -17,7 +17,7 @@ func holds[S ~string](t *testing.T, table map[S][]S, initial S, states []S, ends
 		if !ok {
 			t.Errorf("%s is not in the table", st)
 		}
-		if !reaches(table, initial, st) {
+		if !leadsTo(table, initial, st) {
 			t.Errorf("%s is not reachable from %s", st, initial)
 		}
 		isEnd := false
@@ -36,11 +36,11 @@ func holds[S ~string](t *testing.T, table map[S][]S, initial S, states []S, ends
 }
 
 func TestTables(t *testing.T) {
-	holds(t, operation.PhaseTable, operation.Pending, phases, operation.Succeeded, operation.Failed, operation.Canceled)
+	holds(t, operation.PhaseTable, operation.Pending, allPhases, operation.Succeeded, operation.Failed, operation.Canceled)
 	holds(t, operation.StepTable, operation.StepWaiting,
 		[]operation.StepState{operation.StepWaiting, operation.StepRunning, operation.StepSucceeded, operation.StepFailed},
 		operation.StepSucceeded, operation.StepFailed)
-	holds(t, operation.CommandTable, operation.Queued, commandStates, operation.Done, operation.CommandCanceled,
+	holds(t, operation.CommandTable, operation.Queued, allCommandStates, operation.Done, operation.CommandCanceled,
 		operation.Expired)
 }
 
@@ -60,13 +60,13 @@ func TestNothingGrantedIsEverWithdrawn(t *testing.T) {
 }
 
 func TestTerminalPhases(t *testing.T) {
-	for _, p := range phases {
+	for _, p := range allPhases {
 		want := p != operation.Pending && p != operation.Running
 		if operation.IsTerminal(p) != want {
 			t.Errorf("IsTerminal(%s) = %t", p, !want)
 		}
 	}
-	for _, st := range commandStates {
+	for _, st := range allCommandStates {
 		var want bool
 		switch st {
 		case operation.Done, operation.CommandCanceled, operation.Expired, operation.Unknown:
@@ -77,3 +77,26 @@ func TestTerminalPhases(t *testing.T) {
 		}
 	}
 }
+
+// leadsTo says that a table has a way, of any length, from one state to another.
+func leadsTo[S comparable](table map[S][]S, from, to S) bool {
+	if from == to {
+		return true
+	}
+	for _, next := range table[from] {
+		if leadsTo(table, next, to) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	allPhases = []operation.Phase{operation.Pending, operation.Running, operation.Succeeded, operation.Failed,
+		operation.Canceled}
+
+	allCommandStates = []operation.CommandState{
+		operation.Queued, operation.Sent, operation.Acked, operation.Granted, operation.Done, operation.CommandCanceled,
+		operation.Expired, operation.Unknown,
+	}
+)

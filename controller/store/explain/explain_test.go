@@ -9,6 +9,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -35,7 +36,7 @@ func TestFactsOfAReimage(t *testing.T) {
 	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
 		Params: map[string]string{"image_ref": "tiny"}, Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	r.Decide(op, operation.Evaluate{})
-	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); e.Rule != "site" ||
+	if e := rules.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); e.Rule != "site" ||
 		e.WaitsOn != explain.OnAgent || e.OperationID != op {
 		t.Errorf("before the site has applied: %+v", e)
 	}
@@ -51,14 +52,14 @@ func TestFactsOfAReimage(t *testing.T) {
 		f.Agents[0].CertExpires.IsZero() {
 		t.Errorf("facts %+v, site %+v", f, f.Site)
 	}
-	e := explain.Explain(f)
+	e := rules.Explain(f)
 	if e.Rule != "installer" || e.WaitsOn != explain.OnDHCP || e.Cause.Reason != "INSTALLER_SILENT" {
 		t.Errorf("without DHCP: %+v", e)
 	}
 
 	r.SiteSays(sitestore.SiteReport{LeasesSame: true,
 		Segments: []*fleetv1.SegmentObservation{{Segment: "seg", State: "up", ForeignDhcpServer: "10.20.0.66"}}})
-	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text,
+	if e := rules.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text,
 		"10.20.0.66") {
 		t.Errorf("with another DHCP server: %q", e.Cause.Text)
 	}
@@ -67,7 +68,7 @@ func TestFactsOfAReimage(t *testing.T) {
 		Leases: []*fleetv1.SiteLease{{Segment: "seg", MacAddress: storetest.MetalMAC, Address: "10.20.0.101",
 			ExpiresAt: timestamppb.New(storetest.Now().Add(time.Hour))}},
 	})
-	if e := explain.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text,
+	if e := rules.Explain(facts(t, r.Store, "m-1", "", storetest.Now())); !storetest.ContainsAny(e.Cause.Text,
 		"got the address 10.20.0.101") || e.WaitsOn != explain.OnAgent {
 		t.Errorf("with an address: %q", e.Cause.Text)
 	}
@@ -90,11 +91,11 @@ func TestFactsChooseTheOperation(t *testing.T) {
 	if f.Op == nil || f.Op.ID != op {
 		t.Fatalf("the operation is %+v", f.Op)
 	}
-	if e := explain.Explain(f); e.Rule != "failed" || e.Cause.Reason != "EXECUTION_FAILED" ||
+	if e := rules.Explain(f); e.Rule != "failed" || e.Cause.Reason != "EXECUTION_FAILED" ||
 		!storetest.ContainsAny(e.Summary, "no such unit") {
 		t.Errorf("%+v", e)
 	}
-	if e := explain.Explain(facts(t, s, "m-1", exit, storetest.Now())); e.Rule != "succeeded" || e.OperationID != exit {
+	if e := rules.Explain(facts(t, s, "m-1", exit, storetest.Now())); e.Rule != "succeeded" || e.OperationID != exit {
 		t.Errorf("the operation by name: %+v", e)
 	}
 	_, err := s.ExplainFacts(t.Context(), "m-1", "op-no", storetest.Now())
@@ -105,7 +106,7 @@ func TestFactsChooseTheOperation(t *testing.T) {
 	if _, err = s.ExplainFacts(t.Context(), "m-2", op, storetest.Now()); !failure.HasReason(err, "OPERATION_NOT_FOUND") {
 		t.Errorf("another machine's operation: %v", err)
 	}
-	if f := facts(t, s, "m-2", "", storetest.Now()); f.Op != nil || explain.Explain(f).Rule == "" {
+	if f := facts(t, s, "m-2", "", storetest.Now()); f.Op != nil || rules.Explain(f).Rule == "" {
 		t.Errorf("a machine without operations: %+v", f.Op)
 	}
 }
@@ -123,7 +124,7 @@ func TestFactsOfAFence(t *testing.T) {
 	if f.Unresolved == nil || f.Unresolved.ID != c.ID || f.UnresolvedOp != op {
 		t.Fatalf("the fence is %+v of %q", f.Unresolved, f.UnresolvedOp)
 	}
-	if e := explain.Explain(f); e.Rule != "fenced" || e.Cause.Reason != "OUTCOME_UNKNOWN" ||
+	if e := rules.Explain(f); e.Rule != "fenced" || e.Cause.Reason != "OUTCOME_UNKNOWN" ||
 		e.WaitsOn != explain.OnOperator {
 		t.Errorf("%+v", e)
 	}
@@ -204,7 +205,7 @@ func TestFactsOfAWorkflow(t *testing.T) {
 		f.Op.ID != w.GetOperationId() {
 		t.Fatalf("workflow %+v of operation %+v", f.Workflow, f.Op)
 	}
-	if e := explain.Explain(f); e.OperationID != w.GetOperationId() ||
+	if e := rules.Explain(f); e.OperationID != w.GetOperationId() ||
 		!storetest.ContainsAny(strings.Join(e.Cause.Facts, "\n"), "attempt of decommission (soft_reset) "+w.GetWorkflowId()) {
 		t.Errorf("%+v", e)
 	}

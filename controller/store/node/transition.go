@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
@@ -287,7 +288,7 @@ func (s *Store) finishRecord(
 ) (*baremetalv1.Operation, error) {
 	l := &operationstore.OperationContext{Machine: m, Row: row, Snap: operation.Snapshot{Op: op}}
 	l.Row.EventSeq = 1
-	d := operation.Instant(op, evidence, now)
+	d := decider.Instant(op, evidence, now)
 	out, err := operationstore.Apply(ctx, q, l, d, now)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
@@ -51,7 +52,7 @@ type Applied struct {
 	CancelExecutor string
 }
 
-// Decide loads an operation, lets operation.Decide answer the event, and stores the answer, all in one transaction.
+// Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction.
 func (s *Store) Decide(
 	ctx context.Context, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
@@ -152,7 +153,7 @@ func (s *Store) decideOn(
 	if planted.StateID {
 		e = ofKnownMemory(e, l.Snap.Command)
 	}
-	d := operation.Decide(l.Snap, e, now)
+	d := decider.Decide(l.Snap, e, now)
 	if err := fpBeforeApply.HitCtx(ctx); err != nil {
 		return nil, err
 	}

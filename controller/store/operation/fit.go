@@ -12,6 +12,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -53,7 +54,7 @@ func (s *Store) installable(
 		w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready}
 	}
 	image := steps[i].Step.GetRepave()
-	refusal := operation.NoBootPath(w, image.GetPath())
+	refusal := decider.NoBootPath(w, image.GetPath())
 	if refusal == nil {
 		refusal, err = l.unfit(ctx, q, image)
 	}

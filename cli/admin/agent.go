@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+func (a commands) agentCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "List, show and revoke agents",
+		Long: `Agents run on machines (host), in the installer's RAM system (installer) or for a site
+(site) and do the work.`,
+		Example: "  ingot agent list",
+	}
+	cmd.AddCommand(a.agentListCmd(), a.agentGetCmd(), a.agentRevokeCmd())
+	return cmd
+}
+
+func (a commands) agentListCmd() *cobra.Command {
+	var filter string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List agents",
+		Long:    `List agents. Filter terms: machine_id, site, role (HOST, SITE, INSTALLER), connected (true, false).`,
+		Example: "  ingot agent list --filter connected=false",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			agents, err := command.Pages(0, func(size int32, page string) ([]*pb.Agent, string, error) {
+				r, err := svc.Admin.ListAgents(cmd.Context(), &pb.ListAgentsRequest{Filter: filter, PageSize: size,
+					PageToken: page})
+				return r.GetAgents(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(agents))
+			for i, ag := range agents {
+				names[i] = ag.GetAgentId()
+			}
+			return a.Print(&pb.ListAgentsResponse{Agents: agents}, func() string {
+				return a.Style().Agents(agents, a.Wide(), a.Now()).String()
+			}, names...)
+		},
+	}
+	cmd.Flags().StringVar(&filter, "filter", "", "terms such as role=SITE,connected=true")
+	return cmd
+}
+
+func (a commands) printAgent(ag *pb.Agent) error {
+	return a.Print(ag, func() string { return a.Style().Agent(ag, a.Now()) }, ag.GetAgentId())
+}
+
+func (a commands) agentGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "get AGENT",
+		Short:             "Show one agent with its certificates",
+		Long:              `Show one agent: its session, its capabilities and its certificates.`,
+		Example:           "  ingot agent get a-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			ag, err := svc.Admin.GetAgent(cmd.Context(), &pb.GetAgentRequest{AgentId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.printAgent(ag)
+		},
+	}
+}
+
+func (a commands) agentRevokeCmd() *cobra.Command {
+	var req pb.RevokeAgentRequest
+	cmd := &cobra.Command{
+		Use:   "revoke AGENT",
+		Short: "Revoke an agent's certificates and end its sessions",
+		Long: `Revoke one certificate of an agent, or all of them. Its live sessions end within two
+seconds; it comes back only with a new token.`,
+		Example:           "  ingot agent revoke a-01k --reason \"disk stolen\"",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.AgentId = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			ag, err := svc.Admin.RevokeAgent(cmd.Context(), &req)
+			if err != nil {
+				return err
+			}
+			return a.printAgent(ag)
+		},
+	}
+	cmd.Flags().StringVar(&req.Fingerprint, "fingerprint", "", "only the certificate with this SHA-256")
+	cmd.Flags().StringVar(&req.Reason, "reason", "", "why; kept in the audit log")
+	return cmd
+}

@@ -1,0 +1,206 @@
+package admin
+
+import (
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+func (a commands) budgetCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "budget",
+		Short: "Limit how many machines may be lost at a time",
+		Long: `A budget limits work that destroys data: how many machines of the fleet, of each site or of
+each rack may be under it at a time, in an hour and in a day. Work over it stays PENDING with
+WAITING_FOR_BUDGET and begins in the order of creation.
+
+A machine holds its slot until an operation on it has succeeded. One that an operation has left
+behind FAILED or CANCELED holds it until it is reimaged well, or until an administrator has looked:
+ingot budget release. So a bad image stops after as many machines as the budget has slots.`,
+		Example: `  ingot budget set fleet --domain fleet --at-once 50 --per-hour 200
+  ingot budget set racks --domain label:rack --percent 10
+  ingot budget slots`,
+	}
+	cmd.AddCommand(a.budgetSetCmd(), a.budgetListCmd(), a.budgetDeleteCmd(), a.budgetSlotsCmd(), a.budgetReleaseCmd())
+	return cmd
+}
+
+func (a commands) printBudget(b *pb.Budget, verb string) error {
+	return a.Print(b, func() string {
+		return verb + " budget " + b.GetName() + "\n" + a.Style().Budgets([]*pb.Budget{b}).String()
+	}, b.GetName())
+}
+
+func (a commands) budgetSetCmd() *cobra.Command {
+	b := &pb.Budget{}
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Make a budget or replace it",
+		Long: `Make a budget, or replace it with another of the same name. Each number is a limit of its
+own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
+		Example: `  ingot budget set fleet --domain fleet --at-once 50 --per-hour 200
+  ingot budget set racks --domain label:rack --percent 10
+  ingot budget set old-rack --domain label:rack --value r42 --at-once 1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			b.Name = args[0]
+			set, err := svc.Budgets.SetBudget(cmd.Context(), &pb.SetBudgetRequest{Budget: b})
+			if err != nil {
+				return err
+			}
+			return a.printBudget(set, "Set")
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&b.Domain, "domain", "fleet", "what is counted by: fleet, site, or label:KEY such as label:rack")
+	f.StringVar(&b.Value, "value", "", "one site or one value of the label (default: each by itself)")
+	f.Int32Var(&b.AtOnce, "at-once", 0, "machines at a time")
+	f.Int32Var(&b.Percent, "percent", 0, "percent of the domain's machines at a time, rounded down, one at least")
+	f.Int32Var(&b.PerHour, "per-hour", 0, "machines in any 60 minutes")
+	f.Int32Var(&b.PerDay, "per-day", 0, "machines in any 24 hours")
+	return cmd
+}
+
+func (a commands) budgets(cmd *cobra.Command) ([]*pb.Budget, error) {
+	svc, err := a.Services()
+	if err != nil {
+		return nil, err
+	}
+	return command.Pages(0, func(size int32, token string) ([]*pb.Budget, string, error) {
+		r, err := svc.Budgets.ListBudgets(cmd.Context(), &pb.ListBudgetsRequest{PageSize: size, PageToken: token})
+		return r.GetBudgets(), r.GetNextPageToken(), err
+	})
+}
+
+func (a commands) budgetListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List budgets",
+		Long:    `List all budgets by name.`,
+		Example: "  ingot budget list",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := a.budgets(cmd)
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, b := range all {
+				names[i] = b.GetName()
+			}
+			return a.Print(&pb.ListBudgetsResponse{Budgets: all}, func() string { return a.Style().Budgets(all).String() },
+				names...)
+		},
+	}
+}
+
+func (a commands) budgetDeleteCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a budget",
+		Long: `Delete a budget. Whoever waited for it begins within a second, unless another
+budget is in the way.`,
+		Example:           "  ingot budget delete racks",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteBudgets()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			gone, err := svc.Budgets.DeleteBudget(cmd.Context(), &pb.DeleteBudgetRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.Print(gone, func() string { return "Deleted budget " + gone.GetName() + "\n" }, gone.GetName())
+		},
+	}
+}
+
+func (a commands) budgetSlotsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "slots",
+		Short: "List the slots that are held",
+		Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or
+CANCELED wait for a success on the machine, or for ingot budget release.`,
+		Example: "  ingot budget slots",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			all, err := command.Pages(0, func(size int32, page string) ([]*pb.BudgetSlot, string, error) {
+				r, err := svc.Budgets.ListBudgetSlots(cmd.Context(), &pb.ListBudgetSlotsRequest{PageSize: size, PageToken: page})
+				return r.GetSlots(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, s := range all {
+				names[i] = s.GetMachineId()
+			}
+			return a.Print(&pb.ListBudgetSlotsResponse{Slots: all},
+				func() string { return a.Style().BudgetSlots(all, a.Now()).String() }, names...)
+		},
+	}
+}
+
+func (a commands) budgetReleaseCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "release MACHINE",
+		Short: "Give back the slot of a machine that was left behind",
+		Long: `Give back the slot of a machine whose operation has ended without success, once you have looked at it. While an
+operation is active it is refused.`,
+		Example:           `  ingot budget release m-1 --comment "bad disk, replaced"`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			s, err := svc.Budgets.ReleaseBudgetSlot(cmd.Context(),
+				&pb.ReleaseBudgetSlotRequest{MachineId: args[0], Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
+	return cmd
+}
+
+func (a commands) freezeCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "freeze",
+		Short: "Stop everything that touches machines",
+		Long: `Start nothing on any machine and grant nothing, until ingot server thaw. Commands that were
+granted before go on to their end. Use it when something goes wrong and you do not know yet what.`,
+		Example: `  ingot server freeze --comment "rack 42 is losing disks"`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			i, err := svc.Budgets.FreezeFleet(cmd.Context(), &pb.FreezeFleetRequest{Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.Print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
+				i.GetControllerId())
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
+	return cmd
+}

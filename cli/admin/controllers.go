@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+func (a commands) controllersCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "controllers",
+		Short: "List the controllers of this installation",
+		Long: `List the controllers that work on one database, the newest first: where each runs, its
+version, how many agents are connected to it, which of them keeps the queue of jobs (LEADS), which
+one has answered (ANSWERING), and whether it is about to stop (DRAINING). Each start of a controller
+is another one.
+
+One that was killed is SERVING until its lease has run out; its agents and its work are elsewhere
+long before.`,
+		Example: "  ingot controllers\n  ingot controllers --all",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			list, err := command.Pages(0, func(size int32, page string) ([]*pb.Controller, string, error) {
+				r, err := svc.Admin.ListControllers(cmd.Context(),
+					&pb.ListControllersRequest{All: all, PageSize: size, PageToken: page})
+				return r.GetControllers(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(list))
+			for i, k := range list {
+				names[i] = k.GetControllerId()
+			}
+			return a.Print(&pb.ListControllersResponse{Controllers: list}, func() string {
+				return a.Style().Controllers(list, a.Now()).String()
+			}, names...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "those of the last seven days that have ended, too")
+	return cmd
+}

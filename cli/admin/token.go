@@ -1,0 +1,235 @@
+package admin
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+func (a commands) tokenCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Bearer tokens of the API, and one-shot enrolment tokens of agents",
+		Long: `A bearer token lets a person or a program call the API: ingot token create. An enrolment
+token lets one agent enrol once: ingot token issue. The secret of either is shown when it is made
+and never again.`,
+		Example: "  ingot token create ci --scope operate\n  ingot token issue m-1",
+	}
+	cmd.AddCommand(a.tokenCreateCmd(), a.tokenIssueCmd(), a.tokenListCmd(), a.tokenRevokeCmd())
+	return cmd
+}
+
+type tokenFlags struct {
+	role     string
+	lifetime time.Duration
+	bare     bool
+	req      pb.IssueBootstrapTokenRequest
+}
+
+func (a commands) tokenIssueCmd() *cobra.Command {
+	var f tokenFlags
+	cmd := &cobra.Command{
+		Use:   "issue [MACHINE]",
+		Short: "Issue a token for one agent",
+		Long: `Issue a one-shot token. Hand the string that is printed to the agent: ingot-agent enroll
+--token-file FILE (- reads standard input). A token may be bound to a region, a provider, a MAC
+address or a serial number; an agent that reports another is refused.
+
+The call is sent once. If its answer is lost, look at ingot token list and revoke what you did not
+get.`,
+		Example: `  ingot token issue m-1 --lifetime 1h
+  ingot token issue --role site --site berlin
+  ingot token issue m-1 --bare | ingot-agent enroll --token-file -`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.req.MachineId = strings.Join(args, "")
+			return a.issueToken(cmd, &f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.role, "role", "host", "host, site or installer")
+	fl.StringVar(&f.req.Site, "site", "", "site that the agent serves, for --role site")
+	fl.DurationVar(&f.lifetime, "lifetime", 0, "how long it may be used (default 24h, at most 30 days)")
+	fl.StringVar(&f.req.Region, "region", "", "region that the agent must report")
+	fl.StringVar(&f.req.Provider, "provider", "", "provider that the agent must report")
+	fl.StringVar(&f.req.MacAddress, "mac", "", "MAC address that the machine must have")
+	fl.StringVar(&f.req.Serial, "serial", "", "serial number that the machine must have")
+	fl.BoolVar(&f.bare, "bare", false, "print the string and nothing else")
+	command.Fixed(cmd, "role", "host", "site", "installer")
+	return cmd
+}
+
+func (a commands) issueToken(cmd *cobra.Command, f *tokenFlags) error {
+	role, ok := pb.AgentRole_value["AGENT_ROLE_"+strings.ToUpper(f.role)]
+	if !ok || role == 0 {
+		return command.Usagef("--role must be host, site or installer, not %q", f.role)
+	}
+	a.Subject.Machine = f.req.GetMachineId()
+	f.req.Role = pb.AgentRole(role)
+	if f.lifetime != 0 {
+		f.req.Lifetime = durationpb.New(f.lifetime)
+	}
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	r, err := svc.Admin.IssueBootstrapToken(cmd.Context(), &f.req)
+	if err != nil {
+		return err
+	}
+	if f.bare {
+		return a.Write(r.GetBundle() + "\n")
+	}
+	return a.Print(r, func() string {
+		t := r.GetToken()
+		return "Token " + t.GetTokenId() + ", good once until " + view.Time(t.GetExpiresAt()) + ". Shown only now:\n\n" +
+			"    " + r.GetBundle() +
+			"\n\nOn the machine, with this string on standard input or in a file:\n\n    ingot-agent enroll --token-file -\n"
+	}, r.GetToken().GetTokenId())
+}
+
+func (a commands) tokenCreateCmd() *cobra.Command {
+	var scope string
+	var lifetime time.Duration
+	var bare bool
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a bearer token for the API",
+		Long: `Make a bearer token. Its name is the actor in the audit log. Its secret is printed once and
+stored hashed; every controller knows it within 2 s. A token of the controller's file keeps working
+beside it.`,
+		Example: `  ingot token create ci --scope operate --lifetime 720h
+  ingot token create backup --scope read --bare >backup.token`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			r, err := svc.Admin.CreateAPIToken(cmd.Context(), &pb.CreateAPITokenRequest{
+				Name: args[0], Scope: scope, Lifetime: durationpb.New(lifetime),
+			})
+			if err != nil {
+				return err
+			}
+			if bare {
+				return a.Write(r.GetSecret() + "\n")
+			}
+			return a.Print(r, func() string {
+				t := r.GetToken()
+				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + ", until " +
+					view.Time(t.GetExpiresAt()) +
+					". Shown only now:\n\n    " + r.GetSecret() + "\n"
+			}, r.GetToken().GetTokenId())
+		},
+	}
+	cmd.Flags().StringVar(&scope, "scope", "read", "read, operate, report or admin")
+	cmd.Flags().DurationVar(&lifetime, "lifetime", 0, "how long it may be used (default 2160h, 90 days; at most 87600h)")
+	cmd.Flags().BoolVar(&bare, "bare", false, "print the secret and nothing else")
+	command.Fixed(cmd, "scope", "read", "operate", "report", "admin")
+	return cmd
+}
+
+func (a commands) tokenListCmd() *cobra.Command {
+	var enrolment, all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List bearer tokens, or enrolment tokens",
+		Long: `List the bearer tokens that are in force: those of the controller's file, then those of the
+database. --enrolment lists the one-shot tokens of agents instead: open, used, expired and revoked.`,
+		Example: "  ingot token list\n  ingot token list --all\n  ingot token list --enrolment",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if enrolment {
+				return a.listEnrolmentTokens(cmd)
+			}
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
+				r, err := svc.Admin.ListAPITokens(cmd.Context(),
+					&pb.ListAPITokensRequest{PageSize: size, PageToken: page, All: all})
+				return r.GetTokens(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, t := range tokens {
+				names = append(names, cmp.Or(t.GetTokenId(), t.GetName()))
+			}
+			return a.Print(&pb.ListAPITokensResponse{Tokens: tokens}, func() string {
+				return a.Style().APITokens(tokens, a.Now()).String()
+			}, names...)
+		},
+	}
+	cmd.Flags().BoolVar(&enrolment, "enrolment", false, "the one-shot tokens of agents")
+	cmd.Flags().BoolVar(&all, "all", false, "revoked and expired bearer tokens, too")
+	return cmd
+}
+
+func (a commands) listEnrolmentTokens(cmd *cobra.Command) error {
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.BootstrapToken, string, error) {
+		r, err := svc.Admin.ListBootstrapTokens(cmd.Context(),
+			&pb.ListBootstrapTokensRequest{PageSize: size, PageToken: page})
+		return r.GetTokens(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(tokens))
+	for i, t := range tokens {
+		names[i] = t.GetTokenId()
+	}
+	return a.Print(&pb.ListBootstrapTokensResponse{Tokens: tokens}, func() string {
+		return a.Style().Tokens(tokens, a.Now()).String()
+	}, names...)
+}
+
+func (a commands) tokenRevokeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke TOKEN",
+		Short: "End a bearer token, or an enrolment token that has not been used",
+		Long: `End a bearer token (tk-…): calls with it are refused and its streams end within 2 s, on
+every controller. Or end an enrolment token (t-…) that has not been used; one that has been used is
+ended by revoking its agent. Tokens of the controller's file are removed there: take the line out
+and reload (systemctl reload ingot-controller).`,
+		Example:           "  ingot token revoke tk-01k\n  ingot token revoke t-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteTokens()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			var t interface {
+				proto.Message
+				GetTokenId() string
+			}
+			if strings.HasPrefix(args[0], "tk-") {
+				t, err = svc.Admin.RevokeAPIToken(cmd.Context(), &pb.RevokeAPITokenRequest{TokenId: args[0]})
+			} else {
+				t, err = svc.Admin.RevokeBootstrapToken(cmd.Context(), &pb.RevokeBootstrapTokenRequest{TokenId: args[0]})
+			}
+			if err != nil {
+				return err
+			}
+			return a.Print(t, func() string { return "Revoked " + t.GetTokenId() + "\n" }, t.GetTokenId())
+		},
+	}
+}

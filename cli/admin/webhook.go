@@ -1,0 +1,215 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+func (a commands) webhookCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "webhook",
+		Aliases: []string{"webhooks"},
+		Short:   "Tell other systems what happens: subscribe, pause, look at deliveries",
+		Long: `A webhook is an HTTPS address that is told of events of machines and operations, signed
+with a secret. An event that cannot be delivered is tried again for about a day; then it is dead,
+and can be sent again. docs/howto/webhooks.md says what comes and what an answer does.`,
+		Example: `  ingot webhook create https://hooks.example.org/failures --event operation.failed
+  ingot webhook test wh-01k
+  ingot webhook deliveries --state dead`,
+	}
+	cmd.AddCommand(a.webhookCreateCmd(), a.webhookListCmd(), a.webhookGetCmd(), a.webhookWhyCmd(), a.webhookUpdateCmd(),
+		a.webhookPauseCmd(), a.webhookResumeCmd(),
+		a.webhookRotateCmd(), a.webhookDeleteCmd(), a.webhookTestCmd(), a.webhookDeliveriesCmd(), a.webhookRedeliverCmd())
+	return cmd
+}
+
+// eventTypes are what may be subscribed to.
+var eventTypes = []string{
+	"machine.*", "machine.registered", "machine.updated", "machine.phase_changed", "machine.node_state_changed",
+	"machine.deleted",
+	"operation.*", "operation.created", "operation.started", "operation.succeeded", "operation.failed",
+	"operation.canceled",
+	"rollout.*", "rollout.created", "rollout.started", "rollout.wave_ended", "rollout.gate_closed", "rollout.paused",
+	"rollout.resumed",
+	"rollout.succeeded", "rollout.failed", "rollout.canceled",
+}
+
+// registerWebhook makes the flags of what an operator says of a webhook, its address aside.
+func (a commands) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
+	f := cmd.Flags()
+	f.StringSliceVar(&w.EventTypes, "event", nil,
+		"type of event, or a beginning such as operation.*; may be repeated (default: all)")
+	f.StringVar(&w.Filter, "filter", "",
+		"only events of machines that match, as with ingot list: site=berlin,labels.env=prod")
+	f.Int32Var(&w.MaxConcurrency, "max-concurrency", 0, "requests at once from one controller, 1 to 4 (default 2)")
+	command.Fixed(cmd, "event", eventTypes...)
+	command.Fixed(cmd, "max-concurrency", "1", "2", "3", "4")
+}
+
+func (a commands) printWebhook(w *pb.Webhook) error {
+	return a.Print(w, func() string { return a.Style().Webhook(w, a.Now()) }, w.GetWebhookId())
+}
+
+// printSecret prints a webhook whose secret is shown this once, also to who asks for no more than its name.
+func (a commands) printSecret(w *pb.Webhook) error {
+	if a.Flags.Output == "name" && w.GetSecret() != "" {
+		a.Note("Secret: %s", w.GetSecret())
+	}
+	return a.printWebhook(w)
+}
+
+func (a commands) webhookCreateCmd() *cobra.Command {
+	w := &pb.Webhook{}
+	cmd := &cobra.Command{
+		Use:   "create URL",
+		Short: "Subscribe an address to events",
+		Long: `Subscribe an HTTPS address. The secret that signs its events is shown now and never again:
+give it to the receiver. With --name the command can be repeated and changes nothing; the repeat
+shows no secret.`,
+		Example: `  ingot webhook create https://hooks.example.org/all
+  ingot webhook create https://hooks.example.org/failures --name failures --event operation.failed --filter site=berlin`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			w.Url = args[0]
+			made, err := svc.Admin.CreateWebhook(cmd.Context(), &pb.CreateWebhookRequest{Webhook: w})
+			if err != nil {
+				return err
+			}
+			if made.GetSecret() == "" {
+				a.Note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s",
+					made.GetWebhookId())
+			}
+			return a.printSecret(made)
+		},
+	}
+	cmd.Flags().StringVar(&w.WebhookId, "name", "", "the webhook's id; made when absent")
+	a.registerWebhook(cmd, w)
+	return cmd
+}
+
+func webhooks(ctx context.Context, svc *command.Services, limit int) ([]*pb.Webhook, error) {
+	return command.Pages(limit, func(size int32, token string) ([]*pb.Webhook, string, error) {
+		r, err := svc.Admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token})
+		return r.GetWebhooks(), r.GetNextPageToken(), err
+	})
+}
+
+func (a commands) webhookListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List webhooks",
+		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
+		Example: "  ingot webhook list\n  ingot webhook list -o wide",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			all, err := webhooks(cmd.Context(), svc, 0)
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, w := range all {
+				names[i] = w.GetWebhookId()
+			}
+			return a.Print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
+				return a.Style().Webhooks(all, a.Wide(), a.Now()).String()
+			}, names...)
+		},
+	}
+}
+
+// oneWebhook makes a command that makes one call for one webhook.
+func (a commands) oneWebhook(
+	cmd *cobra.Command, call func(ctx context.Context, svc *command.Services, id string) error,
+) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.ValidArgsFunction = command.CompleteAt(a.completeWebhooks())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		svc, err := a.Services()
+		if err != nil {
+			return err
+		}
+		return call(cmd.Context(), svc, args[0])
+	}
+	return cmd
+}
+
+func (a commands) webhookGetCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:     "get WEBHOOK",
+		Short:   "Show one webhook",
+		Long:    "Show one webhook: what it takes, whether it sends and why not, and which secrets sign its events.",
+		Example: "  ingot webhook get failures",
+	}, func(ctx context.Context, svc *command.Services, id string) error {
+		w, err := svc.Admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})
+		if err != nil {
+			return err
+		}
+		return a.printWebhook(w)
+	})
+}
+
+// whyOf is how many of the newest deliveries an explanation is read from.
+const whyOf = 50
+
+func (a commands) webhookWhyCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:   "why WEBHOOK",
+		Short: "Explain what keeps events from a receiver, who must act, and what you may do",
+		Long: `Explain a webhook as ingot why explains a machine: what is wrong, on whom it waits
+(receiver, operator, nobody), what happens next by itself and when, and what you may do. It is read
+from the webhook and its newest deliveries.`,
+		Example: "  ingot webhook why failures",
+	}, func(ctx context.Context, svc *command.Services, id string) error {
+		w, err := svc.Admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})
+		if err != nil {
+			return err
+		}
+		newest, err := svc.Admin.ListWebhookDeliveries(ctx, &pb.ListWebhookDeliveriesRequest{WebhookId: id, PageSize: whyOf})
+		if err != nil {
+			return err
+		}
+		e := view.WhyWebhook(w, newest.GetDeliveries(), a.Now())
+		return a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, w.GetWebhookId())
+	})
+}
+
+func (a commands) webhookDeleteCmd() *cobra.Command {
+	return a.oneWebhook(&cobra.Command{
+		Use:     "delete WEBHOOK",
+		Short:   "Remove a webhook with its secrets and deliveries",
+		Long:    "Remove a webhook with its secrets and its deliveries, dead ones too. What is under way may still arrive.",
+		Example: "  ingot webhook delete failures",
+	}, func(ctx context.Context, svc *command.Services, id string) error {
+		w, err := svc.Admin.DeleteWebhook(ctx, &pb.DeleteWebhookRequest{WebhookId: id})
+		if err != nil {
+			return err
+		}
+		return a.Print(w, func() string { return fmt.Sprintf("Deleted %s\n", w.GetWebhookId()) }, w.GetWebhookId())
+	})
+}
+
+func (a commands) completeWebhooks() command.Completion {
+	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
+		all, err := webhooks(ctx, svc, 1000)
+		var out []string
+		for _, w := range all {
+			out = append(out, w.GetWebhookId()+"\t"+w.GetState()+" "+view.Clean(w.GetUrl()))
+		}
+		return out, err
+	})
+}

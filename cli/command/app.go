@@ -1,0 +1,211 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// Config is what the command line gets from its process.
+type Config struct {
+	// Args are the arguments without the program's name.
+	Args     []string
+	In       io.Reader
+	Out, Err io.Writer
+	// OutTerminal and ErrTerminal say whether a person looks at Out and Err.
+	OutTerminal, ErrTerminal bool
+	// ReadPassword reads a line from the terminal without showing it; nil where In is none.
+	ReadPassword func() ([]byte, error)
+	Getenv       func(string) string
+	Clock        clock.Clock
+	// Connect makes the connection; client.Dial outside of tests.
+	Connect func(client.Target, ...grpc.DialOption) (*grpc.ClientConn, error)
+	// Version is this program's.
+	Version string
+}
+
+// App is one run of the command line.
+type App struct {
+	Config  Config
+	Flags   globalFlags
+	conn    *grpc.ClientConn
+	cancel  context.CancelFunc
+	Subject Subject
+}
+
+type globalFlags struct {
+	client.Flags
+	ConfigPath string
+	Output     string
+	Timeout    time.Duration
+	RetryFor   time.Duration
+	NoColor    bool
+}
+
+// Subject is what the command is about, for hints.
+type Subject struct{ Machine, Operation string }
+
+// perTry bounds one try of a call, so that an answer that never comes counts as lost.
+const perTry = 20 * time.Second
+
+// Prepare runs before every command.
+func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
+	switch a.Flags.Output {
+	case "table", "wide", "json", "yaml", "name":
+	default:
+		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
+	}
+	if a.Flags.Timeout < 0 || a.Flags.RetryFor < 0 {
+		return Usagef("--timeout and --retry-for must not be negative")
+	}
+	if a.Flags.Timeout > 0 {
+		ctx, cancel := context.WithTimeout(cmd.Context(), a.Flags.Timeout)
+		a.cancel = cancel
+		cmd.SetContext(ctx)
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (a *App) Close() {
+	if a.cancel != nil {
+		a.cancel()
+	}
+	if a.conn != nil {
+		_ = a.conn.Close() // the process ends; there is nobody left to tell
+	}
+}
+
+// ConfigPath is the path of the configuration file.
+func (a *App) ConfigPath() string {
+	if a.Flags.ConfigPath != "" {
+		return a.Flags.ConfigPath
+	}
+	return client.DefaultPath(a.Config.Getenv)
+}
+
+// connect gives the one connection of this run.
+func (a *App) connect() (*grpc.ClientConn, error) {
+	if a.conn != nil {
+		return a.conn, nil
+	}
+	path := a.ConfigPath()
+	file, err := client.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	target, err := client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	retry := client.Retry(client.RetryConfig{
+		Clock: a.Config.Clock, For: a.Flags.RetryFor, Attempt: perTry,
+		OnRetry: func(error) { a.Note("cannot reach %s, retrying…", target.Server) },
+	})
+	a.conn, err = a.Config.Connect(target, grpc.WithUnaryInterceptor(retry))
+	return a.conn, err
+}
+
+// Note tells a person something on the side. A lost note is not worth failing for.
+func (a *App) Note(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.Config.Err, format+"\n", args...)
+}
+
+// Style is how text on Out may look.
+func (a *App) Style() view.Style { return view.Style{Colour: a.colour(a.Config.OutTerminal)} }
+
+func (a *App) colour(terminal bool) bool {
+	return terminal && !a.Flags.NoColor && a.Config.Getenv("NO_COLOR") == "" && a.Config.Getenv("TERM") != "dumb"
+}
+
+// Wide reports whether a table has all its columns.
+func (a *App) Wide() bool { return a.Flags.Output == "wide" }
+
+// Document says that Out takes a document for a program, so that everything for people goes to Err.
+func (a *App) Document() bool {
+	return a.Flags.Output == "json" || a.Flags.Output == "yaml" || a.Flags.Output == "name"
+}
+
+// Now is the time of this run's clock.
+func (a *App) Now() time.Time { return a.Config.Clock.Now() }
+
+// Services are the clients of one connection.
+type Services struct {
+	Machines   pb.MachineServiceClient
+	Operations pb.OperationServiceClient
+	Plans      pb.PlanServiceClient
+	Runs       pb.RunServiceClient
+	Admin      pb.AdminServiceClient
+	Workflows  pb.WorkflowServiceClient
+	Nodes      pb.NodeServiceClient
+	Scripts    pb.ScriptServiceClient
+	Clusters   pb.ClusterServiceClient
+	MAAS       pb.MAASServiceClient
+	Budgets    pb.BudgetServiceClient
+	Rollouts   pb.RolloutServiceClient
+}
+
+// Services returns the clients of the one connection.
+func (a *App) Services() (*Services, error) {
+	conn, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	return &Services{
+		Machines: pb.NewMachineServiceClient(conn), Operations: pb.NewOperationServiceClient(conn),
+		Plans: pb.NewPlanServiceClient(conn), Runs: pb.NewRunServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
+		Workflows: pb.NewWorkflowServiceClient(conn), Nodes: pb.NewNodeServiceClient(conn),
+		Scripts: pb.NewScriptServiceClient(conn), Clusters: pb.NewClusterServiceClient(conn),
+		Budgets: pb.NewBudgetServiceClient(conn),
+		MAAS:    pb.NewMAASServiceClient(conn), Rollouts: pb.NewRolloutServiceClient(conn),
+	}, nil
+}
+
+// Pages reads a list to its end, or to limit entries when limit is above 0.
+func Pages[T any](limit int, read func(size int32, token string) ([]T, string, error)) ([]T, error) {
+	const most = 1000 // the server's
+	var all []T
+	for token := ""; ; {
+		size := most
+		if limit > 0 {
+			size = min(most, limit-len(all))
+		}
+		page, next, err := read(int32(size), token)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if limit > 0 && len(all) >= limit {
+			return all[:limit], nil
+		}
+		if next == "" || next == token {
+			return all, nil
+		}
+		token = next
+	}
+}
+
+// Must is for mistakes in the making of the commands, which every test run would hit.
+func (a *App) Must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Fixed completes a flag with these values.
+func Fixed(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}

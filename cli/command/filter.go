@@ -1,0 +1,67 @@
+package command
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// FilterFlags build the filter of a list of operations or runs.
+type FilterFlags struct {
+	machine, opType, phase, filter string
+	Limit                          int
+}
+
+// Register adds the flags to a command; --limit where limit is not negative.
+func (f *FilterFlags) Register(a *App, cmd *cobra.Command, limit int) {
+	cmd.Flags().StringVar(&f.machine, "machine", "", "only this machine")
+	cmd.Flags().StringVar(&f.opType, "type", "", "only this type, such as REBOOT")
+	cmd.Flags().StringVar(&f.phase, "phase", "", "only this phase, such as RUNNING")
+	cmd.Flags().StringVar(&f.filter, "filter", "", "further terms, such as created_after=2026-01-01T00:00:00Z")
+	if limit >= 0 {
+		cmd.Flags().IntVar(&f.Limit, "limit", limit, "at most so many, newest first; 0 is all")
+	}
+	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
+	Fixed(cmd, "phase", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED")
+}
+
+// String is the filter that the flags stand for.
+func (f *FilterFlags) String() string {
+	return JoinFilter("machine_id", f.machine, "type", strings.ToUpper(f.opType), "phase", strings.ToUpper(f.phase), "",
+		f.filter)
+}
+
+// JoinFilter joins key=value terms and leaves out those without a value; without a key the value is a term.
+func JoinFilter(pairs ...string) string {
+	var terms []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		switch {
+		case pairs[i+1] == "":
+		case pairs[i] == "":
+			terms = append(terms, pairs[i+1])
+		default:
+			terms = append(terms, pairs[i]+"="+pairs[i+1])
+		}
+	}
+	return strings.Join(terms, ",")
+}
+
+// Moment reads a time, or how long ago it was; nil for none.
+func (a *App) Moment(flag, s string) (*timestamppb.Timestamp, error) {
+	if s == "" {
+		return nil, nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return timestamppb.New(t), nil
+	}
+	ago, err := time.ParseDuration(s)
+	if err != nil || ago < 0 {
+		return nil, Usagef("%s %q: want RFC 3339, such as 2026-03-01T12:00:00Z, or how long ago, such as 90m", flag, s)
+	}
+	return timestamppb.New(a.Config.Clock.Now().Add(-ago)), nil
+}
+
+// EnumName is a name of the API for what a person types.
+func EnumName(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }

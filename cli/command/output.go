@@ -1,0 +1,67 @@
+package command
+
+import (
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+// Stream writes one message of a stream: a line of JSON, a YAML document, a name, or text.
+func (a *App) Stream(m proto.Message, text func() string, name string) error {
+	switch a.Flags.Output {
+	case "json":
+		line, err := view.Decoded(m)
+		if err != nil {
+			return err
+		}
+		return a.Write(string(line) + "\n")
+	case "yaml":
+		doc, err := view.YAML(m)
+		if err != nil {
+			return err
+		}
+		return a.Write("---\n" + string(doc))
+	case "name":
+		return a.Write(name + "\n")
+	}
+	return a.Write(text())
+}
+
+// Print writes an answer in the form that --output asks for.
+func (a *App) Print(m proto.Message, table func() string, names ...string) error {
+	var out []byte
+	var err error
+	switch a.Flags.Output {
+	case "json":
+		out, err = view.JSON(m)
+	case "yaml":
+		out, err = view.YAML(m)
+	case "name":
+		for _, n := range names {
+			out = append(out, n+"\n"...)
+		}
+	default:
+		out = []byte(table())
+	}
+	if err != nil {
+		return err
+	}
+	return a.Write(string(out))
+}
+
+// Write writes a text to Out.
+func (a *App) Write(text string) error {
+	if _, err := io.WriteString(a.Config.Out, text); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// PrintMachine prints one machine.
+func (a *App) PrintMachine(m *pb.Machine) error {
+	return a.Print(m, func() string { return a.Style().Machine(m, a.Now()) }, m.GetMachineId())
+}

@@ -1,0 +1,245 @@
+package inventory
+
+import (
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+func (a commands) listCmd() *cobra.Command {
+	var filter string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List machines with phase, effective state and conditions",
+		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing
+right now. -o wide adds node state, provider, site, conditions and labels.
+
+Filter terms, all of which must hold: phase, effective_state, node_state, provider, site, region,
+rack, group, machine_id, labels.KEY, conditions.TYPE.`,
+		Example: `  ingot list
+  ingot list --filter phase=MAINTENANCE,labels.env=prod
+  ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listMachines(cmd, filter, limit) },
+	}
+	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	return cmd
+}
+
+func (a commands) listMachines(cmd *cobra.Command, filter string, limit int) error {
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	machines, err := command.Pages(limit, func(size int32, token string) ([]*pb.Machine, string, error) {
+		r, err := svc.Machines.ListMachines(cmd.Context(),
+			&pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(machines))
+	for i, m := range machines {
+		names[i] = m.GetMachineId()
+	}
+	return a.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
+		return a.Style().Machines(machines, a.Wide(), a.Now()).String()
+	}, names...)
+}
+
+func (a commands) machineCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "machine",
+		Short:   "Register, show, change and delete machines",
+		Long:    `Register, show, change and delete machines of the inventory.`,
+		Example: `  ingot machine get m-1`,
+	}
+	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(),
+		a.machineInventoryCmd(), a.machineForgetTPMCmd())
+	return cmd
+}
+
+func (a commands) machineRegisterCmd() *cobra.Command {
+	var s specFlags
+	cmd := &cobra.Command{
+		Use:   "register MACHINE",
+		Short: "Register a machine, or update a known one",
+		Long: `Register a machine under an id of your choice: 1 to 63 characters of a-z, 0-9, dot and
+hyphen. A known id has its spec and labels replaced. Next, give it an agent: ingot token issue
+MACHINE.`,
+		Example: `  ingot machine register m-1 --mac-addresses 52:54:00:12:34:56 --rack r42 --label env=prod
+  ingot machine register m-2 --mac 52:54:00:12:34:57 --bmc-endpoint 10.30.0.2 --bmc-credentials rack-42 --site berlin`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			m := &pb.Machine{MachineId: args[0]}
+			if err := s.apply(cmd, m); err != nil {
+				return err
+			}
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			got, err := svc.Machines.RegisterMachine(cmd.Context(), &pb.RegisterMachineRequest{Machine: m})
+			if err != nil {
+				return err
+			}
+			return a.PrintMachine(got)
+		},
+	}
+	s.register(cmd)
+	a.CompleteSpec(cmd)
+	return cmd
+}
+
+func (a commands) machineGetCmd() *cobra.Command {
+	var external bool
+	cmd := &cobra.Command{
+		Use:               "get MACHINE",
+		Aliases:           []string{"show"},
+		Short:             "Show one machine",
+		Long:              `Show one machine: state, spec, labels and every condition.`,
+		Example:           "  ingot machine get m-1\n  ingot machine get --external-id srv-4711 -o json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			req := &pb.GetMachineRequest{MachineId: args[0]}
+			if external {
+				req = &pb.GetMachineRequest{ExternalId: args[0]}
+			}
+			m, err := svc.Machines.GetMachine(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			return a.PrintMachine(m)
+		},
+	}
+	cmd.Flags().BoolVar(&external, "external-id", false, "MACHINE is the upstream's identifier")
+	return cmd
+}
+
+func (a commands) machineUpdateCmd() *cobra.Command {
+	var s specFlags
+	cmd := &cobra.Command{
+		Use:   "update MACHINE",
+		Short: "Change fields of a machine's spec, and labels",
+		Long: `Change the fields that are given and leave the others. If somebody else changes the machine
+at the same moment the update is refused instead of overwriting it.`,
+		Example:           "  ingot machine update m-1 --rack r43 --label env=staging --label old-",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
+			if err != nil {
+				return err
+			}
+			if err := s.apply(cmd, m); err != nil {
+				return err
+			}
+			got, err := svc.Machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{
+				// All of it, as it was read and changed: what a flag empties is cleared. Its version refuses a lost update.
+				Machine: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}},
+			})
+			if err != nil {
+				return err
+			}
+			return a.PrintMachine(got)
+		},
+	}
+	s.register(cmd)
+	a.CompleteSpec(cmd)
+	return cmd
+}
+
+func (a commands) machineDeleteCmd() *cobra.Command {
+	r := &pb.DeleteMachineRequest{}
+	cmd := &cobra.Command{
+		Use:   "delete MACHINE",
+		Short: "Remove an idle machine from the inventory",
+		Long: `Remove a machine that has no active operation from the inventory. Its id is never used
+again. Nothing is done to the machine itself. One that is in service is decommissioned first, unless
+an admin says --purge.`,
+		Example:           "  ingot machine delete m-1",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine, r.MachineId = args[0], args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.Machines.DeleteMachine(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			return a.Print(m, func() string { return "Deleted " + args[0] + "\n" }, args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&r.Purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
+	return cmd
+}
+
+func (a commands) machineInventoryCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "inventory MACHINE",
+		Short:             "Show the hardware that the machine's agent found",
+		Long:              `Show the last hardware inventory that an agent reported for the machine.`,
+		Example:           "  ingot machine inventory m-1 -o json | jq .document.cpu",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			inv, err := svc.Machines.GetInventory(cmd.Context(), &pb.GetInventoryRequest{MachineId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.Print(inv, func() string { return a.Style().Inventory(inv) }, inv.GetMachineId())
+		},
+	}
+}
+
+func (a commands) machineForgetTPMCmd() *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   "forget-tpm MACHINE",
+		Short: "Forget the TPM that a machine is known by, after a change of its mainboard",
+		Long: `Remove the endorsement key by which a machine's installers prove their identity. The next
+RAM system records the TPM that it finds, by its first use: be sure that it is the machine.`,
+		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			m, err := svc.Admin.ForgetTPM(cmd.Context(), &pb.ForgetTPMRequest{MachineId: args[0], Comment: comment})
+			if err != nil {
+				return err
+			}
+			return a.PrintMachine(m)
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	return cmd
+}

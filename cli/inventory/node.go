@@ -1,0 +1,244 @@
+package inventory
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+func (a commands) nodeCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "node",
+		Aliases: []string{"nodes"},
+		Short:   "See and move machines through their life in the inventory",
+		Long: `A node is a machine's place in its life: discovered, pending, installing, installed,
+active, and on to its retirement. ingot node get shows where it may go from where it is.`,
+		Example: "  ingot node list --state install_failed\n  ingot node approve 52:54:00:12:34:56 --machine m-1\n  ingot " +
+			"node transition m-1 active --comment \"burn-in passed\"",
+	}
+	cmd.AddCommand(a.nodeListCmd(), a.nodeGetCmd(), a.nodeUpdateCmd(), a.nodeTransitionCmd(), a.nodeHistoryCmd(),
+		a.nodeApproveCmd(), a.nodeGroupCmd())
+	return cmd
+}
+
+// nodeStates are the states as they are typed.
+func nodeStates() []string {
+	var out []string
+	for n := int32(1); pb.NodeState_name[n] != ""; n++ {
+		out = append(out, strings.ToLower(view.NodeState(pb.NodeState(n))))
+	}
+	return out
+}
+
+func (a commands) nodeListCmd() *cobra.Command {
+	var state, filter string
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List nodes",
+		Long:    "List nodes by id, with the state of their installation.",
+		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			terms := command.JoinFilter("node_state", state, "", filter)
+			all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
+				r, err := svc.Nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
+				return r.GetNodes(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, n := range all {
+				names[i] = n.GetNodeId()
+			}
+			return a.Print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.Style().Nodes(all, a.Now()).String() },
+				names...)
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
+	cmd.Flags().StringVar(&filter, "filter", "", "further terms, as with ingot list")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	command.Fixed(cmd, "state", nodeStates()...)
+	return cmd
+}
+
+func (a commands) nodeGetCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get MACHINE",
+		Short: "Show one node and where it may go from here",
+		Long: "Show one node: its state, its installation, what an installer reported last, and where an " +
+			"operator may move it.",
+		Example:           "  ingot node get m-1",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			n, err := svc.Nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.printNode(n)
+		},
+	}
+}
+
+func (a commands) printNode(n *pb.Node) error {
+	return a.Print(n, func() string { return a.Style().Node(n, a.Now()) }, n.GetNodeId())
+}
+
+func (a commands) nodeUpdateCmd() *cobra.Command {
+	r := &pb.UpdateNodeRequest{}
+	cmd := &cobra.Command{
+		Use:   "update MACHINE",
+		Short: "Set the plan that installs a node, or its group, or accept what its provider says",
+		Long: `Set the plan that a reimage of the node runs where it names none, or the node's group. An
+empty value clears it. With --adopt-provider-state what the node's provider says now is accepted,
+although it does not go with the node's state: work that destroys data is allowed again until the
+provider says something else.`,
+		Example: "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7\n  ingot " +
+			"node update m-1 --adopt-provider-state",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine, r.NodeId, r.UpdateMask = args[0], args[0], &fieldmaskpb.FieldMask{}
+			for _, f := range [][2]string{{"plan", "plan_id"}, {"group", "group"}} {
+				if cmd.Flags().Changed(f[0]) {
+					r.UpdateMask.Paths = append(r.UpdateMask.Paths, f[1])
+				}
+			}
+			if len(r.UpdateMask.Paths) == 0 && !r.GetAdoptProviderState() {
+				return command.Usagef("nothing to set: give --plan, --group or --adopt-provider-state")
+			}
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			n, err := svc.Nodes.UpdateNode(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			return a.printNode(n)
+		},
+	}
+	cmd.Flags().StringVar(&r.PlanId, "plan", "", "plan that installs the node")
+	cmd.Flags().StringVar(&r.Group, "group", "", "group whose policy holds for the node")
+	cmd.Flags().BoolVar(&r.AdoptProviderState, "adopt-provider-state", false, "accept what the node's provider says now")
+	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	return cmd
+}
+
+func (a commands) nodeTransitionCmd() *cobra.Command {
+	var w command.WorkFlags
+	r := &pb.TransitionNodeRequest{}
+	cmd := &cobra.Command{
+		Use:   "transition MACHINE STATE",
+		Short: "Move a node to another state",
+		Long: `Move a node to another state, and start the work that the state stands for: reprovision reimages the machine,
+deprovisioning erases its disks. Moves that stand for no work end at once.
+
+A node whose installations have failed three times takes another plan (ingot node update) and --force.` +
+			command.WaitHelp,
+		Example: `  ingot node transition m-1 active --comment "burn-in passed"
+  ingot node transition m-1 pending --force
+  ingot node transition m-1 reprovision --image ubuntu-2204 --dry-run`,
+		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines(),
+			cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state, ok := pb.NodeState_value["NODE_STATE_"+command.EnumName(args[1])]
+			if !ok || state == 0 {
+				return command.Usagef("%q is none of %s", args[1], strings.Join(nodeStates(), ", "))
+			}
+			r.NodeId, r.State = args[0], pb.NodeState(state)
+			if r.GetDryRun() {
+				return a.previewTransition(cmd, r)
+			}
+			return a.Work(
+				cmd,
+				args[0],
+				&w,
+				func(ctx context.Context, svc *command.Services, id string, _ int32) (*pb.Operation, error) {
+					r.RequestId = id
+					return svc.Nodes.TransitionNode(ctx, r)
+				},
+			)
+		},
+	}
+	w.Register(cmd)
+	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")
+	cmd.Flags().BoolVar(&r.Force, "force", false, "leave install_failed, and reset its counter")
+	cmd.Flags().BoolVar(&r.Purge, "purge", false, "retire a node that is active or offline without a decommission (admin)")
+	cmd.Flags().StringVar(&r.ImageRef, "image", "",
+		"image that reprovision writes (default: the machine's or the server's)")
+	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")
+	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
+	return cmd
+}
+
+// previewTransition says what a move would start.
+func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
+	a.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	op, err := svc.Nodes.TransitionNode(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	return a.Print(op, func() string {
+		text := r.GetNodeId() + " would become " + strings.ToLower(view.NodeState(r.GetState()))
+		if op.GetPhase() != pb.Operation_SUCCEEDED {
+			text += ", and operation " + op.GetType().String() + " would start with plan " + op.GetPlanId()
+		}
+		return text + "\n"
+	}, r.GetNodeId())
+}
+
+func (a commands) nodeHistoryCmd() *cobra.Command {
+	r := &pb.GetNodeHistoryRequest{}
+	cmd := &cobra.Command{
+		Use:               "history MACHINE",
+		Short:             "Show how a node came to where it is",
+		Long:              "Show the changes of a node's state, newest first: who caused each, and why.",
+		Example:           "  ingot node history m-1\n  ingot node history m-1 --limit 10 --offset 10",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine, r.NodeId = args[0], args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			h, err := svc.Nodes.GetNodeHistory(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(h.GetData()))
+			for i, l := range h.GetData() {
+				names[i] = l.GetId()
+			}
+			return a.Print(h, func() string { return a.Style().NodeHistory(h).String() }, names...)
+		},
+	}
+	cmd.Flags().Int32Var(&r.Limit, "limit", 0, "at most so many (default 50)")
+	cmd.Flags().Int32Var(&r.Offset, "offset", 0, "leave out so many of the newest")
+	return cmd
+}

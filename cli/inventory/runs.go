@@ -1,0 +1,154 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/follow"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+func (a commands) runListCmd() *cobra.Command {
+	var f command.FilterFlags
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List runs, newest first",
+		Long:    `List runs, newest first.`,
+		Example: "  ingot run list --machine m-1",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			runs, err := command.Pages(f.Limit, func(size int32, token string) ([]*pb.Run, string, error) {
+				r, err := svc.Runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size,
+					PageToken: token})
+				return r.GetRuns(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(runs))
+			for i, r := range runs {
+				names[i] = r.GetRunId()
+			}
+			return a.Print(&pb.ListRunsResponse{Runs: runs}, func() string { return a.Style().Runs(runs, a.Now()).String() },
+				names...)
+		},
+	}
+	f.Register(a.App, cmd, 100)
+	return cmd
+}
+
+func (a commands) runCancelCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "cancel RUN",
+		Short:             "Ask a run to stop",
+		Long:              `Ask a run to stop at its next safe point. What has been done stays done.`,
+		Example:           "  ingot run cancel op-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Operation = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			run, err := svc.Runs.CancelRun(cmd.Context(), &pb.CancelRunRequest{RunId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.PrintRun(run)
+		},
+	}
+}
+
+func (a commands) runWatchCmd() *cobra.Command {
+	var beginning bool
+	cmd := &cobra.Command{
+		Use:   "watch [MACHINE | RUN]",
+		Short: "Stream the events of runs",
+		Long: `Stream the events of all runs, of one machine's, or of one run (op-…), until interrupted,
+or until that one run has ended.`,
+		Example:           "  ingot run watch m-1",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.watchRuns(cmd.Context(), strings.Join(args, ""), beginning)
+		},
+	}
+	cmd.Flags().BoolVar(&beginning, "from-beginning", false, "replay all stored events first")
+	return cmd
+}
+
+// errRunOver ends the watch of one run.
+var errRunOver = errors.New("the run is over")
+
+func (a commands) watchRuns(ctx context.Context, subject string, beginning bool) error {
+	filter := command.JoinFilter("machine_id", subject)
+	one := strings.HasPrefix(subject, "op-")
+	if one {
+		filter = command.JoinFilter("run_id", subject)
+	}
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	if _, err := svc.Runs.ListRuns(ctx, &pb.ListRunsRequest{Filter: filter, PageSize: 1}); err != nil {
+		return err
+	}
+	var last *pb.Run
+	err = follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
+		Source: follow.RunEvents(svc.Runs, filter, beginning),
+		Clock:  a.Config.Clock,
+		Lost:   func() { a.Note("! connection lost, retrying…") },
+	}, func(ev *pb.RunEvent) error {
+		if err := a.Stream(ev, func() string { return a.Style().RunLine(ev) }, ev.GetSnapshot().GetRunId()); err != nil {
+			return err
+		}
+		if one && view.RunFinished(ev.GetSnapshot()) {
+			last = ev.GetSnapshot()
+			return errRunOver
+		}
+		return nil
+	})
+	if last != nil {
+		return command.ExitByPhase(pb.Operation_Phase(last.GetPhase()))
+	}
+	return err
+}
+
+func (a commands) runLogsCmd() *cobra.Command {
+	var noFollow, raw bool
+	cmd := &cobra.Command{
+		Use:               "logs RUN",
+		Short:             "Print a run's log and follow it",
+		Long:              `Print the log of a run and follow it until the run ends.`,
+		Example:           "  ingot run logs op-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Operation = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			return a.PrintLog(cmd.Context(), raw, follow.LogConfig{
+				Open: follow.RunLog(svc.Runs, args[0], noFollow),
+				Complete: func(ctx context.Context) (bool, error) {
+					run, err := svc.Runs.GetRun(ctx, &pb.GetRunRequest{RunId: args[0]})
+					return noFollow || view.RunFinished(run), err
+				},
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "stop after what is stored")
+	cmd.Flags().BoolVar(&raw, "raw", false, "the bytes as they are")
+	return cmd
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"strings"
+	"testing"
+)
+
+func TestMAASCommands(t *testing.T) {
+	golden(t, "maas", fleet,
+		"maas list",
+		"maas list -o json",
+		"maas list -o name",
+		"maas set default --endpoint http://maas.example:5240/MAAS --key-file testdata/maas.key",
+		"maas set lab --endpoint https://lab.example/MAAS --key-file testdata/maas.key --user-data-file testdata/fix.sh "+
+			"--retain-machines -o yaml",
+		"maas set default --endpoint http://maas.example:5240/MAAS --key-file testdata/fix.sh",
+		"maas set default --endpoint http://maas.example:5240/MAAS --key-file testdata/none",
+		"maas set default --key-file testdata/maas.key",
+		"maas delete lab",
+		"maas delete default",
+		"maas delete nowhere",
+		"__complete maas delete ''",
+	)
+	got := fleet().run(t, "maas", "set", "default", "--endpoint", "http://maas.example:5240/MAAS", "--key-file",
+		"testdata/maas.key")
+	if strings.Contains(got.out+got.err, "secret") {
+		t.Errorf("the key is shown: %+v", got)
+	}
+}
+
+func TestPowerCommands(t *testing.T) {
+	golden(t, "power", fleet,
+		"power on machine-1 --request-id r-1 --no-wait",
+		"power off machine-1 --request-id r-2 --no-wait -o name",
+		"power off",
+		"__complete power off ''",
+	)
+}
+
+func TestClusterCommands(t *testing.T) {
+	golden(t, "cluster", fleet,
+		"cluster set prod-1 --kubeconfig testdata/kubeconfig",
+		"cluster set prod-1 --kubeconfig testdata/kubeconfig --kube-context by-certificate -o json",
+		"cluster set prod-1 --kubeconfig testdata/kubeconfig --kube-context by-program",
+		"cluster set prod-1 --kubeconfig testdata/kubeconfig --kube-context open",
+		"cluster set prod-1 --kubeconfig testdata/kubeconfig --kube-context nobody",
+		"cluster set prod-1 --kubeconfig testdata/kubeconfig --kube-context none",
+		"cluster set prod-1 --kubeconfig testdata/key",
+		"cluster set prod-1 --kubeconfig testdata/none",
+		"cluster set prod-1",
+		"cluster list",
+		"cluster list -o name",
+		"cluster list -o yaml",
+		"cluster get prod-1",
+		"cluster get prod-1 -o json",
+		"cluster get nothing",
+		"cluster delete old",
+		"cluster delete prod-1",
+		"__complete cluster get ''",
+	)
+	f := fleet()
+	for _, context := range []string{"prod", "by-certificate"} {
+		got := f.run(t, "cluster", "set", "prod-1", "--kubeconfig", "testdata/kubeconfig", "--kube-context", context)
+		if strings.Contains(got.out+got.err, "s3cret") || strings.Contains(got.out+got.err, "a2V5") {
+			t.Errorf("credentials are shown: %+v", got)
+		}
+	}
+}
+
+// TestWorkInClusters: each is one run of the plan that it is named after.
+func TestWorkInClusters(t *testing.T) {
+	golden(t, "cluster-work", func() *fakeServer { return reimaging(pb.Operation_SUCCEEDED, nil) },
+		"cluster join machine-1 --request-id r-1 --no-wait",
+		"cluster drain machine-1 --request-id r-2 --no-wait -o json",
+		"cluster uncordon machine-1 --request-id r-3 --no-wait",
+		"cluster leave machine-1 --request-id r-4 --no-wait",
+		"cluster drain",
+		"__complete cluster join ''",
+	)
+}
+
+func TestBudgetCommands(t *testing.T) {
+	golden(t, "budget", fleet,
+		"budget list",
+		"budget list -o name",
+		"budget list -o json",
+		"budget set all --domain fleet --at-once 50 --per-hour 200",
+		"budget set racks --domain label:rack --percent 10 -o yaml",
+		"budget set old --domain site --value cellar --at-once 1 --per-day 3 -o name",
+		"budget set nothing",
+		"budget set",
+		"budget delete racks",
+		"budget delete racks -o name",
+		"budget delete nobody",
+		"budget slots",
+		"budget slots -o name",
+		"budget slots -o json",
+		"budget release machine-1 --comment looked",
+		"budget release machine-1 -o json",
+		"budget release machine-2",
+		"budget release machine-9",
+		"server freeze --comment stop",
+		"server freeze -o name",
+		"__complete budget delete ''",
+		"__complete budget release ''",
+	)
+}
+
+func TestRolloutCommands(t *testing.T) {
+	digest := strings.Repeat("5f", 32)
+	golden(t, "rollout", fleet,
+		"rollout preview --filter site=berlin --type REPAVE --image ubuntu-2204 --canary 1 --percents 50,100 "+
+			"--max-in-flight 3 --domain label:rack --max-failures 2 --soak 10m",
+		"rollout preview --filter site=berlin --type REBOOT -o name",
+		"rollout preview --type REBOOT",
+		"rollout preview -f testdata/rollout.yaml --max-in-flight 9 -o name",
+		"rollout preview --filter site=berlin --soak soon",
+		"rollout create --filter site=berlin --type REPAVE --digest "+digest+" --request-id r-1",
+		"rollout create --filter site=berlin --type REPAVE --digest "+digest+" --request-id r-1 --require-approval",
+		"rollout create --filter site=berlin --type REPAVE --digest old --request-id r-1",
+		"rollout create --filter site=berlin --type REPAVE",
+		"rollout create --filter site=berlin --type REBOOT --dry-run -o name",
+		"rollout get ro-1",
+		"rollout get ro-2",
+		"rollout list",
+		"rollout list --filter state=RUNNING -o name",
+		"rollout machines ro-1 --filter wave=2",
+		"rollout machines ro-1 -o name",
+		"rollout approve ro-1 --digest "+digest,
+		"rollout approve ro-1 --digest mine",
+		"rollout pause ro-1",
+		"rollout resume ro-1 -o name",
+		"rollout cancel ro-1 --operations",
+		"rollout watch ro-1",
+		"rollout watch ro-1 -o name",
+		"rollout watch ro-2",
+		"__complete rollout get ''",
+	)
+}

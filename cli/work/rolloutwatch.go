@@ -1,0 +1,164 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+// rolloutSpec reads the file, if there is one, and lays the flags over it.
+func (a commands) rolloutSpec(r *rolloutFlags) (*pb.RolloutSpec, error) {
+	out := &pb.RolloutSpec{}
+	if r.file != "" {
+		if err := a.ReadMessage(r.file, out); err != nil {
+			return nil, err
+		}
+	}
+	s := &r.spec
+	s.Percents = r.percents
+	s.WaveGate, s.TotalGate = r.gates()
+	if r.soak != "" {
+		d, err := time.ParseDuration(r.soak)
+		if err != nil || d%time.Second != 0 {
+			return nil, command.Usagef("--soak is a time in whole seconds, such as 90s or 10m")
+		}
+		s.SoakSeconds = int32(d / time.Second)
+	}
+	if r.image != "" {
+		if s.Params == nil {
+			s.Params = map[string]string{}
+		}
+		s.Params["image_ref"] = r.image
+	}
+	overlay(out, s)
+	if out.GetFilter() == "" {
+		return nil, command.Usagef("--filter is required: which machines, such as site=berlin or labels.rack=r42")
+	}
+	return out, nil
+}
+
+// overlay sets every field of to that is set in from. Lists are taken whole, maps key by key.
+func overlay(to, from *pb.RolloutSpec) {
+	src, dst := from.ProtoReflect(), to.ProtoReflect()
+	for i := range src.Descriptor().Fields().Len() {
+		fd := src.Descriptor().Fields().Get(i)
+		if !src.Has(fd) {
+			continue
+		}
+		if !fd.IsMap() {
+			dst.Set(fd, src.Get(fd))
+		}
+	}
+	for k, v := range from.GetParams() {
+		if to.Params == nil {
+			to.Params = map[string]string{}
+		}
+		to.Params[k] = v
+	}
+}
+
+func listRolloutNames(ctx context.Context, svc *command.Services) ([]string, error) {
+	resp, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{})
+	var out []string
+	for _, r := range resp.GetRollouts() {
+		out = append(out, r.GetRolloutId()+"\t"+firstLine(r))
+	}
+	return out, err
+}
+
+func (a commands) rolloutWatchCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch ROLLOUT",
+		Short: "Show a rollout until it has ended",
+		Long: `Show a rollout live, with a bar for each wave; with -o json one JSON document for each
+change. Interrupting the view does not stop the rollout. Exit code 0 when it has SUCCEEDED, 5
+FAILED, 6 CANCELED.`,
+		Example: `  ingot rollout watch ro-01k
+  ingot rollout watch ro-01k -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			// A wrong address, token or id is found here, before the watch starts to be patient.
+			if _, err := svc.Rollouts.GetRollout(cmd.Context(), &pb.GetRolloutRequest{RolloutId: args[0]}); err != nil {
+				return err
+			}
+			return a.watchRollout(cmd, svc, args[0])
+		},
+	}
+}
+
+// watchRollout shows a rollout until it has ended. A lost connection is made again.
+func (a commands) watchRollout(cmd *cobra.Command, svc *command.Services, id string) error {
+	ctx := cmd.Context()
+	scr, cfg := a.People()
+	live := view.NewRolloutLive(cfg)
+	var last *pb.Rollout
+	show := func(r *pb.Rollout) error {
+		if r.GetVersion() == last.GetVersion() {
+			return nil
+		}
+		last = r
+		if a.Document() {
+			return a.Stream(r, func() string { return "" }, id)
+		}
+		scr.Put(live.Change(r), live.Status(r, a.Now()))
+		return scr.Err
+	}
+	var back client.Backoff
+	for lost := false; ; {
+		err := readRollout(ctx, svc, id, show)
+		over := errors.Is(err, io.EOF)
+		switch {
+		case over && view.RolloutEnded(last):
+			return exitByRollout(last)
+		case ctx.Err() != nil:
+			scr.Put("", "")
+			a.Note("%s goes on. To come back: ingot rollout watch %s   To stop it: ingot rollout pause %s", id, id, id)
+			return err
+		case !over && !client.Transient(err):
+			return err
+		}
+		if !lost && !over {
+			lost = true
+			a.Note("! connection lost, retrying…")
+		}
+		select {
+		case <-ctx.Done():
+		case <-a.Config.Clock.After(back.Next()):
+		}
+	}
+}
+
+// readRollout hands on what one stream gives, and returns why it has ended: io.EOF where the server has.
+func readRollout(ctx context.Context, svc *command.Services, id string, show func(*pb.Rollout) error) error {
+	stream, err := svc.Rollouts.WatchRollout(ctx, &pb.WatchRolloutRequest{RolloutId: id})
+	for err == nil {
+		var r *pb.Rollout
+		if r, err = stream.Recv(); err == nil {
+			err = show(r)
+		}
+	}
+	return err
+}
+
+func exitByRollout(r *pb.Rollout) error {
+	switch r.GetState() {
+	case pb.Rollout_FAILED:
+		return &command.ExitError{Code: command.ExitFailed}
+	case pb.Rollout_CANCELED:
+		return &command.ExitError{Code: command.ExitCanceled}
+	}
+	return nil
+}

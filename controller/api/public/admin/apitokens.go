@@ -1,0 +1,136 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/auth"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+const (
+	defaultAPITokenLife = 90 * 24 * time.Hour
+	maxAPITokenLife     = 3650 * 24 * time.Hour
+)
+
+// CreateAPIToken implements AdminService.
+func (s *Server) CreateAPIToken(
+	ctx context.Context, r *baremetalv1.CreateAPITokenRequest,
+) (*baremetalv1.CreateAPITokenResponse, error) {
+	if !auth.ValidName(r.GetName()) {
+		return nil, validate.Fault("name", "1 to 63 characters of a-z, 0-9 and inner . _ -")
+	}
+	scope, err := auth.ParseScope(r.GetScope())
+	if err != nil {
+		return nil, validate.Fault("scope", "read, operate, report or admin")
+	}
+	life, err := apiTokenLife(r.GetLifetime())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.fileTokens() {
+		if t.Name == r.GetName() {
+			return nil, failure.AlreadyExists("API_TOKEN_EXISTS",
+				"the controller's token file has a token %q; choose another name", t.Name).
+				WithField("name", "taken by a token of the file")
+		}
+	}
+	now := s.Clock.Now()
+	secret, _ := auth.NewToken()
+	token, err := s.Store.CreateAPIToken(ctx, credentialstore.NewAPIToken{
+		ID: ids.New(
+			ids.APIToken,
+		),
+		Name:      r.GetName(),
+		Actor:     service.Actor(ctx),
+		Scope:     scope,
+		Hash:      sha256.Sum256([]byte(secret)),
+		ExpiresAt: now.Add(life),
+	}, now)
+	if err != nil {
+		return nil, err
+	}
+	s.refreshTokens()
+	return &baremetalv1.CreateAPITokenResponse{Token: token, Secret: secret}, nil
+}
+
+func apiTokenLife(d *durationpb.Duration) (time.Duration, error) {
+	if d == nil || d.AsDuration() == 0 {
+		return defaultAPITokenLife, nil
+	}
+	life := d.AsDuration()
+	if d.CheckValid() != nil || life < 0 || life > maxAPITokenLife {
+		return 0, validate.Fault("lifetime", "0 to %v; 0 means %v", maxAPITokenLife, defaultAPITokenLife)
+	}
+	return life, nil
+}
+
+func (s *Server) fileTokens() []auth.FileToken {
+	if s.Config.Tokens == nil {
+		return nil
+	}
+	return s.Config.Tokens.OfFile()
+}
+
+func (s *Server) refreshTokens() {
+	if s.Config.Tokens != nil {
+		s.Config.Tokens.Refresh()
+	}
+}
+
+// ListAPITokens implements AdminService. Tokens of the file come first, on the first page.
+func (s *Server) ListAPITokens(
+	ctx context.Context, r *baremetalv1.ListAPITokensRequest,
+) (*baremetalv1.ListAPITokensResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	of := ""
+	if r.GetAll() {
+		of = "all"
+	}
+	page, err := validate.ParsePage(r.GetPageToken(), "api-tokens", of)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Store.ListAPITokens(ctx, r.GetAll(), page.ID, size+1, s.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ListAPITokensResponse{}
+	if len(all) > int(size) {
+		all = all[:size]
+		out.NextPageToken = validate.Page{ID: all[size-1].GetTokenId()}.Token("api-tokens", of)
+	}
+	if r.GetPageToken() == "" {
+		for _, t := range s.fileTokens() {
+			out.Tokens = append(out.Tokens, &baremetalv1.APIToken{Name: t.Name, Scope: t.Scope.String(), Source: "file"})
+		}
+	}
+	out.Tokens = append(out.Tokens, all...)
+	return out, nil
+}
+
+// RevokeAPIToken implements AdminService.
+func (s *Server) RevokeAPIToken(
+	ctx context.Context, r *baremetalv1.RevokeAPITokenRequest,
+) (*baremetalv1.APIToken, error) {
+	if err := validate.Key("token_id", r.GetTokenId()); err != nil {
+		return nil, err
+	}
+	t, err := s.Store.RevokeAPIToken(ctx, r.GetTokenId(), service.Actor(ctx), s.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	s.refreshTokens()
+	return t, nil
+}

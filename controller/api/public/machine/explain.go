@@ -1,0 +1,83 @@
+package machine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
+	"github.com/ingot-metal/ingot/controller/validate"
+)
+
+// normalsFor is how long measured durations are used.
+const normalsFor = time.Minute
+
+// normals keeps the normal durations for a minute.
+type normals struct {
+	mu   sync.Mutex
+	at   time.Time
+	last explain.Baselines
+}
+
+// get measures anew when a minute is over. A measurement that fails leaves the one before.
+func (n *normals) get(ctx context.Context, store service.Explainer, now time.Time) (explain.Baselines, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.at.IsZero() && now.Sub(n.at) < normalsFor {
+		return n.last, nil
+	}
+	got, err := store.StepNormals(ctx)
+	if err != nil {
+		return n.last, err
+	}
+	n.last, n.at = got, now
+	return got, nil
+}
+
+// ExplainMachine implements MachineService.
+func (s *Server) ExplainMachine(
+	ctx context.Context, r *baremetalv1.ExplainMachineRequest,
+) (*baremetalv1.ExplainMachineResponse, error) {
+	if r.GetMachineId() != "" || r.GetOperationId() == "" {
+		if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+			return nil, err
+		}
+	}
+	if r.GetOperationId() != "" {
+		if err := validate.Key("operation_id", r.GetOperationId()); err != nil {
+			return nil, err
+		}
+	}
+	now := s.Clock.Now()
+	facts, err := s.Store.ExplainFacts(ctx, r.GetMachineId(), r.GetOperationId(), now)
+	if err != nil {
+		return nil, err
+	}
+	measured, err := s.normals.get(ctx, s.Store, now)
+	if err != nil {
+		return nil, err
+	}
+	return explained(facts.Machine.GetMachineId(), rules.Explain(facts.WithBaselines(measured))), nil
+}
+
+func explained(machineID string, e explain.Explanation) *baremetalv1.ExplainMachineResponse {
+	out := &baremetalv1.ExplainMachineResponse{
+		MachineId: machineID, Summary: e.Summary, OperationId: e.OperationID, Step: e.Step, StepKind: e.StepKind,
+		StepStartedAt: service.StampIfSet(e.StepStarted), WaitsOn: string(e.WaitsOn), WaitsFor: e.WaitsFor,
+		Since:  service.StampIfSet(e.Since),
+		Reason: e.Cause.Reason, Cause: e.Cause.Text, Facts: e.Cause.Facts,
+		LastEvidence: e.LastEvidence, LastEvidenceAt: service.StampIfSet(e.LastEvidenceAt), NextAction: e.Next,
+		NextActionAt:   service.StampIfSet(e.NextAt),
+		StepP50Seconds: e.Normal.P50.Seconds(), StepP95Seconds: e.Normal.P95.Seconds(), StepSamples: int32(e.Normal.Samples),
+		StepPopulation: e.Normal.Population, Stuck: e.Stuck, Rule: e.Rule,
+	}
+	for _, a := range e.Actions {
+		out.OperatorActions = append(out.OperatorActions, a.Command)
+		out.Actions = append(out.Actions, &baremetalv1.OperatorAction{Command: a.Command, Consequence: a.Consequence,
+			Destructive: a.Destructive})
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+package machine_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/publictest"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+func explainMachine(r *publictest.Rig, q *pb.ExplainMachineRequest) *pb.ExplainMachineResponse {
+	r.T.Helper()
+	e, err := r.Machines.ExplainMachine(r.T.Context(), q)
+	if err != nil {
+		r.T.Fatalf("explain %v: %v", q, err)
+	}
+	return e
+}
+
+// TestExplainMachine follows a machine from its registration to a cancelled reboot.
+func TestExplainMachine(t *testing.T) {
+	r := publictest.NewRig(t)
+	r.Register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Provider: "agent"}})
+	e := explainMachine(r, &pb.ExplainMachineRequest{MachineId: "m-1"})
+	if e.GetMachineId() != "m-1" || e.GetSummary() == "" || e.GetWaitsOn() != "operator" ||
+		e.GetReason() != "AGENT_UNAVAILABLE" || e.GetRule() != "never-enrolled" {
+		t.Errorf("a new machine: %v", e)
+	}
+	r.Maintenance("m-1")
+	op, err := r.Machines.RebootMachine(t.Context(), &pb.RebootMachineRequest{MachineId: "m-1", RequestId: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Look(op.GetOperationId())
+	e = explainMachine(r, &pb.ExplainMachineRequest{MachineId: "m-1"})
+	if e.GetOperationId() != op.GetOperationId() || e.GetStep() != "reboot" || e.GetStepKind() != "reboot" ||
+		e.GetCause() == "" ||
+		e.GetNextAction() == "" || e.GetNextActionAt() == nil || e.GetSince() == nil || e.GetStepStartedAt() == nil ||
+		e.GetStuck() {
+		t.Errorf("a reboot without an agent: %v", e)
+	}
+	if !slices.Contains(e.GetOperatorActions(), "ingot cancel "+op.GetOperationId()) ||
+		len(e.GetActions()) != len(e.GetOperatorActions()) {
+		t.Errorf("actions %v", e.GetActions())
+	}
+	if _, err := r.Machines.CancelOperation(t.Context(),
+		&pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
+		t.Fatal(err)
+	}
+	if e := explainMachine(r,
+		&pb.ExplainMachineRequest{OperationId: op.GetOperationId()}); e.GetReason() != "CANCELED_BY_REQUEST" ||
+		e.GetMachineId() != "m-1" {
+		t.Errorf("the cancelled operation: %v", e)
+	}
+}
+
+// counting counts how often durations are measured.
+type counting struct {
+	service.Store
+	measured int
+}
+
+func (c *counting) StepNormals(ctx context.Context) (explain.Baselines, error) {
+	c.measured++
+	return c.Store.StepNormals(ctx)
+}
+
+// TestNormalsAreKeptForAMinute: and measured anew after it.
+func TestNormalsAreKeptForAMinute(t *testing.T) {
+	fake := clock.NewFake(time.Now())
+	store := &counting{}
+	r := publictest.NewRig(t, func(c *service.Config) { store.Store = c.Store; c.Store, c.Clock = store, fake })
+	r.Register(publictest.NewMachine(1))
+	for i, want := range []int{1, 1, 2} {
+		explainMachine(r, &pb.ExplainMachineRequest{MachineId: "m-001"})
+		if store.measured != want {
+			t.Errorf("call %d: measured %d times, want %d", i, store.measured, want)
+		}
+		fake.Advance(31 * time.Second)
+	}
+}

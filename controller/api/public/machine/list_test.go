@@ -1,0 +1,106 @@
+package machine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/publictest"
+)
+
+func TestAPageEndsWhereAnAnswerDoes(t *testing.T) {
+	r := publictest.NewRig(t)
+	ctx := t.Context()
+	labels := map[string]string{}
+	for i := range 60 {
+		labels[fmt.Sprintf("%s-%02d", strings.Repeat("k", 50), i)] = strings.Repeat("v", 60)
+	}
+	const machines = 620 // of some 7 KiB each: more than one statement reads, and more than one answer holds
+	for i := range machines {
+		r.Register(&pb.Machine{MachineId: fmt.Sprintf("m-%04d", i), Labels: labels})
+	}
+	var seen []string
+	token, pages := "", 0
+	for {
+		page, err := r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := proto.Size(page); n > 4<<20 {
+			t.Errorf("an answer has %d bytes", n)
+		}
+		if page.GetTotalSize() != machines {
+			t.Errorf("page %d says that there are %d machines", pages, page.GetTotalSize())
+		}
+		for _, m := range page.GetMachines() {
+			seen = append(seen, m.GetMachineId())
+		}
+		pages++
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if pages != 2 || len(seen) != machines || seen[0] != "m-0000" || seen[machines-1] != "m-0619" {
+		t.Errorf("%d pages with %d machines", pages, len(seen))
+	}
+	changes, err := r.Machines.ListMachines(ctx,
+		&pb.ListMachinesRequest{UpdatedSince: timestamppb.New(time.Now().Add(-time.Hour))})
+	if err != nil || proto.Size(changes) > 4<<20 || !changes.GetMore() {
+		t.Errorf("a reconcile has %d bytes, more %t, %v", proto.Size(changes), changes.GetMore(), err)
+	}
+}
+
+func TestListsWithoutAPageSizeAreWhole(t *testing.T) {
+	r := publictest.NewRig(t)
+	ctx := t.Context()
+	const n = 130 // which is more than a page had
+	for i := range n {
+		r.Register(&pb.Machine{MachineId: fmt.Sprintf("m-%03d", i), Labels: map[string]string{"odd": fmt.Sprint(i % 2)}})
+		r.Maintenance(fmt.Sprintf("m-%03d", i))
+		step := []*pb.Step{{Name: "a", Kind: &pb.Step_Reboot{Reboot: &pb.Reboot{}}}}
+		if _, err := r.Plans.CreatePlan(ctx,
+			&pb.CreatePlanRequest{Plan: &pb.Plan{PlanId: fmt.Sprintf("p-%03d", i), Steps: step}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{})
+	if err != nil || len(all.GetMachines()) != n || all.GetTotalSize() != n || all.GetNextPageToken() != "" {
+		t.Errorf("%d machines of %d, %v", len(all.GetMachines()), all.GetTotalSize(), err)
+	}
+	runs, err := r.Runs.ListRuns(ctx, &pb.ListRunsRequest{})
+	if err != nil || len(runs.GetRuns()) != n || runs.GetRuns()[0].GetMachineId() != "m-129" {
+		t.Errorf("%d runs, the first of %s, %v", len(runs.GetRuns()), runs.GetRuns()[0].GetMachineId(), err)
+	}
+	plans, err := r.Plans.ListPlans(ctx, &pb.ListPlansRequest{})
+	if err != nil || int(plans.GetTotalSize()) != len(plans.GetPlans()) || len(plans.GetPlans()) < n {
+		t.Errorf("%d plans of %d, %v", len(plans.GetPlans()), plans.GetTotalSize(), err)
+	}
+	half, err := r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: "labels.odd=1", PageSize: 10})
+	if err != nil || len(half.GetMachines()) != 10 || half.GetTotalSize() != n/2 || half.GetNextPageToken() == "" {
+		t.Errorf("%d machines of %d, %v", len(half.GetMachines()), half.GetTotalSize(), err)
+	}
+	token, count := "", 0
+	for {
+		p, err := r.Plans.ListPlans(ctx, &pb.ListPlansRequest{PageSize: 7, PageToken: token})
+		if err != nil || p.GetTotalSize() != plans.GetTotalSize() {
+			t.Fatalf("%d plans in all, %v", p.GetTotalSize(), err)
+		}
+		for _, one := range p.GetPlans() {
+			if one.GetPlanId() != plans.GetPlans()[count].GetPlanId() {
+				t.Fatalf("plan %d is %s", count, one.GetPlanId())
+			}
+			count++
+		}
+		if token = p.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if count != len(plans.GetPlans()) {
+		t.Errorf("%d plans by pages of %d", count, len(plans.GetPlans()))
+	}
+}

@@ -1,0 +1,191 @@
+package machine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/query"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// RegisterMachine implements MachineService.
+func (s *Server) RegisterMachine(
+	ctx context.Context, r *baremetalv1.RegisterMachineRequest,
+) (*baremetalv1.Machine, error) {
+	m, err := validate.NewMachine("machine", r.GetMachine())
+	if err != nil {
+		return nil, err
+	}
+	opts, err := service.WriteOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	if id := r.GetRequestId(); id != "" {
+		if m.GetMachineId() == "" {
+			return nil, validate.Fault("machine.machine_id", "required beside request_id: a repeat finds the machine by it")
+		}
+		if err := validate.RequestID(id); err != nil {
+			return nil, err
+		}
+		opts = append(opts, pgtx.RequestID(id))
+	}
+	return s.Store.Register(ctx, m, service.Actor(ctx), s.Clock.Now(), opts...)
+}
+
+// UpdateMachine implements MachineService.
+func (s *Server) UpdateMachine(ctx context.Context, r *baremetalv1.UpdateMachineRequest) (*baremetalv1.Machine, error) {
+	m, err := validate.Machine("machine", r.GetMachine())
+	if err == nil {
+		err = service.FirstError(validate.Key("machine.machine_id", m.GetMachineId()),
+			validate.MachineMask("update_mask", r.GetUpdateMask().GetPaths()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	opts, err := service.WriteOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.Store.Update(
+		ctx,
+		m,
+		service.Actor(ctx),
+		s.Clock.Now(),
+		append(opts, pgtx.Mask(r.GetUpdateMask().GetPaths()))...)
+}
+
+// DeleteMachine implements MachineService.
+func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachineRequest) (*baremetalv1.Machine, error) {
+	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+		return nil, err
+	}
+	opts, err := service.WriteOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := service.MayPurge(ctx, r.GetPurge()); err != nil {
+		return nil, err
+	}
+	return s.Store.Delete(ctx, r.GetMachineId(), service.Actor(ctx), r.GetPurge(), s.Clock.Now(), opts...)
+}
+
+// GetMachine implements MachineService.
+func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
+	if r.GetMachineId() != "" || r.GetExternalId() == "" {
+		if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+			return nil, err
+		}
+		return s.Store.GetMachine(ctx, r.GetMachineId(), "")
+	}
+	if err := validate.Key("external_id", r.GetExternalId()); err != nil {
+		return nil, err
+	}
+	return s.Store.GetMachine(ctx, "", r.GetExternalId())
+}
+
+// GetInventory implements MachineService.
+func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRequest) (*baremetalv1.Inventory, error) {
+	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+		return nil, err
+	}
+	return s.Store.GetInventory(ctx, r.GetMachineId())
+}
+
+// ListMachines implements MachineService: a walk, or a reconcile when a cursor or a time is given.
+func (s *Server) ListMachines(
+	ctx context.Context, r *baremetalv1.ListMachinesRequest,
+) (*baremetalv1.ListMachinesResponse, error) {
+	terms, err := validate.Filter(r.GetFilter(), query.MachineKeys)
+	if err != nil {
+		return nil, err
+	}
+	if r.GetCursor() != "" || r.GetUpdatedSince() != nil {
+		return s.reconcile(ctx, r, terms)
+	}
+	at, err := validate.ParsePage(r.GetPageToken(), "machines", r.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetPageToken() == "" {
+		if at.Cursor, at.Safe, err = s.Store.HeadCursor(ctx); err != nil {
+			return nil, err
+		}
+	}
+	start := service.WalkStart{Cursor: at.Cursor, Safe: at.Safe}
+	p, err := service.Page(ctx, s.Base, s.Walk("machines", r.GetFilter(), terms, start, true), r)
+	if err != nil {
+		return nil, err
+	}
+	return &baremetalv1.ListMachinesResponse{
+		Machines: p.Rows, NextPageToken: p.Next, TotalSize: p.Total, NextCursor: at.Cursor,
+		SafeUpdatedSince: timestamppb.New(at.Safe),
+	}, nil
+}
+
+// reconcileRows is the largest page of a reconcile.
+const reconcileRows = 1000
+
+func (s *Server) reconcile(
+	ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []validate.Term,
+) (*baremetalv1.ListMachinesResponse, error) {
+	size, err := validate.PageSize(r.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	only, err := reconcileFilter(r, terms)
+	if err != nil {
+		return nil, err
+	}
+	var since time.Time
+	if r.GetUpdatedSince() != nil {
+		since = r.GetUpdatedSince().AsTime()
+	}
+	c, err := s.Store.ReconcileSealed(ctx, r.GetCursor(), since, min(size, reconcileRows))
+	if err != nil {
+		return nil, err
+	}
+	if fit := service.RowsThatFit(c.Machines); fit < len(c.Machines) {
+		// The place behind a row is known of the last one alone, so that fewer are asked for.
+		if c, err = s.Store.ReconcileSealed(ctx, r.GetCursor(), since, int32(fit)); err != nil {
+			return nil, err
+		}
+	}
+	if only != "" {
+		c.Machines = slices.DeleteFunc(c.Machines, func(m *baremetalv1.Machine) bool { return m.GetMachineId() != only })
+	}
+	return &baremetalv1.ListMachinesResponse{
+		Machines: c.Machines, NextCursor: c.Next, SafeUpdatedSince: service.StampIfSet(c.SafeSince), More: c.More,
+	}, nil
+}
+
+// reconcileFilter refuses what a reconcile cannot answer truthfully. A machine's id is the one key that no change can
+// leave.
+func reconcileFilter(r *baremetalv1.ListMachinesRequest, terms []validate.Term) (machineID string, err error) {
+	switch {
+	case r.GetPageToken() != "":
+		return "", failure.Invalid("INVALID_PAGE_TOKEN", "page_token belongs to a walk; a reconcile goes on by cursor").
+			WithField("page_token", "not with cursor or updated_since")
+	case r.GetCursor() != "" && r.GetUpdatedSince() != nil:
+		return "", validate.Fault("updated_since", "not together with cursor")
+	case r.GetUpdatedSince() != nil:
+		if err := validate.Since("updated_since", r.GetUpdatedSince()); err != nil {
+			return "", err
+		}
+	}
+	for _, t := range terms {
+		if t.Key != "machine_id" {
+			return "", failure.Invalid("FILTER_NOT_ALLOWED_WITH_CURSOR",
+				"a machine whose %s changes would vanish from a reconcile in silence; filter what it returns", t.Key).
+				WithField("filter", "not with cursor or updated_since")
+		}
+		machineID = t.Value
+	}
+	return machineID, nil
+}

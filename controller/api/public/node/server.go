@@ -1,0 +1,25 @@
+// Package node serves NodeService and WorkflowService: the states of nodes, and the work that moves them.
+package node
+
+import (
+	"google.golang.org/grpc"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
+)
+
+// Server implements the services of this package. The embedded interfaces make a method that is missing a compile
+// error.
+type Server struct {
+	baremetalv1.UnsafeNodeServiceServer
+	baremetalv1.UnsafeWorkflowServiceServer
+
+	*service.Base
+}
+
+// Register adds the services of this package to a server.
+func Register(r grpc.ServiceRegistrar, b *service.Base) {
+	s := &Server{Base: b}
+	baremetalv1.RegisterNodeServiceServer(r, s)
+	baremetalv1.RegisterWorkflowServiceServer(r, s)
+}

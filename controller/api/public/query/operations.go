@@ -1,0 +1,87 @@
+package query
+
+import (
+	"maps"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+var (
+	OperationKeys = validate.Keys{
+		"machine_id":     validate.Any,
+		"request_id":     validate.Any,
+		"type":           validate.Among(EnumNames(baremetalv1.Operation_OperationType_value, "")),
+		"phase":          validate.Among(EnumNames(baremetalv1.Operation_Phase_value, "")),
+		"created_after":  moment,
+		"created_before": moment,
+	}
+	OperationWatchKeys = plus(OperationKeys, validate.Keys{"operation_id": validate.Any})
+	RunKeys            = plus(OperationKeys, validate.Keys{"run_id": validate.Any, "type": validate.Among(runTypeNames())})
+	RunWatchKeys       = plus(RunKeys, validate.Keys{"operation_id": validate.Any})
+)
+
+func plus(a, b validate.Keys) validate.Keys {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+func runTypeNames() map[string]string {
+	out := EnumNames(baremetalv1.Operation_OperationType_value, "")
+	for name, t := range RunTypes {
+		out[name] = string(t)
+	}
+	return out
+}
+
+func moment(value string) (string, bool) {
+	t, err := time.Parse(time.RFC3339Nano, value)
+	return value, err == nil && t.Year() > 0
+}
+
+// OperationFilter is the store's filter for the terms of a request.
+func OperationFilter(terms []validate.Term) (operationstore.OperationFilter, error) {
+	var f operationstore.OperationFilter
+	for _, t := range terms {
+		switch t.Key {
+		case "machine_id":
+			f.MachineID = t.Value
+		case "request_id":
+			f.RequestID = t.Value
+		case "type":
+			f.Type = t.Value
+		case "phase":
+			f.Phase = t.Value
+		case "operation_id", "run_id":
+			if f.OperationID != "" {
+				return f, failure.Invalid("INVALID_FILTER", "filter: operation_id and run_id are one key").
+					WithField("filter", "operation_id and run_id are one key")
+			}
+			f.OperationID = t.Value
+		case "created_after":
+			f.CreatedAfter, _ = time.Parse(time.RFC3339Nano, t.Value) // moment has parsed it before
+		case "created_before":
+			f.CreatedBefore, _ = time.Parse(time.RFC3339Nano, t.Value) // moment has parsed it before
+		}
+	}
+	return f, nil
+}
+
+// Matches says of one operation what the store says of all.
+func Matches(f operationstore.OperationFilter, op *baremetalv1.Operation) bool {
+	same := func(want, have string) bool { return want == "" || want == have }
+	created := op.GetCreatedAt().AsTime()
+	return same(f.MachineID, op.GetMachineId()) && same(f.RequestID, op.GetRequestId()) &&
+		same(f.OperationID, op.GetOperationId()) && same(f.Type, op.GetType().String()) &&
+		same(f.Phase, op.GetPhase().String()) &&
+		(f.CreatedAfter.IsZero() || created.After(f.CreatedAfter)) &&
+		(f.CreatedBefore.IsZero() || created.Before(f.CreatedBefore))
+}
+
+// RunTypes are the names that runs have had for two of the operation types.
+var RunTypes = map[string]fleet.OperationType{"REPAVE": fleet.Reimage, "NET_RECONFIG": fleet.Reconfigure}

@@ -1,0 +1,25 @@
+// Package rollout serves RolloutService and BudgetService: work on many machines, and how many at a time.
+package rollout
+
+import (
+	"google.golang.org/grpc"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
+)
+
+// Server implements the services of this package. The embedded interfaces make a method that is missing a compile
+// error.
+type Server struct {
+	baremetalv1.UnsafeRolloutServiceServer
+	baremetalv1.UnsafeBudgetServiceServer
+
+	*service.Base
+}
+
+// Register adds the services of this package to a server.
+func Register(r grpc.ServiceRegistrar, b *service.Base) {
+	s := &Server{Base: b}
+	baremetalv1.RegisterRolloutServiceServer(r, s)
+	baremetalv1.RegisterBudgetServiceServer(r, s)
+}

@@ -1,0 +1,58 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// ServerInfo says which controller answers, and whether the fleet is frozen.
+func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) {
+	schema, err := s.Store.SchemaVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	frozen, notSeen, err := s.Store.Frozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info := &baremetalv1.ServerInfo{
+		Version: s.Config.Info.Version, ControllerId: s.Config.Info.ControllerID, ServerTime: Stamp(s.Clock.Now()),
+		CaHash: s.Config.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
+		FrozenSince: StampIfSet(frozen), AgentsNotSeen: notSeen,
+	}
+	if frozen.IsZero() {
+		return info, nil
+	}
+	why, err := s.Store.WhyFrozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why.Active() {
+		info.FrozenReason, info.FrozenBecause = why.Reason(), why.Cause()
+	}
+	return info, nil
+}
+
+// built are reasons that earlier versions gave; operations that end with one stand here too.
+var built = []baremetalv1.Reason{
+	baremetalv1.Reason_REPAVE_NOT_WIRED, baremetalv1.Reason_IMAGE_CATALOGUE_NOT_WIRED,
+	baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
+	baremetalv1.Reason_EXPLAIN_NOT_WIRED, baremetalv1.Reason_TIMELINE_NOT_WIRED,
+	baremetalv1.Reason_WEBHOOKS_NOT_WIRED, baremetalv1.Reason_NODE_LIFECYCLE_NOT_WIRED,
+	baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
+}
+
+// unbuilt lists the reasons for what is published and not built.
+func unbuilt() []string {
+	var out []string
+	for name, number := range baremetalv1.Reason_value {
+		if strings.HasSuffix(name, "_NOT_WIRED") && !slices.Contains(built, baremetalv1.Reason(number)) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

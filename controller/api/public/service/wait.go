@@ -1,0 +1,59 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// minPause bounds how often one stream reads the database, however busy the fleet is.
+const minPause = 20 * time.Millisecond
+
+// Streaming gives the context of one stream, which ends with the client or with the controller, and the function that
+// says which it was once the stream is over.
+func (s *Base) Streaming(ctx context.Context) (context.Context, func(error) error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.Config.Draining, func() { cancel(draining()) })
+	return ctx, func(err error) error {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		stop()
+		cancel(nil)
+		return err
+	}
+}
+
+// Pacer paces the reads of one stream.
+type Pacer struct {
+	Base *Base
+	last time.Time
+}
+
+// Mark notes that the stream reads now, and gives what tells of changes after that.
+func (p *Pacer) Mark() <-chan struct{} {
+	p.last = p.Base.Clock.Now()
+	return p.Base.Engine.Changed()
+}
+
+// Wait returns nil when it is time to read again: after a change, or after a while.
+func (p *Pacer) Wait(ctx context.Context, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+	case <-p.Base.Clock.After(p.Base.Config.PollEvery):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-p.Base.Clock.After(minPause - p.Base.Clock.Now().Sub(p.last)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func draining() error {
+	return failure.Unavailable("CONTROLLER_DRAINING", "this controller is stopping; go on from the last cursor on another")
+}

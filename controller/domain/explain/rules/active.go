@@ -1,0 +1,402 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+)
+
+// overdue is how long after the time at which somebody should look it counts as nobody looking.
+const overdue = 15 * time.Second
+
+// activeRules are for work that is under way.
+var activeRules = []rule{
+	// a cancel waits for the executor's answer.
+	{"cancelling", func(s *scene) bool { return !s.Op.CancelRequested.IsZero() }, (*scene).cancelling},
+	// no controller has evaluated it at its time.
+	{"nobody-looks", (*scene).nobodyLooks, (*scene).sayNobodyLooks},
+	// the fleet is frozen, and the step needs a grant.
+	{"frozen", func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() }, (*scene).frozen},
+	// the machine was quarantined before the grant.
+	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() },
+		(*scene).quarantined},
+	// the machine was flagged before the grant.
+	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
+	// a budget has no slot for work that destroys data.
+	{"budget", waits(operation.WaitBudget), (*scene).waitBudget},
+	// an attempt has failed, and the next one has its time; the cause is that of the attempt.
+	{"retry", waits(operation.WaitRetry), (*scene).retry},
+	// an installer that reports by itself has the machine; its next report is awaited.
+	{"reported-install", (*scene).reported, (*scene).sayReported},
+	// the machine's hardware is being replaced.
+	{"replacement", (*scene).replaced, (*scene).sayReplaced},
+	// the site's agent has not applied what the machine must boot.
+	{"site", waits(operation.WaitSite), (*scene).waitSite},
+	// the machine was sent into the installer, which has not reported.
+	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
+	// the executor claims success, and there is no proof yet.
+	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
+	// the executor has a grant, and is silent.
+	{"granted-and-silent", func(s *scene) bool {
+		return s.granted() && s.exec != nil && !s.exec.Live &&
+			!s.leavesOnPurpose()
+	}, (*scene).grantedSilent},
+	// the executor has a grant, and is connected.
+	{"executing", (*scene).granted, (*scene).executing},
+	// the machine has no agent, and no agent of its site can reach it; the operation fails after 30 s.
+	{"nobody", waits(operation.WaitNobody), (*scene).waitNobody},
+	// no agent that may execute the step is connected.
+	{"agent", waits(operation.WaitAgent), (*scene).waitAgent},
+	// the agent that has the command is not connected.
+	{"executor-gone", func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
+	// somebody at the machine has locked its agent.
+	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
+	// the agent is connected, and has not acknowledged the command.
+	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent },
+		(*scene).notAcknowledged},
+	// the agent has the command, and has not asked for a grant.
+	{"grant", (*scene).open, (*scene).waitGrant},
+	// it was asked for more than 15 s ago, and no controller has begun.
+	{"not-started", func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue },
+		(*scene).notStarted},
+	// a controller is about to begin.
+	{"pending", func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
+	// a controller is about to go on with the next step.
+	{"between-steps", func(*scene) bool { return true }, (*scene).pending},
+}
+
+func waits(reason string) func(*scene) bool {
+	return func(s *scene) bool { return s.Op.WaitReason == reason }
+}
+
+// needsGrant says that the operation cannot go on without a new grant.
+func (s *scene) needsGrant() bool {
+	return s.step != nil && s.step.Kind != operation.KindSetPhase && s.step.Kind != operation.KindWaitForAgent &&
+		!s.granted()
+}
+
+func (s *scene) blocked() bool { return s.Holds(fleet.RMA) || s.Holds(fleet.RetiredFlag) }
+
+func (s *scene) cancelling(e *explain.Explanation) {
+	e.WaitsOn, e.Since = explain.OnAgent, s.Op.CancelRequested
+	e.Cause = explain.Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) +
+		s.cancelledBy()}
+	if s.cmd != nil {
+		s.waitsForExecutor(e)
+		e.Cause.Text += ", and the executor has not answered yet"
+		e.Cause.Facts = s.commandFacts()
+	}
+	if s.blocked() {
+		e.Cause.Facts = append(e.Cause.Facts, "the machine is blocked: nothing more is started on it")
+	}
+}
+
+func (s *scene) waitBudget(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
+	e.Cause = explain.Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
+	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
+	e.Actions = []explain.Action{{Command: "ingot budget slots",
+		Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
+	for _, id := range s.LeftBehind {
+		e.Actions = append(e.Actions, explain.Action{
+			Command:     "ingot budget release " + id,
+			Consequence: "gives back the slot of a machine that was left behind, once you have looked at it", Destructive: true,
+		})
+	}
+	if s.BudgetName != "" {
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise,
+			Consequence: "lets one more machine in, for everybody", Destructive: true})
+	}
+}
+
+func (s *scene) nobodyLooks() bool {
+	return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue
+}
+
+func (s *scene) sayNobodyLooks(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
+	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+		", and none has: the controllers' workers are stopped or overloaded"}
+	if s.Controllers == 0 {
+		e.Cause = explain.Cause{
+			Reason: "CONTROLLER_LEASE_LOST",
+			Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+				", and none has: no controller holds its lease in the database",
+		}
+	}
+	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
+	e.Actions = []explain.Action{{Command: "ingot server info",
+		Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
+}
+
+func (s *scene) frozen(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin who lifts the freeze", s.Freeze.Since
+	e.Cause = explain.Cause{
+		Reason: s.Freeze.Reason(),
+		Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " +
+			s.Freeze.Cause() +
+			"; the controller gives no leave to start anything",
+		Facts: s.commandFacts(),
+	}
+	e.Actions = []explain.Action{s.thaw()}
+	if s.active {
+		s.refusedNext(e)
+	}
+}
+
+func (s *scene) sayBlocked(e *explain.Explanation) {
+	flag := fleet.RMA
+	if s.Holds(fleet.RetiredFlag) {
+		flag = fleet.RetiredFlag
+	}
+	c := s.Condition(flag)
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin", when(c.GetLastTransition())
+	e.Cause = explain.Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) +
+		": nothing is started on it"}
+	if w, ok := s.Override("SET_FLAG", func(w explain.Override) bool {
+		return w.Data["flag"] == string(flag) &&
+			w.Data["value"] == "true"
+	}); ok {
+		e.Cause.Text = "the machine is flagged " + string(flag) + w.By() + "; nothing is started on it"
+	}
+	if c.GetMessage() != "" {
+		e.Cause.Facts = []string{c.GetMessage()}
+	}
+	if flag == fleet.RetiredFlag && node.Gone(s.status.GetNodeState()) {
+		e.Cause.Text = "the node is " + s.nodeState() + ": nothing is started on it"
+		if w, ok := s.retiredBy(); ok {
+			e.Cause.Text = "the node was moved to " + s.nodeState() + w.By() + "; nothing is started on it"
+		}
+		e.Actions = s.transitions()
+	} else {
+		e.Actions = []explain.Action{unflag(s.id(), string(flag))}
+	}
+	if flag == fleet.RMA {
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot rma " + s.id() + " --return",
+			Consequence: "takes the flag off as the end of the return"}.Starting(explain.StartReturn))
+	}
+	if s.active {
+		s.refusedNext(e)
+	}
+}
+
+// retiredBy finds who moved the node out of service. Where something was under way, the comment is that of the request.
+func (s *scene) retiredBy() (explain.Override, bool) {
+	w, ok := s.Override("NODE_TRANSITION", func(w explain.Override) bool { return w.Data["node_state"] == s.nodeState() })
+	if asked, before := s.Override("NODE_RETIRING", nil); before && w.Comment == "" {
+		return asked, true
+	}
+	return w, ok
+}
+
+// retry: the last attempt failed, and the next one has a time.
+func (s *scene) retry(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnLimit, "the pause before the next attempt"
+	e.Since = s.step.StartedAt
+	text := s.step.Message
+	var v verdict
+	if s.cmd != nil {
+		e.Since = latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
+		if s.silentInstaller() {
+			v = s.bootTrouble()
+		} else {
+			v = s.failure(cmp.Or(s.cmd.Reason, "EXECUTION_FAILED"), cmp.Or(s.cmd.Message, text))
+		}
+	}
+	e.Cause = v.Cause
+	e.Cause.Text = fmt.Sprintf("attempt %d failed: %s", s.step.RetryCount, cmp.Or(v.Text, text))
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = v.actions
+}
+
+// silentInstaller says that the machine was sent into the installer by the last command, and did not report.
+func (s *scene) silentInstaller() bool {
+	return s.entering() && s.cmd.State == operation.Done && s.cmd.Outcome == operation.OutcomeSucceeded
+}
+
+// waitEvidence: the executor says that it is done, and the world has not confirmed it.
+func (s *scene) waitEvidence(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "another boot of the machine", s.Op.StartedAt
+	e.Cause = explain.Cause{Reason: "EVIDENCE_MISSING",
+		Text: "the reboot was done as its executor says, and the machine's agent has not come back with another boot id"}
+	if s.cmd != nil {
+		e.Since = s.cmd.ClaimedAt
+	}
+	switch {
+	case s.status.GetPowerState() == "off" && s.throughBMC():
+		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
+		e.Cause.Reason = "BMC_NO_EFFECT"
+		e.Cause.Text = "the BMC has accepted the power cycle, and still says that the machine is off"
+	case s.host != nil && s.host.Live && s.cmd != nil && s.host.BootID == s.cmd.BootIDBefore:
+		e.Cause.Text = "the machine's agent is connected, and still shows the boot of before: the machine has not rebooted " +
+			"yet, or at all"
+	case s.host != nil && !s.host.Live:
+		e.Cause.Text += ": it " + s.seen(s.host)
+		e.Cause.Facts = append(e.Cause.Facts,
+			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = []explain.Action{{Command: "look at the machine's console",
+		Consequence: "shows whether it boots, and where it stays"}}
+}
+
+// leavesOnPurpose says that the executor's silence is what the command brings about.
+func (s *scene) leavesOnPurpose() bool {
+	switch s.cmd.Kind {
+	case operation.KindReboot, operation.KindKexec, operation.KindPower:
+		return s.cmd.ExecutorRole != "site" && s.Now.Sub(s.exec.LastSeen) < s.bootTime()
+	}
+	return false
+}
+
+// bootTime is how long a machine may be away because it boots.
+func (s *scene) bootTime() time.Duration { return max(90*time.Second, 2*s.Normal.P95) }
+
+func (s *scene) grantedSilent(e *explain.Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = s.exec.LastSeen
+	v := s.silence(s.exec)
+	e.Cause = v.Cause
+	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts",
+		s.exec.RoleName(), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec))
+	if more := strings.TrimPrefix(v.Text, s.exec.RoleName()+" "+s.exec.AgentID+" "+s.seen(s.exec)); more != "" {
+		e.Cause.Text += "; " + strings.TrimPrefix(more, ": ")
+	}
+	if e.Cause.Reason == "AGENT_UNAVAILABLE" {
+		e.Cause.Reason = "OUTCOME_UNKNOWN"
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = v.actions
+}
+
+// executing: leave was given and the executor is there.
+func (s *scene) executing(e *explain.Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = s.cmd.GrantedAt
+	e.Cause.Text = s.verb() + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
+	if s.Progress.Message != "" || s.Progress.Percent > 0 {
+		e.Cause.Text += fmt.Sprintf(", %d%%", s.Progress.Percent)
+		if s.Progress.Message != "" {
+			e.Cause.Text += " (" + s.Progress.Message + ")"
+		}
+	}
+	if c := s.Condition(fleet.BMCReachable); s.throughBMC() && c != nil && !c.GetStatus() {
+		e.Cause.Reason = c.GetReason()
+		e.Cause.Text += "; the BMC is in trouble: " + c.GetMessage()
+		e.Actions = s.failure(c.GetReason(), c.GetMessage()).actions
+	}
+	if p := s.status.GetProvider(); s.throughProvider() && s.providerTrouble() {
+		e.Cause.Reason = p.GetReason()
+		e.Cause.Text += "; " + s.Provider() + " is in trouble: " + p.GetMessage()
+		e.Actions = s.failure(p.GetReason(), p.GetMessage()).actions
+	}
+	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+}
+
+// verb says what the current command's executor does.
+func (s *scene) verb() string {
+	if s.throughProvider() {
+		return "the provider is doing " + cmp.Or(s.step.Mode, "it")
+	}
+	return cmp.Or(verbs[s.cmd.Kind], cmp.Or(clusterVerbs[s.cmd.Kind], "the command is being executed"))
+}
+
+func (s *scene) locked(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
+	e.Cause = explain.Cause{Reason: "AGENT_LOCKED", Text: s.exec.RoleName() + " " + s.exec.AgentID +
+		" was locked by somebody at the machine, and refuses commands", Facts: s.commandFacts()}
+	e.Actions = []explain.Action{unlock()}
+}
+
+func (s *scene) notAcknowledged(e *explain.Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = s.cmd.SentAt
+	e.Cause = explain.Cause{
+		Text: "command " + s.cmd.ID + " was sent " + s.ago(s.cmd.SentAt) +
+			", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
+		Facts: s.commandFacts(),
+	}
+	if s.Now.Sub(s.cmd.SentAt) > operation.LookAgain {
+		e.Cause.Reason = "AGENT_UNAVAILABLE"
+		e.Cause.Facts = append(e.Cause.Facts,
+			"an agent that stays connected and acknowledges nothing hangs, or its disk is full")
+		e.Actions = []explain.Action{doctor()}
+	}
+}
+
+func (s *scene) waitGrant(e *explain.Explanation) {
+	s.waitsForExecutor(e)
+	e.Since = latest(s.cmd.AckedAt, s.cmd.SentAt)
+	e.Cause = explain.Cause{
+		Text: "the agent holds command " + s.cmd.ID +
+			" and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
+		Facts: s.commandFacts(),
+	}
+	if s.Now.Sub(e.Since) > operation.LookAgain {
+		e.Cause.Reason = "AGENT_UNAVAILABLE"
+		e.Actions = []explain.Action{doctor()}
+	}
+}
+
+func (s *scene) pending(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnNobody, "a controller", s.Op.CreatedAt
+	e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
+}
+
+// notStarted: somebody looks for what is due, and whoever should begin with it does not.
+func (s *scene) notStarted(e *explain.Explanation) {
+	s.sayNobodyLooks(e)
+	e.Since = s.Op.CreatedAt
+	if s.Controllers > 0 {
+		e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) +
+			", and no controller has begun with it: the controllers' workers fail or are overloaded"
+	}
+}
+
+// waitsForExecutor names the executor of the current command as whom the machine waits for.
+func (s *scene) waitsForExecutor(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnAgent, "agent "+s.cmd.ExecutorID
+	switch {
+	case s.throughBMC():
+		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
+	case s.cmd.Kind == kindSSH:
+		e.WaitsFor = "a script on the machine, over SSH to " + cmp.Or(s.spec.GetSshEndpoint(), "no endpoint")
+	case s.inCluster():
+		e.WaitsOn, e.WaitsFor = explain.OnProvider, s.cluster()
+	case s.cmd.ExecutorRole == "site":
+		e.WaitsOn, e.WaitsFor = explain.OnProvider, "provider "+s.Provider()
+	case s.cmd.ExecutorRole == "installer":
+		e.WaitsFor = "the installer, agent " + s.cmd.ExecutorID
+	}
+	if s.exec != nil && !s.exec.Live && s.cmd.ExecutorRole == "site" {
+		e.WaitsOn, e.WaitsFor = explain.OnAgent, "the agent of site "+s.SiteName()
+	}
+}
+
+func (s *scene) bmc() string {
+	if b := s.spec.GetBmcEndpoint(); b != "" {
+		return "the BMC at " + b
+	}
+	return "the machine's BMC"
+}
+
+func (s *scene) id() string { return s.Machine.GetMachineId() }
+
+// verbs say what an executor does.
+var verbs = map[operation.Kind]string{
+	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
+	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
+	operation.KindPreflight: "the installer proves that it can write, and changes nothing",
+	operation.KindReconfig:  "the configuration is being applied",
+	operation.KindPower:     "the BMC is switching the machine off and on",
+	operation.KindJoin:      "kubeadm is joining the machine to its cluster",
+	operation.KindKexec:     "the installer's kernel is being started", kindSSH: "a script runs on the machine",
+	operation.KindPowerOff: "the BMC is switching the machine off",
+	operation.KindPowerOn:  "the BMC is switching the machine on",
+}

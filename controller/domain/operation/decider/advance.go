@@ -1,0 +1,367 @@
+package decider
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/planted"
+)
+
+// capabilityOf names what an agent must be able to do for a step of this kind.
+func capabilityOf(k operation.Kind) string {
+	switch k {
+	case operation.KindReconfig:
+		return "reconfig"
+	case operation.KindPowerOff, operation.KindPowerOn:
+		return "power"
+	default:
+		return string(k)
+	}
+}
+
+// advance starts the current step, or its next attempt, and goes on through steps that end at once.
+func (d *decider) advance() {
+	for !operation.IsTerminal(d.op.Phase) {
+		s := d.step()
+		d.op.CurrentStage = s.Name
+		if s.State == operation.StepWaiting {
+			d.setStep(operation.StepRunning)
+			s.StartedAt = d.now
+			d.note("step_started", startedTexts[s.Kind])
+		}
+		if s.RetryAt.After(d.now) {
+			d.wait(operation.WaitRetry, s.RetryAt)
+			return
+		}
+		if !d.attempt(s) {
+			return
+		}
+	}
+}
+
+// attempt tries the current step once; it returns true if the step has ended and the next one may start.
+func (d *decider) attempt(s *operation.Step) bool {
+	switch s.Kind {
+	case operation.KindSetPhase:
+		d.out.Machine.SetPhase = fleet.Phase(s.Mode)
+		d.stepDone(map[string]string{"phase": s.Mode})
+		return true
+	case operation.KindStage:
+		return d.attemptStage(s)
+	case operation.KindWaitForAgent:
+		return d.attemptWaitForAgent(s)
+	case operation.KindRMA:
+		d.flagRMA(s)
+		return true
+	default:
+		return d.dispatch(s)
+	}
+}
+
+// flagRMA sets or clears the condition that blocks a machine that is returned or replaced.
+func (d *decider) flagRMA(s *operation.Step) {
+	on := s.Mode != "return"
+	d.condition(fleet.RMA, on, "RmaOperation", "")
+	d.w.Machine.Conditions = maps.Clone(d.w.Machine.Conditions)
+	if d.w.Machine.Conditions != nil {
+		d.w.Machine.Conditions[fleet.RMA] = on
+	}
+	d.stepDone(map[string]string{"rma": map[bool]string{true: "flagged", false: "returned"}[on]})
+}
+
+func (d *decider) attemptWaitForAgent(s *operation.Step) bool {
+	limit := s.StartedAt.Add(s.Timeout)
+	switch {
+	case d.w.TargetAgentLive:
+		d.stepDone(map[string]string{"agent_id": d.w.TargetAgentID, "boot_id": d.w.TargetBootID})
+		return true
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "the machine's agent did not come up in time", true)
+	default:
+		d.wait(operation.WaitAgent, limit)
+	}
+	return false
+}
+
+// blocked says that nothing may run on the machine.
+func (d *decider) blocked() bool {
+	removes := d.op.Type == fleet.Decommission && d.w.Stage.Mode == workflow.FullDecommission
+	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag] && !removes
+}
+
+func (d *decider) failBlocked() {
+	d.fail("MACHINE_BLOCKED", "the machine has been flagged RMA or Retired since, and nothing runs on a blocked machine",
+		false)
+}
+
+// dispatch makes the command of the next attempt, if somebody can take it.
+func (d *decider) dispatch(s *operation.Step) bool {
+	if d.blocked() && !d.forgets() {
+		d.failBlocked()
+		return false
+	}
+	limit := d.limitOf(s)
+	next := d.route()
+	switch {
+	case d.bootsInstaller(s):
+		return d.dispatchThroughInstaller(s, limit)
+	case d.onCluster(s):
+		d.dispatchInCluster(s, limit)
+	case next == nil && d.noExecutor(s):
+		d.waitForAgent(s, limit)
+	case next == nil && !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
+	case next == nil:
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
+	case !next.CanDo(capabilityOf(s.Kind)):
+		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
+			capabilityOf(s.Kind)), false)
+	default:
+		d.makeCommand(s, s.Kind, next)
+	}
+	return false
+}
+
+// noExecutor reports whether no agent could ever take the step as things are: the machine has none of its own, and no
+// agent of its site has a way to it.
+func (d *decider) noExecutor(s *operation.Step) bool {
+	if s.Kind == operation.KindSSH || s.Kind == operation.KindProvider {
+		return false // which have other ways to the machine
+	}
+	for i := range d.w.Candidates {
+		c := &d.w.Candidates[i]
+		through := len(c.Capabilities) == 0 ||
+			slices.ContainsFunc(c.Capabilities, func(s string) bool { return strings.HasPrefix(s, "provider:") })
+		if c.Role != "site" || through {
+			return false
+		}
+	}
+	return true
+}
+
+// waitForAgent gives somebody the time to enrol an agent, and no more.
+func (d *decider) waitForAgent(s *operation.Step, limit time.Time) {
+	limit = earliest(limit, s.StartedAt.Add(operation.NobodyGrace))
+	if d.now.Before(limit) {
+		d.wait(operation.WaitNobody, limit)
+		return
+	}
+	d.fail(operation.WaitNobody,
+		"nothing can reach the machine: it has no agent, and its site has no agent with a way to it; enrol one of them, "+
+			"or set the BMC's endpoint; nothing was started", false)
+}
+
+// limitOf is when the current try of a step has taken too long to find an executor.
+func (d *decider) limitOf(s *operation.Step) time.Time {
+	from := s.StartedAt
+	if s.RetryAt.After(from) {
+		from = s.RetryAt
+	}
+	return from.Add(s.Timeout)
+}
+
+func missingCapability(k operation.Kind) string {
+	switch k {
+	case operation.KindRepave:
+		return "REPAVE_NOT_WIRED"
+	case operation.KindNetboot:
+		return "NETBOOT_UNSUPPORTED"
+	default:
+		return "CAPABILITY_MISSING"
+	}
+}
+
+func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *fleet.Candidate) {
+	attempt, deadline := 1, d.now.Add(s.Timeout)
+	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
+		attempt = d.cmd.Attempt + 1
+		if d.cmd.State == operation.CommandCanceled {
+			// A replacement gets no more time than what it replaces: an operation ends, however often agents change.
+			deadline = d.cmd.Deadline
+		}
+	}
+	if d.cmdChanged {
+		d.retired = d.cmd
+	}
+	d.cmd = &operation.Command{
+		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: kind, State: operation.Queued,
+		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: deadline,
+	}
+	d.cmdChanged, d.cmdNew = true, true
+	d.opChanged = true
+	reason := operation.WaitResult
+	if executor.Live {
+		// The store commits SENT and the executor's memory before the first byte leaves.
+		d.setCommand(operation.Sent)
+		d.cmd.SentAt = d.now
+		d.cmd.ExecutorStateID = executor.StateID
+	} else {
+		reason = operation.WaitAgent
+	}
+	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
+}
+
+// stepDone ends the current step well and moves to the next, or ends the operation.
+func (d *decider) stepDone(proof map[string]string) {
+	s := d.step()
+	d.setStep(operation.StepSucceeded)
+	s.FinishedAt = d.now
+	proof = d.withIdentity(proof)
+	s.Evidence = proof
+	if d.op.Evidence == nil {
+		d.op.Evidence = map[string]string{}
+	}
+	maps.Copy(d.op.Evidence, proof)
+	d.op.WaitReason = ""
+	d.note("step_succeeded", doneTexts[s.Kind])
+	switch {
+	case d.op.CurrentStep == len(d.op.Steps)-1:
+		d.finishSucceeded()
+	case !d.op.CancelRequested.IsZero():
+		d.finishCanceled("canceled between two steps")
+	default:
+		d.op.CurrentStep++
+	}
+}
+
+// fail ends the current step and the operation.
+func (d *decider) fail(code, message string, retryable bool) {
+	code, message, retryable = d.asRefused(code, message, retryable)
+	s := d.step()
+	if s.State == operation.StepWaiting {
+		d.setStep(operation.StepRunning)
+		s.StartedAt = d.now
+	}
+	d.setStep(operation.StepFailed)
+	s.FinishedAt = d.now
+	s.Message = message
+	d.op.CurrentStage = s.Name
+	d.note("step_failed", message)
+	if d.op.Phase == operation.Pending {
+		d.setPhase(operation.Running)
+		d.op.StartedAt = d.now
+	}
+	d.op.Error = &operation.Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
+	d.endAttempt(d.op.Error)
+	d.raise()
+	d.reachedBySite(false, d.op.Error.Code)
+	d.finish(operation.Failed, "failed", d.op.Error.Message)
+}
+
+func (d *decider) details() map[string]string {
+	out := map[string]string{"step": d.step().Name, "machine_id": d.op.MachineID}
+	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
+		out["command_id"] = d.cmd.ID
+		out["executor"] = d.cmd.ExecutorID
+	}
+	return out
+}
+
+// unknown ends the operation over a granted command that may have acted, and fences the machine.
+func (d *decider) unknown(code, message string) {
+	d.setCommand(operation.Unknown)
+	d.cmd.Outcome = operation.OutcomeUnknown
+	if d.cmd.Reason == "" {
+		d.cmd.Reason = code
+	}
+	if !planted.Fence {
+		d.out.Machine.Fence = d.cmd.ID
+	}
+	d.fail(code, message, false)
+}
+
+func (d *decider) finishSucceeded() {
+	d.cure(proven(d.op))
+	d.reachedBySite(true, "SiteAgent")
+	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
+	if d.op.Type == fleet.ExitMaintenance {
+		d.condition(fleet.Drained, false, "ExitMaintenance", "")
+	}
+	if digest := d.op.Evidence[evidence.ImageDigest]; digest != "" {
+		d.out.Machine.ImageDigest = digest
+		d.condition(fleet.Provisioned, true, "ImageVerified", digest)
+		if d.op.Evidence[evidence.NodeReadyAt] == "" {
+			d.condition(fleet.InCustomerCluster, false, "Reimaged", "")
+		}
+	}
+	if what := d.op.Evidence[evidence.Deployed]; what != "" {
+		d.condition(fleet.Provisioned, true, "Provider", what)
+	}
+	if d.op.Evidence[evidence.Redeployed] != "" {
+		d.condition(fleet.InCustomerCluster, false, "Redeployed", "")
+	}
+	d.finish(operation.Succeeded, "succeeded", "")
+}
+
+func (d *decider) finishCanceled(message string) {
+	if s := d.step(); s.State == operation.StepRunning {
+		d.setStep(operation.StepFailed)
+		s.FinishedAt, s.Message = d.now, message
+	}
+	d.op.Error = &operation.Error{Code: "CANCELED_BY_REQUEST", Message: message}
+	d.condition(fleet.OperationCanceled, true, "CANCELED_BY_REQUEST", "")
+	d.finish(operation.Canceled, "canceled", message)
+}
+
+func (d *decider) finish(p operation.Phase, note, message string) {
+	d.setPhase(p)
+	d.op.FinishedAt = d.now
+	d.op.WaitReason = ""
+	d.note(note, message)
+	d.op.WakeAt = zeroTime
+	d.out.Machine.ClearCurrent = true
+	d.endBoot(p)
+}
+
+func (d *decider) condition(t fleet.ConditionType, status bool, reason, message string) {
+	d.out.Machine.Conditions = append(d.out.Machine.Conditions, operation.ConditionChange{
+		Type: t, Status: status, Reason: reason, Message: message,
+	})
+}
+
+// What a watcher reads when a step starts and when it is done.
+var (
+	startedTexts = map[operation.Kind]string{
+		operation.KindReboot:       "Rebooting machine",
+		operation.KindNetboot:      "Setting netboot",
+		operation.KindRepave:       "Repaving",
+		operation.KindReconfig:     "Reconfiguring host",
+		operation.KindWaitForAgent: "Waiting for the machine's agent",
+		operation.KindSetPhase:     "Changing phase",
+		operation.KindErase:        "Erasing disks",
+		operation.KindReset:        "Resetting accelerators",
+		operation.KindSSH:          "Running script",
+		operation.KindRMA:          "Changing the RMA flag",
+		operation.KindStage:        "Checking",
+		operation.KindJoin:         "Joining cluster",
+		operation.KindVerify:       "Verifying in cluster",
+		operation.KindDrain:        "Draining",
+		operation.KindUncordon:     "Uncordoning",
+		operation.KindProvider:     "Asking the provider",
+	}
+	doneTexts = map[operation.Kind]string{
+		operation.KindReboot:       "Reboot complete",
+		operation.KindNetboot:      "Netboot configured",
+		operation.KindRepave:       "Repave complete",
+		operation.KindReconfig:     "Host reconfigured",
+		operation.KindWaitForAgent: "Agent is up",
+		operation.KindSetPhase:     "Phase changed",
+		operation.KindErase:        "Disks erased",
+		operation.KindReset:        "Accelerators reset",
+		operation.KindSSH:          "Script has ended",
+		operation.KindRMA:          "RMA flag changed",
+		operation.KindStage:        "Checked",
+		operation.KindJoin:         "Cluster joined",
+		operation.KindVerify:       "Node is ready",
+		operation.KindDrain:        "Node drained",
+		operation.KindUncordon:     "Node takes pods again",
+		operation.KindProvider:     "The provider shows it",
+	}
+)

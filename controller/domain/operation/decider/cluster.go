@@ -1,0 +1,97 @@
+package decider
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// Steps in a cluster: the agent of the machine's site speaks to the cluster's API server. A join is two commands: that
+// agent makes a token, and the machine's own agent uses it.
+
+// TokenUse is how long the token of a join may have been there when the machine's agent is told to use it; after that
+// another one is made. It is well below the token's life.
+const TokenUse = 5 * time.Minute
+
+// onCluster says that the step is about the machine's Node.
+func (d *decider) onCluster(s *operation.Step) bool {
+	switch s.Kind {
+	case operation.KindJoin, operation.KindVerify, operation.KindDrain, operation.KindUncordon:
+		return true
+	case operation.KindStage:
+		return s.Mode == workflow.DrainNode
+	}
+	return false
+}
+
+// clusterKind is the kind of the next command of such a step.
+func (d *decider) clusterKind(s *operation.Step) operation.Kind {
+	switch {
+	case s.Kind == operation.KindStage:
+		return operation.KindDrain
+	case s.Kind == operation.KindJoin && !d.tokenMade():
+		return operation.KindJoinToken
+	}
+	return s.Kind
+}
+
+// tokenMade says that the latest command has made the token of this join, and that there is time to use it.
+func (d *decider) tokenMade() bool {
+	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.Kind == operation.KindJoinToken &&
+		d.cmd.State == operation.Done &&
+		d.cmd.Outcome == operation.OutcomeSucceeded &&
+		d.now.Before(d.cmd.FinishedAt.Add(TokenUse))
+}
+
+// routeInCluster picks who takes the next command; while one is out, who could take that one.
+func (d *decider) routeInCluster(s *operation.Step) *fleet.Candidate {
+	kind := d.clusterKind(s)
+	if d.cmd != nil && !d.cmd.Settled() {
+		kind = d.cmd.Kind
+	}
+	if kind != operation.KindJoin {
+		return fleet.SiteForClusters(d.w.Candidates)
+	}
+	if host := fleet.Host(d.w.Candidates); host != nil && host.Live {
+		return host
+	}
+	return nil
+}
+
+// dispatchInCluster makes the next command, or waits for somebody who can take it.
+func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
+	next, kind := d.routeInCluster(s), d.clusterKind(s)
+	switch {
+	case next != nil && kind == operation.KindJoin && !next.CanDo(capabilityOf(kind)):
+		d.fail("CAPABILITY_MISSING", "agent "+next.AgentID+" cannot join its machine to a cluster", false)
+	case next != nil:
+		d.makeCommand(s, kind, next)
+	case !d.now.Before(limit) && kind == operation.KindJoin:
+		d.fail("AGENT_UNAVAILABLE",
+			"the machine's agent did not come to join it before the step's deadline; nothing was started", true)
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE",
+			"no agent of the machine's site could speak to the cluster before the step's deadline; nothing was started", true)
+	default:
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
+	}
+}
+
+// clusterFollows changes what is known of the machine's membership, by what was read back.
+func (d *decider) clusterFollows(seen map[string]string) {
+	name := seen[evidence.ClusterName]
+	switch d.cmd.Kind {
+	case operation.KindVerify:
+		d.condition(fleet.InCustomerCluster, true, "NodeReady", name)
+	case operation.KindUncordon:
+		d.condition(fleet.Drained, false, "Uncordoned", "")
+	case operation.KindDrain:
+		d.condition(fleet.Drained, true, "DrainFinished", name)
+		if seen[evidence.NodeRemoved] != "" {
+			d.condition(fleet.InCustomerCluster, false, "NodeRemoved", "")
+		}
+	}
+}

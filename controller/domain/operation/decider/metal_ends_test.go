@@ -1,0 +1,217 @@
+package decider_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// TestAClaimOverTheNewBootIsProofToo: an executor that has claimed success says it again from the system that has come
+// up.
+func TestAClaimOverTheNewBootIsProofToo(t *testing.T) {
+	s := granted(t, reboot())
+	s.result(s.latest(), operation.OutcomeSucceeded, nil)
+	if s.op.WaitReason != operation.WaitEvidence {
+		t.Fatalf("waits for %q", s.op.WaitReason)
+	}
+	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-2"})
+	s.ended(operation.Succeeded, "")
+}
+
+// written is a machine whose disk is written, and that has to leave the installer.
+func written(t *testing.T) (*metal, string) {
+	t.Helper()
+	m := newMetal(t, "auto")
+	inst := m.toInstaller()
+	m.granted(operation.KindRepave, inst)
+	m.result(operation.OutcomeSucceeded, "", false, wrote())
+	return m, inst
+}
+
+// TestTheNewSystemCameByItself: somebody has pressed the button, and nothing is left to do.
+func TestTheNewSystemCameByItself(t *testing.T) {
+	m, _ := written(t)
+	n := len(m.commands)
+	m.newSystemComes(digest)
+	m.ends(operation.Succeeded, "")
+	if len(m.commands) != n || m.op.Evidence[evidence.BootIDAfter] != "boot-new" {
+		t.Errorf("%d commands more, evidence %v", len(m.commands)-n, m.op.Evidence)
+	}
+	m, _ = written(t)
+	m.newSystemComes("sha256:0dd")
+	m.ends(operation.Failed, "EVIDENCE_MISSING")
+}
+
+// TestNobodyStartsTheWrittenDisk: the installer is gone and there is no BMC; it says so when the time is up, and not
+// before.
+func TestNobodyStartsTheWrittenDisk(t *testing.T) {
+	m, inst := written(t)
+	m.without(inst)
+	m.without(siteID)
+	m.world.Boot.Applied = m.revision
+	m.look()
+	if m.op.Phase != operation.Running || m.op.WaitReason != operation.WaitAgent {
+		t.Fatalf("%s, waits for %q", m.op.Phase, m.op.WaitReason)
+	}
+	m.now = m.now.Add(stepTimeout)
+	m.look()
+	m.ends(operation.Failed, "AGENT_UNAVAILABLE")
+	if !m.op.Error.Retryable {
+		t.Error("not to be tried again, though an agent may come")
+	}
+}
+
+// TestAKexecThatSaysNothing: after its patience the machine is switched through its BMC, where nobody has asked for
+// kexec alone.
+func TestAKexecThatSaysNothing(t *testing.T) {
+	for path, switched := range map[string]bool{"auto": true, "kexec": false} {
+		m := newMetal(t, path, realHost("kexec"))
+		m.look()
+		m.siteApplies()
+		c := m.granted(operation.KindKexec, oldHostID)
+		patience := min(operation.InstallerPatience, stepTimeout/3)
+		m.now = m.now.Add(patience - time.Second)
+		m.look()
+		if got := m.command(c.ID); got.State != operation.Granted {
+			t.Fatalf("%s: given up too early: %s", path, dump(got))
+		}
+		m.now = m.now.Add(time.Second)
+		m.look()
+		if got := m.command(c.ID); (got.State == operation.Done) != switched || switched && got.SettledBy != "power_cycle" {
+			t.Errorf("%s: the kexec is %s", path, dump(got))
+		}
+		if switched {
+			m.granted(operation.KindPower, siteID)
+		}
+	}
+}
+
+// TestOnlyTheOldSystemIsBackAgain: on the way back out of the installer, another agent or the boot of before proves
+// nothing.
+func TestOnlyTheOldSystemIsBackAgain(t *testing.T) {
+	back := func(t *testing.T) (*metal, string) {
+		t.Helper()
+		m, inst := inPreflight(t)
+		m.result(operation.OutcomeFailed, "DISK_RULE_NO_UNIQUE_MATCH", false, nil)
+		m.siteApplies()
+		m.granted(operation.KindReboot, inst)
+		m.without(inst)
+		return m, inst
+	}
+	m, _ := back(t)
+	m.comesBack("boot-old")
+	if m.op.Phase != operation.Running {
+		t.Errorf("the boot of before: %s", m.op.Phase)
+	}
+	m, _ = back(t)
+	stranger := realHost()
+	stranger.AgentID, stranger.BootID, stranger.LastSeen = "a-stranger", "boot-x", m.now
+	m.world.Candidates = append(m.world.Candidates, stranger)
+	m.do(operation.SessionOpened{AgentID: "a-stranger", StateID: "s-x", BootID: "boot-x"})
+	if m.op.Phase != operation.Running {
+		t.Errorf("another agent: %s %+v", m.op.Phase, m.op.Error)
+	}
+	m, _ = back(t)
+	m.comesBack("boot-old-2")
+	m.ends(operation.Failed, "DISK_RULE_NO_UNIQUE_MATCH")
+}
+
+// TestAPreflightThatCannotKnowMayBeTriedAgain: nothing was changed, whatever came of it.
+func TestAPreflightThatCannotKnowMayBeTriedAgain(t *testing.T) {
+	m, inst := inPreflight(t)
+	for m.op.Steps[1].Evidence[evidence.Refused] == "" {
+		m.result(operation.OutcomeUnknown, "", false, nil)
+		if m.op.WaitReason == operation.WaitRetry {
+			m.now = m.op.WakeAt
+			m.look()
+		}
+	}
+	m.siteApplies()
+	m.granted(operation.KindReboot, inst)
+	m.without(inst)
+	m.comesBack("boot-old-2")
+	if m.op.Error == nil || !m.op.Error.Retryable {
+		t.Errorf("ends with %+v", m.op.Error)
+	}
+}
+
+// TestAnErasureNeedsNoPreflight: an installer that can look first is asked only before it writes an image.
+func TestAnErasureNeedsNoPreflight(t *testing.T) {
+	m := newMetal(t, "auto")
+	m.extra = []string{"preflight"}
+	m.op.Steps = []operation.Step{{Name: "erase", Kind: operation.KindErase, State: operation.StepWaiting,
+		Timeout: stepTimeout}}
+	inst := m.toInstaller()
+	m.granted(operation.KindErase, inst)
+}
+
+// TestANetworkBootThatHappenedStays: the machine may boot the same again; one that did not happen is taken back.
+func TestANetworkBootThatHappenedStays(t *testing.T) {
+	m := newNetboot(t)
+	m.installerComes()
+	m.ends(operation.Succeeded, "")
+	if m.world.Boot.Mode != operation.BootRescue {
+		t.Errorf("it would boot %s", m.world.Boot.Mode)
+	}
+	m = newNetboot(t)
+	m.comesBack("boot-old-2")
+	m.result(operation.OutcomeSucceeded, "", false, nil)
+	m.ends(operation.Failed, "WRONG_SYSTEM_BOOTED")
+	if m.world.Boot.Mode != operation.BootDisk {
+		t.Errorf("it would boot %s", m.world.Boot.Mode)
+	}
+}
+
+// TestAStepIsTurnedBackByItsRefusal alone.
+func TestAStepIsTurnedBackByItsRefusal(t *testing.T) {
+	if operation.TurnedBack(operation.Step{Kind: operation.KindRepave}) {
+		t.Error("turned back without a refusal")
+	}
+	if !operation.TurnedBack(operation.Step{Kind: operation.KindRepave,
+		Evidence: map[string]string{evidence.Refused: "X"}}) {
+		t.Error("not turned back by a refusal")
+	}
+}
+
+// TestAReplacementIsProvenByASession: an agent that is away proves nothing by the boot that it was last heard from.
+func TestAReplacementIsProvenByASession(t *testing.T) {
+	s := newStored(t, operation.Step{Kind: operation.KindStage, Mode: "await_replacement", Timeout: 24 * time.Hour})
+	s.look()
+	away := host("s-1", false)
+	away.BootID = "boot-2"
+	s.setAgents(away)
+	s.look()
+	if s.op.Phase != operation.Running {
+		t.Fatalf("%s %+v", s.op.Phase, s.op.Error)
+	}
+	away.Live = true
+	s.setAgents(away)
+	s.look()
+	s.ended(operation.Succeeded, "")
+	if s.op.Evidence[evidence.BootIDBefore] != "boot-1" || s.op.Evidence[evidence.BootIDAfter] != "boot-2" {
+		t.Errorf("evidence %v", s.op.Evidence)
+	}
+}
+
+// TestTheInstallerIsThereBeforeItsSender: the claim of the agent that sent the machine into the installer comes late.
+func TestTheInstallerIsThereBeforeItsSender(t *testing.T) {
+	m := newMetal(t, "kexec", realHost("kexec"))
+	m.look()
+	m.siteApplies()
+	c := m.granted(operation.KindKexec, oldHostID)
+	m.without(oldHostID)
+	m.world.Candidates = append(m.world.Candidates, fleet.Candidate{
+		AgentID: "a-installer-1", Role: "installer", StateID: "s-i", BootID: "boot-i", Live: true, LastSeen: m.now,
+		OperationID:  m.op.ID,
+		Capabilities: []string{"repave", "reboot"},
+	})
+	m.result(operation.OutcomeSucceeded, "", false, nil)
+	if got := m.command(c.ID); got.Outcome != operation.OutcomeSucceeded || got.SettledBy != "installer_session" {
+		t.Fatalf("the kexec is %s", dump(got))
+	}
+	m.granted(operation.KindRepave, "a-installer-1")
+}

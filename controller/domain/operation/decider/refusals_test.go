@@ -1,0 +1,272 @@
+package decider_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// TestEveryReasonAgainstAGrant: each alone keeps a command that was sent from being granted, and says which it was.
+func TestEveryReasonAgainstAGrant(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		bring func(s *stored, ask *operation.GrantAsked)
+		want  string
+	}{
+		"nothing":             {func(*stored, *operation.GrantAsked) {}, ""},
+		"another agent asks":  {func(_ *stored, a *operation.GrantAsked) { a.AgentID = siteID }, "GRANT_REFUSED"},
+		"another memory asks": {func(_ *stored, a *operation.GrantAsked) { a.StateID = "s-2" }, "AGENT_MEMORY_LOST"},
+		"another digest": {func(_ *stored, a *operation.GrantAsked) { a.Digest = []byte("digest of c-2") },
+			"GRANT_REFUSED"},
+		"no digest":        {func(_ *stored, a *operation.GrantAsked) { a.Digest = nil }, "GRANT_REFUSED"},
+		"an older session": {func(s *stored, _ *operation.GrantAsked) { s.world.StaleEpoch = true }, "SESSION_SUPERSEDED"},
+		"the deadline":     {func(s *stored, _ *operation.GrantAsked) { s.now = s.latest().Deadline }, "COMMAND_EXPIRED"},
+		"just before it":   {func(s *stored, _ *operation.GrantAsked) { s.now = s.latest().Deadline.Add(-1) }, ""},
+		"a frozen fleet": {func(s *stored, _ *operation.GrantAsked) {
+			s.world.Machine.Freeze = fleet.Freeze{Comment: "audit", Actor: "x", Since: at}
+		}, "FLEET_FROZEN"},
+		"a quarantined machine": {func(s *stored, _ *operation.GrantAsked) { s.world.Machine.NodeState = fleet.Quarantined },
+			"MACHINE_QUARANTINED"},
+		"a flagged machine": {func(s *stored, _ *operation.GrantAsked) { s.world.Machine.Conditions[fleet.RMA] = true },
+			"MACHINE_BLOCKED"},
+		"a retired machine": {func(s *stored, _ *operation.GrantAsked) {
+			s.world.Machine.Conditions[fleet.RetiredFlag] = true
+		}, "MACHINE_BLOCKED"},
+		"no slot, destructive": {func(s *stored, _ *operation.GrantAsked) { s.op.Destructive = true }, "BUDGET_REQUIRED"},
+		"a slot, destructive": {func(s *stored, _ *operation.GrantAsked) {
+			s.op.Destructive, s.world.SlotHeld = true,
+				true
+		}, ""},
+		"an unreachable machine": {func(s *stored, _ *operation.GrantAsked) {
+			s.world.Machine.Conditions[fleet.Reachable] = false
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, reconfig())
+			cmd := s.latest()
+			ask := operation.GrantAsked{CommandID: cmd.ID, AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 1,
+				Digest: cmd.Digest}
+			c.bring(s, &ask)
+			d := s.do(ask)
+			if d.Grant != (c.want == "") {
+				t.Fatalf("granted: %t, refusal %+v", d.Grant, d.Refusal)
+			}
+			if c.want != "" && d.Refusal.Reason != c.want {
+				t.Errorf("refused with %s, want %s", d.Refusal.Reason, c.want)
+			}
+		})
+	}
+}
+
+// TestAForgottenMachineIsNotBlocked: the step that makes a provider forget a retired machine is granted; any other step
+// of the same operation, and the same step of a flagged machine, is not.
+func TestAForgottenMachineIsNotBlocked(t *testing.T) {
+	forget := operation.Step{Kind: operation.KindProvider, Mode: workflow.ForgetAction}
+	for name, c := range map[string]struct {
+		op       fleet.OperationType
+		step     operation.Step
+		flag     fleet.ConditionType
+		refusing bool
+	}{
+		"it forgets":             {fleet.Decommission, forget, fleet.RetiredFlag, false},
+		"another operation does": {fleet.RunPlan, forget, fleet.RetiredFlag, true},
+		"it does something else": {fleet.Decommission, operation.Step{Kind: operation.KindProvider, Mode: "release"},
+			fleet.RetiredFlag, true},
+		"it is no provider's": {fleet.Decommission,
+			operation.Step{Kind: operation.KindReconfig, Mode: workflow.ForgetAction}, fleet.RetiredFlag, true},
+		"the machine is sent away": {fleet.Decommission, forget, fleet.RMA, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStored(t, c.step)
+			site := site("s-2")
+			site.Capabilities = append(site.Capabilities, "provider_action", "provider:maas")
+			s.setAgents(host("s-1", true), site)
+			s.world.Provider, s.op.Type = "maas", c.op
+			s.look()
+			s.world.Machine.Conditions[c.flag] = true
+			if d := s.ask(s.latest(), "boot-1"); d.Grant == c.refusing {
+				t.Errorf("granted: %t, %+v", d.Grant, d.Refusal)
+			}
+		})
+	}
+}
+
+// TestAFlagHoldsFromItsStepOn: what follows the step that flags the machine finds it blocked; what follows its return
+// does not.
+func TestAFlagHoldsFromItsStepOn(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		s := newStored(t, operation.Step{Kind: operation.KindRMA}, reboot())
+		if !known {
+			s.world.Machine.Conditions = nil
+		}
+		s.look()
+		if !s.conditions[fleet.RMA] {
+			t.Fatal("the machine is not flagged")
+		}
+		if !known {
+			continue
+		}
+		s.ended(operation.Failed, "MACHINE_BLOCKED")
+		if s.op.Error.Retryable {
+			t.Error("to be tried again, though the machine stays blocked")
+		}
+	}
+	s := newStored(t, operation.Step{Kind: operation.KindRMA, Mode: "return"}, reboot())
+	s.conditions[fleet.RMA], s.world.Machine.Conditions[fleet.RMA] = true, true
+	s.look()
+	if s.conditions[fleet.RMA] || s.latest() == nil || s.op.Steps[0].Evidence["rma"] != "returned" {
+		t.Errorf("after its return: flagged %t, %s, %v", s.conditions[fleet.RMA], dump(s.latest()), s.op.Steps[0].Evidence)
+	}
+}
+
+// TestEachKindIsProvenByItsOwnEvidence: a claim of success with the evidence of its kind ends the step; with any other
+// it fails.
+func TestEachKindIsProvenByItsOwnEvidence(t *testing.T) {
+	keys := map[operation.Kind]string{
+		operation.KindReconfig: evidence.ConfigDigest, operation.KindNetboot: evidence.BootNext,
+		operation.KindRepave: evidence.ImageDigest,
+		operation.KindErase:  evidence.EraseMethod, operation.KindReset: evidence.DevicesReset,
+		operation.KindSSH:      evidence.ExitCode,
+		operation.KindPowerOff: evidence.PowerOffSeenAt, operation.KindPowerOn: evidence.PowerOnSeenAt,
+		operation.KindProvider: evidence.ProviderSaid,
+		operation.KindVerify:   evidence.NodeReadyAt, operation.KindDrain: evidence.NodeDrained,
+		operation.KindUncordon: evidence.NodeSchedulable,
+	}
+	for kind, key := range keys {
+		for _, said := range keys {
+			if cluster := kind == operation.KindVerify || kind == operation.KindDrain ||
+				kind == operation.KindUncordon; cluster {
+				continue // held in TestClusterEvidence
+			}
+			s := newStored(t, operation.Step{Kind: kind})
+			h, site := host("s-1", true), site("s-2")
+			h.Capabilities = append(h.Capabilities, "erase", "reset_devices", "power")
+			site.Capabilities = append(site.Capabilities, "provider_action", "provider:maas", "power", "ssh")
+			s.setAgents(h, site)
+			if kind == operation.KindProvider {
+				s.world.Provider = "maas"
+			}
+			s.look()
+			if s.latest() == nil {
+				t.Fatalf("no command for %s: %s %+v", kind, s.op.WaitReason, s.op.Error)
+			}
+			if d := s.ask(s.latest(), "boot-1"); !d.Grant {
+				t.Fatalf("%s: %+v", kind, d.Refusal)
+			}
+			s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{said: "seen"})
+			if said == key {
+				s.ended(operation.Succeeded, "")
+			} else {
+				s.ended(operation.Failed, "EVIDENCE_MISSING")
+			}
+		}
+	}
+}
+
+// TestOnlyTheBootsOfABootAreNoted: the system before a command is noted where a boot must be told from it, and nowhere
+// else.
+func TestOnlyTheBootsOfABootAreNoted(t *testing.T) {
+	if s := granted(t, reconfig()); s.latest().Evidence != nil {
+		t.Errorf("a configuration notes %v", s.latest().Evidence)
+	}
+	if s := granted(t, reboot()); s.latest().Evidence[evidence.HostAgentID] != hostID ||
+		s.latest().Evidence[evidence.HostBootID] != "boot-1" {
+		t.Errorf("a reboot notes %v", s.latest().Evidence)
+	}
+}
+
+// TestAMachineThatOnlyItsSiteReaches is reachable or not as its site's agent has found it; an agent of its own knows
+// better.
+func TestAMachineThatOnlyItsSiteReaches(t *testing.T) {
+	run := func(own bool, outcome operation.Outcome) *stored {
+		s := newStored(t, operation.Step{Kind: operation.KindPowerOn})
+		site := site("s-2")
+		site.Capabilities = append(site.Capabilities, "power")
+		s.setAgents(site)
+		if !own {
+			s.world.TargetAgentID, s.world.TargetBootID = "", ""
+		}
+		s.look()
+		if d := s.ask(s.latest(), ""); !d.Grant {
+			t.Fatal(d.Refusal)
+		}
+		s.result(s.latest(), outcome, map[string]string{evidence.PowerOnSeenAt: "now"})
+		return s
+	}
+	for outcome, want := range map[operation.Outcome]bool{operation.OutcomeSucceeded: true,
+		operation.OutcomeFailed: false} {
+		if got, said := run(false, outcome).conditions[fleet.Reachable]; !said || got != want {
+			t.Errorf("%s: reachable %t, said %t", outcome, got, said)
+		}
+		if _, said := run(true, outcome).conditions[fleet.Reachable]; said {
+			t.Errorf("%s: the site agent speaks for a machine that has an agent", outcome)
+		}
+	}
+	s := granted(t, reconfig())
+	s.world.TargetAgentID = ""
+	s.result(s.latest(), operation.OutcomeFailed, nil)
+	if _, said := s.conditions[fleet.Reachable]; said {
+		t.Error("a host's command says whether its site reaches it")
+	}
+}
+
+// TestBothBootsMustBeRead: for a machine without an agent the boot ids that the site's agent read are the evidence, if
+// both were read and they differ.
+func TestBothBootsMustBeRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		proves        bool
+	}{
+		"both": {"b-1", "b-2", true}, "the same": {"b-1", "b-1", false}, "only before": {"b-1", "", false},
+		"only after": {"", "b-2", false}, "none": {"", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStored(t, reboot())
+			s.setAgents(fleet.Candidate{AgentID: siteID, Role: "site", StateID: "s-2", Live: true, LastSeen: t0,
+				Capabilities: []string{"provider:fake", "reboot"}})
+			s.world.TargetAgentID, s.world.TargetBootID, s.world.TargetAgentLive = "", "", false
+			s.look()
+			if d := s.ask(s.latest(), ""); !d.Grant {
+				t.Fatal(d.Refusal)
+			}
+			s.result(s.latest(), operation.OutcomeSucceeded,
+				map[string]string{evidence.BootIDBefore: c.before, evidence.BootIDAfter: c.after})
+			if c.proves {
+				s.ended(operation.Succeeded, "")
+				if s.op.Evidence[evidence.BootedBy] != operation.ByProvider {
+					t.Errorf("evidence %v", s.op.Evidence)
+				}
+				return
+			}
+			if s.op.WaitReason != operation.WaitEvidence {
+				t.Errorf("%s, waits for %q", s.op.Phase, s.op.WaitReason)
+			}
+		})
+	}
+}
+
+// TestWhatTheSuccessOfABootCures: an operation that restarted the machine takes the causes away that a boot cures; one
+// that did not does not.
+func TestWhatTheSuccessOfABootCures(t *testing.T) {
+	s := granted(t, reboot())
+	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-2"})
+	s.ended(operation.Succeeded, "")
+	s = granted(t, reconfig())
+	s.raise(fleet.CauseReboot, "")
+	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.ConfigDigest: "sha256:1"})
+	if _, left := s.causes[fleet.CauseReboot]; !left {
+		t.Error("a configuration cures a failed reboot")
+	}
+	s = granted(t, reboot())
+	s.raise(fleet.CauseReboot, "")
+	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeSucceeded,
+		SessionBootID: "boot-2"})
+	if _, left := s.causes[fleet.CauseReboot]; left {
+		t.Error("a restart of a plan does not cure a failed reboot")
+	}
+}

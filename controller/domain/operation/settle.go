@@ -1,0 +1,46 @@
+package operation
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// Booted is a system of a machine that has opened a session.
+type Booted struct{ AgentID, Role, BootID string }
+
+// ProofSettles reports whether a system that has come up proves that a command whose outcome was unknown acts no more:
+// a reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the
+// grant proves nothing.
+func ProofSettles(c *Command, b Booted) bool {
+	if c == nil || c.State != Unknown || !ProvenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
+		return false
+	}
+	if b.Role == "host" && b.AgentID == c.Evidence[evidence.HostAgentID] && c.ExecutorRole != "host" {
+		return ProvesReboot(c.Evidence[evidence.HostBootID], b.BootID)
+	}
+	return ProvesReboot(c.BootIDBefore, b.BootID)
+}
+
+// ProvenByBoot says that another boot is the evidence of a command of this kind.
+func ProvenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
+
+// ProvesReboot says that a boot id read now proves that the boot before is over.
+func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
+
+// PowerOffSettles says that a machine that is off settles the command: what ran on it runs no more. A power-off seen
+// before the grant proves nothing.
+func PowerOffSettles(c *Command, seen time.Time) bool {
+	return c != nil && c.State == Unknown && c.ExecutorRole != "site" && seen.After(c.GrantedAt)
+}
+
+// Settle moves an unknown command to done on somebody's word or proof.
+func Settle(c *Command, by string) *Command {
+	out := c.Clone()
+	MayMove(CommandTable, out.State, Done)
+	out.State, out.SettledBy = Done, by
+	return out
+}
+
+// TurnedBack reports whether a step's machine is on its way back to its own system, because the installer has refused.
+func TurnedBack(s Step) bool { return s.Evidence[evidence.Refused] != "" }

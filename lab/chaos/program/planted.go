@@ -1,0 +1,138 @@
+package program
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// Classes are the faults that show what is missing without a protection. Other bugs are looked for with all faults.
+var Classes = map[string]string{
+	"foreign-result":   "lie-agent",
+	"ungranted-result": "lie-agent",
+	"asked-boot":       "lie-agent",
+	"late-claim":       "lie-agent",
+	"fence":            "lie-agent",
+	"superseded":       "clone-agent",
+	"boot-hardware":    "elsewhere-agent",
+	"clone-hardware":   "elsewhere-agent",
+	"memory-numbers":   "restore-agent,rollback-agent",
+	"event-number":     "cut-agent,flap-agent,kill-agent",
+	"window-clock":     "suspend-agent",
+	"grant-window":     "suspend-agent",
+	"shared-time":      "step-controller",
+	"expiry-clock":     "step-agent",
+	"known-time":       "step-agent,kill-agent",
+}
+
+// Edit takes one protection of package planted away in a copy of a source file: one text stands for another.
+type Edit struct{ File, From, To string }
+
+// Edits are of the sources of the programs, which hold nothing of it themselves. Without the tag "planted" they change
+// nothing that happens.
+var Edits = []Edit{
+	{"agent/session/session.go",
+		"errors.Is(err, ErrSuperseded) ||",
+		"errors.Is(err, ErrSuperseded) && !planted.Superseded ||"},
+	{"agent/dispatch/run.go",
+		`	err := d.cfg.Store.Start(ctx, j.id, intent, a.held, now)
+`,
+		`	var err error
+	if !planted.IntentRecord {
+		err = d.cfg.Store.Start(ctx, j.id, intent, a.held, now)
+	}
+`},
+	{"agent/dispatch/decide.go",
+		"boottime-a.asked <= GrantWindow",
+		"boottime-a.asked <= GrantWindow || planted.GrantWindow"},
+	{"agent/dispatch/dispatch.go",
+		`	d := &Dispatcher{
+`,
+		`	if planted.WindowClock {
+		cfg.Boottime = func() time.Duration { return time.Duration(cfg.Clock.Now().UnixNano()) }
+	}
+	d := &Dispatcher{
+`},
+	{"agent/dispatch/dispatch.go",
+		`	d.mu.Lock()
+	at, since := d.controllerTime, d.controllerAt
+`,
+		`	if planted.ExpiryClock {
+		return d.cfg.Clock.Now(), nil
+	}
+	d.mu.Lock()
+	at, since := d.controllerTime, d.controllerAt
+`},
+	{"agent/dispatch/grant.go",
+		`		free := !needsGrant(j.spec)
+		if free && d.heardTime() {
+`,
+		`		free := !needsGrant(j.spec) || planted.Grant
+		if free && (d.heardTime() || planted.Grant) {
+`},
+	{"agent/state/commands.go",
+		`		if len(found) > 0 {
+			stored, known = found[0], true
+			return nil
+		}
+`,
+		`		if len(found) > 0 && !planted.DedupCache {
+			stored, known = found[0], true
+			return nil
+		}
+		if planted.DedupCache {
+			if _, err := tx.Exec("DELETE FROM commands WHERE command_id = ?", c.ID); err != nil {
+				return err
+			}
+		}
+`},
+	{"agent/state/meta.go",
+		"\t\tif _, err := tx.Exec(\"DELETE FROM events WHERE seq <= ?\", int64(min(shared, stored)))",
+		`		if planted.OldEvents {
+			shared = 0
+		}
+		if _, err := tx.Exec("DELETE FROM events WHERE seq <= ?", int64(min(shared, stored)))`},
+	{"agent/agent.go",
+		`func (a *Agent) forget(ctx context.Context) error {
+`,
+		`func (a *Agent) forget(ctx context.Context) error {
+	if planted.NewStateID {
+		return nil
+	}
+`},
+	{"controller/controller.go",
+		`	c.ready.set("starting")
+`,
+		`	if planted.SharedTime {
+		c.clock, c.steered = c.ticks, nil
+	}
+	c.ready.set("starting")
+`},
+	{"controller/session/registry.go",
+		"s.cloneSuspect.Store(s.Hardware != hardware)",
+		"s.cloneSuspect.Store(s.Hardware != hardware && !planted.CloneHardware)"},
+	{"internal/pki/times.go",
+		`	var latest time.Time
+`,
+		`	if planted.KnownTime {
+		return candidates[0] // the local clock, wherever there is one
+	}
+	var latest time.Time
+`},
+}
+
+// plant puts the edits into the overlay.
+func (o overlaid) plant(tree string) error {
+	for _, e := range Edits {
+		path := filepath.Join(tree, e.File)
+		if o.replace[path] == "" {
+			const imports = "\nimport (\n"
+			if err := o.change(path, imports, imports+"\t\"github.com/ingot-metal/ingot/internal/planted\"\n"); err != nil {
+				return err
+			}
+		}
+		if err := o.change(path, e.From, e.To); err != nil {
+			return fmt.Errorf("plant a bug: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,336 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/sim"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/measure"
+	"github.com/ingot-metal/ingot/lab/relay"
+)
+
+// afterWork is how long what follows on an effect may take: most of it is the longest reboot.
+const afterWork = 800 * time.Millisecond
+
+// armLimit is how long a run waits for a process that was armed to be at work again. Then it begins in any case.
+const armLimit = 15 * time.Second
+
+// arm gives processes failpoints before the traffic begins: with a restart in its middle they would meet none of it.
+func (r *attempt) arm(ctx context.Context) error {
+	for _, s := range r.p.Strikes {
+		if s.Armed() == "" || s.Alone() && !r.c.steppable {
+			continue
+		}
+		f := check.Fault{Kind: s.Kind, Detail: s.Armed()}
+		var p *program.Program
+		var ready func() bool
+		if strings.HasSuffix(s.Kind, "-controller") {
+			c := r.c.controllers[s.Target%len(r.c.controllers)]
+			p, ready = &c.Program, func() bool { return c.serves(ctx) }
+		} else {
+			a := r.c.agents[s.Target%len(r.c.agents)]
+			p, ready = &a.Program, func() bool { return r.c.connected(ctx, a) }
+		}
+		f.Target = p.Name
+		r.fault(f)
+		if err := errors.Join(p.Kill(), p.Start(s.Armed())); err != nil {
+			return fmt.Errorf("%s of %s: %w", s.Kind, f.Target, err)
+		}
+		// It may well die of its failpoint before that.
+		_ = program.Until(ctx, armLimit, f.Target, ready)
+	}
+	return nil
+}
+
+// strike breaks something for a while. It returns when the process is back and the way is open.
+func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
+	what, at, _ := cutLast(s.Kind, "-")
+	if s.Kind == "suspend-agent" {
+		return r.suspend(ctx, s)
+	}
+	if s.Armed() != "" {
+		// It strikes by itself; it is to stay armed until there was something to meet, and what follows on it.
+		r.awaitWork(ctx, at, s.Target)
+		program.Rest(ctx, afterWork+s.Length)
+		return nil
+	}
+	if s.AtWork {
+		r.awaitWork(ctx, at, s.Target)
+		program.Rest(ctx, s.At/3)
+	} else {
+		program.Rest(ctx, s.At-r.since())
+	}
+	f := check.Fault{Kind: s.Kind, Begin: r.since()}
+	var err error
+	switch {
+	case at == "client" || at == "postgres" && isNetwork(what):
+		p := r.c.controllers[s.Target%len(r.c.controllers)]
+		f.Target = p.Name
+		way := p.front
+		if at == "postgres" {
+			way = p.database
+		}
+		f.Took = breakWays(ctx, what, s.Length, way)
+	case at == "agent" && isNetwork(what):
+		a := r.c.agents[s.Target%len(r.c.agents)]
+		f.Target = a.Name
+		f.Took = breakWays(ctx, what, s.Length, a.ways()...)
+	case at == "standby":
+		f.Target = "postgres"
+		f.Took, err = r.c.promoteStandby(ctx, s.Length)
+	case at == "postgres":
+		f.Target = at
+		f.Took, err = r.c.breakPostgres(ctx, what, s.Length)
+	case at == "controller":
+		p := r.c.controllers[s.Target%len(r.c.controllers)]
+		f.Target = p.Name
+		f.Took, err = breakProgram(ctx, &p.Program, what, s)
+	default:
+		a := r.c.agents[s.Target%len(r.c.agents)]
+		f.Target, f.Machine = a.Name, a.machine
+		f.Forgets = slices.Contains([]string{"forget", "rollback", "full", "restore", "clone", "elsewhere"}, what)
+		f.Took, err = a.strike(ctx, what, s)
+	}
+	if s.Step != 0 {
+		f.Detail = fmt.Sprintf("by %v", s.Step.Round(time.Second))
+	}
+	f.End = r.since()
+	r.fault(f)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", s.Kind, f.Target, err)
+	}
+	return nil
+}
+
+// workLimit is how long a fault waits for a machine to be at work.
+const workLimit = 3 * time.Second
+
+// awaitWork waits until an effect is asked for: on a machine that is slow today, most of the work lies behind the
+// traffic.
+func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
+	of := r.c.agents[target%len(r.c.agents)].machine
+	// Nobody depends on whether it came: the fault strikes then in any case.
+	_ = program.Until(ctx, workLimit, "an effect", func() bool {
+		seen, err := r.c.readEffects(r.c.effects)
+		return err == nil &&
+			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
+	})
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func isNetwork(what string) bool {
+	switch what {
+	case "cut", "flap", "swallow", "half-open-up", "half-open-down", "delay", "duplicate", "reorder":
+		return true
+	}
+	return false
+}
+
+// latency of a slow network, in each direction.
+const latency = 40 * time.Millisecond
+
+// flapping is how long a flapping network holds.
+const flapping = 130 * time.Millisecond
+
+// breakWays says whether the fault met anything.
+func breakWays(ctx context.Context, what string, length time.Duration, ways ...*relay.Relay) (took bool) {
+	struck := func() (n int) {
+		for _, w := range ways {
+			n += w.Struck()
+		}
+		return n
+	}
+	before := struck()
+	for end := time.Now().Add(length); what == "flap" && time.Now().Before(end); program.Rest(ctx, flapping) {
+		for _, w := range ways {
+			w.Cut()
+		}
+	}
+	for _, w := range ways {
+		switch what {
+		case "cut":
+			w.Block()
+		case "swallow":
+			w.Freeze()
+		case "half-open-up":
+			w.FreezeWay(relay.Up)
+		case "half-open-down":
+			w.FreezeWay(relay.Down)
+		case "delay":
+			w.Delay(latency)
+		case "reorder":
+			w.Reorder(4 * latency)
+		case "duplicate":
+			w.Abandon()
+		}
+	}
+	program.Rest(ctx, length)
+	for _, w := range ways {
+		w.Heal()
+	}
+	return struck() > before
+}
+
+// ways lead from the agent to each controller.
+func (a *agentProgram) ways() []*relay.Relay {
+	var out []*relay.Relay
+	for _, p := range a.c.controllers {
+		out = append(out, p.fleet[a.index])
+	}
+	return out
+}
+
+func (c *Trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
+	c.db.busy.Lock()
+	defer c.db.busy.Unlock()
+	switch what {
+	case "stop":
+		err := c.db.signal(syscall.SIGSTOP)
+		program.Rest(ctx, length)
+		return measure.Stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
+	case "full":
+		took, err := c.db.fill()
+		program.Rest(ctx, length)
+		// It may have ended for want of room for its log.
+		return took, errors.Join(err, c.db.empty(), c.db.start(ctx))
+	}
+	before := c.db.pid()
+	if err := c.db.kill(); err != nil {
+		return false, err
+	}
+	program.Rest(ctx, length/4)
+	err = c.db.start(ctx)
+	return c.db.pid() != before, err
+}
+
+// breakProgram kills or stops a process, or sets its clock.
+func breakProgram(ctx context.Context, p *program.Program, what string, s plan.Strike) (took bool, err error) {
+	p.Busy.Lock()
+	defer p.Busy.Unlock()
+	switch what {
+	case "stop":
+		err := p.Freeze()
+		program.Rest(ctx, s.Length)
+		return measure.Stopped(p.Pid()), errors.Join(err, p.Thaw())
+	case "kill":
+		if err := p.Kill(); err != nil {
+			return false, err
+		}
+		program.Rest(ctx, s.Length/4)
+		return true, p.Start("")
+	case "step":
+		err := p.Clock.Set(s.Step)
+		took := p.Clock.MappedBy(p.Pid())
+		program.Rest(ctx, s.Length)
+		if !s.Stays {
+			err = errors.Join(err, p.Clock.Set(0))
+		}
+		return took, err
+	case "drift":
+		err := p.Clock.Drift(ctx, s.Step/100, s.Length)
+		took := p.Clock.MappedBy(p.Pid())
+		if !s.Stays {
+			err = errors.Join(err, p.Clock.Set(0))
+		}
+		return took, err
+	}
+	return false, fmt.Errorf("nobody knows how to %s", what)
+}
+
+// strike is breakProgram with what can befall an agent's memory.
+func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (took bool, err error) {
+	switch what {
+	case "forget":
+		return true, a.down(a.forget, "")
+	case "full":
+		if !a.mounted {
+			return false, nil
+		}
+		err := fill(a.ballast())
+		program.Rest(ctx, s.Length)
+		return err == nil, errors.Join(err, empty(a.ballast()))
+	case "restore":
+		return true, a.restore(ctx, s)
+	case "clone":
+		return a.duplicate(ctx, s, a.machine)
+	case "elsewhere":
+		return a.duplicate(ctx, s, a.machine+"-elsewhere")
+	case "lie":
+		return a.lie(ctx, s)
+	case "rollback":
+		if err := a.down(a.copyMemory, ""); err != nil {
+			return false, err
+		}
+		program.Rest(ctx, s.Length)
+		return true, a.down(a.rollBack, "")
+	}
+	return breakProgram(ctx, &a.Program, what, s)
+}
+
+// down does something to an agent that has been killed, and starts it again.
+func (a *agentProgram) down(between func() error, failpoints string) error {
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
+	if err := a.Kill(); err != nil {
+		return err
+	}
+	return errors.Join(between(), a.Start(failpoints))
+}
+
+// suspend suspends the machine of an agent; the rest of the run it has grants to ask for again.
+func (r *attempt) suspend(ctx context.Context, s plan.Strike) error {
+	a := r.c.agents[s.Target%len(r.c.agents)]
+	if !r.c.steppable {
+		return nil
+	}
+	asleep, begun, err := a.suspend(ctx, s)
+	at := begun.Sub(r.begun)
+	if begun.IsZero() {
+		at = r.since()
+	}
+	r.fault(check.Fault{Kind: s.Kind, Target: a.Name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep,
+		Took: asleep > 0})
+	return err
+}
+
+// rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need
+// them to be right.
+func (c *Trial) rightClocks() error {
+	var errs []error
+	for _, p := range c.Programs() {
+		errs = append(errs, p.Clock.Set(0))
+	}
+	return errors.Join(errs...)
+}
+
+// heal ends every fault but those of clocks, and waits until everything runs.
+func (c *Trial) heal(ctx context.Context) error {
+	for _, p := range c.controllers {
+		for _, w := range p.relays() {
+			w.Heal()
+		}
+	}
+	errs := []error{c.db.signal(syscall.SIGCONT), c.db.empty(), c.db.start(ctx)}
+	for _, p := range c.controllers {
+		errs = append(errs, p.Thaw(), p.Disarm())
+	}
+	for _, a := range c.agents {
+		errs = append(errs, a.Thaw(), empty(a.ballast()), a.Disarm())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,40 @@
+package trial
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mount gives a directory a file system of its own, so that it can be full. It takes root.
+func mount(dir, options string) (mounted bool) {
+	return unix.Mount("tmpfs", dir, "tmpfs", 0, options) == nil
+}
+
+// fill writes a file until its file system has no room left.
+func fill(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("fill a disk: %w", err)
+	}
+	for _, size := range []int{1 << 20, 4 << 10, 512} {
+		block := make([]byte, size)
+		for err = nil; err == nil; {
+			_, err = f.Write(block)
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		return errors.Join(fmt.Errorf("fill a disk: %w", err), f.Close())
+	}
+	return f.Close()
+}
+
+// empty makes room again.
+func empty(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

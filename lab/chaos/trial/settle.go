@@ -1,0 +1,170 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
+)
+
+// sentinel is a machine without an agent. Its operations end at once: what was committed before one of them has come to
+// every watcher that has seen its end.
+const sentinel = "m-sentinel"
+
+func (c *Trial) register(ctx context.Context, machine string) error {
+	_, err := c.controllers[0].machines().RegisterMachine(ctx,
+		&baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: machine}})
+	if err != nil {
+		return fmt.Errorf("register %s: %w", machine, err)
+	}
+	return nil
+}
+
+// prepare waits for the agent and takes its machine into maintenance.
+func (c *Trial) prepare(ctx context.Context, a *agentProgram) error {
+	if err := program.Until(ctx, settleTime, a.Name, func() bool { return c.connected(ctx, a) }); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	_, err := c.controllers[0].machines().EnterMaintenance(ctx,
+		&baremetalv1.EnterMaintenanceRequest{MachineId: a.machine, RequestId: "prepare"})
+	if err != nil {
+		return fmt.Errorf("enter maintenance: %w", err)
+	}
+	return program.Until(ctx, settleTime, "maintenance", func() bool {
+		m, err := c.machine(ctx, a.machine)
+		return err == nil && m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE &&
+			m.GetStatus().GetActiveOperationId() == ""
+	})
+}
+
+// restLimit is how long an answer may take once nothing is broken any more. Most come in milliseconds; on a machine
+// that is crowded by others they don't, and that is nobody's fault here.
+const restLimit = 20 * time.Second
+
+func (c *Trial) connected(ctx context.Context, a *agentProgram) bool {
+	ctx, cancel := context.WithTimeout(ctx, restLimit)
+	defer cancel()
+	list, err := c.controllers[0].admin().ListAgents(ctx,
+		&baremetalv1.ListAgentsRequest{Filter: "machine_id=" + a.machine + ",connected=true"})
+	return err == nil && len(list.GetAgents()) > 0
+}
+
+func (c *Trial) machine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
+	ctx, cancel := context.WithTimeout(ctx, restLimit)
+	defer cancel()
+	return c.controllers[0].machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
+}
+
+// settle waits until nothing moves any more, and answers what only an operator can.
+func (r *attempt) settle(ctx context.Context) error {
+	c := r.c
+	ctx, cancel := context.WithTimeout(ctx, c.o.Quiet)
+	defer cancel()
+	for _, p := range c.controllers {
+		if err := program.Until(ctx, c.o.Quiet, p.Name+" to be ready", func() bool { return p.serves(ctx) }); err != nil {
+			return err
+		}
+	}
+	for _, a := range c.agents {
+		if err := program.Until(
+			ctx,
+			c.o.Quiet,
+			a.Name+" to be connected",
+			func() bool { return c.connected(ctx, a) },
+		); err != nil {
+			return err
+		}
+	}
+	for _, a := range c.agents {
+		if err := r.atRest(ctx, a); err != nil {
+			return err
+		}
+	}
+	return r.sound(ctx)
+}
+
+// lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its
+// time is over twice.
+const lateResult = 2*tryLimit*time.Second + 3*time.Second
+
+// atRest waits for the machine's operations to end and its effects to happen. A fence that stays is lifted by what the
+// world has seen.
+func (r *attempt) atRest(ctx context.Context, a *agentProgram) error {
+	var m *baremetalv1.Machine
+	quiet := func() bool {
+		var err error
+		m, err = r.c.machine(ctx, a.machine)
+		st, werr := r.c.world.State(a.machine)
+		return err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
+	}
+	if err := program.Until(ctx, r.c.o.Quiet, a.machine+" to come to rest", quiet); err != nil {
+		return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
+	}
+	fenced := func() bool { return !quiet() || m.GetStatus().GetUnresolvedCommandId() != "" }
+	if !fenced() {
+		return nil
+	}
+	if err := program.Until(ctx, lateResult, "a late result", func() bool { return !fenced() }); err == nil {
+		return nil
+	}
+	return r.c.liftFence(ctx, a)
+}
+
+func (c *Trial) liftFence(ctx context.Context, a *agentProgram) error {
+	return program.Until(ctx, c.o.Quiet, "the fence of "+a.machine+" to be lifted", func() bool {
+		m, err := c.machine(ctx, a.machine)
+		if err != nil || m.GetStatus().GetUnresolvedCommandId() == "" {
+			return err == nil
+		}
+		id := m.GetStatus().GetUnresolvedCommandId()
+		verdict := "did_not_happen"
+		if all, err := c.readEffects(0); err == nil && happened(all, id) {
+			verdict = "happened"
+		}
+		_, err = c.controllers[0].admin().SettleCommand(ctx,
+			&baremetalv1.SettleCommandRequest{MachineId: a.machine, CommandId: id, Verdict: verdict})
+		return err == nil || failure.From(err).Reason == "NOTHING_TO_SETTLE"
+	})
+}
+
+// sound has an operation end on a machine that nobody breaks, and waits until the watcher has seen it.
+func (r *attempt) sound(ctx context.Context) error {
+	request := r.request("sentinel")
+	machines := r.c.controllers[0].machines()
+	var o *baremetalv1.Operation
+	err := program.Until(ctx, r.c.o.Quiet, "the sentinel", func() bool {
+		call, cancel := context.WithTimeout(ctx, restLimit)
+		defer cancel()
+		var err error
+		o, err = machines.EnterMaintenance(call, &baremetalv1.EnterMaintenanceRequest{MachineId: sentinel,
+			RequestId: request})
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return program.Until(ctx, r.c.o.Quiet, "the watcher to see the sentinel",
+		func() bool { return r.c.watch.seen(o.GetOperationId()) })
+}
+
+func (c *Trial) machineIDs() []string {
+	out := []string{sentinel}
+	for _, a := range c.agents {
+		out = append(out, a.machine)
+	}
+	return out
+}
+
+// prefix is that of every request of this run.
+func (r *attempt) prefix() string { return r.request("") }
+
+// ours says whether an operation belongs to this run.
+func (r *attempt) ours(o *baremetalv1.Operation) bool {
+	return strings.HasPrefix(o.GetRequestId(), r.prefix())
+}

@@ -1,6 +1,0 @@
-//go:build offers
-
-package e2e
-
-// everyOffer: every state is brought about.
-const everyOffer = true
