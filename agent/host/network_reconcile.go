@@ -213,8 +213,8 @@ func setAddresses(w SavedLink, now []SavedLink) error {
 	return nil
 }
 
-// kernelAddress is one of the link's addresses as it was shown, or with the usual broadcast. IFA_F_NOPREFIXROUTE is left
-// out: the route that somebody has set instead of the kernel's is not saved.
+// kernelAddress is one of the link's addresses as it was shown, or with the usual broadcast. IFA_F_NOPREFIXROUTE is
+// left out: the route that somebody has set instead of the kernel's is not saved.
 func (s SavedLink) kernelAddress(p netip.Prefix) *netlink.Addr {
 	for _, a := range s.Shown {
 		if shown, _ := staticAddress(a); shown != p {

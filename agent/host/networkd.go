@@ -111,7 +111,8 @@ func (l *Linux) networkdAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	return onBus(ctx, func(c *dbus.Conn) error {
-		return c.Object(networkdName, "/org/freedesktop/network1").CallWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", 0).Err
+		return c.Object(networkdName, "/org/freedesktop/network1").CallWithContext(ctx,
+			"org.freedesktop.DBus.Peer.Ping", 0).Err
 	}) == nil
 }
 
