@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // CapNetwork: interfaces can be configured.
@@ -195,5 +197,7 @@ type SavedLink struct {
 	VLANID    int            `json:"vlan_id,omitempty"` // of a VLAN
 	Bond      *Bond          `json:"bond,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"` // those that do not expire
-	Routes    []Route        `json:"routes,omitempty"`    // static ones of the main table
+	// Shown are the same addresses as the kernel's library reads them. A prefix has no broadcast, peer, label or scope.
+	Shown  []netlink.Addr `json:"shown,omitempty"`
+	Routes []Route        `json:"routes,omitempty"` // static ones of the main table
 }

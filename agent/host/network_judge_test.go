@@ -161,7 +161,7 @@ func linkOf(line, now string) bool {
 	return m == nil || strings.Contains(now, "link "+m[1]+" UP ")
 }
 
-var volatile = regexp.MustCompile(`^\d+: |@\S+|valid_lft .*| linkdown| dead| tentative|\\`)
+var volatile = regexp.MustCompile(`^\d+: |@\S+|valid_lft .*| linkdown| dead| tentative| \[detached\]|\\`)
 
 // look is the kernel's network as ip(8) shows it, without what changes by itself.
 func (r *run) look() string {

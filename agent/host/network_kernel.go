@@ -55,7 +55,7 @@ func kernelLink(l netlink.Link, names map[int]string) (SavedLink, error) {
 	}
 	for _, addr := range addrs {
 		if p, ok := staticAddress(addr); ok {
-			s.Addresses = append(s.Addresses, p)
+			s.Addresses, s.Shown = append(s.Addresses, p), append(s.Shown, addr)
 		}
 	}
 	s.Routes, err = kernelRoutes(l)

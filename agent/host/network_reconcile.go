@@ -198,7 +198,7 @@ func setAddresses(w SavedLink, now []SavedLink) error {
 		if slices.Contains(is.Addresses, p) {
 			continue
 		}
-		if err := netlink.AddrReplace(l, &netlink.Addr{IPNet: ipNet(p)}); err != nil {
+		if err := netlink.AddrReplace(l, w.kernelAddress(p)); err != nil {
 			return fmt.Errorf("add address %s: %w", p, err)
 		}
 	}
@@ -211,6 +211,22 @@ func setAddresses(w SavedLink, now []SavedLink) error {
 		}
 	}
 	return nil
+}
+
+// kernelAddress is one of the link's addresses as it was shown, or with the usual broadcast. IFA_F_NOPREFIXROUTE is
+// left out: the route that somebody has set instead of the kernel's is not saved.
+func (s SavedLink) kernelAddress(p netip.Prefix) *netlink.Addr {
+	for _, a := range s.Shown {
+		if shown, _ := staticAddress(a); shown != p {
+			continue
+		}
+		if a.Broadcast = a.Broadcast.To4(); a.Broadcast == nil { // JSON makes 16 bytes of an address
+			a.Broadcast = net.IPv4zero // the library's word for none
+		}
+		a.Flags &= unix.IFA_F_NODAD
+		return &a
+	}
+	return &netlink.Addr{IPNet: ipNet(p)}
 }
 
 func setRoutes(w SavedLink, now []SavedLink) error {

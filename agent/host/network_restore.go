@@ -149,7 +149,7 @@ func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
 	for _, l := range keepForeign(s.Links, made, now) {
 		was, _ := findLink(s.Links, l.Name)
 		late.Links = append(late.Links, SavedLink{
-			Name: l.Name, Addresses: l.Addresses[len(was.Addresses):], Routes: l.Routes[len(was.Routes):],
+			Name: l.Name, Addresses: l.Addresses[len(was.Addresses):], Shown: l.Shown, Routes: l.Routes[len(was.Routes):],
 		})
 	}
 	return late, nil
@@ -199,6 +199,7 @@ func addLate(late, now []SavedLink) {
 		}
 		want := is
 		want.Addresses, want.Routes = slices.Concat(is.Addresses, l.Addresses), slices.Concat(is.Routes, l.Routes)
+		want.Shown = l.Shown
 		_ = setAddresses(want, now) // the next read shows what is missing
 		_ = setRoutes(want, now)    // likewise
 	}
@@ -230,6 +231,7 @@ func keepForeign(saved, made, now []SavedLink) []SavedLink {
 		is, _ := findLink(now, w.Name)
 		m, _ := findLink(made, w.Name)
 		w.Addresses, w.Routes = slices.Clone(w.Addresses), slices.Clone(w.Routes)
+		w.Shown = slices.Concat(w.Shown, is.Shown)
 		for _, a := range is.Addresses {
 			if !slices.Contains(w.Addresses, a) && !slices.Contains(m.Addresses, a) {
 				w.Addresses = append(w.Addresses, a)

@@ -292,8 +292,11 @@ func (r *run) fault() *runFault {
 		f.name, f.strike = "networkd dies", func(*os.Process) { _ = unix.Kill(networkdPID(), unix.SIGKILL) }
 	case 9:
 		f.name, f.holds = "networkd hangs", true
-		f.strike = func(*os.Process) { must(r.t, unix.Kill(networkdPID(), unix.SIGSTOP)) }
-		f.lift = func() { must(r.t, unix.Kill(networkdPID(), unix.SIGCONT)) }
+		signal := func(s unix.Signal) { // the change may have it restarted just now
+			r.until("networkd does not run", func() bool { return unix.Kill(networkdPID(), s) == nil })
+		}
+		f.strike = func(*os.Process) { signal(unix.SIGSTOP) }
+		f.lift = func() { signal(unix.SIGCONT) }
 	case 10:
 		r.slow(f)
 	}

@@ -18,6 +18,10 @@ const (
 	busTime      = 5 * time.Second
 	// reloadTime is for a networkd that answers late. One that hangs keeps nobody from the kernel.
 	reloadTime = 10 * time.Second
+	// pingTime tells the one that hangs.
+	pingTime = 2 * time.Second
+	// restartTime is for a start on a machine that is busy: each try to go back would end the start of the one before.
+	restartTime = 30 * time.Second
 )
 
 // onBus runs fn with a connection of its own to the system bus.
@@ -80,9 +84,13 @@ func (l *Linux) networkdComes(ctx context.Context) (bool, error) {
 // Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a
 // VLAN as it was, and take the old bond for the new one (seen with systemd 252). anew restarts it in any case.
 func (l *Linux) reload(ctx context.Context, removed []string, anew bool) error {
-	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	restart, limit := anew || len(removed) > 0, reloadTime
+	if restart && (anew || l.networkdAnswers(ctx)) {
+		limit = restartTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if anew || len(removed) > 0 {
+	if restart {
 		if err := l.kernel.restart(ctx, networkdUnit); err != nil {
 			return err
 		}
@@ -97,6 +105,15 @@ func (l *Linux) reload(ctx context.Context, removed []string, anew bool) error {
 	}
 	l.flushNames(ctx)
 	return nil
+}
+
+func (l *Linux) networkdAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	return onBus(ctx, func(c *dbus.Conn) error {
+		return c.Object(networkdName, "/org/freedesktop/network1").CallWithContext(ctx,
+			"org.freedesktop.DBus.Peer.Ping", 0).Err
+	}) == nil
 }
 
 // flushNames makes the next look-up a new one.

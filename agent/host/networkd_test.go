@@ -338,3 +338,32 @@ func TestGuardGoesBackAtBoot(t *testing.T) {
 		func() bool { return strings.Contains(sh(t, "ip addr show here"), "10.9.0.1/24") },
 		"networkd does not bring the old address back")
 }
+
+// TestANetworkdThatStartsSlowlyIsWaitedFor: each try would end its start, and begin another one.
+func TestANetworkdThatStartsSlowlyIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	if !withNetworkd(t) {
+		return
+	}
+	h, _ := unguarded(t)
+	newPeer(t)
+	tag := card("tag", "10.20.0.7/24")
+	tag.VLAN = &VLAN{ID: 20, Parent: "here"}
+	c := NetworkConfig{Interfaces: []Interface{card("here", "192.0.2.7/24"), tag}}
+	saved, err := h.SaveNetwork(t.Context(), c)
+	must(t, err)
+	restart, restarts := h.kernel.restart, 0
+	h.kernel.restart = func(ctx context.Context, unit string) error {
+		restarts++
+		stopNetworkd()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reloadTime + time.Second):
+			return restart(ctx, unit)
+		}
+	}
+	if err := h.RestoreNetwork(t.Context(), Effect{}, saved); err != nil || restarts != 1 {
+		t.Errorf("%v after %d starts", err, restarts)
+	}
+}
