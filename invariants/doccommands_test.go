@@ -149,8 +149,11 @@ func wrongCommand(t *testing.T, pages map[string]string, words []string) string 
 	}
 	if words[0] == "ingot" {
 		var out, bad strings.Builder
-		code := cli.Run(t.Context(), command.Config{Args: append(slices.Clone(words[1:]), "--help"), In: strings.NewReader(""),
-			Out: &out, Err: &bad, Getenv: func(string) string { return "" }, Clock: clock.Real()})
+		code := cli.Run(
+			t.Context(),
+			command.Config{Args: append(slices.Clone(words[1:]), "--help"), In: strings.NewReader(""),
+				Out: &out, Err: &bad, Getenv: func(string) string { return "" }, Clock: clock.Real()},
+		)
 		if code != 0 && path != "ingot exit-codes" {
 			return bad.String()
 		}

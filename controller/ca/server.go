@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// ServerCert makes a key and a server certificate, with intermediate and root in its chain. The key lives in memory only. The root is part of the chain because an agent
-// that enrols knows no more than its hash.
+// ServerCert makes a key and a server certificate, with intermediate and root in its chain. The key lives in memory
+// only. The root is part of the chain because an agent that enrols knows no more than its hash.
 func (a *Authority) ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error) {
 	if len(dnsNames)+len(ips) == 0 {
 		return tls.Certificate{}, errors.New("sign server certificate: no name and no address to sign for")

@@ -144,7 +144,14 @@ func (c *agents) settled(ctx context.Context, n int) error {
 		}
 		if time.Since(last) > 10*time.Second {
 			last = time.Now()
-			benchrig.Say("%d of %d connected, %d enrolled, %d events wait; %s", st.Connected, n, st.Enrolled, st.Buffered, st.Trouble)
+			benchrig.Say(
+				"%d of %d connected, %d enrolled, %d events wait; %s",
+				st.Connected,
+				n,
+				st.Enrolled,
+				st.Buffered,
+				st.Trouble,
+			)
 		}
 		if err := benchrig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err

@@ -132,8 +132,8 @@ func (t *Table) Find(mac MAC) (Assignment, bool) {
 	return a, ok
 }
 
-// FindToken gives the assignments that a boot token stands for: one for each card of the machine; none when the token is
-// empty, unknown or dead. The caller must not change them.
+// FindToken gives the assignments that a boot token stands for: one for each card of the machine; none when the token
+// is empty, unknown or dead. The caller must not change them.
 func (t *Table) FindToken(token string) []Assignment {
 	ix := t.current.Load()
 	if ix == nil || token == "" {

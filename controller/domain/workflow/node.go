@@ -121,9 +121,11 @@ func Startable(k Kind, m Mode, node fleet.NodeState) *fleet.Refusal {
 		return &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL", Message: "the node is " + string(node) + "; " + text}
 	}
 	switch {
-	case k == Onboarding && !in(node, fleet.Discovered, fleet.Pending, fleet.BootstrapIssued, fleet.Enrolling, fleet.Installed, fleet.Quarantined):
+	case k == Onboarding && !in(node, fleet.Discovered, fleet.Pending, fleet.BootstrapIssued, fleet.Enrolling,
+		fleet.Installed, fleet.Quarantined):
 		return refuse("only a new one can be onboarded")
-	case k == Decommission && m != FullDecommission && !in(node, fleet.Active, fleet.Offline, fleet.Draining, fleet.Quarantined):
+	case k == Decommission && m != FullDecommission &&
+		!in(node, fleet.Active, fleet.Offline, fleet.Draining, fleet.Quarantined):
 		return refuse("this mode is for one that is active or offline")
 	case in(node, fleet.Installing, fleet.Reprovision, fleet.Migrating, fleet.Deprovisioning, fleet.Removing):
 		return refuse("wait for the work that it stands for, or cancel that")
@@ -146,7 +148,8 @@ func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusa
 	case node == fleet.Quarantined && (contested || w.Kind != Decommission):
 		return &fleet.Refusal{Reason: "MACHINE_QUARANTINED",
 			Message: "the node is quarantined; `ingot why` says for what, and how it leaves"}
-	case w.Kind == Onboarding && in(node, fleet.Discovered, fleet.Pending, fleet.Installing, fleet.Installed, fleet.BootstrapIssued, fleet.Enrolling):
+	case w.Kind == Onboarding && in(node, fleet.Discovered, fleet.Pending, fleet.Installing, fleet.Installed,
+		fleet.BootstrapIssued, fleet.Enrolling):
 	case w.Mode == FullDecommission && node != fleet.Deleted:
 	case w.Kind == Decommission && in(node, fleet.Active, fleet.Offline, fleet.Draining, fleet.Quarantined):
 	default:

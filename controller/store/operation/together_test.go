@@ -57,7 +57,12 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 			t.Errorf("grant %d: %v, %+v", i, d.Err, d.Applied)
 		}
 	}
-	if n := storetest.Count(t, s, "SELECT last_grant_seq FROM agent_states WHERE agent_id = $1", site.ID); n != 9+machines {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT last_grant_seq FROM agent_states WHERE agent_id = $1",
+		site.ID,
+	); n != 9+machines {
 		t.Errorf("the last number is %d", n)
 	}
 	again := s.DecideAll(t.Context(), asked[:2], storetest.Now())

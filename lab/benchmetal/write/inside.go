@@ -195,7 +195,11 @@ func engine(ctx context.Context, j job, name string, open func(context.Context) 
 		return err
 	}
 	say(result{
-		Way: name, Seconds: got.Write.Seconds(), Verify: got.Verify.Seconds(), PeakKiB: peak / measure.KiB, WrittenMiB: got.Written >> 20,
+		Way:        name,
+		Seconds:    got.Write.Seconds(),
+		Verify:     got.Verify.Seconds(),
+		PeakKiB:    peak / measure.KiB,
+		WrittenMiB: got.Written >> 20,
 	})
 	return nil
 }
