@@ -35,7 +35,7 @@ type Metrics struct {
 	SessionsPaced prometheus.Counter
 	// EventLag is the age of agents' events when they are stored, by the agent's clock.
 	EventLag prometheus.Histogram
-	// OperationsRescued counts operations that were moved by the sweep instead of by their job.
+	// OperationsRescued counts jobs that were taken over from controllers that are gone.
 	OperationsRescued prometheus.Counter
 	// OperationsUnwakeable is the number of active operations that nothing would ever wake; anything but 0 is a bug.
 	OperationsUnwakeable prometheus.Gauge
@@ -119,7 +119,7 @@ func New(r prometheus.Registerer) *Metrics {
 		}),
 		OperationsRescued: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "operations_rescued_total",
-			Help: "Operations moved by the sweep instead of by their job: a controller died, or a job was lost. Some after a " +
+			Help: "Jobs of operations and other work that were taken over from controllers that are gone. Some after a " +
 				"restart are normal.",
 		}),
 		OperationsUnwakeable: gauge(
