@@ -23,6 +23,9 @@ import (
 var fpInJob = failpoint.Register("engine.in-job")
 
 const (
+	// jobQueue is River's queue of all jobs but webhook deliveries. A controller of an older version does not work on it:
+	// it would fail jobs of kinds that it does not know.
+	jobQueue = "work"
 	// jobTime bounds the run of a job.
 	jobTime = 10 * time.Second
 	// jobLease is how long a controller's running jobs count as worked on after a renewal.
@@ -46,7 +49,11 @@ var unfinished = []rivertype.JobState{
 // uniqueJob are the options of a job that is unique by the marked arguments while it has not finished. It is tried for
 // ever.
 func uniqueJob() river.InsertOpts {
-	return river.InsertOpts{MaxAttempts: math.MaxInt16, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: unfinished}}
+	return river.InsertOpts{
+		Queue:       jobQueue,
+		MaxAttempts: math.MaxInt16,
+		UniqueOpts:  river.UniqueOpts{ByArgs: true, ByState: unfinished},
+	}
 }
 
 // retryDelay is the delay after so many failed attempts.
@@ -99,7 +106,7 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 		ID:     e.cfg.ControllerID,
 		Logger: e.log.With("component", "river"),
 		Queues: map[string]river.QueueConfig{
-			river.QueueDefault: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
+			jobQueue: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
 		},
 		Workers:                     workers,
 		PeriodicJobs:                e.periodicJobs(),
