@@ -169,7 +169,9 @@ type asking struct {
 // would look like an older copy of this memory. Those that come together are numbered by one durable write.
 func (d *Dispatcher) sendAsk(ctx context.Context, j *job) (ask, error) {
 	a := &asking{ctx: ctx, job: j}
-	d.asks.Do(a)
+	if err := d.asks.Do(a); err != nil {
+		return ask{}, err
+	}
 	return a.ask, a.err
 }
 

@@ -2,7 +2,7 @@
 //
 // # Overview
 //
-// Run makes a key, shows the machine's TPM where there is one, has the site's desk vouch for it, and then runs an
+// Run makes a key, shows the machine's TPM where there is one, has the site's agent vouch for it, and then runs an
 // ordinary agent in the role installer, which reaches the controller through the site's boot server.
 //
 // # What is authoritative

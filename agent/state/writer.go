@@ -37,7 +37,9 @@ func newWriter(db *sql.DB) *writer {
 
 func (w *writer) do(fn func(*sql.Tx) error) error {
 	d := &durableWrite{fn: fn}
-	w.group.Do(d)
+	if err := w.group.Do(d); err != nil {
+		return err
+	}
 	return d.err
 }
 

@@ -2,6 +2,7 @@
 package batch
 
 import (
+	"context"
 	"sync"
 
 	"github.com/ingot-metal/ingot/internal/task"
@@ -22,12 +23,12 @@ type Group[T any] struct {
 
 type entry[T any] struct {
 	work T
-	done chan struct{}
+	done chan error
 }
 
-// Do returns when the work was served.
-func (g *Group[T]) Do(work T) {
-	e := entry[T]{work, make(chan struct{})}
+// Do returns when the work was served, with an error where Serve has panicked.
+func (g *Group[T]) Do(work T) error {
+	e := entry[T]{work, make(chan error, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, e)
 	first := !g.running
@@ -44,7 +45,7 @@ func (g *Group[T]) Do(work T) {
 			})
 		}
 	}
-	<-e.done
+	return <-e.done
 }
 
 // Waiting returns how much work waits for the next call.
@@ -76,8 +77,11 @@ func (g *Group[T]) serve(list []entry[T]) {
 	for i, e := range list {
 		work[i] = e.work
 	}
-	g.Serve(work)
+	err := task.Run(context.Background(), "serve a batch", func(context.Context) error {
+		g.Serve(work)
+		return nil
+	})
 	for _, e := range list {
-		close(e.done)
+		e.done <- err
 	}
 }

@@ -21,10 +21,10 @@ func TestGroup(t *testing.T) {
 		}
 	}}
 	var wg sync.WaitGroup
-	wg.Go(func() { g.Do(0) })
+	wg.Go(func() { _ = g.Do(0) }) // no call panics
 	<-busy
 	for i := 1; i <= 5; i++ {
-		wg.Go(func() { g.Do(i) })
+		wg.Go(func() { _ = g.Do(i) }) // likewise
 		for g.Waiting() < i {
 			<-time.After(time.Millisecond)
 		}
@@ -33,5 +33,21 @@ func TestGroup(t *testing.T) {
 	wg.Wait()
 	if want := [][]int{{0}, {1, 2, 3}, {4, 5}}; !slices.EqualFunc(calls, want, slices.Equal[[]int]) {
 		t.Errorf("called with %v", calls)
+	}
+}
+
+// TestAPanicHoldsUpNobody: all work of a call that panics hears of it, and the next call is made.
+func TestAPanicHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	g := &batch.Group[int]{Serve: func(work []int) {
+		if work[0] == 0 {
+			panic("the first")
+		}
+	}}
+	if err := g.Do(0); err == nil {
+		t.Error("a panic is no error")
+	}
+	if err := g.Do(1); err != nil {
+		t.Errorf("after a panic: %v", err)
 	}
 }

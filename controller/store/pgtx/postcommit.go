@@ -25,6 +25,3 @@ func (a *Postcommit) Note(n any) {
 		a.notes = append(a.notes, n)
 	}
 }
-
-// Notes returns what was noted.
-func (a *Postcommit) Notes() []any { return a.notes }
