@@ -176,6 +176,10 @@ test-offers: deps ## Bring about every state of a machine, and take each action 
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
 	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e/rolling
 
+.PHONY: test-jobs
+test-jobs: deps ## Kill each of three controllers amid 1,000 operations, run 10,000 more, and print how soon each goes on (4 minutes)
+	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run 'TestJobsLong' $(TEST_FLAGS) ./lab/e2e/rolling
+
 .PHONY: test-standby
 test-standby: deps ## Kill Postgres under load and promote its standby: one that is synchronous, and one that lags (2 minutes)
 	$(TESTPG) go test -tags standby -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e/standby

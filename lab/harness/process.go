@@ -20,6 +20,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/process"
@@ -147,10 +148,26 @@ func NewControllerProcessWith(t testing.TB, lines string) *ControllerProcess {
 }
 
 // place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a
-// directory of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file.
+// directory of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file. usual keeps the
+// product's own pool, heartbeats and lease, which are shortened for tests otherwise.
 type place struct {
 	url, fleet, enrolment, images, host, lines string
-	rest                                       bool
+	rest, usual                                bool
+}
+
+// times are the lines of the configuration file that shorten waits.
+func (p place) times() string {
+	if p.usual {
+		return ""
+	}
+	return "agents: {heartbeat_interval: 1s}\nlease: 4s"
+}
+
+func (p place) pool() int {
+	if p.usual {
+		return config.Default().Database.PoolSize
+	}
+	return 10
 }
 
 // listen gives the addresses of a controller: the usual ports of a host that was asked for.
@@ -187,15 +204,15 @@ func newControllerProcess(t testing.TB, p place) *ControllerProcess {
 listen: %s
 data_dir: %q
 images_dir: %q
-database: {url: %q, pool_size: 10}
+database: {url: %q, pool_size: %d}
 tls: {names: ["%s"]}
 advertise: {fleet: [%q], enrolment: [%q]}
 tokens_file: %q
-agents: {heartbeat_interval: 1s}
-lease: 4s
 log: {level: warn}
 %s
-`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, strings.Join(names, `", "`), fleet, enrolment, c.TokensFile(), p.lines)
+%s
+`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, p.pool(), strings.Join(names, `", "`),
+		fleet, enrolment, c.TokensFile(), p.times(), p.lines)
 	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
