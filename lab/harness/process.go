@@ -237,6 +237,17 @@ func (c *ControllerProcess) TokensFile() string { return filepath.Join(c.dir, "t
 // Use has the next start run another program, such as one of an older version.
 func (c *ControllerProcess) Use(program string) { c.bin = program }
 
+// Migrate brings the schema up to date with a program, as an operator does ahead of an upgrade.
+func (c *ControllerProcess) Migrate(program string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "migrate", "up", "--config", c.configFile()).CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("migrate: %v: %s", err, out)
+	}
+}
+
 // Launch starts the process without waiting for it to serve.
 func (c *ControllerProcess) Launch(failpoints string) {
 	c.t.Helper()
