@@ -331,4 +331,3 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 	}
 	return string(out), nil
 }
-

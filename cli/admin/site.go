@@ -16,7 +16,14 @@ func (a commands) siteCmd() *cobra.Command {
 addresses and boot files to machines.`,
 		Example: "  ingot site add berlin --segment eth1 --address 10.20.0.1/24\n  ingot site leases berlin",
 	}
-	cmd.AddCommand(a.siteAddCmd(), a.siteSetCmd(), a.siteGetCmd(), a.siteListCmd(), a.siteLeasesCmd(), a.siteDiscoveredCmd())
+	cmd.AddCommand(
+		a.siteAddCmd(),
+		a.siteSetCmd(),
+		a.siteGetCmd(),
+		a.siteListCmd(),
+		a.siteLeasesCmd(),
+		a.siteDiscoveredCmd(),
+	)
 	return cmd
 }
 

@@ -17,8 +17,8 @@ const (
 	longestPrefix = 29
 )
 
-// New returns the segment of a network device with an address such as 10.20.0.1/24. Without a pool, START-END, the pool is
-// the half of the network in which the device's own address is not.
+// New returns the segment of a network device with an address such as 10.20.0.1/24. Without a pool, START-END, the pool
+// is the half of the network in which the device's own address is not.
 func New(device, address, pool string) (*pb.Segment, error) {
 	own, err := netip.ParsePrefix(address)
 	if err != nil || !own.Addr().Is4() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,25 +30,31 @@ func (o *install) checkDatabase(ctx context.Context) (string, []change, error) {
 	if wanted != "" && wanted != localURL {
 		return o.checkRemote(ctx, wanted)
 	}
-	active := o.active(ctx, "postgresql") && o.sql(ctx, "select 1") == "1"
-	if !active && !o.files.exists("lib/systemd/system/postgresql.service") {
+	running := o.databases(ctx) != nil
+	if !running && !o.files.exists("lib/systemd/system/postgresql.service") {
 		return "", nil, errors.New("PostgreSQL is not installed: apt install postgresql, or name one elsewhere with " +
 			"--database-url")
 	}
 	var missing []change
-	if !active {
+	if !running {
 		missing = append(missing, change{"start PostgreSQL", o.startPostgres})
 	}
-	if !active || o.sql(ctx, "select 1 from pg_roles where rolname = '"+role+"'") != "1" {
-		missing = append(missing, change{"create role " + role, func(ctx context.Context) error {
-			return o.unlessThere(ctx, "select 1 from pg_roles where rolname = '"+role+"'", "createuser", role)
+	if !o.hasRole(ctx) {
+		missing = append(missing, change{"make the role " + role, func(ctx context.Context) error {
+			if o.hasRole(ctx) { // PostgreSQL did not run when it was asked
+				return nil
+			}
+			return o.asSuperuser(ctx, "createuser", role)
 		}})
 	}
-	if !active || o.sql(ctx, "select 1 from pg_database where datname = '"+role+"'") != "1" {
-		missing = append(missing, change{"create database " + role, func(ctx context.Context) error {
-			return o.unlessThere(ctx, "select 1 from pg_database where datname = '"+role+"'",
-				// Whatever language the machine was installed in.
-				"createdb", "--owner="+role, "--encoding=UTF8", "--locale=C.UTF-8", "--template=template0", role)
+	if !slices.Contains(o.databases(ctx), role) {
+		missing = append(missing, change{"make the database " + role, func(ctx context.Context) error {
+			if slices.Contains(o.databases(ctx), role) {
+				return nil
+			}
+			// Whatever language the machine was installed in.
+			return o.asSuperuser(ctx, "createdb", "--owner="+role, "--encoding=UTF8", "--locale=C.UTF-8",
+				"--template=template0", role)
 		}})
 	}
 	return "role and database " + role + ", by peer authentication", missing, nil
@@ -68,29 +75,41 @@ func (o *install) startPostgres(ctx context.Context) error {
 		return err
 	}
 	return until(ctx, postgresTime, func() error {
-		if o.sql(ctx, "select 1") != "1" {
+		if o.databases(ctx) == nil {
 			return errors.New("PostgreSQL does not answer: journalctl -u 'postgresql*'")
 		}
 		return nil
 	})
 }
 
-// unlessThere runs a program as the superuser unless the query finds something.
-func (o *install) unlessThere(ctx context.Context, query, name string, args ...string) error {
-	if o.sql(ctx, query) == "1" {
-		return nil
-	}
+func (o *install) asSuperuser(ctx context.Context, name string, args ...string) error {
 	_, err := o.run(ctx, program{name: name, args: args, user: "postgres"})
 	return err
 }
 
-// sql returns the answer to a query of the superuser, or "" where there is none.
-func (o *install) sql(ctx context.Context, query string) string {
-	out, err := o.run(ctx, program{name: "psql", args: []string{"-XAtc", query, "postgres"}, user: "postgres"})
+// databases returns the names of the databases; nil when PostgreSQL does not answer.
+func (o *install) databases(ctx context.Context) []string {
+	return o.psql(ctx, "--list")
+}
+
+// hasRole reports whether the controller's role is there.
+func (o *install) hasRole(ctx context.Context) bool {
+	return slices.Contains(o.psql(ctx, "--command", `\du `+role), role)
+}
+
+// psql returns the first column of what a command of psql shows.
+func (o *install) psql(ctx context.Context, args ...string) []string {
+	out, err := o.run(ctx, program{name: "psql", args: append([]string{"--no-psqlrc", "--no-align", "--tuples-only"},
+		append(args, "postgres")...), user: "postgres"})
 	if err != nil {
-		return ""
+		return nil
 	}
-	return strings.TrimSpace(out)
+	names := []string{}
+	for line := range strings.Lines(out) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "|")
+		names = append(names, name)
+	}
+	return names
 }
 
 func (o *install) active(ctx context.Context, unit string) bool {

@@ -33,7 +33,7 @@ repeated: what is in place stays as it is. A part that differs from what was ask
 never overwritten.`,
 		Example: `  ingot setup --name ctl.example.net --dry-run
   ingot setup --name ctl.example.net --site r42 --segment eth1
-  ingot setup --name ctl.example.net --database-url - <url`,
+  ingot setup --name ctl.example.net --database-url -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.getenv = a.Config.Getenv

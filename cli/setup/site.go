@@ -67,7 +67,9 @@ func (o *install) checkInstaller(ctx context.Context) (string, []change, error) 
 }
 
 // contextReady reports whether the API can be asked; before the first setup, in a dry run, it cannot.
-func (o *install) contextReady(ctx context.Context) bool { return !o.dryRun || o.works(ctx, "root") == nil }
+func (o *install) contextReady(ctx context.Context) bool {
+	return !o.dryRun || o.works(ctx, "root") == nil
+}
 
 func (o *install) checkSite(ctx context.Context) (string, []change, error) {
 	what := fmt.Sprintf("site %s serves %s as %s, machines get %s-%s", o.site, o.segment, o.served.GetAddress(),

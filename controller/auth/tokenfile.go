@@ -124,8 +124,8 @@ func (s tokenSet) clash(t token) error {
 	return nil
 }
 
-// AddToken makes a token, appends its line to the file and returns the token, which is stored nowhere. A file with faults
-// stays as it is. Owner and mode of the file are kept; a file that is made is of mode 0600.
+// AddToken makes a token, appends its line to the file and returns the token, which is stored nowhere. A file with
+// faults stays as it is. Owner and mode of the file are kept; a file that is made is of mode 0600.
 func AddToken(path, name string, scope Scope) (secret string, err error) {
 	return putToken(path, name, scope, false)
 }
