@@ -286,14 +286,29 @@ smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	scripts/smoke/all
 
+# The agent is a part of it, and so every build makes it anew.
+.PHONY: installer
+installer: build ## Build what machines boot to be installed, with Debian's kernel for bare metal, into dist/installer
+	scripts/build-installer dist/installer
+
 .PHONY: deb
-deb: build ## Build the Debian packages into dist/
+deb: installer ## Build the Debian packages into dist/
 	VERSION='$(VERSION)' deploy/build-deb dist
+
+.PHONY: apt-repo
+apt-repo: deb ## Make a signed apt repository of the packages in dist/apt
+	scripts/install-deps apt
+	scripts/build-apt-repo dist dist/apt
 
 .PHONY: test-units
 test-units: deb ## Boot a Debian tree with the packages and try the systemd units (root)
 	scripts/install-deps units
 	scripts/test-units
+
+.PHONY: test-setup
+test-setup: deb ## Install the packages in a booted Debian tree, run `ingot setup` and doctor there, and purge all (root)
+	scripts/install-deps units
+	scripts/test-setup
 
 .PHONY: clean
 clean: ## Remove what make has built
