@@ -89,9 +89,9 @@ func freedCards(saved, made, want []SavedLink) []SavedLink {
 	})
 }
 
-// atRest is how the kernel shows freed cards when the change is undone on another boot: without addresses or routes, and
-// down unless they were up before or others have put addresses there. A networkd that had read the files of the change may configure them late, and leaves
-// them configured. A card that is gone or in a bond stays as it is.
+// atRest is how the kernel shows freed cards when the change is undone on another boot: without addresses or routes,
+// and down unless they were up before or others have put addresses there. A networkd that had read the files of the
+// change may configure them late, and leaves them configured. A card that is gone or in a bond stays as it is.
 func atRest(freed, made, now []SavedLink) []SavedLink {
 	var cards []SavedLink
 	for _, c := range freed {
