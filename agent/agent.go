@@ -69,6 +69,8 @@ type Config struct {
 	Started func()
 	// Connected is called after every Welcome; it may be nil.
 	Connected func()
+	// Disconnected is called when a session has ended; it may be nil.
+	Disconnected func()
 
 	// These have defaults; tests shorten them.
 	RebootSettle   time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 )
 
-// A session may meet the fenced state of a simulated machine that went down before it is told to end.
+// A session may meet the fenced state of a simulated machine that went down before its context ends.
 func TestAFencedStateIsTheEndOfTheMachine(t *testing.T) {
 	t.Parallel()
 	s, err := state.Open(t.Context(), state.Config{Dir: t.TempDir()})

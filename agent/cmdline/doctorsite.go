@@ -31,10 +31,11 @@ func checkSite(ctx context.Context, c config.Config) []finding {
 		if address == "" || serving { // then the ports are the agent's own
 			continue
 		}
-		for network, ports := range map[string][]int{"udp4": {67, 69}, "tcp4": {c.Site.HTTPPort}} {
-			for _, port := range ports {
-				list = append(list, checkPort(ctx, network, net.JoinHostPort(address, strconv.Itoa(port))))
-			}
+		for _, p := range []struct {
+			network string
+			port    int
+		}{{"udp4", 67}, {"udp4", 69}, {"tcp4", c.Site.HTTPPort}} {
+			list = append(list, checkPort(ctx, p.network, net.JoinHostPort(address, strconv.Itoa(p.port))))
 		}
 	}
 	return list

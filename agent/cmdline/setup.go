@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -143,9 +144,7 @@ func (o *setupFlags) missing(ctx context.Context, s service) ([]setupChange, err
 	if err != nil {
 		return nil, err
 	}
-	restart := false
 	if text != "" {
-		restart = true
 		list = append(list, setupChange{"write " + s.config, func(context.Context) error {
 			return pki.WriteFile(s.config, []byte(text), 0o644)
 		}})
@@ -166,7 +165,7 @@ func (o *setupFlags) missing(ctx context.Context, s service) ([]setupChange, err
 		list = append(list, setupChange{"enable and start " + s.unit, func(ctx context.Context) error {
 			return s.start(ctx, "enable", "--now")
 		}})
-	case restart:
+	case text != "" || s.outdated(ctx):
 		list = append(list, setupChange{"restart " + s.unit, func(ctx context.Context) error {
 			return s.start(ctx, "restart")
 		}})
@@ -292,6 +291,18 @@ func (s service) start(ctx context.Context, verb ...string) error {
 	}
 }
 
+// outdated reports whether the running service has started before its configuration was written: a setup that ended in
+// between has left it so.
+func (s service) outdated(ctx context.Context) bool {
+	out, err := systemctl(ctx, "show", "--property=ActiveEnterTimestamp", "--value", "--timestamp=unix", s.unit)
+	if err != nil {
+		return false
+	}
+	started, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(out), "@"), 10, 64)
+	info, statErr := os.Stat(s.config)
+	return err == nil && statErr == nil && info.ModTime().Unix() > started
+}
+
 func (s service) enabled(ctx context.Context) bool {
 	_, err := systemctl(ctx, "is-enabled", "--quiet", s.unit)
 	return err == nil
@@ -309,7 +320,7 @@ func (s service) connected(ctx context.Context) error {
 	if active, err := systemctl(ctx, "is-active", s.unit); err != nil {
 		return fmt.Errorf("%s is %s", s.unit, cmp.Or(strings.TrimSpace(active), "not active"))
 	}
-	if !strings.Contains(out, connectedStatus) {
+	if strings.TrimSpace(out) != connectedStatus {
 		return fmt.Errorf("%s is not connected to the controller", s.unit)
 	}
 	return nil

@@ -26,11 +26,16 @@ func New(device, address, pool string) (*pb.Segment, error) {
 	}
 	s := &pb.Segment{Name: name(device), Interface: device, Address: own.String()}
 	if pool != "" {
-		start, end, ok := strings.Cut(pool, "-")
-		if !ok {
+		first, last, _ := strings.Cut(pool, "-") // without a dash last is no address
+		start, err := netip.ParseAddr(first)
+		end, endErr := netip.ParseAddr(last)
+		if err != nil || endErr != nil {
 			return nil, fmt.Errorf("%q is not a pool, such as 10.20.0.100-10.20.0.199", pool)
 		}
-		s.PoolStart, s.PoolEnd = start, end
+		if !own.Contains(start) || !own.Contains(end) || end.Less(start) {
+			return nil, fmt.Errorf("the pool %s is not in the network %s", pool, own.Masked())
+		}
+		s.PoolStart, s.PoolEnd = start.String(), end.String()
 		return s, nil
 	}
 	start, end, err := half(own)

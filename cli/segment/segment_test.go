@@ -25,6 +25,11 @@ func TestPoolIsTheOtherHalf(t *testing.T) {
 	if err != nil || s.GetPoolStart() != "10.20.0.10" || s.GetPoolEnd() != "10.20.0.20" {
 		t.Errorf("a pool that was given: %v, %v", s, err)
 	}
+	for _, bad := range []string{"10.20.0.10", "10.20.0.10-x", "10.20.0.20-10.20.0.10", "10.20.1.1-10.20.1.9", "fd00::1-fd00::9"} {
+		if s, err := segment.New("eth1", "10.20.0.1/24", bad); err == nil {
+			t.Errorf("pool %q gives %v", bad, s)
+		}
+	}
 	for _, bad := range []string{"10.20.0.1", "10.20.0.1/30", "fd00::1/64", "10.0.0.1/0", ""} {
 		if s, err := segment.New("eth1", bad, ""); err == nil {
 			t.Errorf("%q gives %v", bad, s)
@@ -32,7 +37,8 @@ func TestPoolIsTheOtherHalf(t *testing.T) {
 	}
 }
 
-// TestPoolIsInTheNetwork holds for every address: the pool has no address of the device, of the network or its broadcast.
+// TestPoolIsInTheNetwork holds for every address: the pool has neither the device's nor the network's own address, nor
+// its broadcast.
 func TestPoolIsInTheNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		own := netip.PrefixFrom(netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "address"))),

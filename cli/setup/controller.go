@@ -77,7 +77,6 @@ func (o *install) checkConfiguration(context.Context) (string, []change, error) 
 		return "/" + configFile, nil, nil
 	}
 	return "", []change{{"write /" + configFile, func(ctx context.Context) error {
-		o.changed = true
 		if err := o.files.write(configFile, text, 0o640, role); err != nil {
 			return err
 		}
@@ -121,7 +120,7 @@ func (o *install) wantedConfig() (string, error) {
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
 // checkToken sees to a first token: the controller does not start without one.
-func (o *install) checkToken(context.Context) (string, []change, error) {
+func (o *install) checkToken(ctx context.Context) (string, []change, error) {
 	c, _, err := o.readConfig()
 	if err != nil {
 		return "", nil, err
@@ -131,9 +130,9 @@ func (o *install) checkToken(context.Context) (string, []change, error) {
 			return o.makeToken(ctx, "root")
 		}}}, nil
 	}
-	if _, err := o.run(context.Background(), program{name: "test", args: []string{"-r", o.files.path(c.TokensFile)},
+	if _, err := o.run(ctx, program{name: "test", args: []string{"-r", o.files.path(c.TokensFile)},
 		user: role}); err != nil {
-		return "", []change{{"let the controller read " + c.TokensFile, func(ctx context.Context) error {
+		return "", []change{{"let the controller read " + c.TokensFile, func(context.Context) error {
 			raw, err := os.ReadFile(o.files.path(c.TokensFile))
 			if err != nil {
 				return err
@@ -175,7 +174,7 @@ func (o *install) checkController(ctx context.Context) (string, []change, error)
 		missing = append(missing, change{"enable and start " + service, func(ctx context.Context) error {
 			return o.startController(ctx, c, "enable", "--now")
 		}})
-	} else if o.changed {
+	} else if o.outdated(ctx, service, configFile) {
 		missing = append(missing, change{"restart " + service, func(ctx context.Context) error {
 			return o.startController(ctx, c, "restart")
 		}})

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -115,6 +117,19 @@ func (o *install) psql(ctx context.Context, args ...string) []string {
 func (o *install) active(ctx context.Context, unit string) bool {
 	_, err := o.run(ctx, program{name: "systemctl", args: []string{"is-active", "--quiet", unit}})
 	return err == nil
+}
+
+// outdated reports whether a running unit has started before its configuration was written: a setup that ended in
+// between has left it so.
+func (o *install) outdated(ctx context.Context, unit, config string) bool {
+	out, err := o.run(ctx, program{name: "systemctl", args: []string{"show", "--property=ActiveEnterTimestamp", "--value",
+		"--timestamp=unix", unit}})
+	if err != nil {
+		return false
+	}
+	started, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(out), "@"), 10, 64)
+	info, statErr := os.Stat(o.files.path(config))
+	return err == nil && statErr == nil && info.ModTime().Unix() > started
 }
 
 func (o *install) enabled(ctx context.Context, unit string) bool {

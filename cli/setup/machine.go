@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // program is a call of another program.
@@ -84,32 +86,17 @@ func (f files) exists(name string) bool {
 	return err == nil
 }
 
-// write replaces a file, so that a reader sees the old one or the new one, and gives it to root and a group.
+// write replaces a file whole, and gives it to root and a group.
 func (f files) write(name, content string, mode os.FileMode, group string) error {
-	path := f.path(name)
-	gid := 0
-	if group != "" {
-		g, err := user.LookupGroup(group)
-		if err != nil {
-			return err
-		}
-		if gid, err = strconv.Atoi(g.Gid); err != nil {
-			return fmt.Errorf("group %s: %w", group, err)
-		}
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".setup-*")
+	g, err := user.LookupGroup(group)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
-	_, err = tmp.WriteString(content)
-	err = errors.Join(err, tmp.Chown(0, gid), tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
+	gid, err := strconv.Atoi(g.Gid)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(tmp.Name())))
+		return fmt.Errorf("group %s: %w", group, err)
 	}
-	return nil
+	return pki.WriteFileFor(f.path(name), []byte(content), mode, 0, gid)
 }
 
 // until repeats a question until the answer is nil or the time is over, and returns the last answer.

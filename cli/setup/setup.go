@@ -67,8 +67,6 @@ type install struct {
 	served *pb.Segment
 	// secret is the token that this run has made for an admin, by user.
 	secret map[string]string
-	// changed says that the running controller does not have the present configuration.
-	changed bool
 }
 
 // prepare checks and completes what was asked for.

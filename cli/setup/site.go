@@ -87,6 +87,10 @@ func (o *install) checkSite(ctx context.Context) (string, []change, error) {
 				return "", nil, fmt.Errorf("site %s serves %s as %s, and its address is %s: ingot site set changes it", o.site,
 					o.segment, g.GetAddress(), o.served.GetAddress())
 			}
+			if o.pool != "" && (g.GetPoolStart() != o.served.GetPoolStart() || g.GetPoolEnd() != o.served.GetPoolEnd()) {
+				return "", nil, fmt.Errorf("site %s gives machines on %s the addresses %s-%s, not %s: ingot site set changes it",
+					o.site, o.segment, g.GetPoolStart(), g.GetPoolEnd(), o.pool)
+			}
 			return fmt.Sprintf("site %s serves %s as %s, machines get %s-%s", o.site, o.segment, g.GetAddress(),
 				g.GetPoolStart(), g.GetPoolEnd()), nil, nil
 		}

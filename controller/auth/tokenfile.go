@@ -180,15 +180,5 @@ func replaceFile(path string, content []byte) error {
 	if !ok || os.Geteuid() != 0 {
 		return pki.WriteFile(path, content, old.Mode().Perm())
 	}
-	next := path + ".new"
-	if err := pki.WriteFile(next, content, 0o600); err != nil {
-		return err
-	}
-	if err := errors.Join(os.Chown(next, int(owner.Uid), int(owner.Gid)), os.Chmod(next, old.Mode().Perm())); err != nil {
-		return fmt.Errorf("write tokens: %w", err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("write tokens: %w", err)
-	}
-	return nil
+	return pki.WriteFileFor(path, content, old.Mode().Perm(), int(owner.Uid), int(owner.Gid))
 }

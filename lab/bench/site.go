@@ -86,8 +86,8 @@ func (t *throughput) siteParties() string {
 		t.CPU.Postgres, t.CPU.Own)
 }
 
-const aboutSite = "Reboots of simulated machines behind one site agent, from the RPC to SUCCEEDED, one after the other by " +
-	"each of so many clients. Controller, Postgres, site agent and clients share the processors."
+const aboutSite = "Reboots of simulated machines behind one site agent, from the RPC to SUCCEEDED, one after the other " +
+	"by each of so many clients. Controller, Postgres, site agent and clients share the processors."
 
 // siteRun is the part of the results about machines behind a site agent.
 func (r report) siteRun() results.Run {

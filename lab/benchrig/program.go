@@ -89,7 +89,7 @@ func (r *Rig) startSiteInProcess(ctx context.Context, site, bundle string) (*Pro
 	return background(ctx, site, a.Run), nil
 }
 
-// background runs a part of this process until it is told to stop.
+// background runs a program in this process until Stop.
 func background(ctx context.Context, name string, run func(context.Context) error) *Program {
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &Program{Name: name, Started: time.Now(), gone: make(chan struct{})}
