@@ -17,10 +17,12 @@ func (a commands) listCmd() *cobra.Command {
 		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing
 right now. -o wide adds node state, provider, site, conditions and labels.
 
-Filter terms, all of which must hold: phase, effective_state, node_state, provider, site, region,
-rack, group, machine_id, labels.KEY, conditions.TYPE.`,
+Filter terms, all of which must hold, are joined by commas: key=value, key!=value, key in (a, b),
+key not in (a, b). Keys: phase, state, node_state, provider, site, region, rack, group, location,
+serial, cluster, machine_id, labels.KEY, conditions.TYPE. A value may end in *; quotes keep a comma.`,
 		Example: `  ingot list
   ingot list --filter phase=MAINTENANCE,labels.env=prod
+  ingot list --filter 'rack in (r41, r42), state!=IDLE'
   ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listMachines(cmd, filter, limit) },

@@ -39,7 +39,7 @@ func (s *Server) rolloutRequest(
 	if r.Spec, err = validate.Rollout(spec); err != nil {
 		return r, err
 	}
-	terms, err := validate.Filter(r.Spec.GetFilter(), query.MachineKeys)
+	terms, err := query.Machines.Parse(r.Spec.GetFilter())
 	if err != nil {
 		return r, err
 	}
