@@ -124,12 +124,12 @@ func TestQuery(t *testing.T) {
 	q := validate.Query{Keys: keys, Text: []string{"site", "rack", "labels."},
 		Aliases: map[string]string{"label.": "labels.", "state": "phase"}}
 	for in, want := range map[string]string{
-		"site in (a, b),site!=c":     "site in (a, b),site!=c",
-		"label.x=a,labels.x!=b":      "labels.x=a,labels.x!=b",
-		"state in (READY, IDLE)":     "phase=READY",
-		"rack=r4*, label.env=web-*":  "rack=r4*,labels.env=web-*",
-		`labels.x=""`:                `labels.x=""`,
-		"site!=*":                    "site!=*",
+		"site in (a, b),site!=c":      "site in (a, b),site!=c",
+		"label.x=a,labels.x!=b":       "labels.x=a,labels.x!=b",
+		"state in (READY, IDLE)":      "phase=READY",
+		"rack=r4*, label.env=web-*":   "rack=r4*,labels.env=web-*",
+		`labels.x=""`:                 `labels.x=""`,
+		"site!=*":                     "site!=*",
 		"rack not in (r1*, \"r2 b\")": "rack not in (r1*, r2 b)",
 	} {
 		terms, err := q.Parse(in)

@@ -223,9 +223,9 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) er
 }
 
 const insertRolloutMachines = `-- name: InsertRolloutMachines :exec
-INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message)
+INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message, stages_left)
 SELECT $1, unnest($2::integer[]), unnest($3::text[]), unnest($4::integer[]), unnest($5::text[]),
-       unnest($6::text[]), unnest($7::text[]), unnest($8::text[])
+       unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), $9
 `
 
 type InsertRolloutMachinesParams struct {
@@ -237,6 +237,7 @@ type InsertRolloutMachinesParams struct {
 	States     []string
 	Reasons    []string
 	Messages   []string
+	StagesLeft int32
 }
 
 func (q *Queries) InsertRolloutMachines(ctx context.Context, arg InsertRolloutMachinesParams) error {
@@ -249,12 +250,13 @@ func (q *Queries) InsertRolloutMachines(ctx context.Context, arg InsertRolloutMa
 		arg.States,
 		arg.Reasons,
 		arg.Messages,
+		arg.StagesLeft,
 	)
 	return err
 }
 
 const listRolloutMachines = `-- name: ListRolloutMachines :many
-SELECT rollout_id, position, machine_id, wave, domain, state, operation_id, reason, message, started_at, finished_at FROM rollout_machines
+SELECT rollout_id, position, machine_id, wave, domain, state, operation_id, reason, message, started_at, finished_at, stages_left FROM rollout_machines
 WHERE rollout_id = $1 AND position > $2
   AND ($3::text = '' OR state = ANY(CASE WHEN $3::text = 'RUNNING' THEN ARRAY['STARTING', 'RUNNING'] ELSE ARRAY[$3::text] END))
   AND ($4::integer < 0 OR wave = $4)
@@ -296,6 +298,7 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 			&i.Message,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.StagesLeft,
 		); err != nil {
 			return nil, err
 		}
@@ -453,7 +456,7 @@ func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, e
 }
 
 const lockStartingMachine = `-- name: LockStartingMachine :one
-SELECT machine_id FROM rollout_machines
+SELECT stages_left FROM rollout_machines
 WHERE rollout_id = $1 AND machine_id = $2 AND state = 'STARTING' FOR UPDATE
 `
 
@@ -462,11 +465,11 @@ type LockStartingMachineParams struct {
 	MachineID string
 }
 
-func (q *Queries) LockStartingMachine(ctx context.Context, arg LockStartingMachineParams) (string, error) {
+func (q *Queries) LockStartingMachine(ctx context.Context, arg LockStartingMachineParams) (int32, error) {
 	row := q.db.QueryRow(ctx, lockStartingMachine, arg.RolloutID, arg.MachineID)
-	var machine_id string
-	err := row.Scan(&machine_id)
-	return machine_id, err
+	var stages_left int32
+	err := row.Scan(&stages_left)
+	return stages_left, err
 }
 
 const moveRolloutMachine = `-- name: MoveRolloutMachine :exec
@@ -779,7 +782,7 @@ WHERE r.rollout_id = $1 AND r.state = 'RUNNING' AND o.operation_id = r.operation
   AND o.phase IN ('SUCCEEDED', 'FAILED', 'CANCELED')
 `
 
-// Machines whose operations have ended.
+// Machines whose operations have ended. One that needs another operation becomes STARTING instead, by a trigger.
 func (q *Queries) SettleRolloutMachines(ctx context.Context, rolloutID string) (int64, error) {
 	result, err := q.db.Exec(ctx, settleRolloutMachines, rolloutID)
 	if err != nil {

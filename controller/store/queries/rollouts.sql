@@ -5,9 +5,9 @@ VALUES (@rollout_id, @request_id, @spec, @type, @plan_id, @destructive, @digest,
     @now, @now, @wake_at);
 
 -- name: InsertRolloutMachines :exec
-INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message)
+INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message, stages_left)
 SELECT @rollout_id, unnest(@positions::integer[]), unnest(@machine_ids::text[]), unnest(@waves::integer[]), unnest(@domains::text[]),
-       unnest(@states::text[]), unnest(@reasons::text[]), unnest(@messages::text[]);
+       unnest(@states::text[]), unnest(@reasons::text[]), unnest(@messages::text[]), @stages_left;
 
 -- name: GetRollout :one
 SELECT * FROM rollouts WHERE rollout_id = @rollout_id;
@@ -59,7 +59,7 @@ SELECT machine_id, domain FROM rollout_machines
 WHERE rollout_id = @rollout_id AND wave = @wave AND state = 'PENDING' ORDER BY position;
 
 -- name: SettleRolloutMachines :execrows
--- Machines whose operations have ended.
+-- Machines whose operations have ended. One that needs another operation becomes STARTING instead, by a trigger.
 UPDATE rollout_machines r
 SET state = o.phase, finished_at = o.finished_at, reason = coalesce(o.error->>'code', ''),
     message = coalesce(o.error->>'message', '')
@@ -79,7 +79,7 @@ WHERE rollout_id = @rollout_id AND state = 'PENDING';
 SELECT machine_id FROM rollout_machines WHERE rollout_id = @rollout_id AND state = 'STARTING' ORDER BY position;
 
 -- name: LockStartingMachine :one
-SELECT machine_id FROM rollout_machines
+SELECT stages_left FROM rollout_machines
 WHERE rollout_id = @rollout_id AND machine_id = @machine_id AND state = 'STARTING' FOR UPDATE;
 
 -- name: MoveRolloutMachine :exec

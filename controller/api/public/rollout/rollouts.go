@@ -51,6 +51,9 @@ func (s *Server) rolloutRequest(
 // rolloutWork is what is done on each machine, without the machine.
 func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, error) {
 	t, err := service.RunType(spec.GetType(), spec.GetPlanId())
+	if spec.GetAction() == baremetalv1.RolloutSpec_PROVISION {
+		t, err = fleet.Reimage, nil
+	}
 	if err != nil {
 		return operationstore.StartRequest{}, err
 	}
