@@ -107,6 +107,31 @@ func TestBudgetCommands(t *testing.T) {
 	)
 }
 
+// TestSeveralMachines: more than one machine are one rollout over a selection, asked for once.
+func TestSeveralMachines(t *testing.T) {
+	golden(t, "several", fleet,
+		"provision machine-[1-3] --image debian-13 --request-id p-1 --yes",
+		"provision machine-[1-3] --image debian-13 --request-id p-1",
+		"provision --select rack=r42,state=NEW --image debian-13 --request-id p-1 --yes --no-wait --max-failures 3",
+		"provision --select rack=r42 --image debian-13 --request-id p-1 --dry-run -o name",
+		"provision --select rack=none --image debian-13 --request-id p-1 --yes",
+		"provision machine-1 --image debian-13 --request-id again --no-wait -o name",
+		"provision machine-1 --all --image debian-13",
+		"provision machine-[3-1] --image debian-13 --request-id p-1",
+		"provision -f testdata/machines.txt --image debian-13 --request-id p-1 --yes --no-wait -o name",
+		"reboot machine-1 machine-2 machine-1 --mode force --request-id p-2 --yes --no-wait -o name",
+		"power off machine-[1-2] --request-id p-3 --yes --no-wait -o name",
+		"enter-maintenance --all --comment moving --request-id p-4 --yes --no-wait -o name",
+		"machine delete machine-[1-2] --yes",
+		"machine delete machine-[1-2]",
+	)
+}
+
+// TestMistypedCommands are errors at every depth, with what may have been meant.
+func TestMistypedCommands(t *testing.T) {
+	golden(t, "mistyped", fleet, "rebot machine-1", "machine gte machine-1", "rollout frobnicate", "node group lst")
+}
+
 func TestRolloutCommands(t *testing.T) {
 	digest := strings.Repeat("5f", 32)
 	golden(t, "rollout", fleet,

@@ -502,7 +502,9 @@ type RolloutPreview struct {
 	// What is done on machines, each list once.
 	StepLists []*RolloutSteps `protobuf:"bytes,6,rep,name=step_lists,json=stepLists,proto3" json:"step_lists,omitempty"`
 	// Budgets that leave less room than the rollout would use.
-	Budgets       []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	Budgets []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Machines in phase READY among those that would be worked on.
+	InService     int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -584,6 +586,13 @@ func (x *RolloutPreview) GetBudgets() []*RolloutBudget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *RolloutPreview) GetInService() int32 {
+	if x != nil {
+		return x.InService
+	}
+	return 0
 }
 
 // RolloutSteps are the steps of the plan as they would run.
@@ -921,7 +930,7 @@ func (x *GetRolloutRequest) GetRolloutId() string {
 
 type ListRolloutsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Terms of state=…
+	// Terms of state=…, request_id=…
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -2111,7 +2120,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\"F\n" +
 	"\x15PreviewRolloutRequest\x12-\n" +
-	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xd6\x02\n" +
+	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xf5\x02\n" +
 	"\x0eRolloutPreview\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12 \n" +
@@ -2120,7 +2129,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bmachines\x18\x05 \x03(\v2\x1c.baremetal.v1.RolloutMachineR\bmachines\x129\n" +
 	"\n" +
 	"step_lists\x18\x06 \x03(\v2\x1a.baremetal.v1.RolloutStepsR\tstepLists\x125\n" +
-	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\"\x9a\x01\n" +
+	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\x12\x1d\n" +
+	"\n" +
+	"in_service\x18\b \x01(\x05R\tinService\"\x9a\x01\n" +
 	"\fRolloutSteps\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12(\n" +
 	"\x05steps\x18\x02 \x03(\v2\x12.baremetal.v1.StepR\x05steps\x12+\n" +

@@ -312,13 +312,14 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 
 const listRollouts = `-- name: ListRollouts :many
 SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts
-WHERE ($1::text = '' OR state = $1)
-  AND ($2::text = '' OR (created_at, rollout_id) < ($3::timestamptz, $2::text))
-ORDER BY created_at DESC, rollout_id DESC LIMIT $4
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
+  AND ($3::text = '' OR (created_at, rollout_id) < ($4::timestamptz, $3::text))
+ORDER BY created_at DESC, rollout_id DESC LIMIT $5
 `
 
 type ListRolloutsParams struct {
 	State      string
+	RequestID  string
 	BeforeID   string
 	BeforeTime time.Time
 	PageSize   int32
@@ -327,6 +328,7 @@ type ListRolloutsParams struct {
 func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]Rollout, error) {
 	rows, err := q.db.Query(ctx, listRollouts,
 		arg.State,
+		arg.RequestID,
 		arg.BeforeID,
 		arg.BeforeTime,
 		arg.PageSize,

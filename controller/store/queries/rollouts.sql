@@ -28,7 +28,7 @@ SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR SHARE;
 
 -- name: ListRollouts :many
 SELECT * FROM rollouts
-WHERE (@state::text = '' OR state = @state)
+WHERE (@state::text = '' OR state = @state) AND (@request_id::text = '' OR request_id = @request_id)
   AND (@before_id::text = '' OR (created_at, rollout_id) < (@before_time::timestamptz, @before_id::text))
 ORDER BY created_at DESC, rollout_id DESC LIMIT @page_size;
 

@@ -141,6 +141,9 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 	default:
 		return fmt.Errorf("look at machine %s: %w", m.MachineID, err)
 	}
+	if m.Phase == string(fleet.Ready) {
+		p.out.InService++
+	}
 	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
 	p.places[m.MachineID] = budgetstore.PlaceOf(m.Site, m.Labels)
 	row.StepList, err = p.stepList(ctx, pl, steps)

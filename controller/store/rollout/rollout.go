@@ -165,7 +165,7 @@ func (s *Store) rolloutOf(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rol
 
 // RolloutFilter narrows a list of rollouts. Empty fields match everything.
 type RolloutFilter struct {
-	State string
+	State, RequestID string
 	// BeforeTime and BeforeID are the position of the last row of the page before.
 	BeforeTime time.Time
 	BeforeID   string
@@ -174,8 +174,9 @@ type RolloutFilter struct {
 
 // ListRollouts reads rollouts, newest first.
 func (s *Store) ListRollouts(ctx context.Context, f RolloutFilter) ([]*baremetalv1.Rollout, error) {
-	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, BeforeTime: f.BeforeTime,
-		BeforeID: f.BeforeID, PageSize: f.Limit})
+	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, RequestID: f.RequestID,
+		BeforeTime: f.BeforeTime,
+		BeforeID:   f.BeforeID, PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list rollouts: %w", err)
 	}

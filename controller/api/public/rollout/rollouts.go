@@ -18,7 +18,10 @@ import (
 )
 
 var (
-	rolloutKeys        = validate.Keys{"state": validate.Among(query.EnumNames(baremetalv1.Rollout_State_value, ""))}
+	rolloutKeys = validate.Keys{
+		"state":      validate.Among(query.EnumNames(baremetalv1.Rollout_State_value, "")),
+		"request_id": validate.Any,
+	}
 	rolloutMachineKeys = validate.Keys{
 		"state": validate.Among(query.EnumNames(baremetalv1.RolloutMachine_State_value, "")),
 		"wave":  waveNumber,
@@ -165,7 +168,12 @@ func (s *Server) ListRollouts(
 	}
 	var f rolloutstore.RolloutFilter
 	for _, t := range terms {
-		f.State = t.Value
+		switch t.Key {
+		case "state":
+			f.State = t.Value
+		case "request_id":
+			f.RequestID = t.Value
+		}
 	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Rollout]{
 		Name: "rollouts", Filter: r.GetFilter(),
