@@ -263,7 +263,7 @@ test-rollouts: deps ## Print how many machines a rollout touches when a tenth of
 
 .PHONY: test-provision
 test-provision: deps ## Provision 1,000 simulated machines of which 30 fail, and kill the command and the controller meanwhile (5 minutes)
-	set -o pipefail; $(TESTPG) go test ./lab/e2e -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
+	set -o pipefail; $(TESTPG) go test ./lab/e2e/provision -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
 
 .PHONY: test-clusters
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)

@@ -127,6 +127,22 @@ func TestSeveralMachines(t *testing.T) {
 	)
 }
 
+// TestRackImport: what is wrong is named by line and column before anything is written; what is known keeps what the
+// file does not say.
+func TestRackImport(t *testing.T) {
+	golden(t, "rack", fleet,
+		"rack import testdata/rack42.csv --dry-run --bmc-credentials rack-42",
+		"rack import testdata/rack42.csv --bmc-credentials rack-42 --site r42",
+		"rack import testdata/rack42.csv --bmc-credentials rack-42 --bmc-username admin --bmc-password-file testdata/maas.key",
+		"rack import testdata/rack42.csv --bmc-credentials none",
+		"rack import testdata/rack-bad.csv",
+		"rack import testdata/netbox_devices.csv --interfaces testdata/netbox_interfaces.csv --dry-run",
+		"rack import testdata/netbox_devices.json --dry-run -o name",
+		"rack import testdata/machines.txt",
+		"rack import testdata/none.csv",
+	)
+}
+
 // TestMistypedCommands are errors at every depth, with what may have been meant.
 func TestMistypedCommands(t *testing.T) {
 	golden(t, "mistyped", fleet, "rebot machine-1", "machine gte machine-1", "rollout frobnicate", "node group lst")

@@ -1,6 +1,9 @@
 package work
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -28,15 +31,22 @@ With the same --request-id the command comes back to what is under way, and begi
   ingot provision 'r42-[01-16]' --image debian-13 --max-in-flight 8 --yes
   ingot provision -f machines.txt --image debian-13 --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Roll(cmd, &b, &w, args, &pb.RolloutSpec{
-				Action: pb.RolloutSpec_PROVISION, Title: "provision " + image,
+			spec := &pb.RolloutSpec{
+				Action: pb.RolloutSpec_PROVISION, Title: strings.TrimSpace("provision " + image),
 				Params: map[string]string{"image_ref": image, "path": path},
-			})
+			}
+			seconds, err := w.StepSeconds()
+			if err != nil {
+				return err
+			}
+			if seconds > 0 {
+				spec.Params["timeout_seconds"] = strconv.Itoa(int(seconds))
+			}
+			return a.Roll(cmd, &b, &w, args, spec)
 		},
 	}
 	w.Register(cmd)
 	b.Register(a.App, cmd)
-	a.Must(cmd.Flags().MarkHidden("step-timeout")) // the steps take their limits from their plans
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext or bmc")
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")

@@ -1,4 +1,4 @@
-package e2e
+package provision
 
 import (
 	"flag"
@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/fleet"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -18,6 +19,29 @@ var (
 	provisioned = flag.Int("provision.machines", 30, "how many machines TestProvisioning provisions")
 	broken      = flag.Int("provision.broken", 3, "how many of them fail")
 )
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// span is one installation, by the operation's own record.
+type span struct {
+	machine  string
+	from, to time.Time
+}
+
+// most is how many were under way at once.
+func most(all []span) int {
+	peak := 0
+	for _, s := range all {
+		n := 0
+		for _, o := range all {
+			if !o.from.After(s.from) && o.to.After(s.from) {
+				n++
+			}
+		}
+		peak = max(peak, n)
+	}
+	return peak
+}
 
 // crowdOf starts n simulated machines, of which so many do nothing right, spread over all.
 func crowdOf(t *testing.T, c *harness.ControllerProcess, n, failing int) (names, bad []string) {
@@ -64,9 +88,7 @@ func reimages(t *testing.T, c *harness.Client) []span {
 			if op.GetStartedAt() == nil {
 				continue
 			}
-			s := span{machine: op.GetMachineId(), phase: op.GetPhase().String(), from: op.GetStartedAt().AsTime(),
-				to: op.GetFinishedAt().AsTime()}
-			out = append(out, s)
+			out = append(out, span{op.GetMachineId(), op.GetStartedAt().AsTime(), op.GetFinishedAt().AsTime()})
 		}
 		if token = r.GetNextPageToken(); token == "" {
 			return out
@@ -87,7 +109,8 @@ func TestProvisioning(t *testing.T) {
 		Budget: &baremetalv1.Budget{Name: "fleet", Domain: "fleet", AtOnce: int32(room)}})
 	rollouts := baremetalv1.NewRolloutServiceClient(c.Conn())
 	args := []string{"provision", "--select", "machine_id=p-*,state=NEW", "--image", "ubuntu-2204", "--max-failures",
-		fmt.Sprint(failing + 1), "--request-id", "first-rack", "--yes"}
+		fmt.Sprint(failing + 1), "--request-id", "first-rack", "--yes",
+		"--step-timeout", "10m"} // a thousand agents take their time to come back to a controller that was killed
 	begin := time.Now()
 	first := c.Command(t, args...)
 	tally := func() *baremetalv1.RolloutTally {
@@ -145,7 +168,7 @@ func TestProvisioning(t *testing.T) {
 			t.Errorf("%s was installed twice", s.machine)
 		}
 	}
-	peak := most(all, func(span) string { return "" })
+	peak := most(all)
 	t.Logf("installations that held a slot of the budget at once: %d of %d", peak, room)
 	if len(all) != n || peak > room {
 		t.Errorf("%d installations of %d machines, %d at once, the budget is %d", len(all), n, peak, room)
