@@ -127,6 +127,9 @@ func (f *fakeServer) CreateSelection(_ context.Context, r *pb.CreateSelectionReq
 // ListRollouts gives one rollout a page.
 func (f *fakeServer) ListRollouts(_ context.Context, r *pb.ListRolloutsRequest) (*pb.ListRolloutsResponse, error) {
 	one, err := f.rollout("ro-1", func(*pb.Rollout) {})
+	if r.GetFilter() == "state=PAUSED" || r.GetFilter() == "state=STOPPING" {
+		return &pb.ListRolloutsResponse{}, nil
+	}
 	if id, ok := strings.CutPrefix(r.GetFilter(), "request_id="); ok {
 		if id == `"again"` {
 			return &pb.ListRolloutsResponse{Rollouts: []*pb.Rollout{one}}, err

@@ -143,6 +143,19 @@ func TestRackImport(t *testing.T) {
 	)
 }
 
+// TestStatus is one page of the fleet, and for programs one document.
+func TestStatus(t *testing.T) {
+	golden(t, "status", func() *fakeServer {
+		f := fleet()
+		m := &pb.Machine{MachineId: "machine-9", Status: &pb.MachineStatus{
+			EffectiveState: pb.MachineStatus_ATTENTION, AttentionReason: "NODE_OFFLINE",
+			AttentionMessage: "the machine's agent has been silent; see to its power and its network",
+		}}
+		f.machines = append(f.machines, m)
+		return f
+	}, "status", "status -o json", "status -o name")
+}
+
 // TestMistypedCommands are errors at every depth, with what may have been meant.
 func TestMistypedCommands(t *testing.T) {
 	golden(t, "mistyped", fleet, "rebot machine-1", "machine gte machine-1", "rollout frobnicate", "node group lst")
