@@ -80,8 +80,8 @@ Put the machine into maintenance before work that destroys data:
 	return root
 }
 
-// refuseUnknown makes a mistyped command an error that names what it may have meant, at every depth. A group of commands
-// without one shows its help.
+// refuseUnknown makes a mistyped command an error that names what it may have meant, at every depth. A group of
+// commands without one shows its help.
 func refuseUnknown(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		refuseUnknown(c)

@@ -130,7 +130,10 @@ func TestSeveralMachines(t *testing.T) {
 // TestRackImport: what is wrong is named by line and column before anything is written; what is known keeps what the
 // file does not say.
 func TestRackImport(t *testing.T) {
-	golden(t, "rack", fleet,
+	golden(
+		t,
+		"rack",
+		fleet,
 		"rack import testdata/rack42.csv --dry-run --bmc-credentials rack-42",
 		"rack import testdata/rack42.csv --bmc-credentials rack-42 --site r42",
 		"rack import testdata/rack42.csv --bmc-credentials rack-42 --bmc-username admin --bmc-password-file testdata/maas.key",

@@ -219,9 +219,13 @@ func (s *fleetStatus) text(style view.Style, now time.Time) string {
 	s.attentionText(&b, style)
 	s.workText(&b, style)
 	for _, agent := range s.certificates {
-		fmt.Fprintf(&b, "\nThe certificate of agent %s (%s), which is away, ends in %s  → start it before, or enrol it anew\n",
-			agent.GetAgentId(), view.Clean(agent.GetMachineId()+agent.GetSite()),
-			view.Duration(certificateEnd(agent).Sub(now).Truncate(time.Minute)))
+		fmt.Fprintf(
+			&b,
+			"\nThe certificate of agent %s (%s), which is away, ends in %s  → start it before, or enrol it anew\n",
+			agent.GetAgentId(),
+			view.Clean(agent.GetMachineId()+agent.GetSite()),
+			view.Duration(certificateEnd(agent).Sub(now).Truncate(time.Minute)),
+		)
 	}
 	return b.String()
 }

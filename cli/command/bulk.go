@@ -60,9 +60,14 @@ func (a *App) WorkOn(
 	cmd *cobra.Command, args []string, b *Bulk, w *WorkFlags, spec *pb.RolloutSpec, call StartOn,
 ) error {
 	if machine, ok := b.Single(args); ok {
-		return a.Work(cmd, machine, w, func(ctx context.Context, svc *Services, id string, secs int32) (*pb.Operation, error) {
-			return call(ctx, svc, machine, id, secs)
-		})
+		return a.Work(
+			cmd,
+			machine,
+			w,
+			func(ctx context.Context, svc *Services, id string, secs int32) (*pb.Operation, error) {
+				return call(ctx, svc, machine, id, secs)
+			},
+		)
 	}
 	seconds, err := w.StepSeconds()
 	if err != nil {

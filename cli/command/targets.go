@@ -132,7 +132,12 @@ func (a *App) selection(
 // Each does something that is no operation on every machine, one after the other. It goes on after one that fails, and
 // returns the first failure.
 func (a *App) Each(
-	cmd *cobra.Command, t *Targets, args []string, yes bool, what string, do func(ctx context.Context, machine string) error,
+	cmd *cobra.Command,
+	t *Targets,
+	args []string,
+	yes bool,
+	what string,
+	do func(ctx context.Context, machine string) error,
 ) error {
 	svc, err := a.Services()
 	if err != nil {

@@ -171,7 +171,12 @@ func (a commands) rackOf(path string, f *rackFlags) (*rackFile, error) {
 }
 
 // planRack checks everything: the values, the machines against each other, and against those that there are.
-func (a commands) planRack(ctx context.Context, svc *command.Services, file *rackFile, f *rackFlags) (*rackPlan, error) {
+func (a commands) planRack(
+	ctx context.Context,
+	svc *command.Services,
+	file *rackFile,
+	f *rackFlags,
+) (*rackPlan, error) {
 	p := &rackPlan{file: file}
 	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
 		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
@@ -351,11 +356,11 @@ func (p *rackPlan) text() string {
 	counts := map[string]int{}
 	for i, m := range p.machines {
 		what, changes := "new", differences(&pb.Machine{}, m)
-		switch {
-		case p.old[i] != nil && proto.Equal(m.GetSpec(), p.old[i].GetSpec()) && maps.Equal(m.GetLabels(), p.old[i].GetLabels()):
-			what, changes = "same", nil
-		case p.old[i] != nil:
+		if p.old[i] != nil {
 			what, changes = "changed", differences(p.old[i], m)
+		}
+		if len(changes) == 0 {
+			what = "same"
 		}
 		counts[what]++
 		if what != "same" {
@@ -376,9 +381,9 @@ func (p *rackPlan) text() string {
 func differences(old, m *pb.Machine) []string {
 	var out []string
 	add := func(name, was, is string) {
-		switch {
-		case was == is:
-		case was == "":
+		switch was {
+		case is:
+		case "":
 			out = append(out, name+" "+view.Clean(is))
 		default:
 			out = append(out, name+" "+view.Clean(was)+" → "+view.Clean(is))

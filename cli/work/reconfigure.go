@@ -41,7 +41,8 @@ configures: what is not named is gone. --allow takes PROTOCOL[:PORT[-PORT]][@CID
 RATE is new connections a second.
 
 What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT, the
-difference and its digest. --accept-drift DIGEST overwrites that difference and no other.` + command.TargetsHelp + command.WaitHelp,
+difference and its digest. --accept-drift DIGEST overwrites that difference and no other.` +
+			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot reconfigure m-1 --hostname web-7
   ingot reconfigure m-1 --default-input drop --allow tcp:22@10.0.0.0/8 --allow tcp:443 --allow icmp
   ingot reconfigure m-1 -f host.yaml

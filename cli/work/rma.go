@@ -15,7 +15,8 @@ func (a commands) rmaCmd() *cobra.Command {
 		Use:   "rma MACHINE…",
 		Short: "Take a machine out of service for return or replacement, or back",
 		Long: `Flag a machine in phase MAINTENANCE for return or replacement. It is BLOCKED from then on:
-nothing runs on it but ingot rma MACHINE --return, which takes the flag off again.` + command.TargetsHelp + command.WaitHelp,
+nothing runs on it but ingot rma MACHINE --return, which takes the flag off again.` +
+			command.TargetsHelp + command.WaitHelp,
 		Example: "  ingot rma m-1\n  ingot rma m-1 --return",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &pb.StartRunRequest{Type: "RMA"}
