@@ -53,7 +53,9 @@ func (b *Bulk) Single(args []string) (string, bool) {
 }
 
 // StartOn is a call that starts work on a machine.
-type StartOn func(ctx context.Context, svc *Services, machine, requestID string, stepSeconds int32) (*pb.Operation, error)
+type StartOn func(
+	ctx context.Context, svc *Services, machine, requestID string, stepSeconds int32,
+) (*pb.Operation, error)
 
 // WorkOn starts an operation on the one machine that is named, or a rollout of the same over several.
 func (a *App) WorkOn(

@@ -397,6 +397,7 @@ type Rollout struct {
 	FinishedAt       *time.Time
 	WakeAt           *time.Time
 	Version          int64
+	StagedWakeAt     *time.Time
 }
 
 type RolloutMachine struct {

@@ -45,9 +45,11 @@ func (q *Queries) ClaimRolloutMachines(ctx context.Context, arg ClaimRolloutMach
 }
 
 const dueRollouts = `-- name: DueRollouts :many
-SELECT rollout_id FROM rollouts WHERE wake_at <= $1 ORDER BY wake_at LIMIT 100
+SELECT rollout_id FROM rollouts WHERE wake_at <= $1 OR staged_wake_at <= $1
+ORDER BY coalesce(wake_at, staged_wake_at) LIMIT 100
 `
 
+// Those of several operations per machine have another column, which older versions do not look at.
 func (q *Queries) DueRollouts(ctx context.Context, now *time.Time) ([]string, error) {
 	rows, err := q.db.Query(ctx, dueRollouts, now)
 	if err != nil {
@@ -69,7 +71,7 @@ func (q *Queries) DueRollouts(ctx context.Context, now *time.Time) ([]string, er
 }
 
 const getRollout = `-- name: GetRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1
 `
 
 func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -101,12 +103,13 @@ func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, er
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const getRolloutByRequest = `-- name: GetRolloutByRequest :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE request_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE request_id = $1
 `
 
 func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Rollout, error) {
@@ -138,12 +141,13 @@ func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Ro
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const holdRollout = `-- name: HoldRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1 FOR SHARE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 FOR SHARE
 `
 
 // Who starts a machine holds the rollout's state as it is.
@@ -176,6 +180,7 @@ func (q *Queries) HoldRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
@@ -311,7 +316,7 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts
 WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
   AND ($3::text = '' OR (created_at, rollout_id) < ($4::timestamptz, $3::text))
 ORDER BY created_at DESC, rollout_id DESC LIMIT $5
@@ -366,6 +371,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.FinishedAt,
 			&i.WakeAt,
 			&i.Version,
+			&i.StagedWakeAt,
 		); err != nil {
 			return nil, err
 		}
@@ -378,7 +384,8 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const lockDueRollout = `-- name: LockDueRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1 AND wake_at <= $2 FOR UPDATE SKIP LOCKED
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
+FOR UPDATE SKIP LOCKED
 `
 
 type LockDueRolloutParams struct {
@@ -416,12 +423,13 @@ func (q *Queries) LockDueRollout(ctx context.Context, arg LockDueRolloutParams) 
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1 FOR UPDATE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -453,6 +461,7 @@ func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
@@ -612,7 +621,7 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 }
 
 const rolloutsByIDs = `-- name: RolloutsByIDs :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = ANY($1::text[])
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = ANY($1::text[])
 `
 
 func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rollout, error) {
@@ -650,6 +659,7 @@ func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rol
 			&i.FinishedAt,
 			&i.WakeAt,
 			&i.Version,
+			&i.StagedWakeAt,
 		); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,8 @@ SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR UPDATE;
 
 -- name: LockDueRollout :one
 -- One controller at a time decides on a rollout.
-SELECT * FROM rollouts WHERE rollout_id = @rollout_id AND wake_at <= @now FOR UPDATE SKIP LOCKED;
+SELECT * FROM rollouts WHERE rollout_id = @rollout_id AND (wake_at <= @now OR staged_wake_at <= @now)
+FOR UPDATE SKIP LOCKED;
 
 -- name: HoldRollout :one
 -- Who starts a machine holds the rollout's state as it is.
@@ -33,7 +34,9 @@ WHERE (@state::text = '' OR state = @state) AND (@request_id::text = '' OR reque
 ORDER BY created_at DESC, rollout_id DESC LIMIT @page_size;
 
 -- name: DueRollouts :many
-SELECT rollout_id FROM rollouts WHERE wake_at <= @now ORDER BY wake_at LIMIT 100;
+-- Those of several operations per machine have another column, which older versions do not look at.
+SELECT rollout_id FROM rollouts WHERE wake_at <= @now OR staged_wake_at <= @now
+ORDER BY coalesce(wake_at, staged_wake_at) LIMIT 100;
 
 -- name: RolloutsByIDs :many
 SELECT * FROM rollouts WHERE rollout_id = ANY(@rollout_ids::text[]);

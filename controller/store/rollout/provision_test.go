@@ -84,6 +84,9 @@ func TestProvisioningIsThreeOperations(t *testing.T) {
 			break
 		}
 		r.step()
+		if n := storetest.Count(t, s, "SELECT count(*) FROM rollouts WHERE wake_at IS NOT NULL"); n > 0 {
+			t.Fatal("an older version of the controller would look at the rollout")
+		}
 		if n := len(r.operations("PENDING")); n > 2 {
 			t.Fatalf("%d operations at once, the limit is 2", n)
 		}
