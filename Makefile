@@ -265,6 +265,10 @@ bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 test-rollouts: deps ## Print how many machines a rollout touches when a tenth of them fail and its controller is killed
 	set -o pipefail; $(TESTPG) go test ./lab/e2e -run 'TestARollout' -v -count 1 | grep -E '(touched|PASS|FAIL|panic)'
 
+.PHONY: test-provision
+test-provision: deps ## Provision 1,000 simulated machines of which 30 fail, and kill the command and the controller meanwhile (5 minutes)
+	set -o pipefail; $(TESTPG) go test ./lab/e2e/provision -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
+
 .PHONY: test-clusters
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
 	scripts/install-deps test clusters
