@@ -9,6 +9,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli/admin"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/health"
 	"github.com/ingot-metal/ingot/cli/inventory"
 	"github.com/ingot-metal/ingot/cli/setup"
 	"github.com/ingot-metal/ingot/cli/work"
@@ -70,6 +71,7 @@ Put the machine into maintenance before work that destroys data:
 	root.SetCompletionCommandGroupID(groupSetup)
 	add(root, groupWork, work.Commands(a)...)
 	add(root, groupInventory, inventory.Commands(a)...)
+	add(root, groupAdmin, health.Commands(a)...)
 	add(root, groupAdmin, admin.Commands(a)...)
 	add(root, groupSetup, setup.Commands(a)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: command.ExitCodesHelp})
