@@ -176,6 +176,10 @@ test-offers: deps ## Bring about every state of a machine, and take each action 
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
 	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e/rolling
 
+.PHONY: test-jobs
+test-jobs: deps ## Kill each of three controllers amid 1,000 operations, run 10,000 more, and print how soon each goes on (4 minutes)
+	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run 'TestJobsLong' $(TEST_FLAGS) ./lab/e2e/rolling
+
 .PHONY: test-standby
 test-standby: deps ## Kill Postgres under load and promote its standby: one that is synchronous, and one that lags (2 minutes)
 	$(TESTPG) go test -tags standby -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e/standby
@@ -261,6 +265,10 @@ bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 test-rollouts: deps ## Print how many machines a rollout touches when a tenth of them fail and its controller is killed
 	set -o pipefail; $(TESTPG) go test ./lab/e2e -run 'TestARollout' -v -count 1 | grep -E '(touched|PASS|FAIL|panic)'
 
+.PHONY: test-provision
+test-provision: deps ## Provision 1,000 simulated machines of which 30 fail, and kill the command and the controller meanwhile (5 minutes)
+	set -o pipefail; $(TESTPG) go test ./lab/e2e/provision -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
+
 .PHONY: test-clusters
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
 	scripts/install-deps test clusters
@@ -290,14 +298,29 @@ smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	scripts/smoke/all
 
+# The agent is a part of it, and so every build makes it anew.
+.PHONY: installer
+installer: build ## Build what machines boot to be installed, with Debian's kernel for bare metal, into dist/installer
+	scripts/build-installer dist/installer
+
 .PHONY: deb
-deb: build ## Build the Debian packages into dist/
+deb: installer ## Build the Debian packages into dist/
 	VERSION='$(VERSION)' deploy/build-deb dist
+
+.PHONY: apt-repo
+apt-repo: deb ## Make a signed apt repository of the packages in dist/apt
+	scripts/install-deps apt
+	scripts/build-apt-repo dist dist/apt
 
 .PHONY: test-units
 test-units: deb ## Boot a Debian tree with the packages and try the systemd units (root)
 	scripts/install-deps units
 	scripts/test-units
+
+.PHONY: test-setup
+test-setup: deb ## Install the packages in a booted Debian tree, run `ingot setup` and doctor there, and purge all (root)
+	scripts/install-deps units
+	scripts/test-setup
 
 .PHONY: clean
 clean: ## Remove what make has built

@@ -69,6 +69,8 @@ type Config struct {
 	Started func()
 	// Connected is called after every Welcome; it may be nil.
 	Connected func()
+	// Disconnected is called when a session has ended; it may be nil.
+	Disconnected func()
 
 	// These have defaults; tests shorten them.
 	RebootSettle   time.Duration
@@ -194,8 +196,8 @@ func (a *Agent) boot(ctx context.Context) (err error) {
 
 // cause prefers the machine's end over whatever broke because of it.
 func cause(ctx context.Context, err error) error {
-	// The machine may be found down before its end has been told.
-	if errors.Is(context.Cause(ctx), errHostDown) || errors.Is(err, sim.ErrDown) {
+	// The machine may be found down, or the state fenced, before its end has been told.
+	if errors.Is(context.Cause(ctx), errHostDown) || errors.Is(err, sim.ErrDown) || errors.Is(err, state.ErrFenced) {
 		return errHostDown
 	}
 	return err

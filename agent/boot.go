@@ -76,7 +76,7 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	})
 	l.runner = session.New(session.Config{
 		Store: store, Dir: state.Dir(a.cfg.StateDir), Dispatcher: l.dispatcher, Addresses: l.addresses, Dial: a.cfg.Dial,
-		Hello: l.hello, Heartbeat: l.heartbeat, Reenroll: l.reenroll, Welcomed: l.welcomed,
+		Hello: l.hello, Heartbeat: l.heartbeat, Reenroll: l.reenroll, Welcomed: l.welcomed, Ended: l.a.cfg.Disconnected,
 		BuildTime: a.cfg.BuildTime, Clock: a.cfg.Clock, Log: log,
 	})
 	if l.isSite() {

@@ -126,9 +126,9 @@ func reflected(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
 
 // TestUnitsAreInThePackage: the controller's unit reloads by SIGHUP, and each package brings its unit.
 func TestUnitsAreInThePackage(t *testing.T) {
-	for _, name := range []string{"ingot-controller", "ingot-agent"} {
+	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot-site"} {
 		unit := readFile(t, "deploy/systemd/"+name+".service")
-		if !strings.Contains(unit, "[Service]") || !strings.Contains(readFile(t, "deploy/build-deb"), name) {
+		if !strings.Contains(unit, "[Service]") || !strings.Contains(readFile(t, "deploy/build-deb"), name+".service") {
 			t.Errorf("%s has no unit in its package", name)
 		}
 	}

@@ -84,12 +84,12 @@ func (s *site) installsStock(m *metal.Machine, image string) {
 	s.holdsNoSeed(wire(), string(public))
 	// The agent may be up before cloud-init has come to its end.
 	var said string
-	testkit.Eventually(s.T, 5*time.Minute, func() bool {
-		said = s.ssh(m, key, "sudo cloud-init status; hostname; cat /etc/from-user-data; df --output=size -BM / | tail -1")
-		return strings.Contains(said, "status: done")
+	testkit.Eventually(s.T, stockCycle, func() bool {
+		said = s.ssh(m, key, "sudo cloud-init status --long; hostname; cat /etc/from-user-data; df --output=size -BM / | tail -1")
+		return said != "" && !strings.Contains(said, "status: running") && !strings.Contains(said, "status: not run")
 	}, "no ssh session in the new system")
 	s.Logf("ssh says: %s", said)
-	for _, want := range []string{"web-1", stockSecret} {
+	for _, want := range []string{"status: done", "web-1\n", stockSecret} {
 		if !strings.Contains(said, want) {
 			s.Errorf("ssh says %q, which lacks %q", said, want)
 		}
@@ -161,9 +161,12 @@ func (s *site) ssh(m *metal.Machine, key, command string) string {
 	address := s.addressOf(m)
 	cmd := s.lab.SiteNetwork().Command(ctx, "ssh", "-i", key, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o",
 		"UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=30", "debian@"+address, command)
-	out, err := cmd.CombinedOutput()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		s.Logf("ssh to %s: %v: %s", address, err, out)
+		s.Logf("ssh to %s: %v: %s%s", address, err, out, stderr.Bytes())
+		return ""
 	}
 	return string(out)
 }

@@ -273,6 +273,14 @@ func TestSystemdIsTold(t *testing.T) {
 		}
 		delete(awaiting, string(buf[:n]))
 	}
+	c.Session().Break()
+	for said := ""; !strings.HasPrefix(said, "STATUS=not connected"); {
+		n, err := l.Read(buf)
+		if err != nil {
+			t.Fatalf("%v; not told that the session has ended", err)
+		}
+		said = string(buf[:n])
+	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package cmdline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,20 +43,46 @@ type finding struct {
 
 func (a app) doctor() *cobra.Command {
 	o := &options{}
+	var output string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what the agent needs, and say what to do about what is missing", Args: cobra.NoArgs,
 		Long: "Check what the agent needs. Exit code 3 when a check fails; warnings are not failures.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("%w: --output %q", errUsage, output)
+			}
 			c, err := o.load()
 			if err != nil {
 				return err
 			}
-			return printFindings(cmd.OutOrStdout(), diagnose(cmd.Context(), c))
+			list := diagnose(cmd.Context(), c)
+			if output == "json" {
+				return printFindingsJSON(cmd.OutOrStdout(), list)
+			}
+			return printFindings(cmd.OutOrStdout(), list)
 		},
 	}
 	o.bindState(cmd)
 	o.bindHost(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
+}
+
+func printFindingsJSON(w io.Writer, list []finding) error {
+	checks := []map[string]string{}
+	for _, f := range list {
+		checks = append(checks, map[string]string{"level": string(f.level), "check": f.check, "finding": f.what,
+			"remedy": f.next})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(map[string]any{"checks": checks}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(f finding) bool { return f.level == fail }) {
+		return errDoctor
+	}
+	return nil
 }
 
 func printFindings(w io.Writer, list []finding) error {
@@ -81,6 +108,8 @@ func diagnose(ctx context.Context, c config.Config) []finding {
 		list = append(list, finding{warn, "host", "this machine is simulated", ""})
 	} else if c.Role == "host" {
 		list = append(list, checkCapabilities(ctx, host.New(host.Config{}))...)
+	} else {
+		list = append(list, checkSite(ctx, c)...)
 	}
 	dir := state.Dir(c.StateDir)
 	who, err := dir.Identity()

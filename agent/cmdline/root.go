@@ -51,8 +51,20 @@ process uses this identity, 5 enrolment was refused for good, 6 another process 
 directory, 7 the packet filter's policy could not be read and the closed policy is in its place.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(a.enroll(), a.run(), a.simulate(), a.status(), a.doctor(), a.lock(), a.unlock(), a.rollback(),
-		a.loadFirewall(), a.config(), a.versionVerb())
+	root.AddCommand(
+		a.setup(),
+		a.enroll(),
+		a.run(),
+		a.simulate(),
+		a.status(),
+		a.doctor(),
+		a.lock(),
+		a.unlock(),
+		a.rollback(),
+		a.loadFirewall(),
+		a.config(),
+		a.versionVerb(),
+	)
 	return root
 }
 

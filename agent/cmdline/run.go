@@ -73,7 +73,8 @@ func (a app) runAgent(ctx context.Context, c config.Config, bundle string) error
 	}
 	// Ready is who can take orders; a controller that cannot be reached is no reason to be killed and restarted.
 	cfg.Started = func() { notify(log, daemon.SdNotifyReady) }
-	cfg.Connected = func() { notify(log, "STATUS=connected to the controller") }
+	cfg.Connected = func() { notify(log, "STATUS="+connectedStatus) }
+	cfg.Disconnected = func() { notify(log, "STATUS=not connected: looking for a controller") }
 	return supervised(ctx, log, agent.New(cfg).Run)
 }
 

@@ -51,12 +51,12 @@ func TestDefaultsAndValues(t *testing.T) {
 
 func TestTheExampleOfASite(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load("../../deploy/agent-site.yaml")
+	c, err := config.Load("../../deploy/site.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := config.Default().Site
-	want.Interfaces, want.CacheDir = []string{"eth1"}, "/var/lib/ingot/blobs"
+	want.Interfaces, want.CacheDir = []string{"eth1"}, "/var/lib/ingot-site/blobs"
 	if c.Role != "site" || !reflect.DeepEqual(c.Site, want) {
 		t.Errorf("got %+v", c.Site)
 	}

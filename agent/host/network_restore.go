@@ -54,6 +54,14 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 		}
 		others = SavedOthers{} // they went with the kernel that had them
 	}
+	freed := freedCards(s.Links, made, want)
+	if !sameBoot {
+		now, err := kernelLinks()
+		if err != nil {
+			return errors.Join(leftErr, err)
+		}
+		want = append(want, atRest(freed, made, now)...)
+	}
 	removed := outdated(made, want)
 	if err := removeLinks(removed); err != nil {
 		return errors.Join(leftErr, err)
@@ -68,7 +76,7 @@ func (l *Linux) RestoreNetwork(ctx context.Context, _ Effect, s SavedNetwork) er
 	if err := l.restoreLinks(ctx, back); err != nil || sameBoot {
 		return errors.Join(leftErr, err)
 	}
-	return errors.Join(leftErr, restoreMTU(freedCards(s.Links, made, want)))
+	return errors.Join(leftErr, restoreMTU(freed))
 }
 
 // freedCards returns the saved cards that the change has named and that the configuration before it does not name. A
@@ -79,6 +87,23 @@ func freedCards(saved, made, want []SavedLink) []SavedLink {
 		_, still := findLink(want, l.Name)
 		return !named || still || l.Bond != nil || l.VLANID != 0
 	})
+}
+
+// atRest is how the kernel shows freed cards when the change is undone on another boot: without addresses or routes,
+// and down unless they were up before or others have put addresses there. A networkd that had read the files of the
+// change may configure them late, and leaves them configured. A card that is gone or in a bond stays as it is.
+func atRest(freed, made, now []SavedLink) []SavedLink {
+	var cards []SavedLink
+	for _, c := range freed {
+		is, there := findLink(now, c.Name)
+		if !there || is.Master != "" {
+			continue
+		}
+		m, _ := findLink(made, c.Name)
+		others := slices.ContainsFunc(is.Addresses, func(a netip.Prefix) bool { return !slices.Contains(m.Addresses, a) })
+		cards = append(cards, SavedLink{Name: c.Name, Kind: is.Kind, MTU: c.MTU, Up: is.Up && (c.Up || others)})
+	}
+	return cards
 }
 
 // restoreMTU gives cards their saved MTU in bytes. A card that is gone needs none.

@@ -45,6 +45,8 @@ type Config struct {
 	Reenroll func(ctx context.Context) error
 	// Welcomed is called after every Welcome; it may be nil.
 	Welcomed func(*fleetv1.Welcome)
+	// Ended is called when a session that was welcomed has ended; it may be nil.
+	Ended func()
 	// BuildTime is a moment known to have passed.
 	BuildTime time.Time
 	Clock     clock.Clock

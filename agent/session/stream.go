@@ -54,7 +54,12 @@ func (s *session) run(ctx context.Context) error {
 		return group.Wait()
 	}
 	s.r.connected.Store(true)
-	defer s.r.connected.Store(false)
+	defer func() {
+		s.r.connected.Store(false)
+		if s.r.cfg.Ended != nil {
+			s.r.cfg.Ended()
+		}
+	}()
 	s.r.current.Store(s)
 	defer s.r.current.Store(nil)
 	s.r.cfg.Dispatcher.Attach(s.link, s.welcome)

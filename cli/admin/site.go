@@ -14,9 +14,16 @@ func (a commands) siteCmd() *cobra.Command {
 		Short: "Say what the agent of a site serves, and see what it sees",
 		Long: `A site is a place with one site agent and its machines. Its segments are the networks on which the agent gives
 addresses and boot files to machines.`,
-		Example: "  ingot site set -f berlin.yaml\n  ingot site leases berlin",
+		Example: "  ingot site add berlin --segment eth1 --address 10.20.0.1/24\n  ingot site leases berlin",
 	}
-	cmd.AddCommand(a.siteSetCmd(), a.siteGetCmd(), a.siteListCmd(), a.siteLeasesCmd(), a.siteDiscoveredCmd())
+	cmd.AddCommand(
+		a.siteAddCmd(),
+		a.siteSetCmd(),
+		a.siteGetCmd(),
+		a.siteListCmd(),
+		a.siteLeasesCmd(),
+		a.siteDiscoveredCmd(),
+	)
 	return cmd
 }
 

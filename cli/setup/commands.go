@@ -10,7 +10,7 @@ import (
 func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
 	return []*cobra.Command{
-		a.configCmd(), a.versionCmd(),
+		a.setupCmd(), a.configCmd(), a.versionCmd(),
 	}
 }
 

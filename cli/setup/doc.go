@@ -1,2 +1,3 @@
-// Package setup has the commands that say where the controller is, and which version this program is.
+// Package setup has the commands that set up a controller, and that say which one to talk to and which version this
+// program is.
 package setup

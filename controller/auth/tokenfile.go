@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -123,12 +124,24 @@ func (s tokenSet) clash(t token) error {
 	return nil
 }
 
-// AddToken makes a token, appends its line to the file (which is made if it is missing, with mode 0600) and gives the
-// token, which is written down nowhere. A file with faults is left alone.
+// AddToken makes a token, appends its line to the file and returns the token, which is stored nowhere. A file with
+// faults stays as it is. Owner and mode of the file are kept; a file that is made is of mode 0600.
 func AddToken(path, name string, scope Scope) (secret string, err error) {
+	return putToken(path, name, scope, false)
+}
+
+// ReplaceToken is AddToken, but ends the token that has the name, if there is one.
+func ReplaceToken(path, name string, scope Scope) (secret string, err error) {
+	return putToken(path, name, scope, true)
+}
+
+func putToken(path, name string, scope Scope, replace bool) (secret string, err error) {
 	file, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("read tokens: %w", err)
+	}
+	if replace {
+		file = withoutToken(file, name)
 	}
 	if len(file) > 0 && file[len(file)-1] != '\n' {
 		file = append(file, '\n')
@@ -141,5 +154,31 @@ func AddToken(path, name string, scope Scope) (secret string, err error) {
 	if _, err := parseTokens(file); err != nil {
 		return "", fmt.Errorf("add token to %s: %w", path, err)
 	}
-	return secret, pki.WriteFile(path, file, 0o600)
+	return secret, replaceFile(path, file)
+}
+
+func withoutToken(file []byte, name string) []byte {
+	var kept []byte
+	for line := range bytes.Lines(file) {
+		if fields := bytes.Fields(line); len(fields) == 0 || string(fields[0]) != name {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
+}
+
+// replaceFile keeps the file readable for the controller's user when root replaces it.
+func replaceFile(path string, content []byte) error {
+	old, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return pki.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write tokens: %w", err)
+	}
+	owner, ok := old.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return pki.WriteFile(path, content, old.Mode().Perm())
+	}
+	return pki.WriteFileFor(path, content, old.Mode().Perm(), int(owner.Uid), int(owner.Gid))
 }

@@ -2,11 +2,15 @@ package auth
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func TestScopeOrder(t *testing.T) {
@@ -176,5 +180,57 @@ func TestOpenNeedsAGoodFile(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := OpenTokens(filepath.Join(dir, "missing"), slog.Default()); err == nil {
 		t.Error("a missing file was opened")
+	}
+}
+
+// TestAddTokenKeepsTheOwner: root adds a token, and the controller's user can still read the file.
+func TestAddTokenKeepsTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	if _, err := AddToken(path, "one", ScopeRead); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chown(path, 0, 65534), os.Chmod(path, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AddToken(path, "two", ScopeAdmin); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid != 0 || owner.Gid != 65534 || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file is of %+v, mode %v", owner, info.Mode())
+	}
+}
+
+func TestReplaceTokenEndsTheOldOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	for range 2 { // the first time there is none to replace
+		if _, err := ReplaceToken(path, "one", ScopeRead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, err := AddToken(path, "two", ScopeAdmin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := ReplaceToken(path, "two", ScopeOperate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := OpenTokens(path, testkit.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.authenticate(old, ScopeRead); err == nil {
+		t.Error("the replaced token still works")
+	}
+	if c, err := tokens.authenticate(secret, ScopeOperate); err != nil || c.Name != "two" {
+		t.Errorf("the new token: %+v, %v", c, err)
 	}
 }

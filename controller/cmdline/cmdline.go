@@ -196,6 +196,7 @@ func migrate(ctx context.Context, s *store.Store, what string) error {
 func tokenCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Manage bearer tokens"}
 	var scope string
+	var replace bool
 	add := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Make a bearer token, store its hash, and print it once",
@@ -212,7 +213,15 @@ func tokenCommand(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			secret, err := auth.AddToken(c.TokensFile, args[0], sc)
+			_, missing := os.Stat(c.TokensFile)
+			put := auth.AddToken
+			if replace {
+				put = auth.ReplaceToken
+			}
+			secret, err := put(c.TokensFile, args[0], sc)
+			if err == nil && missing != nil {
+				err = shareWith(c.DataDir, c.TokensFile)
+			}
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), secret)
 			}
@@ -220,8 +229,31 @@ func tokenCommand(f *flags) *cobra.Command {
 		},
 	}
 	add.Flags().StringVar(&scope, "scope", "operate", "read, operate, admin, or report (an installer's)")
+	add.Flags().BoolVar(&replace, "replace", false, "end the token that has this name")
 	cmd.AddCommand(add)
 	return cmd
+}
+
+// shareWith lets the controller's user, who owns the data directory, read a file that root has made.
+func shareWith(dataDir, file string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(dataDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find the controller's user: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid == 0 {
+		return nil
+	}
+	if err := errors.Join(os.Chown(file, 0, int(owner.Gid)), os.Chmod(file, 0o640)); err != nil {
+		return fmt.Errorf("let the controller read %s: %w", file, err)
+	}
+	return nil
 }
 
 func configCommand(f *flags) *cobra.Command {

@@ -165,6 +165,17 @@ func (e *Engine) rescueJobs(ctx context.Context) (int64, error) {
 	return n, err
 }
 
+// oldJobsEvery is how often jobs of older versions are removed: the last controller that works on them may have gone.
+const oldJobsEvery = 30 * time.Second
+
+func (e *Engine) removeOldJobs(ctx context.Context) error {
+	n, err := e.store.RemoveOldJobs(ctx)
+	if n > 0 {
+		e.log.Info("jobs of an older version are removed", "jobs", n)
+	}
+	return err
+}
+
 func (e *Engine) sweepOperations(ctx context.Context) (int, error) {
 	due, err := e.store.DueOperations(ctx, e.clock.Now(), sweepPage)
 	if err != nil || len(due) == 0 {

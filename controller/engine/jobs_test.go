@@ -156,3 +156,38 @@ func TestAFailingEvaluationKeepsItsJob(t *testing.T) {
 		t.Errorf("%d jobs", all)
 	}
 }
+
+// TestJobsOfAnOlderVersionGo: they stay as long as a controller lives that works on them.
+func TestJobsOfAnOlderVersionGo(t *testing.T) {
+	s := storetest.New(t)
+	older, e := engineOver(t, s, "ctl-1", clock.Real()), engineOver(t, s, "ctl-2", clock.Real())
+	for _, c := range []*Engine{older, e} {
+		if err := c.RenewLease(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.keepJobLease(t.Context()); err != nil { // an older version renews none
+		t.Fatal(err)
+	}
+	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	storetest.Exec(t, s, `INSERT INTO river_job (kind, queue, state, args, max_attempts)
+		SELECT 'operation_look', 'default', state::river_job_state, '{}', 5
+		FROM unnest('{available, running, retryable}'::text[]) state`)
+	count := func() (n int) {
+		t.Helper()
+		if err := s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if err := e.removeOldJobs(t.Context()); err != nil || count() != 4 {
+		t.Fatalf("%d jobs beside an older controller, %v", count(), err)
+	}
+	older.leave(t.Context())
+	if err := e.removeOldJobs(t.Context()); err != nil || count() != 1 {
+		t.Fatalf("%d jobs without one, %v", count(), err)
+	}
+	if all, _ := jobs(t, s, "available"); all != 1 {
+		t.Errorf("%d jobs of this version", all)
+	}
+}

@@ -21,6 +21,22 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// WriteFileFor is WriteFile for a file of another owner, which needs root.
+func WriteFileFor(path string, data []byte, mode fs.FileMode, uid, gid int) error {
+	next := path + ".new"
+	if err := WriteFile(next, data, 0o600); err != nil {
+		return err
+	}
+	err := errors.Join(os.Chown(next, uid, gid), os.Chmod(next, mode))
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(next))
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
 // writeTemp leaves nothing behind when it fails.
 func writeTemp(dir, base string, data []byte, mode fs.FileMode) (string, error) {
 	f, err := os.CreateTemp(dir, "."+base+".tmp-*") // made with mode 0600: a key is never readable by others

@@ -17,7 +17,8 @@ import (
 // driver starts operations as a client does, and hears of their ends by one watch for all of them.
 type driver struct {
 	g      *rig
-	fleet  *crew
+	kind   string
+	by     workers
 	idle   chan string // machines with nothing to do
 	cancel context.CancelFunc
 	group  *task.Group
@@ -27,12 +28,24 @@ type driver struct {
 	ended   map[string]baremetalv1.Operation_Phase // ends that came before anybody waited
 }
 
-func newDriver(ctx context.Context, g *rig, f *crew) (*driver, error) {
+// workers are the agents of the machines under load.
+type workers struct {
+	machines []string
+	// processes are the ids of those that are processes of their own.
+	processes []int
+	// gone is closed when one has ended that should not have, and why says what it said.
+	gone <-chan struct{}
+	why  func() string
+	// received takes when the command of an operation was received; nil where nobody knows.
+	received func(operationID string) (time.Time, bool)
+}
+
+func newDriver(ctx context.Context, g *rig, kind string, by workers) (*driver, error) {
 	d := &driver{
-		g: g, fleet: f, idle: make(chan string, len(f.machines)),
+		g: g, kind: kind, by: by, idle: make(chan string, len(by.machines)),
 		waiting: map[string]chan baremetalv1.Operation_Phase{}, ended: map[string]baremetalv1.Operation_Phase{},
 	}
-	for _, m := range f.machines {
+	for _, m := range by.machines {
 		d.idle <- m
 	}
 	watchCtx, cancel := context.WithCancel(ctx)
@@ -91,8 +104,8 @@ func (d *driver) await(ctx context.Context, id string) (baremetalv1.Operation_Ph
 	select {
 	case p := <-ch:
 		return p, nil
-	case <-d.fleet.Done():
-		return 0, fmt.Errorf("an agent ended: %s", d.fleet.Status().Failed)
+	case <-d.by.gone:
+		return 0, fmt.Errorf("an agent ended: %s", d.by.why())
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -115,16 +128,19 @@ func (d *driver) operate(ctx context.Context) (r ran, err error) {
 	}
 	defer func() { d.idle <- machine }()
 	began := time.Now()
-	op, err := d.g.begin(ctx, machine)
+	op, err := d.begin(ctx, machine)
 	if err != nil {
-		return r, fmt.Errorf("%s %s: %w", d.g.o.kind, machine, err)
+		return r, fmt.Errorf("%s %s: %w", d.kind, machine, err)
 	}
 	phase, err := d.await(ctx, op.GetOperationId())
 	if err != nil {
-		return r, fmt.Errorf("wait for the %s of %s: %w", d.g.o.kind, machine, err)
+		return r, fmt.Errorf("wait for the %s of %s: %w", d.kind, machine, err)
 	}
 	r.total, r.succeeded = time.Since(began), phase == baremetalv1.Operation_SUCCEEDED
-	received, ok := d.fleet.Receipts().Take(op.GetOperationId())
+	if d.by.received == nil {
+		return r, nil
+	}
+	received, ok := d.by.received(op.GetOperationId())
 	if !ok {
 		return r, errors.New("an operation ended whose command no agent has logged as received: has the line changed?")
 	}
@@ -140,17 +156,17 @@ const (
 )
 
 // begin asks for one operation.
-func (g *rig) begin(ctx context.Context, machine string) (*baremetalv1.Operation, error) {
+func (d *driver) begin(ctx context.Context, machine string) (*baremetalv1.Operation, error) {
 	id := ids.New(ids.Session)
-	if g.o.kind == kindReboot {
-		return g.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: id})
+	if d.kind == kindReboot {
+		return d.g.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{MachineId: machine, RequestId: id})
 	}
-	return g.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: machine, RequestId: id})
+	return d.g.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{MachineId: machine, RequestId: id})
 }
 
 // probe works on one machine after the other, with nothing else going on.
 func (d *driver) probe(ctx context.Context, n int) (measure.Latency, error) {
-	benchrig.Say("idle system: %d operations (%s), one after the other", n, d.g.o.kind)
+	benchrig.Say("idle system: %d operations (%s), one after the other", n, d.kind)
 	var all []time.Duration
 	for range n {
 		r, err := d.operate(ctx)

@@ -14,15 +14,31 @@ const aboutOperations = "Operations of one step from the RPC to SUCCEEDED, one a
 
 // store puts the figures of the report into the file of results.
 func (r report) store(ctx context.Context, path string) error {
-	run, err := results.Run{
+	var runs []results.Run
+	if len(r.Operations) > 0 {
+		runs = append(runs, r.operationsRun())
+	}
+	if len(r.BehindSite) > 0 {
+		runs = append(runs, r.siteRun())
+	}
+	for _, run := range runs {
+		run, err := run.Here(ctx, "lab/bench")
+		if err != nil {
+			return err
+		}
+		if err := results.Store(path, run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r report) operationsRun() results.Run {
+	return results.Run{
 		Name: "operations", Title: "Operations", About: aboutOperations, Figures: r.figures(),
 		Curve: &results.Curve{Title: "Operations a second", X: "clients", Measured: "operations",
 			Limit: fmt.Sprintf("%.2f of pgbench", wantedRatio)},
-	}.Here(ctx, "lab/bench")
-	if err != nil {
-		return err
 	}
-	return results.Store(path, run)
 }
 
 func (r report) figures() []results.Figure {

@@ -14,6 +14,11 @@ type crew struct {
 	machines []string
 }
 
+func (c *crew) workers() workers {
+	return workers{machines: c.machines, gone: c.Done(), why: func() string { return c.Status().Failed },
+		received: c.Receipts().Take}
+}
+
 // startCrew registers machines, unless they have been before, starts their agents and waits for every session.
 func (g *rig) startCrew(ctx context.Context, prefix string, n int) (*crew, error) {
 	specs, err := fleet.Register(ctx, g.Conn, g.Path("agents"), prefix, 0, n)

@@ -29,10 +29,14 @@ type options struct {
 	scale    int
 	duration time.Duration
 	agents   int
-	sessions int
-	probes   int
-	idle     time.Duration
-	limit    time.Duration
+	// siteMachines are behind one site agent.
+	siteMachines int
+	siteClients  counts
+	onlySite     bool
+	sessions     int
+	probes       int
+	idle         time.Duration
+	limit        time.Duration
 }
 
 // counts is a list of numbers of clients.
@@ -78,6 +82,10 @@ func main() {
 	flag.IntVar(&o.scale, "scale", 100, "pgbench's scale: 100,000 rows each")
 	flag.DurationVar(&o.duration, "duration", 15*time.Second, "how long each throughput is measured")
 	flag.IntVar(&o.agents, "agents", 512, "simulated machines under load")
+	flag.IntVar(&o.siteMachines, "site-machines", 1000, "simulated machines behind one site agent; 0 leaves them out")
+	o.siteClients = counts{8, 64}
+	flag.Var(&o.siteClients, "site-clients", "numbers of concurrent clients that reboot those")
+	flag.BoolVar(&o.onlySite, "only-site", false, "measure nothing but the machines behind a site agent")
 	flag.IntVar(&o.sessions, "sessions", 2000, "idle sessions for the memory part; 0 leaves it out")
 	flag.IntVar(&o.probes, "probes", 50, "operations, one after the other, for the latency of an idle system")
 	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long things rest before their memory is read")
@@ -89,6 +97,10 @@ func main() {
 	}
 	if most := slices.Max(o.clients); o.agents < most {
 		fmt.Fprintf(os.Stderr, "bench: %d clients need as many machines: --agents %d\n", most, o.agents)
+		os.Exit(2)
+	}
+	if most := slices.Max(o.siteClients); o.siteMachines > 0 && o.siteMachines < most {
+		fmt.Fprintf(os.Stderr, "bench: %d clients need as many machines: --site-machines %d\n", most, o.siteMachines)
 		os.Exit(2)
 	}
 	if err := run(o); err != nil {

@@ -23,25 +23,38 @@ func measureAll(ctx context.Context, o options) (r report, err error) {
 	g.Rig, err = benchrig.Open(ctx, benchrig.Config{
 		Bin: o.bin, Keep: o.keep, InProcess: o.profile != "",
 		// pgbench takes one for each client
-		Connections: 100 + slices.Max(o.clients),
+		Connections: 100 + slices.Max(append(o.clients, o.siteClients...)),
 	})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	if r.Pgbench, err = g.pgbench(ctx); err != nil {
-		return r, err
+	if !o.onlySite {
+		if err := g.withAgents(ctx, &r); err != nil {
+			return r, err
+		}
 	}
-	if err := g.underLoad(ctx, &r); err != nil {
-		return r, err
-	}
-	if o.sessions > 0 && o.profile == "" {
-		if r.Sessions, err = g.idleSessions(ctx); err != nil {
+	if o.siteMachines > 0 && (o.onlySite || o.profile == "") {
+		if r.BehindSite, err = g.behindSite(ctx); err != nil {
 			return r, err
 		}
 	}
 	r.TookSeconds = time.Since(began).Seconds()
 	return r, nil
+}
+
+// withAgents measures machines that have agents of their own.
+func (g *rig) withAgents(ctx context.Context, r *report) (err error) {
+	if r.Pgbench, err = g.pgbench(ctx); err != nil {
+		return err
+	}
+	if err := g.underLoad(ctx, r); err != nil {
+		return err
+	}
+	if g.o.sessions > 0 && g.o.profile == "" {
+		r.Sessions, err = g.idleSessions(ctx)
+	}
+	return err
 }
 
 // underLoad measures the parts that need agents that work.
@@ -69,7 +82,7 @@ func (g *rig) underLoad(ctx context.Context, r *report) (err error) {
 	if err := fleet.Maintain(ctx, g.Conn, f.machines); err != nil {
 		return err
 	}
-	d, err := newDriver(ctx, g, f)
+	d, err := newDriver(ctx, g, g.o.kind, f.workers())
 	if err != nil {
 		return err
 	}
@@ -151,11 +164,11 @@ func median(all []throughput) throughput {
 
 // load measures throughput, after a warm-up, together with who used the processors for it.
 func (g *rig) load(ctx context.Context, d *driver, clients int) (t throughput, err error) {
-	benchrig.Say("load: %d clients %s %d machines for %s", clients, g.o.kind, g.o.agents, g.o.duration)
+	benchrig.Say("load: %d clients %s %d machines for %s", clients, d.kind, len(d.by.machines), g.o.duration)
 	if _, err := d.drive(ctx, clients, warmUp); err != nil {
 		return t, err
 	}
-	before, err := g.usage(ctx)
+	before, err := g.usage(ctx, d.by.processes...)
 	if err != nil {
 		return t, err
 	}
@@ -163,12 +176,12 @@ func (g *rig) load(ctx context.Context, d *driver, clients int) (t throughput, e
 	if err != nil {
 		return t, err
 	}
-	after, err := g.usage(ctx)
+	after, err := g.usage(ctx, d.by.processes...)
 	if err != nil {
 		return t, err
 	}
 	t = l.report()
-	t.Kind, t.Clients = g.o.kind, clients
+	t.Kind, t.Clients = d.kind, clients
 	t.CPU = after.cpu.Since(before.cpu, float64(l.done))
 	t.Commits = float64(after.commits-before.commits) / float64(max(l.done, 1))
 	return t, nil

@@ -19,6 +19,8 @@ type report struct {
 	CPUs       int           `json:"cpus"`
 	Pgbench    pgbenchResult `json:"pgbench"`
 	Operations []throughput  `json:"operations"`
+	// BehindSite are reboots of machines behind one site agent.
+	BehindSite []throughput `json:"behind_site"`
 	// Filled is the last of them again, with many machines in the database.
 	Filled        throughput       `json:"operations_filled"`
 	IdleDispatch  measure.Latency  `json:"dispatch_idle"`
@@ -120,6 +122,9 @@ func (t *throughput) print(row func(what, format string, args ...any)) {
 func (r report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(what, format string, args ...any) { fmt.Fprintf(w, what+"\t"+format+"\n", args...) }
+	for _, op := range r.BehindSite {
+		op.printBehindSite(row)
+	}
 	for _, op := range r.Operations {
 		row(fmt.Sprintf("%d clients: pgbench, TPC-B-like", op.Clients), "%.0f tps (scale %d)", r.Pgbench.TPS[op.Clients],
 			r.Pgbench.Scale)
@@ -130,6 +135,17 @@ func (r report) print(out io.Writer) error {
 		few := r.Operations[len(r.Operations)-1].PerSecond
 		row("  beside few machines", "%.2f of it: %s (0.90)", op.PerSecond/few, verdict(op.PerSecond >= 0.9*few))
 	}
+	if len(r.Operations) > 0 {
+		r.printWithAgents(row)
+	}
+	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot"} {
+		row("binary "+name, "%.1f MiB", float64(r.Binaries[name])/measure.MiB)
+	}
+	row("took", "%.0f s on %d processors", r.TookSeconds, r.CPUs)
+	return w.Flush()
+}
+
+func (r report) printWithAgents(row func(what, format string, args ...any)) {
 	best := r.best()
 	row("operations of pgbench's tps, best", "%.3f with %d clients: %s (%.2f)", best.RatioToPgbench, best.Clients,
 		verdict(best.RatioToPgbench >= wantedRatio), wantedRatio)
@@ -144,9 +160,4 @@ func (r report) print(out io.Writer) error {
 			float64(s.RSSAfter)/measure.MiB, s.Sessions)
 	}
 	row("agent, idle", "%.1f MiB resident", float64(r.AgentRSSBytes)/measure.MiB)
-	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot"} {
-		row("binary "+name, "%.1f MiB", float64(r.Binaries[name])/measure.MiB)
-	}
-	row("took", "%.0f s on %d processors", r.TookSeconds, r.CPUs)
-	return w.Flush()
 }

@@ -13,8 +13,8 @@ type usage struct {
 	commits int64
 }
 
-func (g *rig) usage(ctx context.Context) (u usage, err error) {
-	if u.cpu, err = g.CPU(); err != nil {
+func (g *rig) usage(ctx context.Context, agents ...int) (u usage, err error) {
+	if u.cpu, err = g.CPU(agents...); err != nil {
 		return u, err
 	}
 	err = g.Admin.QueryRow(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()").Scan(

@@ -9,14 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/config"
-	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
@@ -128,8 +126,5 @@ func (r *Rig) startInProcess(ctx context.Context, name string) (*Program, error)
 	if err != nil {
 		return nil, err
 	}
-	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	task.Background("controller", func() { ended <- ctl.Run(runCtx) })
-	return &Program{Name: name, Started: time.Now(), stop: func() error { cancel(); return <-ended }}, nil
+	return background(ctx, name, ctl.Run), nil
 }

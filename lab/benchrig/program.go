@@ -3,11 +3,17 @@ package benchrig
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent"
+	"github.com/ingot-metal/ingot/agent/provider/fake"
+	agentsite "github.com/ingot-metal/ingot/agent/site"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/fleet"
 	"github.com/ingot-metal/ingot/lab/measure"
 	"github.com/ingot-metal/ingot/lab/process"
@@ -20,7 +26,10 @@ type Program struct {
 	Started time.Time
 
 	process *process.Logged // nil in this process
-	stop    func() error    // in this process
+	// In this process: how to end it, when it has ended, and with what.
+	stop   func() error
+	gone   chan struct{}
+	result error
 }
 
 // start runs one of the binaries. Its log, beside its data, goes on where the one before ended.
@@ -44,6 +53,68 @@ func (r *Rig) StartAgent(ctx context.Context) (*Program, error) {
 	}
 	return r.start(name, "ingot-agent", "run", "--host", "sim", "--state-dir", r.Path(name), "--sim-dir",
 		r.Path("lone-world"), "--token-file", token)
+}
+
+// StartSiteAgent starts the agent of a site, with the simulated machines of its provider fake.
+func (r *Rig) StartSiteAgent(ctx context.Context, site string) (*Program, error) {
+	token, err := baremetalv1.NewAdminServiceClient(r.Conn).IssueBootstrapToken(ctx,
+		&baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: site})
+	if err != nil {
+		return nil, fmt.Errorf("issue a token for the site agent: %w", err)
+	}
+	if r.InProcess {
+		return r.startSiteInProcess(ctx, site, token.GetBundle())
+	}
+	file := r.Path(site + "-token")
+	if err := os.WriteFile(file, []byte(token.GetBundle()), 0o600); err != nil {
+		return nil, err
+	}
+	return r.start(site, "ingot-agent", "run", "--role", "site", "--host", "sim", "--state-dir", r.Path(site),
+		"--sim-dir", r.Path(site+"-world"), "--sim-delay", "0s", "--token-file", file)
+}
+
+// startSiteInProcess runs the same in this process.
+func (r *Rig) startSiteInProcess(ctx context.Context, site, bundle string) (*Program, error) {
+	if err := os.MkdirAll(r.Path(site), 0o700); err != nil {
+		return nil, err
+	}
+	world, err := fake.New(fake.Config{Dir: r.Path(site + "-world")})
+	if err != nil {
+		return nil, err
+	}
+	a := agent.New(agent.Config{
+		StateDir: r.Path(site), Role: agent.RoleSite, Bundle: bundle, Log: slog.New(slog.DiscardHandler), Version: "bench",
+		Providers: agentsite.Providers{world.Name(): world}, Host: agent.SimulatedHost(world.World(), site, time.Second),
+	})
+	return background(ctx, site, a.Run), nil
+}
+
+// background runs a program in this process until Stop.
+func background(ctx context.Context, name string, run func(context.Context) error) *Program {
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &Program{Name: name, Started: time.Now(), gone: make(chan struct{})}
+	task.Background(name, func() {
+		p.result = run(runCtx)
+		close(p.gone)
+	})
+	p.stop = func() error { cancel(); <-p.gone; return p.result }
+	return p
+}
+
+// Gone is closed when it has ended.
+func (p *Program) Gone() <-chan struct{} {
+	if p.process == nil {
+		return p.gone
+	}
+	return p.process.Gone()
+}
+
+// Tail is the last that it has said.
+func (p *Program) Tail() string {
+	if p.process == nil {
+		return fmt.Sprint(p.result)
+	}
+	return p.process.Tail()
 }
 
 // Pid is the process's id.

@@ -55,6 +55,26 @@ func RegisterOne(ctx context.Context, conn *grpc.ClientConn, dir string, s Spec)
 	return s, nil
 }
 
+// RegisterBehind makes n machines of the provider fake, named site-000000 and on, that a site agent works on.
+func RegisterBehind(ctx context.Context, conn *grpc.ClientConn, site string, n int) ([]string, error) {
+	names := make([]string, n)
+	err := Parallel(ctx, n, func(ctx context.Context, i int) error {
+		names[i] = fmt.Sprintf("%s-%06d", site, i)
+		err := patiently(ctx, func() error {
+			_, err := baremetalv1.NewMachineServiceClient(conn).RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{
+				Machine: &baremetalv1.Machine{MachineId: names[i],
+					Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: site}},
+			})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("register %s: %w", names[i], err)
+		}
+		return nil
+	})
+	return names, err
+}
+
 // patiently repeats a call for as long as its error says that another attempt may succeed, a minute at most.
 func patiently(ctx context.Context, call func() error) error {
 	for until := time.Now().Add(time.Minute); ; {

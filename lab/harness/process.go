@@ -20,15 +20,16 @@ import (
 
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
 // Binaries are the programs of this tree.
-type Binaries struct{ Controller, Agent string }
+type Binaries struct{ Controller, Agent, CLI string }
 
-// Dir is where both are.
+// Dir is where they are.
 func (b Binaries) Dir() string { return filepath.Dir(b.Controller) }
 
 var built struct {
@@ -47,12 +48,14 @@ func Build(t testing.TB) Binaries {
 		}
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o",
 			built.dir, // as the Makefile does it, which saves compiling twice
-			"github.com/ingot-metal/ingot/cmd/ingot-controller", "github.com/ingot-metal/ingot/cmd/ingot-agent")
+			"github.com/ingot-metal/ingot/cmd/ingot-controller", "github.com/ingot-metal/ingot/cmd/ingot-agent",
+			"github.com/ingot-metal/ingot/cmd/ingot")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
-		built.Binaries = Binaries{filepath.Join(built.dir, "ingot-controller"), filepath.Join(built.dir, "ingot-agent")}
+		built.Binaries = Binaries{filepath.Join(built.dir, "ingot-controller"), filepath.Join(built.dir, "ingot-agent"),
+			filepath.Join(built.dir, "ingot")}
 	})
 	if built.err != nil {
 		t.Fatalf("build: %v", built.err)
@@ -147,10 +150,26 @@ func NewControllerProcessWith(t testing.TB, lines string) *ControllerProcess {
 }
 
 // place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a
-// directory of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file.
+// directory of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file. usual keeps the
+// product's own pool, heartbeats and lease, which are shortened for tests otherwise.
 type place struct {
 	url, fleet, enrolment, images, host, lines string
-	rest                                       bool
+	rest, usual                                bool
+}
+
+// times are the lines of the configuration file that shorten waits.
+func (p place) times() string {
+	if p.usual {
+		return ""
+	}
+	return "agents: {heartbeat_interval: 1s}\nlease: 4s"
+}
+
+func (p place) pool() int {
+	if p.usual {
+		return config.Default().Database.PoolSize
+	}
+	return 10
 }
 
 // listen gives the addresses of a controller: the usual ports of a host that was asked for.
@@ -187,15 +206,15 @@ func newControllerProcess(t testing.TB, p place) *ControllerProcess {
 listen: %s
 data_dir: %q
 images_dir: %q
-database: {url: %q, pool_size: 10}
+database: {url: %q, pool_size: %d}
 tls: {names: ["%s"]}
 advertise: {fleet: [%q], enrolment: [%q]}
 tokens_file: %q
-agents: {heartbeat_interval: 1s}
-lease: 4s
 log: {level: warn}
 %s
-`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, strings.Join(names, `", "`), fleet, enrolment, c.TokensFile(), p.lines)
+%s
+`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, p.pool(), strings.Join(names, `", "`),
+		fleet, enrolment, c.TokensFile(), p.times(), p.lines)
 	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +238,17 @@ func (c *ControllerProcess) TokensFile() string { return filepath.Join(c.dir, "t
 
 // Use has the next start run another program, such as one of an older version.
 func (c *ControllerProcess) Use(program string) { c.bin = program }
+
+// Migrate brings the schema up to date with a program, as an operator does ahead of an upgrade.
+func (c *ControllerProcess) Migrate(program string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "migrate", "up", "--config", c.configFile()).CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("migrate: %v: %s", err, out)
+	}
+}
 
 // Launch starts the process without waiting for it to serve.
 func (c *ControllerProcess) Launch(failpoints string) {

@@ -25,6 +25,7 @@ type Trio struct {
 	Controllers []*ControllerProcess
 
 	program, url            string
+	usual                   bool
 	front, fleet, enrolment *balancer.Balancer
 }
 
@@ -34,24 +35,30 @@ const probeEvery = 200 * time.Millisecond
 // NewTrio starts them.
 func NewTrio(t testing.TB) *Trio {
 	t.Helper()
-	return newTrio(t, Build(t).Controller, testkit.Database(t))
+	return newTrio(t, &Trio{program: Build(t).Controller, url: testkit.Database(t)})
+}
+
+// NewUsualTrio starts three with the lease, the heartbeats and the pool of the default configuration.
+func NewUsualTrio(t testing.TB) *Trio {
+	t.Helper()
+	return newTrio(t, &Trio{program: Build(t).Controller, url: testkit.Database(t), usual: true})
 }
 
 // NewTrioOn starts them on a database that somebody else runs, with nothing in it.
 func NewTrioOn(t testing.TB, url string) *Trio {
 	t.Helper()
-	return newTrio(t, Build(t).Controller, url)
+	return newTrio(t, &Trio{program: Build(t).Controller, url: url})
 }
 
 // NewTrioOf starts three of a program, which may be of an older version, on an empty database: the schema is theirs.
 func NewTrioOf(t testing.TB, program string) *Trio {
 	t.Helper()
-	return newTrio(t, program, testkit.EmptyDatabase(t))
+	return newTrio(t, &Trio{program: program, url: testkit.EmptyDatabase(t)})
 }
 
-func newTrio(t testing.TB, program, url string) *Trio {
+func newTrio(t testing.TB, r *Trio) *Trio {
 	t.Helper()
-	r := &Trio{t: t, program: program, url: url}
+	r.t = t
 	for _, b := range []**balancer.Balancer{&r.front, &r.fleet, &r.enrolment} {
 		opened, err := balancer.Open(3)
 		if err != nil {
@@ -87,7 +94,7 @@ func NewTrioBehind(t testing.TB, balancer string, hosts [3]string) *Trio {
 
 func (r *Trio) start(front, fleet, enrolment string, hosts [3]string) {
 	r.t.Helper()
-	at := place{url: r.url, fleet: fleet, enrolment: enrolment}
+	at := place{url: r.url, fleet: fleet, enrolment: enrolment, usual: r.usual}
 	for _, at.host = range hosts {
 		c := newControllerProcess(r.t, at)
 		if len(r.Controllers) == 0 {
@@ -157,8 +164,8 @@ func (r *Trio) Kill(i int) time.Time {
 	return at
 }
 
-// SchemaVersion is that of their database.
-func (r *Trio) SchemaVersion() (version int) {
+// Database opens a connection to their database. It ends with the test.
+func (r *Trio) Database() *pgx.Conn {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -166,12 +173,19 @@ func (r *Trio) SchemaVersion() (version int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer func() {
-		if err := conn.Close(ctx); err != nil {
+	r.t.Cleanup(func() {
+		if err := conn.Close(context.Background()); err != nil {
 			r.t.Error(err)
 		}
-	}()
-	if err := conn.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM schema_version").Scan(&version); err != nil {
+	})
+	return conn
+}
+
+// SchemaVersion is that of their database.
+func (r *Trio) SchemaVersion() (version int) {
+	r.t.Helper()
+	const query = "SELECT coalesce(max(version), 0) FROM schema_version"
+	if err := r.Database().QueryRow(context.Background(), query).Scan(&version); err != nil {
 		r.t.Fatal(err)
 	}
 	return version

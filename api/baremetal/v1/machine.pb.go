@@ -1274,8 +1274,10 @@ func (x *GetMachineRequest) GetExternalId() string {
 // FILTER_NOT_ALLOWED_WITH_CURSOR.
 type ListMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Comma-separated key=value terms that must all hold: phase, effective_state, node_state, provider, site,
-	// region, rack, group, machine_id, labels.<key>, conditions.<Type>.
+	// Terms that must all hold, joined by commas: key=value, key!=value, key in (a, b), key not in (a, b). Keys: phase,
+	// effective_state (or state), node_state, provider, site, region, rack, group, location, serial, cluster, machine_id,
+	// labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that begin like it, * alone all that
+	// are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was expected there.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize     int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

@@ -75,6 +75,17 @@ func (s *Store) RescueJobs(ctx context.Context) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
+// RemoveOldJobs removes the jobs of versions that kept theirs in River's default queue, unless a controller of such a
+// version lives: nobody else works on them. It returns how many. The table of jobs is River's.
+func (s *Store) RemoveOldJobs(ctx context.Context) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, `DELETE FROM river_job WHERE queue = 'default' AND NOT EXISTS (
+		SELECT 1 FROM controllers WHERE jobs_until = '-infinity' AND lease_until > now())`)
+	if err != nil {
+		return 0, fmt.Errorf("remove jobs of older versions: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
 // Time is what time it is at the database.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	now, err := s.db.Q.DatabaseTime(ctx)

@@ -191,6 +191,8 @@ type Rollouts interface {
 	ListRollouts(ctx context.Context, f rolloutstore.RolloutFilter) ([]*baremetalv1.Rollout, error)
 	ListRolloutMachines(ctx context.Context, f rolloutstore.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32,
 		error)
+	CreateSelection(ctx context.Context, r rolloutstore.SelectionRequest, now time.Time) (*baremetalv1.Selection, error)
+	GetSelection(ctx context.Context, id string, now time.Time) (*baremetalv1.Selection, error)
 }
 
 // Explainer gathers what explanations are made of.

@@ -1,0 +1,82 @@
+package admin
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/segment"
+)
+
+func (a commands) siteAddCmd() *cobra.Command {
+	var device, address, pool, mode, discovery string
+	cmd := &cobra.Command{
+		Use:   "add SITE --segment INTERFACE --address ADDRESS/BITS",
+		Short: "Add a segment to a site, and make the site where there is none",
+		Long: `Add a segment to a site, and make the site where there is none. The address is that of the
+interface, on the machine of the site agent. Without --pool machines get addresses of the half of the
+network in which that address is not. A segment that is there already is left as it is; one that
+differs is refused: ingot site set replaces segments.`,
+		Example: `  ingot site add berlin --segment eth1 --address 10.20.0.1/24
+  ingot site add berlin --segment eth1 --address 10.20.0.1/24 --pool 10.20.0.100-10.20.0.199`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			added, err := segment.New(device, address, pool)
+			if err != nil {
+				return command.Usagef("%w", err)
+			}
+			added.Mode, added.Discovery = mode, discovery
+			if mode == "proxy" {
+				added.PoolStart, added.PoolEnd = "", ""
+			}
+			got, err := a.addSegment(cmd, args[0], added, pool != "")
+			if err != nil {
+				return err
+			}
+			return a.printSite(got)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&device, "segment", "", "network device of the site agent's machine (required)")
+	f.StringVar(&address, "address", "", "the device's own address with its prefix length (required)")
+	f.StringVar(&pool, "pool", "", "addresses for machines, FIRST-LAST (default: half of the network)")
+	f.StringVar(&mode, "mode", "dhcp", "dhcp, or proxy where another server gives the addresses")
+	f.StringVar(&discovery, "discovery", "report", "what a machine gets that is in no inventory: off, report or boot")
+	command.Fixed(cmd, "mode", "dhcp", "proxy")
+	command.Fixed(cmd, "discovery", "off", "report", "boot")
+	a.Must(cmd.MarkFlagRequired("segment"))
+	a.Must(cmd.MarkFlagRequired("address"))
+	return cmd
+}
+
+// addSegment adds the segment unless the site has it. pool says that the pool is part of what was asked for.
+func (a commands) addSegment(cmd *cobra.Command, site string, added *pb.Segment, pool bool) (*pb.Site, error) {
+	svc, err := a.Services()
+	if err != nil {
+		return nil, err
+	}
+	have, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: site})
+	if err != nil && status.Code(err) != codes.NotFound {
+		return nil, err
+	}
+	for _, s := range have.GetSegments() {
+		if s.GetInterface() != added.GetInterface() {
+			continue
+		}
+		same := s.GetAddress() == added.GetAddress() && cmp.Or(s.GetMode(), "dhcp") == added.GetMode() &&
+			(!pool || s.GetPoolStart() == added.GetPoolStart() && s.GetPoolEnd() == added.GetPoolEnd())
+		if !same {
+			return nil, command.Invalidf("site %s serves %s otherwise: address %s, pool %s-%s, mode %s; "+
+				"to change it: ingot site get %s -o yaml, then ingot site set", site, s.GetInterface(), s.GetAddress(),
+				s.GetPoolStart(), s.GetPoolEnd(), s.GetMode(), site)
+		}
+		return have, nil
+	}
+	return svc.Admin.SetSite(cmd.Context(), &pb.SetSiteRequest{
+		Site: site, Segments: append(have.GetSegments(), added), ExpectedVersion: have.GetVersion(),
+	})
+}
