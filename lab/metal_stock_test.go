@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -85,7 +86,8 @@ func (s *site) installsStock(m *metal.Machine, image string) {
 	// The agent may be up before cloud-init has come to its end.
 	var said string
 	testkit.Eventually(s.T, stockCycle, func() bool {
-		said = s.ssh(m, key, "sudo cloud-init status --long; hostname; cat /etc/from-user-data; df --output=size -BM / | tail -1")
+		said = s.ssh(m, key,
+			"sudo cloud-init status --long; hostname; cat /etc/from-user-data; echo; df --output=size -BM / | tail -1")
 		return said != "" && !strings.Contains(said, "status: running") && !strings.Contains(said, "status: not run")
 	}, "no ssh session in the new system")
 	s.Logf("ssh says: %s", said)
@@ -93,6 +95,11 @@ func (s *site) installsStock(m *metal.Machine, image string) {
 		if !strings.Contains(said, want) {
 			s.Errorf("ssh says %q, which lacks %q", said, want)
 		}
+	}
+	words := append([]string{""}, strings.Fields(said)...)
+	size, err := strconv.Atoi(strings.TrimSuffix(words[len(words)-1], "M"))
+	if most := metal.DiskBytes >> 20; err != nil || size < most*3/4 {
+		s.Errorf("the root has %q of a disk of %d MiB: it was not grown", words[len(words)-1], most)
 	}
 }
 
@@ -159,8 +166,9 @@ func (s *site) ssh(m *metal.Machine, key, command string) string {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
 	address := s.addressOf(m)
-	cmd := s.lab.SiteNetwork().Command(ctx, "ssh", "-i", key, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o",
-		"UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=30", "debian@"+address, command)
+	cmd := s.lab.SiteNetwork().
+		Command(ctx, "ssh", "-i", key, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o",
+			"UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=30", "debian@"+address, command)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -24,9 +24,13 @@ import (
 
 // stockFiles is the least that makes a tree a system with systemd and cloud-init.
 var stockFiles = map[string]string{
-	"usr/lib/os-release": "NAME=x\nID=stock\n", "etc/fstab": "UUID=1 / ext4 defaults 0 1\n",
-	"usr/bin/cloud-init": "#!/bin/sh\n", "usr/bin/growpart": "x", "usr/lib/systemd/systemd": "x", "etc/cloud/cloud.cfg": "# x\n",
-	"etc/systemd/system/x": "",
+	"usr/lib/os-release":      "NAME=x\nID=stock\n",
+	"etc/fstab":               "UUID=1 / ext4 defaults 0 1\n",
+	"usr/bin/cloud-init":      "#!/bin/sh\n",
+	"usr/bin/growpart":        "x",
+	"usr/lib/systemd/systemd": "x",
+	"etc/cloud/cloud.cfg":     "# x\n",
+	"etc/systemd/system/x":    "",
 }
 
 // stockImage is a disk image with a boot partition that is no system, and a root of the kind in partition 1, which lies
@@ -181,7 +185,13 @@ func TestAStockImageIsGivenWhatItNeeds(t *testing.T) {
 		}
 		return firstboot.Verify(tree, e.Changes)
 	})
-	if err := l.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, fmt.Sprintf("%x", e.Digest), int64(len(raw)), commit); err != nil {
+	if err := l.CheckImage(
+		t.Context(),
+		disk.Ref{ID: "LOOP-1"},
+		fmt.Sprintf("%x", e.Digest),
+		int64(len(raw)),
+		commit,
+	); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
 	if out := fmt.Sprintf("%v %+v %#v", seed, seed, seed); strings.Contains(out, "top-secret") {
@@ -283,7 +293,8 @@ func TestAnImageThatCannotTakeASeed(t *testing.T) {
 	files := map[string]string{"usr/lib/os-release": "ID=x\n", "etc/x": "", "usr/lib/systemd/systemd": ""}
 	_, device, e, _, err := installStock(t, stockImage(t, "ext4", 48, files), firstboot.Seed{UserData: userData})
 	var why *image.Error
-	if !errors.As(err, &why) || why.Reason.String() != "IMAGE_UNSUPPORTED" || why.Retryable || e.Left != image.LeftUnbootable {
+	if !errors.As(err, &why) || why.Reason.String() != "IMAGE_UNSUPPORTED" || why.Retryable ||
+		e.Left != image.LeftUnbootable {
 		t.Errorf("%v; the disk %s", err, e.Left)
 	}
 	head := make([]byte, 4096)

@@ -28,7 +28,7 @@ The controller drives it: each machine enters maintenance, is reimaged, and leav
 its new system has answered. One that fails stays in maintenance, and its reason is shown at once.
 With the same --request-id the command comes back to what is under way, and begins nothing anew.` +
 			command.TargetsHelp,
-		Example: `  ingot provision --select rack=r42,state=NEW --image debian-13 --ssh-key ~/.ssh/id_ed25519.pub --user-data web.yaml
+		Example: `  ingot provision --select rack=r42,state=NEW --image debian-13 --ssh-key key.pub --user-data web.yaml
   ingot provision 'r42-[01-16]' --image debian-13 --max-in-flight 8 --yes
   ingot provision -f machines.txt --image debian-13 --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {

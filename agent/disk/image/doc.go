@@ -17,8 +17,8 @@
 //	      -> state partition -> files for the new system -> backup table -> first MiB -> flush -> read back
 //
 // The digest is that of the image as it was ordered. What is added to its file systems comes after, and is read back by
-// itself. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a firmware or a
-// kernel, whatever the disk held before.
+// itself. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a firmware
+// or a kernel, whatever the disk held before.
 //
 // # Failure handling
 //

@@ -9,9 +9,9 @@
 // # What an operating system's image must be
 //
 // A whole disk of 512-byte sectors with a GUID partition table at its start: what an installer writes must be able to
-// boot, and its partition table is the last that is written. It is stored as it was given, raw or raw.zst; qcow2,
-// gzip and xz are converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB: installers have
-// little memory.
+// boot, and its partition table is the last that is written. It is stored as it was given, raw or raw.zst; qcow2, gzip
+// and xz are converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB:
+// installers have little memory.
 //
 // # Failure handling
 //
