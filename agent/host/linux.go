@@ -39,6 +39,12 @@ type Config struct {
 	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
 	// installer's image has it.
 	StateTemplate string
+	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
+	BootMAC string
+	// Program is the agent's static binary, which systems without it are given. "": this process's own.
+	Program string
+	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
+	LoadFileSystem func(kind string) error
 	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
 	OpenDisk func(path string, write bool) (Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
@@ -134,6 +140,9 @@ func (l *Linux) Capabilities() []string {
 func withInstallerDefaults(cfg Config) Config {
 	if cfg.StateTemplate == "" {
 		cfg.StateTemplate = pid1.StateTemplate
+	}
+	if cfg.Program == "" {
+		cfg.Program = "/proc/self/exe"
 	}
 	if cfg.HTTP == nil {
 		cfg.HTTP = image.NewClient()

@@ -39,9 +39,8 @@ type WriteImage struct {
 
 	// Begin has the last word before the first byte is changed, when the image has been opened.
 	Begin func(ctx context.Context) error
-	// Identity gives the files for the new system's state partition; Committing must make durable what it is given.
-	// See image.Job.
-	Identity   func(ctx context.Context) (map[string][]byte, error)
+	// Identity gives what the new system needs; Committing must make durable what it is given. See image.Job.
+	Identity   func(ctx context.Context) (NextSystem, error)
 	Committing func(ctx context.Context, c image.Commit) error
 	Progress   func(image.Progress)
 }
@@ -71,13 +70,21 @@ func (l *Linux) WriteImage(ctx context.Context, _ Effect, w WriteImage) (_ disk.
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: l.cfg.HTTP, Clock: clock.Real(), Log: l.cfg.Log}
+	var next NextSystem
 	out, err := image.Write(ctx, image.Job{
 		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
-		Open:     func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
-		State:    func() (io.ReadCloser, error) { return openTemplate(l.path(l.cfg.StateTemplate)) },
-		Begin:    w.Begin,
-		Others:   func() (map[string][]gpt.Partition, error) { return l.otherTables(dev.Ref()) },
-		Identity: w.Identity, Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
+		Open:   func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
+		State:  func() (io.ReadCloser, error) { return openTemplate(l.path(l.cfg.StateTemplate)) },
+		Begin:  w.Begin,
+		Others: func() (map[string][]gpt.Partition, error) { return l.otherTables(dev.Ref()) },
+		Identity: func(ctx context.Context) (_ map[string][]byte, err error) {
+			next, err = w.Identity(ctx)
+			return next.Files, err
+		},
+		Customize: func(ctx context.Context, layout image.Layout) (image.Custom, error) {
+			return l.customize(ctx, d, layout, next)
+		},
+		Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
 		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
 			return l.fillPartition(ctx, d, off, size, files)
 		},

@@ -50,6 +50,7 @@ boot id, not when it was told to reboot.` + command.TargetsHelp + command.WaitHe
 func (a commands) reimageCmd() *cobra.Command {
 	var w command.WorkFlags
 	var b command.Bulk
+	var seed command.SeedFlags
 	var image, plan, path string
 	cmd := &cobra.Command{
 		Use:   "reimage MACHINE…",
@@ -58,14 +59,22 @@ func (a commands) reimageCmd() *cobra.Command {
 ingot enter-maintenance MACHINE.
 
 --path says how the machine gets into the installer. auto takes what works: kexec from the running system, the
-firmware's next boot, or the BMC. Any other fails instead of falling back.` + command.TargetsHelp + command.WaitHelp,
+firmware's next boot, or the BMC. Any other fails instead of falling back.
+
+The image may be as its vendor ships it: the installer adds the agent, and for cloud-init ssh keys, user-data and a
+network configuration. These are kept sealed, and shown nowhere.` + command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot reimage m-1 --image ubuntu-2204
+  ingot reimage m-1 --image debian-13 --ssh-key ~/.ssh/id_ed25519.pub --user-data web.yaml
   ingot reimage m-1 --image ubuntu-2204 --path bmc
   ingot reimage m-1 --image ubuntu-2204 --request-id deploy-v2.1 --no-wait
   ingot reimage --select rack=r42,state=MAINTENANCE --image ubuntu-2204`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := seed.Read(a.App)
+			if err != nil {
+				return err
+			}
 			spec := &pb.RolloutSpec{Type: "REIMAGE", PlanId: plan,
-				Params: map[string]string{"image_ref": image, "path": path}}
+				Params: map[string]string{"image_ref": image, "path": path}, Seed: given}
 			return a.WorkOn(
 				cmd,
 				args,
@@ -76,6 +85,7 @@ firmware's next boot, or the BMC. Any other fails instead of falling back.` + co
 					error) {
 					return svc.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{
 						MachineId: machine, RequestId: id, ImageRef: image, PlanId: plan, Path: path, TimeoutSeconds: secs,
+						Seed: given,
 					})
 				},
 			)
@@ -86,6 +96,7 @@ firmware's next boot, or the BMC. Any other fails instead of falling back.` + co
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
 	cmd.Flags().StringVar(&path, "path", "", "auto (default), kexec, bootnext or bmc")
+	seed.Register(cmd)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
 	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))

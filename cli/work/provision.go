@@ -16,6 +16,7 @@ const failedPercent = 20
 func (a commands) provisionCmd() *cobra.Command {
 	var w command.WorkFlags
 	b := command.Bulk{FailedPercent: failedPercent}
+	var seed command.SeedFlags
 	var image, path string
 	cmd := &cobra.Command{
 		Use:   "provision MACHINE… --image IMAGE",
@@ -27,11 +28,16 @@ The controller drives it: each machine enters maintenance, is reimaged, and leav
 its new system has answered. One that fails stays in maintenance, and its reason is shown at once.
 With the same --request-id the command comes back to what is under way, and begins nothing anew.` +
 			command.TargetsHelp,
-		Example: `  ingot provision --select rack=r42,state=NEW --image debian-13
+		Example: `  ingot provision --select rack=r42,state=NEW --image debian-13 --ssh-key key.pub --user-data web.yaml
   ingot provision 'r42-[01-16]' --image debian-13 --max-in-flight 8 --yes
   ingot provision -f machines.txt --image debian-13 --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := seed.Read(a.App)
+			if err != nil {
+				return err
+			}
 			spec := &pb.RolloutSpec{
+				Seed:   given,
 				Action: pb.RolloutSpec_PROVISION, Title: strings.TrimSpace("provision " + image),
 				Params: map[string]string{"image_ref": image, "path": path},
 			}
@@ -46,6 +52,8 @@ With the same --request-id the command comes back to what is under way, and begi
 		},
 	}
 	w.Register(cmd)
+	seed.Register(cmd)
+	a.Must(cmd.Flags().MarkHidden("hostname")) // it fits one machine only
 	b.Register(a.App, cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext or bmc")

@@ -92,7 +92,10 @@ func TestFilterNeverGuesses(t *testing.T) {
 		}
 		var want []string
 		for _, part := range strings.Split(s, ",") {
-			part = strings.ReplaceAll(strings.Trim(part, " "), `"`, "")
+			part = strings.Trim(part, " ")
+			if key, quoted, ok := strings.Cut(part, `="`); ok && !strings.Contains(key, "=") {
+				part = key + "=" + strings.TrimSuffix(quoted, `"`)
+			}
 			if part == "phase=IDLE" {
 				part = "phase=READY"
 			}

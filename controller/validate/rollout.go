@@ -35,6 +35,12 @@ func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
 	}
 	f.add("spec.selection_id", text(s.GetSelectionId(), maxText))
 	rolloutAction(&f, s)
+	if s.GetSeedId() != "" {
+		f.add("spec.seed_id", "set by the server; give the seed")
+	}
+	if s.GetSeed().GetHostname() != "" {
+		f.add("spec.seed.hostname", "it fits one machine only; without it each is called by its machine_id")
+	}
 	if why := text(s.GetTitle(), maxTitle); why != "" {
 		f.add("spec.title", why)
 	}

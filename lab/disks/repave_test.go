@@ -87,8 +87,8 @@ func (in *install) host() *host.Linux {
 func (in *install) executor() *repave.Disk {
 	return repave.NewDisk(repave.DiskConfig{
 		Installer: in.host(), Site: "http://site", Clock: clock.Real(),
-		Identity: func(context.Context, *fleetv1.CommandSpec) (map[string][]byte, error) {
-			return map[string][]byte{"bootstrap-token": []byte(token)}, nil
+		Identity: func(context.Context, *fleetv1.CommandSpec) (host.NextSystem, error) {
+			return host.NextSystem{Files: map[string][]byte{"bootstrap-token": []byte(token)}}, nil
 		},
 	})
 }

@@ -235,7 +235,11 @@ type RolloutSpec struct {
 	// Which machines, by CreateSelection; instead of filter.
 	SelectionId string `protobuf:"bytes,16,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
 	// What is done instead of a type or a plan.
-	Action        RolloutSpec_Action `protobuf:"varint,17,opt,name=action,proto3,enum=baremetal.v1.RolloutSpec_Action" json:"action,omitempty"`
+	Action RolloutSpec_Action `protobuf:"varint,17,opt,name=action,proto3,enum=baremetal.v1.RolloutSpec_Action" json:"action,omitempty"`
+	// What new systems are given for their first boot, by a reimage or PROVISION. It is stored sealed, and never sent back.
+	Seed *SystemSeed `protobuf:"bytes,18,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Names what seed was, and tells nothing of it. Set by the server.
+	SeedId        string `protobuf:"bytes,19,opt,name=seed_id,json=seedId,proto3" json:"seed_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +391,20 @@ func (x *RolloutSpec) GetAction() RolloutSpec_Action {
 		return x.Action
 	}
 	return RolloutSpec_ACTION_UNSPECIFIED
+}
+
+func (x *RolloutSpec) GetSeed() *SystemSeed {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
+}
+
+func (x *RolloutSpec) GetSeedId() string {
+	if x != nil {
+		return x.SeedId
+	}
+	return ""
 }
 
 // RolloutGate closes when so many machines have failed. Each number is a gate of its own; 0 is none.
@@ -2089,7 +2107,7 @@ var File_baremetal_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x17baremetal/v1/plan.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x05\n" +
+	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x17baremetal/v1/plan.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x06\n" +
 	"\vRolloutSpec\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x17\n" +
@@ -2109,7 +2127,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\x10require_approval\x18\x0e \x01(\bR\x0frequireApproval\x12\x14\n" +
 	"\x05title\x18\x0f \x01(\tR\x05title\x12!\n" +
 	"\fselection_id\x18\x10 \x01(\tR\vselectionId\x128\n" +
-	"\x06action\x18\x11 \x01(\x0e2 .baremetal.v1.RolloutSpec.ActionR\x06action\x1a9\n" +
+	"\x06action\x18\x11 \x01(\x0e2 .baremetal.v1.RolloutSpec.ActionR\x06action\x12,\n" +
+	"\x04seed\x18\x12 \x01(\v2\x18.baremetal.v1.SystemSeedR\x04seed\x12\x17\n" +
+	"\aseed_id\x18\x13 \x01(\tR\x06seedId\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"/\n" +
@@ -2355,70 +2375,72 @@ var file_baremetal_v1_rollout_proto_goTypes = []any{
 	(*GetSelectionRequest)(nil),         // 25: baremetal.v1.GetSelectionRequest
 	(*Selection)(nil),                   // 26: baremetal.v1.Selection
 	nil,                                 // 27: baremetal.v1.RolloutSpec.ParamsEntry
-	(*Step)(nil),                        // 28: baremetal.v1.Step
-	(*timestamppb.Timestamp)(nil),       // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 30: google.protobuf.Duration
+	(*SystemSeed)(nil),                  // 28: baremetal.v1.SystemSeed
+	(*Step)(nil),                        // 29: baremetal.v1.Step
+	(*timestamppb.Timestamp)(nil),       // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 31: google.protobuf.Duration
 }
 var file_baremetal_v1_rollout_proto_depIdxs = []int32{
 	27, // 0: baremetal.v1.RolloutSpec.params:type_name -> baremetal.v1.RolloutSpec.ParamsEntry
 	4,  // 1: baremetal.v1.RolloutSpec.wave_gate:type_name -> baremetal.v1.RolloutGate
 	4,  // 2: baremetal.v1.RolloutSpec.total_gate:type_name -> baremetal.v1.RolloutGate
 	0,  // 3: baremetal.v1.RolloutSpec.action:type_name -> baremetal.v1.RolloutSpec.Action
-	3,  // 4: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	3,  // 5: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
-	21, // 6: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
-	23, // 7: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
-	7,  // 8: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
-	8,  // 9: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
-	28, // 10: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
-	3,  // 11: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	20, // 12: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
-	23, // 13: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
-	3,  // 14: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
-	1,  // 15: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
-	21, // 16: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
-	22, // 17: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
-	29, // 18: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
-	29, // 19: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
-	29, // 20: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
-	29, // 21: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
-	29, // 22: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
-	22, // 23: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
-	2,  // 24: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
-	29, // 25: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
-	29, // 26: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 27: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
-	29, // 28: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
-	29, // 29: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 30: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
-	9,  // 31: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
-	10, // 32: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
-	11, // 33: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
-	12, // 34: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
-	14, // 35: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
-	16, // 36: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
-	17, // 37: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
-	18, // 38: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
-	19, // 39: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
-	24, // 40: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
-	25, // 41: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
-	6,  // 42: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
-	20, // 43: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
-	20, // 44: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
-	20, // 45: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
-	13, // 46: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
-	15, // 47: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
-	20, // 48: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
-	20, // 49: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
-	20, // 50: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
-	20, // 51: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
-	26, // 52: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
-	26, // 53: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
-	42, // [42:54] is the sub-list for method output_type
-	30, // [30:42] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	28, // 4: baremetal.v1.RolloutSpec.seed:type_name -> baremetal.v1.SystemSeed
+	3,  // 5: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	3,  // 6: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
+	21, // 7: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
+	23, // 8: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
+	7,  // 9: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
+	8,  // 10: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
+	29, // 11: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
+	3,  // 12: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	20, // 13: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
+	23, // 14: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
+	3,  // 15: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
+	1,  // 16: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
+	21, // 17: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
+	22, // 18: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
+	30, // 19: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
+	30, // 20: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 21: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
+	30, // 22: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
+	30, // 23: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
+	22, // 24: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
+	2,  // 25: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
+	30, // 26: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
+	30, // 27: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 28: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
+	30, // 29: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
+	30, // 30: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 31: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
+	9,  // 32: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
+	10, // 33: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
+	11, // 34: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
+	12, // 35: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
+	14, // 36: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
+	16, // 37: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
+	17, // 38: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
+	18, // 39: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
+	19, // 40: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
+	24, // 41: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
+	25, // 42: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
+	6,  // 43: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
+	20, // 44: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
+	20, // 45: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
+	20, // 46: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
+	13, // 47: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
+	15, // 48: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
+	20, // 49: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
+	20, // 50: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
+	20, // 51: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
+	20, // 52: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
+	26, // 53: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
+	26, // 54: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
+	43, // [43:55] is the sub-list for method output_type
+	31, // [31:43] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_rollout_proto_init() }
@@ -2426,6 +2448,7 @@ func file_baremetal_v1_rollout_proto_init() {
 	if File_baremetal_v1_rollout_proto != nil {
 		return
 	}
+	file_baremetal_v1_machine_proto_init()
 	file_baremetal_v1_plan_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -181,7 +181,7 @@ func (r RolloutRequest) kind() string {
 func stageWork(r operationstore.StartRequest, t fleet.OperationType) operationstore.StartRequest {
 	r.Type = t
 	if fleet.Housekeeping(t) {
-		r.Inputs = plan.Inputs{}
+		r.Inputs, r.Params = plan.Inputs{}, nil
 	}
 	return r
 }

@@ -138,6 +138,9 @@ func rolloutWork(c claim, machineID string) (operationstore.StartRequest, error)
 	for k, v := range spec.GetParams() {
 		r.Params[k] = v
 	}
+	if spec.GetSeedId() != "" {
+		r.Params[validate.ParamSeed] = spec.GetSeedId()
+	}
 	var err error
 	r.Inputs, err = validate.Params(r.Type, spec.GetParams(), func(k string) string { return "params[" + k + "]" })
 	return r, err

@@ -47,6 +47,11 @@ func (s *Server) rolloutRequest(
 		return r, err
 	}
 	r.Machines, r.Actor = query.MachineQuery(terms), service.Actor(ctx)
+	// The seed itself is in no row of the rollout, nor in its digest: its name is.
+	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed()); err != nil {
+		return r, err
+	}
+	r.Spec.Seed = nil
 	r.Work, err = rolloutWork(r.Spec)
 	return r, err
 }
@@ -69,7 +74,7 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 	}
 	r, err := service.Work{
 		MachineID: "each", RequestID: "each", Kind: t, PlanID: spec.GetPlanId(), Params: spec.GetParams(),
-		Path: func(param string) string { return "spec.params[" + param + "]" },
+		Path: func(param string) string { return "spec.params[" + param + "]" }, Seed: spec.GetSeedId(),
 	}.Request()
 	r.MachineID, r.RequestID = "", ""
 	return r, err

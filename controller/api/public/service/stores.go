@@ -164,6 +164,7 @@ type Clusters interface {
 type ScriptEntries interface {
 	GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error)
 	ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error)
+	PutSystemSeed(ctx context.Context, id string, sealed []byte, now time.Time) error
 	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time,
 		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
 	ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]credentialstore.SealedCredentials, error)
