@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// keepSeeds is how long a seed stays after its last use. A rollout whose machines come later names it again for each.
+// keepSeeds is how long a seed stays after it was last given, if no work under way names it.
 const keepSeeds = 30 * 24 * time.Hour
 
 // PutSystemSeed stores a sealed seed under the digest of its content. The same again is its use.

@@ -15,6 +15,8 @@ DELETE FROM system_seeds WHERE seed_id IN (
     SELECT s.seed_id FROM system_seeds s
     WHERE s.used_at < $1 AND NOT EXISTS (
         SELECT 1 FROM operations o WHERE o.phase IN ('PENDING', 'RUNNING') AND o.request_body ->> 'seed' = s.seed_id)
+    AND NOT EXISTS (
+        SELECT 1 FROM rollouts r WHERE r.finished_at IS NULL AND position(convert_to(s.seed_id, 'UTF8') IN r.spec) > 0)
     LIMIT $2)
 `
 
@@ -23,7 +25,7 @@ type DropSystemSeedsParams struct {
 	MaxRows int32
 }
 
-// Those last used before a time, but for what an operation under way names; some at a time.
+// Those last used before a time, but for what an operation or a rollout under way names; some at a time.
 func (q *Queries) DropSystemSeeds(ctx context.Context, arg DropSystemSeedsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropSystemSeeds, arg.Before, arg.MaxRows)
 	if err != nil {

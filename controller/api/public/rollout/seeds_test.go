@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
@@ -52,5 +53,43 @@ func TestASeedIsCarriedToTheReimage(t *testing.T) {
 	entering := entering(func(s *pb.RolloutSpec) { s.Seed = spec("x").GetSeed() })
 	if p := preview(r, entering); len(p.GetWaves()) > 0 {
 		t.Errorf("a seed for work that writes no image is taken: %v", p)
+	}
+}
+
+// TestASeedStaysForItsRollout, whose last machines may come long after the first.
+func TestASeedStaysForItsRollout(t *testing.T) {
+	r := publictest.NewRig(t)
+	r.Register(publictest.NewMachine(1))
+	ro := create(r, "it", &pb.RolloutSpec{
+		Filter: "state=NEW", Action: pb.RolloutSpec_PROVISION, Params: map[string]string{"image_ref": "ubuntu-2204"},
+		Seed: &pb.SystemSeed{UserData: "#cloud-config\n"},
+	})
+	left := func() (n int) {
+		if err := r.Store.Tidy(t.Context(), time.Now().AddDate(1, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		err := r.Store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM system_seeds WHERE seed_id = $1",
+			ro.GetSpec().GetSeedId()).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if left() != 1 {
+		t.Error("the seed of a rollout under way is gone")
+	}
+	if _, err := r.Rollouts.CancelRollout(
+		t.Context(),
+		&pb.CancelRolloutRequest{RolloutId: ro.GetRolloutId()},
+	); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := turn(r, ro.GetRolloutId(), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left() != 0 {
+		t.Error("the seed of a rollout that has ended stays")
 	}
 }
