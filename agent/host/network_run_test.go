@@ -67,7 +67,8 @@ func networkdPID() int {
 // restartNetworkd returns when another one is on the bus.
 func restartNetworkd(ctx context.Context, h *Linux) error {
 	old := networkdPID()
-	if err := unix.Kill(old, unix.SIGTERM); err != nil {
+	// The change may have it restarted just now.
+	if err := unix.Kill(old, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("stop networkd: %w", err)
 	}
 	for range 600 {
