@@ -14,7 +14,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -24,10 +25,10 @@ import (
 // Installer is a machine whose disks can be overwritten; *host.Linux is one.
 type Installer interface {
 	ChooseDisk(rule string, protected []string) (disk.Device, error)
-	WriteImage(ctx context.Context, e host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error)
+	WriteImage(ctx context.Context, e effect.Cause, w disks.WriteImage) (disk.Device, image.Evidence, error)
 	CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) error
 	// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes, and writes nothing.
-	ProbeImage(ctx context.Context, w host.WriteImage, sector int) error
+	ProbeImage(ctx context.Context, w disks.WriteImage, sector int) error
 	// FirmwareKind is "bios" or "uefi", or "" where that cannot be known.
 	FirmwareKind() string
 }
@@ -81,7 +82,7 @@ func hexOf(digest string) string { return strings.ToLower(strings.TrimPrefix(dig
 
 // problemOf says what makes the order one that nobody can follow.
 func problemOf(a *fleetv1.RepaveAction) string {
-	switch _, err := host.ParseDigest(a.GetSha256Raw()); {
+	switch _, err := disks.ParseDigest(a.GetSha256Raw()); {
 	case err != nil:
 		return fmt.Sprintf("image %q: raw digest: %v", a.GetImageRef(), err)
 	case a.GetRawSize() <= 0:
@@ -89,7 +90,7 @@ func problemOf(a *fleetv1.RepaveAction) string {
 	case a.GetFileSize() < 0 || a.GetMinimumDisk() < 0:
 		return fmt.Sprintf("image %q has a negative size", a.GetImageRef())
 	}
-	if _, err := host.ParseDigest(a.GetBlobSha256()); err != nil && a.GetImageUrl() == "" {
+	if _, err := disks.ParseDigest(a.GetBlobSha256()); err != nil && a.GetImageUrl() == "" {
 		return fmt.Sprintf("image %q has no URL, and as a blob: %v", a.GetImageRef(), err)
 	}
 	return ""
@@ -153,7 +154,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 	a := job.Spec.GetRepave()
 	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
 	var stop func() (executor.Result, error)
-	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
+	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), disks.WriteImage{
 		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.ref(),
 		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
