@@ -1,4 +1,4 @@
-package engine
+package delivery
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/riverqueue/river"
 
+	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -30,27 +31,27 @@ func (deliverArgs) Kind() string { return "webhook_deliver" }
 // InsertOpts makes one job per delivery and round. River counts an attempt only where a controller died in it or the
 // database was away.
 func (deliverArgs) InsertOpts() river.InsertOpts {
-	return uniqueJob()
+	return uniquejob.Options()
 }
 
 type deliverWorker struct {
 	river.WorkerDefaults[deliverArgs]
-	e *Engine
+	p *Publisher
 }
 
 // Timeout leaves time to write down what the slowest request has come to.
 func (w *deliverWorker) Timeout(*river.Job[deliverArgs]) time.Duration {
-	return w.e.hooks.Sender.Timeout() + 10*time.Second
+	return w.p.hooks.Sender.Timeout() + 10*time.Second
 }
 
 // NextRetry is soon: what went wrong was ours, not the receiver's.
 func (w *deliverWorker) NextRetry(*river.Job[deliverArgs]) time.Time {
-	return w.e.clock.Now().Add(5 * time.Second)
+	return w.p.clock.Now().Add(5 * time.Second)
 }
 
 // Work makes one try, if there is still one to make, and has River do the next in its time.
 func (w *deliverWorker) Work(ctx context.Context, job *river.Job[deliverArgs]) error {
-	d, err := w.e.store.LoadDelivery(ctx, job.Args.DeliveryID, w.e.clock.Now())
+	d, err := w.p.store.LoadDelivery(ctx, job.Args.DeliveryID, w.p.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -60,44 +61,44 @@ func (w *deliverWorker) Work(ctx context.Context, job *river.Job[deliverArgs]) e
 	case d.EventType == webhook.Ping:
 		// A webhook that rests can be tested before it is resumed.
 	case d.WebhookState != webhook.Active:
-		return w.e.store.ParkDelivery(ctx, d.DeliveryJob)
+		return w.p.store.ParkDelivery(ctx, d.DeliveryJob)
 	}
-	if wait := d.HoldUntil.Sub(w.e.clock.Now()); wait > 0 && d.EventType != webhook.Ping {
+	if wait := d.HoldUntil.Sub(w.p.clock.Now()); wait > 0 && d.EventType != webhook.Ping {
 		return river.JobSnooze(wait + rand.N(time.Second))
 	}
-	return w.e.try(ctx, d)
+	return w.p.try(ctx, d)
 }
 
-func (e *Engine) try(ctx context.Context, d *webhookstore.Delivery) error {
+func (p *Publisher) try(ctx context.Context, d *webhookstore.Delivery) error {
 	if err := fpBeforeSend.HitCtx(ctx); err != nil {
 		return err
 	}
-	r, err := e.send(ctx, d)
+	r, err := p.send(ctx, d)
 	if err != nil {
 		return err
 	}
 	if err := fpAfterSend.HitCtx(ctx); err != nil {
 		return err
 	}
-	v := e.hooks.Schedule.Decide(d.EventType, d.Attempts+1, r, rand.Float64())
-	state, err := e.store.RecordAttempt(ctx, d, r, v, e.hooks.Schedule, e.clock.Now())
+	v := p.hooks.Schedule.Decide(d.EventType, d.Attempts+1, r, rand.Float64())
+	state, err := p.store.RecordAttempt(ctx, d, r, v, p.hooks.Schedule, p.clock.Now())
 	if err != nil {
 		return err
 	}
-	e.logAttempt(d, r, v, state)
-	e.cfg.Observer.Sent(outcomeOf(r, v))
+	p.logAttempt(d, r, v, state)
+	p.sent(outcomeOf(r, v))
 	if v.State == webhook.Pending && state == "" {
 		return river.JobSnooze(v.Wait)
 	}
 	return nil
 }
 
-func (e *Engine) send(ctx context.Context, d *webhookstore.Delivery) (webhook.Result, error) {
+func (p *Publisher) send(ctx context.Context, d *webhookstore.Delivery) (webhook.Result, error) {
 	var secrets []webhook.Secret
 	for _, s := range d.Secrets {
-		plain, err := e.hooks.Secrets.OpenWebhook(d.WebhookID, s.ID, s.Sealed)
+		plain, err := p.hooks.Secrets.OpenWebhook(d.WebhookID, s.ID, s.Sealed)
 		if err != nil {
-			e.log.Error("webhook secret cannot be opened", "webhook_id", d.WebhookID, "secret_id", s.ID, "error", err.Error())
+			p.log.Error("webhook secret cannot be opened", "webhook_id", d.WebhookID, "secret_id", s.ID, "error", err.Error())
 			continue
 		}
 		secrets = append(secrets, plain)
@@ -105,11 +106,11 @@ func (e *Engine) send(ctx context.Context, d *webhookstore.Delivery) (webhook.Re
 	if len(secrets) == 0 {
 		return webhook.Result{Problem: "no secret of the webhook can be opened with the controller's key; rotate it"}, nil
 	}
-	return e.hooks.Sender.Send(ctx, webhook.Request{URL: d.URL, EventID: d.EventID, Body: d.Body, Secrets: secrets})
+	return p.hooks.Sender.Send(ctx, webhook.Request{URL: d.URL, EventID: d.EventID, Body: d.Body, Secrets: secrets})
 }
 
-func (e *Engine) logAttempt(d *webhookstore.Delivery, r webhook.Result, v webhook.Verdict, state string) {
-	log := e.log.With("webhook_id", d.WebhookID, "delivery_id", d.DeliveryID, "event_type", d.EventType, "attempt",
+func (p *Publisher) logAttempt(d *webhookstore.Delivery, r webhook.Result, v webhook.Verdict, state string) {
+	log := p.log.With("webhook_id", d.WebhookID, "delivery_id", d.DeliveryID, "event_type", d.EventType, "attempt",
 		d.Attempts+1)
 	switch {
 	case state != "":

@@ -1,4 +1,4 @@
-package operation
+package operationquery
 
 import (
 	"context"
@@ -9,12 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
-	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // GetOperation reads an operation.
@@ -26,12 +23,11 @@ func (s *Store) GetOperation(ctx context.Context, id string) (*baremetalv1.Opera
 	if err != nil {
 		return nil, fmt.Errorf("read operation: %w", err)
 	}
-	return s.OperationOf(ctx, s.db.Q, row)
+	return OperationOf(ctx, s.db.Q, row)
 }
 
-func (s *Store) OperationOf(
-	ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Operation,
-) (*baremetalv1.Operation, error) {
+// OperationOf returns the operation of a row, with the progress of its current step.
+func OperationOf(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Operation) (*baremetalv1.Operation, error) {
 	all, err := withProgress(ctx, q, []dbsqlc.Operation{row})
 	if err != nil {
 		return nil, err
@@ -186,34 +182,6 @@ func (s *Store) runParts(
 	return steps, latest, progress, nil
 }
 
-// Cancel asks an active operation to stop and writes who asked.
-func (s *Store) Cancel(ctx context.Context, operationID, actor string, now time.Time) (*Applied, error) {
-	var out *Applied
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		var err error
-		if out, err = s.DecideIn(ctx, q, operationID, operation.CancelAsked{Actor: actor}, now); err != nil {
-			return err
-		}
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "CANCEL", Target: out.MachineID,
-			Operation: operationID}, now)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cancel operation: %w", err)
-	}
-	return out, nil
-}
-
-// Refused is the error of an event that was refused, nil of one that was not. It says which operation, and where that
-// stands: a client that repeats a cancel learns from it what became of the first one.
-func (a *Applied) Refused() error {
-	r := a.Decision.Refusal
-	if r == nil {
-		return nil
-	}
-	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("operation_id", a.Decision.Op.ID).
-		WithMeta("phase", string(a.Decision.Op.Phase)).WithMeta("machine_id", a.MachineID)
-}
-
 // CommandFilter names an operation, a machine, or both, and the position of the last row of the page before.
 type CommandFilter struct {
 	OperationID, MachineID string
@@ -253,17 +221,4 @@ func (s *Store) CountUnwakeable(ctx context.Context, now time.Time) (int64, erro
 		return 0, fmt.Errorf("count overdue operations: %w", err)
 	}
 	return n, nil
-}
-
-// RecordProgress stores how far a granted command has got. Others are ignored.
-func (s *Store) RecordProgress(
-	ctx context.Context, agentID, commandID string, percent int32, message string, now time.Time,
-) error {
-	err := s.db.Q.RecordProgress(ctx, dbsqlc.RecordProgressParams{
-		CommandID: commandID, ExecutorID: agentID, Percent: percent, Message: message, Now: now,
-	})
-	if err != nil {
-		return fmt.Errorf("record progress: %w", err)
-	}
-	return nil
 }

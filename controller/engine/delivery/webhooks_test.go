@@ -1,4 +1,4 @@
-package engine_test
+package delivery_test
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/engine/delivery"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -34,6 +35,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 const patience = 30 * time.Second
 
@@ -69,7 +72,7 @@ func (r *rig) run() (stop func()) {
 	e, err := engine.New(engine.Config{
 		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: r.log,
 		ControllerID: ids.New(ids.Controller), Version: "v-test",
-		Webhooks: &engine.Webhooks{
+		Webhooks: &delivery.Config{
 			Sender: webhook.NewSender(webhook.SenderConfig{
 				Policy: webhook.Policy{AllowLoopback: true}, Timeout: r.limit, UserAgent: "ingot/test",
 			}),
