@@ -11,7 +11,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/agenttest"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -67,7 +67,7 @@ func TestDriftIsRefusedUntilItIsAccepted(t *testing.T) {
 	}
 	foreign := *st.Network
 	foreign.Interfaces[0].MTU = 9000
-	if err := r.world.Machine(r.c.MachineID).ApplyNetwork(t.Context(), host.Effect{CommandID: "somebody"},
+	if err := r.world.Machine(r.c.MachineID).ApplyNetwork(t.Context(), effect.Cause{CommandID: "somebody"},
 		foreign); err != nil {
 		t.Fatal(err)
 	}

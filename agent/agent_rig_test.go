@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -45,7 +46,7 @@ func (r *rig) dial(ctx context.Context, address string) (net.Conn, error) {
 func rebootFromOutside(m *sim.Machine, done chan<- struct{}) func(context.Context) error {
 	return func(ctx context.Context) error {
 		defer close(done)
-		if err := m.Reboot(ctx, host.Effect{CommandID: "outside"}, host.RebootForced); err != nil {
+		if err := m.Reboot(ctx, effect.Cause{CommandID: "outside"}, boot.RebootForced); err != nil {
 			return err
 		}
 		<-ctx.Done()

@@ -24,6 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/executor/resetdevices"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
 
@@ -105,16 +106,16 @@ const (
 )
 
 // nextSystem asks for the identity of the system that the command writes, and for what it is given.
-func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (host.NextSystem, error) {
+func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (disks.NextSystem, error) {
 	var answer *fleetv1.IssueIdentityResponse
 	err := l.runner.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) (err error) {
 		answer, err = c.IssueIdentity(ctx, &fleetv1.IssueIdentityRequest{CommandId: spec.GetCommandId()})
 		return err
 	})
 	if err != nil {
-		return host.NextSystem{}, fmt.Errorf("ask for an identity: %w", err)
+		return disks.NextSystem{}, fmt.Errorf("ask for an identity: %w", err)
 	}
-	next := host.NextSystem{InstanceID: "ingot-" + spec.GetOperationId()}
+	next := disks.NextSystem{InstanceID: "ingot-" + spec.GetOperationId()}
 	if next.Seed, err = seedOf(answer); err != nil {
 		return next, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -138,7 +138,7 @@ func (c *consoles) hold(ctx context.Context, operation string, t provider.Target
 	w := &consoleLog{c: c, operation: operation}
 	for ctx.Err() == nil {
 		err := w.capture(ctx, t)
-		if errors.Is(err, host.ErrUnsupported) || w.full() {
+		if errors.Is(err, effect.ErrUnsupported) || w.full() {
 			return
 		}
 		if err != nil && ctx.Err() == nil {

@@ -11,7 +11,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -124,7 +124,7 @@ func TestConsoleThatFloods(t *testing.T) {
 		t.Errorf("%d bytes were kept", n)
 	}
 	none := newConsoleRig(t, func(context.Context, provider.Target, func(string)) error {
-		return fmt.Errorf("no console: %w", host.ErrUnsupported)
+		return fmt.Errorf("no console: %w", effect.ErrUnsupported)
 	})
 	none.hold(t.Context(), "op-1", provider.Target{MachineID: "m-1"})
 	if none.captures["m-1"] != 1 {

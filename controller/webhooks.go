@@ -1,19 +1,19 @@
 package controller
 
 import (
-	"github.com/ingot-metal/ingot/controller/engine"
+	"github.com/ingot-metal/ingot/controller/engine/delivery"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
 
 // webhooks are the engine's terms for sending events to other systems.
-func (c *Controller) webhooks() (*engine.Webhooks, error) {
+func (c *Controller) webhooks() (*delivery.Config, error) {
 	w := c.cfg.Webhooks
 	roots, err := w.Roots()
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Webhooks{
+	return &delivery.Config{
 		Sender: webhook.NewSender(webhook.SenderConfig{
 			Policy: c.webhookPolicy(), Timeout: w.Timeout.Duration, Roots: roots, UserAgent: "ingot/" + c.version,
 			Clock: c.clock,

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 )
 
 // loadFirewall is what a boot runs before the network is up: a unit of systemd, or process 1.
@@ -24,7 +25,7 @@ code is 7 then.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			got, err := host.New(host.Config{}).LoadFirewall(cmd.Context())
 			if err != nil {
-				if errors.Is(err, host.ErrFirewallFile) && got.State.Closed() {
+				if errors.Is(err, firewall.ErrPolicyFile) && got.State.Closed() {
 					err = fmt.Errorf("the closed policy is loaded: %w", err)
 				}
 				return err

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ingot-metal/ingot/agent/enroll"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/state"
@@ -68,7 +68,7 @@ func code(err error) int {
 		return exitRefused
 	case errors.Is(err, state.ErrInUse):
 		return exitInUse
-	case errors.Is(err, host.ErrFirewallFile):
+	case errors.Is(err, firewall.ErrPolicyFile):
 		return exitClosed
 	}
 	return exitFailed

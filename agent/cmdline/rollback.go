@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -77,13 +78,13 @@ func showGuard(ctx context.Context, l *host.Linux) (string, error) {
 }
 
 // guardText says what has become of the last change, at a time since boot.
-func guardText(g *host.Guard, sinceBoot time.Duration) string {
+func guardText(g *rollback.Guard, sinceBoot time.Duration) string {
 	if g == nil {
 		return "no configuration was ever applied here"
 	}
 	state := strings.ReplaceAll(string(g.State), "_", " ")
 	text := fmt.Sprintf("the configuration of command %s is %s", g.CommandID, state)
-	if g.State != host.GuardPending {
+	if g.State != rollback.GuardPending {
 		return text
 	}
 	text += "\n  undone by a rollback: " + strings.Join(g.Parts(), ", ")
@@ -106,7 +107,11 @@ func keepAsItIs(ctx context.Context, l *host.Linux) (string, error) {
 	case g == nil:
 		return "nothing waits: nothing to keep", nil
 	case g.CommandID == "":
-		return fmt.Sprintf("the record could not be read (%s); it is put aside as /%s.damaged", g.Error, host.GuardFile), nil
+		return fmt.Sprintf(
+			"the record could not be read (%s); it is put aside as /%s.damaged",
+			g.Error,
+			rollback.GuardFile,
+		), nil
 	}
 	const kept = "the host stays as it is; the configuration of command %s is neither proven nor rolled back"
 	return fmt.Sprintf(kept, g.CommandID), nil

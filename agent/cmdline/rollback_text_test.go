@@ -5,25 +5,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 )
 
 // TestWhatAnOperatorReadsOfAPendingChange: what waits, why it could not be undone, and the two ways out.
 func TestWhatAnOperatorReadsOfAPendingChange(t *testing.T) {
 	t.Parallel()
-	pending := host.Guard{
-		CommandID: "c1", State: host.GuardPending, Deadline: time.Minute, Hostname: "before", SetsFirewall: true,
-		Network: &host.SavedNetwork{},
+	pending := rollback.Guard{
+		CommandID: "c1", State: rollback.GuardPending, Deadline: time.Minute, Hostname: "before", SetsFirewall: true,
+		Network: &network.SavedNetwork{},
 	}
 	failed := pending
 	failed.Error = "read-only file system"
 	for _, c := range []struct {
-		guard *host.Guard
+		guard *rollback.Guard
 		at    time.Duration
 		want  []string
 	}{
 		{nil, 0, []string{"no configuration was ever applied"}},
-		{&host.Guard{CommandID: "c1", State: host.GuardRolledBack}, 0, []string{"command c1 is rolled back"}},
+		{&rollback.Guard{CommandID: "c1", State: rollback.GuardRolledBack}, 0, []string{"command c1 is rolled back"}},
 		{&pending, 20 * time.Second, []string{"c1 is pending", "interfaces, host name, firewall", "in 40s", "--now",
 			"--keep"}},
 		{&pending, 2 * time.Minute, []string{"its time is up", "--now", "--keep"}},

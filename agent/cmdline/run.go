@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/agent"
 	"github.com/ingot-metal/ingot/agent/config"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/installer"
 	"github.com/ingot-metal/ingot/agent/pid1"
@@ -146,7 +147,7 @@ const tokenOnDisk = "bootstrap-token"
 // runAsInit runs the agent on what the state disk holds.
 func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) error {
 	machine := host.Config{
-		Rebooter:       func(context.Context, host.RebootMode) error { return sys.Reboot() },
+		Rebooter:       func(context.Context, boot.RebootMode) error { return sys.Reboot() },
 		Kexec:          func(context.Context) error { return sys.Kexec() },
 		LoadFileSystem: func(kind string) error { return pid1.LoadFileSystem(log, kind) },
 		Log:            log,

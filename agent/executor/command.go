@@ -13,7 +13,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
@@ -78,11 +78,11 @@ func (j Job) MayDestroy(ctx context.Context) (*Result, error) {
 }
 
 // Effect names the command towards the host.
-func (j Job) Effect() host.Effect { return EffectOf(j.Spec) }
+func (j Job) Effect() effect.Cause { return EffectOf(j.Spec) }
 
 // EffectOf names a command towards the host.
-func EffectOf(spec *fleetv1.CommandSpec) host.Effect {
-	return host.Effect{
+func EffectOf(spec *fleetv1.CommandSpec) effect.Cause {
+	return effect.Cause{
 		CommandID: spec.GetCommandId(), OperationID: spec.GetOperationId(),
 		MachineID: spec.GetTargetId(), Attempt: int(spec.GetAttempt()),
 	}
@@ -191,13 +191,13 @@ func Interrupted(ctx context.Context) bool {
 // FromRefusal turns a host's refusal, which has changed nothing, into a result; ok is false for other errors.
 func FromRefusal(err error, unsupported baremetalv1.Reason) (r Result, ok bool) {
 	switch {
-	case errors.Is(err, host.ErrUnsupported):
+	case errors.Is(err, effect.ErrUnsupported):
 		return Failed(unsupported, "%v", err), true
-	case errors.Is(err, host.ErrNotWired):
+	case errors.Is(err, effect.ErrNotWired):
 		return Failed(baremetalv1.Reason_REPAVE_NOT_WIRED, "%v", err), true
-	case errors.Is(err, host.ErrInvalid):
+	case errors.Is(err, effect.ErrInvalid):
 		return Failed(baremetalv1.Reason_INVALID_FIELD, "%v", err), true
-	case errors.Is(err, host.ErrDrift):
+	case errors.Is(err, effect.ErrDrift):
 		return Failed(baremetalv1.Reason_CONFIG_DRIFT, "%v", err), true
 	}
 	return Result{}, false

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -120,10 +121,11 @@ func TestEvidenceIsAddedToACopy(t *testing.T) {
 func TestRefusalsOfTheHost(t *testing.T) {
 	t.Parallel()
 	for kind, reason := range map[error]baremetalv1.Reason{
-		host.ErrUnsupported: baremetalv1.Reason_NETBOOT_UNSUPPORTED, host.ErrNotWired: baremetalv1.Reason_REPAVE_NOT_WIRED,
-		host.ErrInvalid: baremetalv1.Reason_INVALID_FIELD, host.ErrDrift: baremetalv1.Reason_CONFIG_DRIFT,
+		effect.ErrUnsupported: baremetalv1.Reason_NETBOOT_UNSUPPORTED,
+		effect.ErrNotWired:    baremetalv1.Reason_REPAVE_NOT_WIRED,
+		effect.ErrInvalid:     baremetalv1.Reason_INVALID_FIELD, effect.ErrDrift: baremetalv1.Reason_CONFIG_DRIFT,
 	} {
-		r, ok := executor.FromRefusal(fmt.Errorf("try: %w", &host.Refusal{Kind: kind}),
+		r, ok := executor.FromRefusal(fmt.Errorf("try: %w", &effect.Refusal{Kind: kind}),
 			baremetalv1.Reason_NETBOOT_UNSUPPORTED)
 		if !ok || of(r) != (want{failed, reason, false}) {
 			t.Errorf("%v: %v %+v", kind, ok, r)

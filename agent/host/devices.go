@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/accelerator"
 )
 
@@ -28,7 +29,7 @@ var ErrNoReset = errors.New("the kernel knows no reset of the device")
 
 // Accelerators lists the machine's accelerators by their address, from sysfs. A machine without a PCI bus has none.
 func (l *Linux) Accelerators() ([]Accelerator, error) {
-	entries, err := os.ReadDir(filepath.Join(l.cfg.Root, pciDevices))
+	entries, err := os.ReadDir(filepath.Join(l.Root, pciDevices))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -55,15 +56,15 @@ func (l *Linux) Accelerators() ([]Accelerator, error) {
 }
 
 func (l *Linux) pciID(address, name string) (string, error) {
-	raw, err := os.ReadFile(filepath.Join(l.cfg.Root, pciDevices, address, name))
+	raw, err := os.ReadFile(filepath.Join(l.Root, pciDevices, address, name))
 	return strings.TrimPrefix(strings.TrimSpace(string(raw)), "0x"), err
 }
 
 // ResetDevice resets a device by the first method that the kernel has for it (function level reset, bus reset, …), and
 // reads back that the device answers. It returns the kernel's methods, or "unnamed" before Linux 5.15, which doesn't
 // tell.
-func (l *Linux) ResetDevice(_ context.Context, _ Effect, d Accelerator) (methods string, err error) {
-	dir := filepath.Join(l.cfg.Root, pciDevices, d.Address)
+func (l *Linux) ResetDevice(_ context.Context, _ effect.Cause, d Accelerator) (methods string, err error) {
+	dir := filepath.Join(l.Root, pciDevices, d.Address)
 	reset, err := os.OpenFile(filepath.Join(dir, "reset"), os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", ErrNoReset

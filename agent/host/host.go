@@ -3,19 +3,13 @@ package host
 import (
 	"context"
 
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
 
-// Effect names the command that causes an effect, so that the world can be asked afterwards who did what, and
-// how often. MachineID is the fleet's name of the target, not the machine-id of its operating system.
-type Effect struct {
-	CommandID   string `json:"command_id"`
-	OperationID string `json:"operation_id,omitempty"`
-	MachineID   string `json:"machine_id,omitempty"`
-	Attempt     int    `json:"attempt,omitempty"`
-}
-
-// Host is the machine that the agent runs on. Methods that take an Effect change it; all others only read.
+// Host is the machine that the agent runs on. Methods that take an effect.Cause change it; all others only read.
 //
 // An error from a changing method does not say that nothing happened, unless it is ErrUnsupported,
 // ErrNotWired or ErrInvalid: whoever must know reads the world back.
@@ -31,31 +25,31 @@ type Host interface {
 	Inventory(ctx context.Context) (inventory.Document, error)
 
 	// Reboot returns once the reboot was accepted. The process is expected to be killed soon after.
-	Reboot(ctx context.Context, e Effect, mode RebootMode) error
+	Reboot(ctx context.Context, e effect.Cause, mode boot.RebootMode) error
 
 	// BootNext reads the one-shot boot entry.
-	BootNext(ctx context.Context) (BootNextState, error)
+	BootNext(ctx context.Context) (boot.NextState, error)
 	// SetBootNext makes the next boot, and only that, start from the target. It reads back what it wrote.
-	SetBootNext(ctx context.Context, e Effect, target BootTarget) (BootNextChange, error)
+	SetBootNext(ctx context.Context, e effect.Cause, target boot.Target) (boot.NextChange, error)
 	// ClearBootNext removes the one-shot entry. Nothing set is no error.
-	ClearBootNext(ctx context.Context, e Effect) error
+	ClearBootNext(ctx context.Context, e effect.Cause) error
 
 	Hostname(ctx context.Context) (string, error)
 	// SetHostname sets the persistent and the running host name and reads both back.
-	SetHostname(ctx context.Context, e Effect, name string) error
+	SetHostname(ctx context.Context, e effect.Cause, name string) error
 
 	// Firewall reads our own table back from the kernel.
-	Firewall(ctx context.Context) (FirewallState, error)
+	Firewall(ctx context.Context) (firewall.State, error)
 	// ApplyFirewall replaces our own table in one transaction. The same policy twice is a no-op.
-	ApplyFirewall(ctx context.Context, e Effect, p FirewallPolicy) error
+	ApplyFirewall(ctx context.Context, e effect.Cause, p firewall.Policy) error
 	// RemoveFirewall removes our own table. None there is no error.
-	RemoveFirewall(ctx context.Context, e Effect) error
+	RemoveFirewall(ctx context.Context, e effect.Cause) error
 
 	// DiskImage reads back which image the target disk holds.
 	DiskImage(ctx context.Context) (DiskImage, error)
 	// Repave writes an image to the target disk and reads it back. progress may be nil; it is called from
 	// the same goroutine.
-	Repave(ctx context.Context, e Effect, r RepaveRequest, progress func(RepaveProgress)) (RepaveEvidence, error)
+	Repave(ctx context.Context, e effect.Cause, r RepaveRequest, progress func(RepaveProgress)) (RepaveEvidence, error)
 }
 
 // What a host may be capable of.
@@ -69,6 +63,10 @@ const (
 	CapPreflight = "preflight"
 	CapReset     = "reset_devices"
 	CapKexec     = "kexec"
+	// CapNetwork: interfaces can be configured.
+	CapNetwork = "network"
+	// CapJoin: the machine can join a cluster.
+	CapJoin = "join"
 )
 
 // Identity says which machine this is, and which boot of it.
@@ -82,52 +80,6 @@ type Identity struct {
 	// sorted permanent MACs. It tells a cloned disk in another machine from the machine itself.
 	HardwareFingerprint string `json:"hardware_fingerprint"`
 	Simulated           bool   `json:"simulated"`
-}
-
-// RebootMode says how a reboot treats what is running.
-type RebootMode string
-
-const (
-	// RebootGraceful stops services first.
-	RebootGraceful RebootMode = "graceful"
-	// RebootForced syncs the disks and restarts the kernel at once.
-	RebootForced RebootMode = "forced"
-)
-
-// Rebooter restarts the machine where the agent itself is init and nobody else can. It returns once the reboot
-// was accepted, or never.
-type Rebooter func(ctx context.Context, mode RebootMode) error
-
-// BootMethod is a way to boot.
-type BootMethod string
-
-const (
-	// BootPXE is PXE over IPv4.
-	BootPXE BootMethod = "pxe"
-	// BootHTTP is UEFI HTTP boot over IPv4.
-	BootHTTP BootMethod = "http"
-)
-
-// BootTarget says what to boot. An empty MAC takes the first matching entry in the firmware's own order.
-type BootTarget struct {
-	Method BootMethod `json:"method"`
-	MAC    string     `json:"mac,omitempty"` // lower case with colons
-}
-
-// BootNextState is the one-shot boot entry as the firmware holds it.
-type BootNextState struct {
-	Set         bool   `json:"set"`
-	Entry       string `json:"entry,omitempty"`       // such as Boot0003
-	Description string `json:"description,omitempty"` // the firmware's name of it
-	// Ordered says that the firmware has it for the next reset and doesn't show it before.
-	Ordered bool   `json:"ordered,omitempty"`
-	Target  string `json:"target,omitempty"` // what its device path means, such as "pxe 52:54:00:12:34:56"
-}
-
-// BootNextChange is what SetBootNext found and what it left, both read from the firmware.
-type BootNextChange struct {
-	Old BootNextState `json:"old"`
-	New BootNextState `json:"new"`
 }
 
 // DiskImage is what a disk holds, read back from the disk itself.

@@ -15,13 +15,13 @@ func (l *Linux) Identity(ctx context.Context) (Identity, error) {
 	if err := ctx.Err(); err != nil {
 		return Identity{}, err
 	}
-	boot := l.read("proc/sys/kernel/random/boot_id")
+	boot := l.ReadText("proc/sys/kernel/random/boot_id")
 	if boot == "" {
-		return Identity{}, fmt.Errorf("read boot id from %s: nothing there", l.path("proc/sys/kernel/random/boot_id"))
+		return Identity{}, fmt.Errorf("read boot id from %s: nothing there", l.Path("proc/sys/kernel/random/boot_id"))
 	}
 	return Identity{
-		BootID: boot, MachineID: l.read("etc/machine-id"), Hostname: l.read("proc/sys/kernel/hostname"),
-		HardwareFingerprint: hardwareFingerprint(inventory.ReadSystem(l.cfg.Root), inventory.PermanentMACs(l.cfg.Root)),
+		BootID: boot, MachineID: l.ReadText("etc/machine-id"), Hostname: l.ReadText("proc/sys/kernel/hostname"),
+		HardwareFingerprint: hardwareFingerprint(inventory.ReadSystem(l.Root), inventory.PermanentMACs(l.Root)),
 	}, nil
 }
 

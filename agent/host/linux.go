@@ -4,21 +4,23 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/disks"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/kubeadm"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
+	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/pid1"
-	"github.com/ingot-metal/ingot/internal/disk"
 )
 
 // Config says how to reach the operating system. The zero value is right for an agent under systemd.
@@ -28,14 +30,14 @@ type Config struct {
 	// EFIVars is the mount point of efivarfs. "": its usual place under Root.
 	EFIVars string
 	// Rebooter restarts the machine where the agent is init. nil: systemd, or reboot(2) where there is none.
-	Rebooter Rebooter
+	Rebooter boot.Rebooter
 	// Now is the time of collection of an inventory. nil: time.Now.
 	Now func() time.Time
 
 	// Installer says that the system runs from memory, so that it may overwrite disks.
 	Installer bool
 	// Disks says how long the installer waits for disks.
-	Disks DiskPatience
+	Disks disks.Patience
 	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
 	// installer's image has it.
 	StateTemplate string
@@ -46,7 +48,7 @@ type Config struct {
 	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
 	LoadFileSystem func(kind string) error
 	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
-	OpenDisk func(path string, write bool) (Disk, error)
+	OpenDisk func(path string, write bool) (disks.Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
 	HTTP *http.Client
 	Log  *slog.Logger
@@ -58,34 +60,32 @@ type Config struct {
 
 // Linux is the machine that this process runs on.
 type Linux struct {
-	cfg      Config
-	kernel   kernel
-	firewall sync.Mutex // from reading our table to having replaced it
-	network  sync.Mutex // from writing our files to the kernel showing them
-
-	started      time.Time
-	disksMu      sync.Mutex // of settledDisks
-	settledDisks []disk.Device
+	*system.System
+	*boot.Control
+	*disks.Storage
+	*firewall.Nftables
+	*network.Configurator
+	*rollback.Watchdog
+	*kubeadm.Joiner
+	now func() time.Time
 }
 
 var _ Host = (*Linux)(nil)
 
-// kernel holds the calls that a test must not make for real.
-type kernel struct {
-	sync        func()
-	reboot      func(cmd int) error
-	sethostname func([]byte) error
-	run         func(ctx context.Context, name string, args ...string) ([]byte, error)
-	euid        func() int
-	kexecLoad   func(kernel, initrd int, cmdline string, flags int) error
-	arm         func(ctx context.Context, after time.Duration) error
-	disarm      func(ctx context.Context) error
-	restart     func(ctx context.Context, unit string) error
-	unitState   func(ctx context.Context, unit string) (string, error)
-}
-
 // New makes the real host. It touches nothing.
 func New(cfg Config) *Linux {
+	cfg = withDefaults(cfg)
+	l := &Linux{System: system.NewSystem(cfg.Root, cfg.Installer, cfg.Log), Nftables: &firewall.Nftables{}, now: cfg.Now}
+	l.Control = &boot.Control{System: l.System, EFIVars: cfg.EFIVars, Rebooter: cfg.Rebooter, Kexec: cfg.Kexec}
+	l.Storage = disks.NewStorage(l.System, cfg.Disks, cfg.StateTemplate, cfg.OpenDisk, cfg.HTTP)
+	l.Storage.BootMAC, l.Storage.Program, l.Storage.LoadFileSystem = cfg.BootMAC, cfg.Program, cfg.LoadFileSystem
+	l.Configurator = &network.Configurator{System: l.System}
+	l.Watchdog = &rollback.Watchdog{System: l.System, Table: l.Nftables, Interfaces: l.Configurator}
+	l.Joiner = &kubeadm.Joiner{System: l.System, Program: cfg.Kubeadm}
+	return l
+}
+
+func withDefaults(cfg Config) Config {
 	if cfg.Root == "" {
 		cfg.Root = "/"
 	}
@@ -95,49 +95,6 @@ func New(cfg Config) *Linux {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cfg = withInstallerDefaults(cfg)
-	return &Linux{cfg: cfg, started: time.Now(), kernel: kernel{
-		arm: armTimer, disarm: disarmTimer, restart: restartUnit, unitState: unitState,
-		sync: unix.Sync, reboot: unix.Reboot, sethostname: unix.Sethostname, euid: os.Geteuid,
-		kexecLoad: unix.KexecFileLoad,
-		run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
-			return exec.CommandContext(ctx, name, args...).CombinedOutput()
-		},
-	}}
-}
-
-// Capabilities asks the machine each time, because a mount or a privilege may have changed.
-func (l *Linux) Capabilities() []string {
-	var caps []string
-	if l.canReboot() {
-		caps = append(caps, CapReboot)
-	}
-	if l.canNetboot() {
-		caps = append(caps, CapNetboot)
-	}
-	if l.canReconfig() {
-		caps = append(caps, CapReconfig)
-		if l.NetworkSupport(context.Background(), NetworkConfig{}) == nil {
-			caps = append(caps, CapNetwork)
-		}
-	}
-	if l.canWriteDisks() {
-		caps = append(caps, CapRepave, CapErase, CapPreflight)
-	}
-	if l.kernel.euid() == 0 {
-		caps = append(caps, CapReset)
-	}
-	if l.canKexec() {
-		caps = append(caps, CapKexec)
-	}
-	if l.canJoin() {
-		caps = append(caps, CapJoin)
-	}
-	slices.Sort(caps)
-	return caps
-}
-
-func withInstallerDefaults(cfg Config) Config {
 	if cfg.StateTemplate == "" {
 		cfg.StateTemplate = pid1.StateTemplate
 	}
@@ -148,7 +105,7 @@ func withInstallerDefaults(cfg Config) Config {
 		cfg.HTTP = image.NewClient()
 	}
 	if cfg.OpenDisk == nil {
-		cfg.OpenDisk = openDisk
+		cfg.OpenDisk = disks.Open
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -156,48 +113,43 @@ func withInstallerDefaults(cfg Config) Config {
 	return cfg
 }
 
-func (l *Linux) canReboot() bool {
-	if l.cfg.Rebooter != nil || l.has(unix.CAP_SYS_BOOT) {
-		return true
+// Capabilities asks the machine each time, because a mount or a privilege may have changed.
+func (l *Linux) Capabilities() []string {
+	var caps []string
+	if l.CanReboot() {
+		caps = append(caps, CapReboot)
 	}
-	return l.systemd() && l.kernel.euid() == 0
-}
-
-func (l *Linux) canNetboot() bool {
-	if unix.Access(l.cfg.EFIVars, unix.W_OK) != nil {
-		return false
+	if l.CanNetboot() {
+		caps = append(caps, CapNetboot)
 	}
-	entries, order, err := l.bootEntries()
-	if err != nil {
-		return false
+	if l.canReconfig() {
+		caps = append(caps, CapReconfig)
+		if l.NetworkSupport(context.Background(), network.Config{}) == nil {
+			caps = append(caps, CapNetwork)
+		}
 	}
-	_, ok := findEntry(entries, order, BootTarget{Method: BootPXE})
-	return ok
+	if l.CanWriteDisks() {
+		caps = append(caps, CapRepave, CapErase, CapPreflight)
+	}
+	if l.Kernel.Euid() == 0 {
+		caps = append(caps, CapReset)
+	}
+	if l.CanKexec() {
+		caps = append(caps, CapKexec)
+	}
+	if l.CanJoin() {
+		caps = append(caps, CapJoin)
+	}
+	slices.Sort(caps)
+	return caps
 }
 
 func (l *Linux) canReconfig() bool {
-	if !l.has(unix.CAP_NET_ADMIN) || !l.has(unix.CAP_SYS_ADMIN) {
+	if !l.HasCapability(unix.CAP_NET_ADMIN) || !l.HasCapability(unix.CAP_SYS_ADMIN) {
 		return false
 	}
 	_, err := l.Firewall(context.Background())
 	return err == nil
-}
-
-// has reads this process's effective capabilities (proc_pid_status(5), CapEff).
-func (l *Linux) has(capability int) bool {
-	for line := range strings.SplitSeq(l.read("proc/self/status"), "\n") {
-		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			return err == nil && set&(1<<capability) != 0
-		}
-	}
-	return false
-}
-
-// systemd says whether systemd is init (sd_booted(3)).
-func (l *Linux) systemd() bool {
-	fi, err := os.Stat(l.path("run/systemd/system"))
-	return err == nil && fi.IsDir()
 }
 
 // Inventory collects with what this process may read.
@@ -205,7 +157,7 @@ func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
 	if err := ctx.Err(); err != nil {
 		return inventory.Document{}, err
 	}
-	return inventory.Collect(inventory.Config{Root: l.cfg.Root, Now: l.cfg.Now}), nil
+	return inventory.Collect(inventory.Config{Root: l.Root, Now: l.now}), nil
 }
 
 // DiskImage is for simulated machines: a running system cannot vouch for the disk under it, and the installer
@@ -213,23 +165,16 @@ func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
 func (l *Linux) DiskImage(context.Context) (DiskImage, error) { return DiskImage{}, repaveElsewhere() }
 
 // Repave refuses: a running system cannot overwrite the disk it runs from. The installer uses WriteImage.
-func (l *Linux) Repave(context.Context, Effect, RepaveRequest, func(RepaveProgress)) (RepaveEvidence, error) {
+func (l *Linux) Repave(context.Context, effect.Cause, RepaveRequest, func(RepaveProgress)) (RepaveEvidence, error) {
 	return RepaveEvidence{}, repaveElsewhere()
 }
 
 func repaveElsewhere() error {
-	return refuse(ErrUnsupported, ReasonNotInstaller, "a running system does not overwrite the disk that it runs from")
-}
-
-func (l *Linux) path(rel string) string { return filepath.Join(l.cfg.Root, rel) }
-
-// read returns a file's text without surrounding space, "" if it cannot be read.
-func (l *Linux) read(rel string) string {
-	b, err := os.ReadFile(l.path(rel))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
+	return effect.Refuse(
+		effect.ErrUnsupported,
+		effect.ReasonNotInstaller,
+		"a running system does not overwrite the disk that it runs from",
+	)
 }
 
 // ChangesAtOnce says that a change that a dead process asked for is there by now, or never comes: the host name and our

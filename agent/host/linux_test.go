@@ -11,49 +11,45 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
+
+func TestMain(m *testing.M) { hosttest.Main(m) }
 
 // fakeRoot is a host below a directory, whose kernel writes down what it was asked and does nothing.
 func fakeRoot(t *testing.T, files map[string]string) (*Linux, *[]string) {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {
-		writeFile(t, filepath.Join(root, name), content)
+		hosttest.WriteFile(t, filepath.Join(root, name), content)
 	}
 	h := New(Config{Root: root})
 	calls := &[]string{}
 	note := func(s string) { *calls = append(*calls, s) }
-	h.kernel = kernel{
-		sync: func() { note("sync") },
-		reboot: func(cmd int) error {
+	h.Kernel = system.Kernel{
+		Sync: func() { note("sync") },
+		Reboot: func(cmd int) error {
 			if cmd != unix.LINUX_REBOOT_CMD_RESTART {
 				return errors.New("not a restart")
 			}
 			note("restart")
 			return nil
 		},
-		sethostname: func(name []byte) error {
+		Sethostname: func(name []byte) error {
 			note("sethostname")
 			return os.WriteFile(filepath.Join(root, "proc/sys/kernel/hostname"), append(name, '\n'), 0o644)
 		},
-		run: func(_ context.Context, name string, args ...string) ([]byte, error) {
+		Run: func(_ context.Context, name string, args ...string) ([]byte, error) {
 			note(name + " " + strings.Join(args, " "))
 			return nil, nil
 		},
-		euid: func() int { return 0 },
+		Euid: func() int { return 0 },
 	}
 	return h, calls
-}
-
-func writeFile(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 const (
@@ -69,18 +65,18 @@ func TestRebootTakesTheRightRoad(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		files map[string]string
-		mode  RebootMode
+		mode  boot.RebootMode
 		want  []string
 	}{
-		{"graceful under systemd", systemd, RebootGraceful, []string{ask}},
-		{"forced under systemd", systemd, RebootForced, []string{"sync", "restart"}},
-		{"graceful without systemd", bare, RebootGraceful, []string{"sync", "restart"}},
-		{"forced without systemd", bare, RebootForced, []string{"sync", "restart"}},
+		{"graceful under systemd", systemd, boot.RebootGraceful, []string{ask}},
+		{"forced under systemd", systemd, boot.RebootForced, []string{"sync", "restart"}},
+		{"graceful without systemd", bare, boot.RebootGraceful, []string{"sync", "restart"}},
+		{"forced without systemd", bare, boot.RebootForced, []string{"sync", "restart"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			h, calls := fakeRoot(t, tc.files)
-			if err := h.Reboot(t.Context(), Effect{}, tc.mode); err != nil {
+			if err := h.Reboot(t.Context(), effect.Cause{}, tc.mode); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(*calls, tc.want) {
@@ -93,9 +89,14 @@ func TestRebootTakesTheRightRoad(t *testing.T) {
 func TestRebootThroughTheHook(t *testing.T) {
 	t.Parallel()
 	h, calls := fakeRoot(t, map[string]string{"run/systemd/system/x": ""})
-	var got RebootMode
-	h.cfg.Rebooter = func(_ context.Context, mode RebootMode) error { got = mode; return nil }
-	if err := h.Reboot(t.Context(), Effect{}, RebootForced); err != nil || got != RebootForced || len(*calls) != 0 {
+	var got boot.RebootMode
+	h.Rebooter = func(_ context.Context, mode boot.RebootMode) error { got = mode; return nil }
+	if err := h.Reboot(
+		t.Context(),
+		effect.Cause{},
+		boot.RebootForced,
+	); err != nil || got != boot.RebootForced ||
+		len(*calls) != 0 {
 		t.Fatalf("hook got %q, kernel was asked %q, error %v", got, *calls, err)
 	}
 	if !slices.Contains(h.Capabilities(), CapReboot) {
@@ -106,22 +107,22 @@ func TestRebootThroughTheHook(t *testing.T) {
 func TestRebootRefusals(t *testing.T) {
 	t.Parallel()
 	h, calls := fakeRoot(t, map[string]string{"proc/self/status": noCaps})
-	if err := h.Reboot(t.Context(), Effect{}, RebootGraceful); !errors.Is(err, ErrUnsupported) {
+	if err := h.Reboot(t.Context(), effect.Cause{}, boot.RebootGraceful); !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("without privileges: %v", err)
 	}
-	if err := h.Reboot(t.Context(), Effect{}, "soon"); !errors.Is(err, ErrInvalid) {
+	if err := h.Reboot(t.Context(), effect.Cause{}, "soon"); !errors.Is(err, effect.ErrInvalid) {
 		t.Errorf("unknown mode: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h.cfg.Rebooter = func(context.Context, RebootMode) error { t.Error("rebooted after cancel"); return nil }
-	if err := h.Reboot(ctx, Effect{}, RebootGraceful); !errors.Is(err, context.Canceled) {
+	h.Rebooter = func(context.Context, boot.RebootMode) error { t.Error("rebooted after cancel"); return nil }
+	if err := h.Reboot(ctx, effect.Cause{}, boot.RebootGraceful); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if len(*calls) != 0 {
 		t.Errorf("a refused reboot asked %q", *calls)
 	}
-	if slices.Contains(h.Capabilities(), CapReboot) != (h.cfg.Rebooter != nil) {
+	if slices.Contains(h.Capabilities(), CapReboot) != (h.Rebooter != nil) {
 		t.Error("capabilities disagree")
 	}
 }
@@ -130,11 +131,11 @@ func TestSetHostname(t *testing.T) {
 	t.Parallel()
 	h, calls := fakeRoot(t, map[string]string{"etc/hostname": "old\n", "proc/sys/kernel/hostname": "old\n"})
 	for range 2 {
-		if err := h.SetHostname(t.Context(), Effect{}, "rack7-n12.example"); err != nil {
+		if err := h.SetHostname(t.Context(), effect.Cause{}, "rack7-n12.example"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file, err := os.ReadFile(h.path("etc/hostname"))
+	file, err := os.ReadFile(h.Path("etc/hostname"))
 	if err != nil || string(file) != "rack7-n12.example\n" {
 		t.Errorf("file holds %q, %v", file, err)
 	}
@@ -144,7 +145,7 @@ func TestSetHostname(t *testing.T) {
 	if len(*calls) != 1 {
 		t.Errorf("the same name twice asked %q", *calls)
 	}
-	if left, err := filepath.Glob(h.path("etc/.ingot-*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(h.Path("etc/.ingot-*")); err != nil || len(left) != 0 {
 		t.Errorf("left behind %q, %v", left, err)
 	}
 }
@@ -152,8 +153,8 @@ func TestSetHostname(t *testing.T) {
 func TestSetHostnameReadsBack(t *testing.T) {
 	t.Parallel()
 	h, _ := fakeRoot(t, map[string]string{"etc/hostname": "old\n", "proc/sys/kernel/hostname": "old\n"})
-	h.kernel.sethostname = func([]byte) error { return nil } // claims, and does nothing
-	if err := h.SetHostname(t.Context(), Effect{}, "new"); !errors.Is(err, ErrReadBack) {
+	h.Kernel.Sethostname = func([]byte) error { return nil } // claims, and does nothing
+	if err := h.SetHostname(t.Context(), effect.Cause{}, "new"); !errors.Is(err, effect.ErrReadBack) {
 		t.Errorf("a kernel that keeps the old name: %v", err)
 	}
 }
@@ -165,7 +166,7 @@ func TestValidateHostname(t *testing.T) {
 		"": false, "-a": false, "a-": false, "a..b": false, "a.": false, "a_b": false, "a b": false, "ä": false,
 		"a\nb": false, strings.Repeat("a", 64): false, strings.Repeat("a.", 32) + "aa": false,
 	} {
-		if err := ValidateHostname(name); (err == nil) != ok {
+		if err := system.ValidateHostname(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -174,8 +175,8 @@ func TestValidateHostname(t *testing.T) {
 func TestRepaveIsRefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	h, _ := fakeRoot(t, nil)
-	_, err := h.Repave(t.Context(), Effect{}, RepaveRequest{}, nil)
-	if !errors.Is(err, ErrUnsupported) || ReasonOf(err) != ReasonNotInstaller {
+	_, err := h.Repave(t.Context(), effect.Cause{}, RepaveRequest{}, nil)
+	if !errors.Is(err, effect.ErrUnsupported) || effect.ReasonOf(err) != effect.ReasonNotInstaller {
 		t.Errorf("Repave: %v", err)
 	}
 	if slices.Contains(h.Capabilities(), CapRepave) {

@@ -10,19 +10,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/agent/host/netcheck"
+	"github.com/ingot-metal/ingot/agent/host/network"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // checked makes the checks and gives them by name and subject.
-func checked(t *testing.T, c NetworkConfig, before *SavedNetwork, controllers ...string) map[string]netcheck.Check {
+func checked(
+	t *testing.T,
+	c network.Config,
+	before *network.SavedNetwork,
+	controllers ...string,
+) map[string]netcheck.Check {
 	t.Helper()
 	var to []netip.AddrPort
 	for _, a := range controllers {
 		to = append(to, netip.AddrPortFrom(netip.MustParseAddr(a), 50052))
 	}
 	got, err := New(Config{}).CheckNetwork(t.Context(), c, before, to)
-	must(t, err)
+	hosttest.Must(t, err)
 	out := map[string]netcheck.Check{}
 	for _, x := range got {
 		out[x.Name+" "+x.Subject] = x
@@ -46,28 +54,6 @@ func wantChecks(t *testing.T, when string, got map[string]netcheck.Check, want m
 	}
 }
 
-// there runs a line of a shell on the other side.
-func (p peer) there(line string) string {
-	p.t.Helper()
-	out, err := exec.CommandContext(p.t.Context(), "nsenter", "-n", "-t", p.pid, "sh", "-ec", line).CombinedOutput()
-	if err != nil {
-		p.t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return string(out)
-}
-
-// background runs a program on the other side until the test ends.
-func (p peer) background(args ...string) {
-	p.t.Helper()
-	cmd := exec.CommandContext(p.t.Context(), "nsenter", append([]string{"-n", "-t", p.pid}, args...)...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	must(p.t, cmd.Start())
-	p.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // and was killed
-	})
-}
-
 func addrs(list ...string) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range list {
@@ -77,32 +63,32 @@ func addrs(list ...string) []netip.Addr {
 }
 
 // ordinary is what the cable of newPeer6 is configured with.
-func ordinary(gateway string, dns ...string) NetworkConfig {
+func ordinary(gateway string, dns ...string) network.Config {
 	c := card("here", "10.9.0.1/24")
 	c.Gateway, c.DNS = netip.MustParseAddr(gateway), addrs(dns...)
-	return NetworkConfig{Interfaces: []Interface{c}}
+	return network.Config{Interfaces: []network.Interface{c}}
 }
 
 func TestChecksOfAGoodNetwork(t *testing.T) {
 	t.Parallel()
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
-	p := newPeer6(t)
-	p.there("ip addr add 10.9.0.53/24 dev there; ip addr add 10.9.0.54/24 dev there")
+	p := hosttest.NewPeer6(t)
+	p.There("ip addr add 10.9.0.53/24 dev there; ip addr add 10.9.0.54/24 dev there")
 	// A resolver that knows nothing says so; one without anybody to ask refuses.
-	p.background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
+	p.Background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
 		"--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.53", "--local=/#/")
-	p.background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
+	p.Background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
 		"--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.54")
 	testkit.Eventually(t, 10*time.Second,
-		func() bool { return strings.Count(p.there("ss -Hlun || cat /proc/net/udp"), ":53 ") >= 2 },
+		func() bool { return strings.Count(p.There("ss -Hlun || cat /proc/net/udp"), ":53 ") >= 2 },
 		"dnsmasq does not listen")
 	c := ordinary("10.9.0.2", "10.9.0.53", "10.9.0.54")
 	six := card("here", "fd00::1/64")
 	six.Gateway = netip.MustParseAddr("fd00::2")
 	c.Interfaces[0].Addresses = append(c.Interfaces[0].Addresses, prefix("fd00::1/64"), prefix("fd00::9/64"))
-	sh(t, "ip addr add fd00::9/64 dev here")
+	hosttest.Shell(t, "ip addr add fd00::9/64 dev here")
 	wantChecks(t, "IPv4", checked(t, c, nil, "10.9.0.2", "10.9.0.53", "127.0.0.1"), map[string]string{
 		"link here":                       "pass up, MTU 1500",
 		"duplicate_address here 10.9.0.1": "pass",
@@ -114,7 +100,7 @@ func TestChecksOfAGoodNetwork(t *testing.T) {
 		"name_server here 10.9.0.53":      "pass",
 		"name_server here 10.9.0.54":      "warn Refused",
 	})
-	wantChecks(t, "IPv6", checked(t, NetworkConfig{Interfaces: []Interface{six}}, nil), map[string]string{
+	wantChecks(t, "IPv6", checked(t, network.Config{Interfaces: []network.Interface{six}}, nil), map[string]string{
 		"link here":                      "pass",
 		"duplicate_address here fd00::1": "unknown",
 		"gateway here fd00::2":           "pass answers for it",
@@ -124,20 +110,25 @@ func TestChecksOfAGoodNetwork(t *testing.T) {
 
 func TestAnAddressOfAnother(t *testing.T) {
 	t.Parallel()
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
-	p := newPeer6(t)
-	p.there("ip addr add 10.9.0.1/24 dev there; ip addr add fd00::77/64 dev there nodad")
-	sh(t, "ip addr add fd00::77/64 dev here")
-	c := NetworkConfig{Interfaces: []Interface{card("here", "10.9.0.1/24", "fd00::77/64")}}
-	wantChecks(t, "new", checked(t, c, &SavedNetwork{Links: []SavedLink{{Name: "here"}}}), map[string]string{
-		"link here":                       "pass",
-		"duplicate_address here 10.9.0.1": "fail has the address too",
-		"duplicate_address here fd00::77": "fail another owner",
-	})
-	had := &SavedNetwork{
-		Links: []SavedLink{{Name: "here", Addresses: []netip.Prefix{prefix("10.9.0.1/24"), prefix("fd00::77/64")}}}}
+	p := hosttest.NewPeer6(t)
+	p.There("ip addr add 10.9.0.1/24 dev there; ip addr add fd00::77/64 dev there nodad")
+	hosttest.Shell(t, "ip addr add fd00::77/64 dev here")
+	c := network.Config{Interfaces: []network.Interface{card("here", "10.9.0.1/24", "fd00::77/64")}}
+	wantChecks(
+		t,
+		"new",
+		checked(t, c, &network.SavedNetwork{Links: []network.SavedLink{{Name: "here"}}}),
+		map[string]string{
+			"link here":                       "pass",
+			"duplicate_address here 10.9.0.1": "fail has the address too",
+			"duplicate_address here fd00::77": "fail another owner",
+		},
+	)
+	had := &network.SavedNetwork{
+		Links: []network.SavedLink{{Name: "here", Addresses: []netip.Prefix{prefix("10.9.0.1/24"), prefix("fd00::77/64")}}}}
 	wantChecks(t, "as before", checked(t, c, had), map[string]string{
 		"link here":                       "pass",
 		"duplicate_address here 10.9.0.1": "warn has the address too",
@@ -147,10 +138,10 @@ func TestAnAddressOfAnother(t *testing.T) {
 
 func TestAGatewayThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
-	p := newPeer6(t)
+	p := hosttest.NewPeer6(t)
 	got := checked(t, ordinary("10.9.0.9"), nil)
 	if g := got["gateway here 10.9.0.9"]; g.Result != netcheck.Fail {
 		t.Errorf("never there: %s", g)
@@ -161,11 +152,11 @@ func TestAGatewayThatIsNotThere(t *testing.T) {
 	if g := checked(t, ordinary("10.9.0.2"), nil)["gateway here 10.9.0.2"]; g.Result != netcheck.Pass {
 		t.Fatalf("there: %s", g)
 	}
-	p.there("ip addr del 10.9.0.2/24 dev there") // and the kernel here still knows it
+	p.There("ip addr del 10.9.0.2/24 dev there") // and the kernel here still knows it
 	if g := checked(t, ordinary("10.9.0.2"), nil)["gateway here 10.9.0.2"]; g.Result != netcheck.Fail {
 		t.Errorf("gone, and in the kernel's memory: %s", g)
 	}
-	p.there("ip link set there down")
+	p.There("ip link set there down")
 	wantChecks(t, "no cable", checked(t, ordinary("10.9.0.2", "10.9.0.53"), nil), map[string]string{
 		"link here":                       "warn no carrier",
 		"duplicate_address here 10.9.0.1": "unknown no carrier",
@@ -177,11 +168,11 @@ func TestAGatewayThatIsNotThere(t *testing.T) {
 
 func TestNameServersThatAreDead(t *testing.T) {
 	t.Parallel()
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
-	p := newPeer6(t)
-	p.there("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in ip " +
+	p := hosttest.NewPeer6(t)
+	p.There("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in ip " +
 		"daddr 10.9.0.3 drop'; ip addr add 10.9.0.3/24 dev there")
 	c := ordinary("10.9.0.2", "10.9.0.2", "10.9.0.3") // a closed port, and silence
 	got := checked(t, c, nil)
@@ -195,12 +186,12 @@ func TestNameServersThatAreDead(t *testing.T) {
 // TestPathMTU: what a TCP handshake does not show. The other side takes smaller packets than were ordered here.
 func TestPathMTU(t *testing.T) {
 	t.Parallel()
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
-	p := newPeer6(t)
-	sh(t, "ip link set here mtu 9000")
-	echoes(t, p.pid, "50052")
+	p := hosttest.NewPeer6(t)
+	hosttest.Shell(t, "ip link set here mtu 9000")
+	hosttest.Echo(t, p.PID, "50052")
 	for _, gateway := range []string{"10.9.0.2", "fd00::2"} {
 		c := ordinary(gateway)
 		key := "path_mtu here " + gateway
@@ -211,17 +202,17 @@ func TestPathMTU(t *testing.T) {
 		if g := checked(t, c, nil)[key]; g.Result != netcheck.Fail || !strings.Contains(g.Detail, "9000 bytes are lost") {
 			t.Errorf("ordered: %s", g)
 		}
-		if !canDial(fmt.Sprintf("[%s]:50052", gateway)) {
+		if !hosttest.CanDial(fmt.Sprintf("[%s]:50052", gateway)) {
 			t.Error("the handshake that shows nothing is not made")
 		}
 	}
-	p.there("ip link set there mtu 9000")
+	p.There("ip link set there mtu 9000")
 	c := ordinary("10.9.0.2")
 	c.Interfaces[0].MTU = 9000
 	if g := checked(t, c, nil)["path_mtu here 10.9.0.2"]; g.Result != netcheck.Pass {
 		t.Errorf("the same on both sides: %s", g)
 	}
-	p.there("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in meta " +
+	p.There("nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in meta " +
 		"l4proto icmp drop'")
 	if g := checked(t, c, nil)["path_mtu here 10.9.0.2"]; g.Result != netcheck.Unknown {
 		t.Errorf("ICMP is filtered: %s", g)
@@ -231,32 +222,35 @@ func TestPathMTU(t *testing.T) {
 // TestPathMTUBehindARouter: a smaller MTU on the way is none of the order's business as long as the router says so.
 func TestPathMTUBehindARouter(t *testing.T) {
 	t.Parallel()
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
-	p := newPeer(t)
+	p := hosttest.NewPeer(t)
 	far := exec.CommandContext(t.Context(), "sleep", "120")
 	far.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
-	must(t, far.Start())
+	hosttest.Must(t, far.Start())
 	t.Cleanup(func() {
 		_ = far.Process.Kill() // it may have ended
 		_ = far.Wait()         // and was killed
 	})
 	pid := fmt.Sprint(far.Process.Pid)
-	p.there("ip link add far type veth peer name end netns " + pid + "; ip link set far mtu 1400; ip link set far up; " +
+	p.There("ip link add far type veth peer name end netns " + pid + "; ip link set far mtu 1400; ip link set far up; " +
 		"ip addr add 10.7.0.1/24 dev far; echo 1 >/proc/sys/net/ipv4/ip_forward")
-	sh(t, "nsenter -n -t "+pid+" sh -ec 'ip link set end mtu 1400; ip link set end up; ip addr add 10.7.0.2/24 dev end; "+
-		"ip route add default via 10.7.0.1'")
-	sh(t, "ip route add default via 10.9.0.2")
+	hosttest.Shell(
+		t,
+		"nsenter -n -t "+pid+" sh -ec 'ip link set end mtu 1400; ip link set end up; ip addr add 10.7.0.2/24 dev end; "+
+			"ip route add default via 10.7.0.1'",
+	)
+	hosttest.Shell(t, "ip route add default via 10.9.0.2")
 	c := ordinary("10.9.0.2")
 	c.Interfaces[0].MTU = 1500
 	const key = "path_mtu here 10.7.0.2"
-	p.there("nft 'add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out " +
+	p.There("nft 'add table inet f; add chain inet f out { type filter hook output priority 0; }; add rule inet f out " +
 		"icmp type destination-unreachable drop'")
 	if g := checked(t, c, nil, "10.7.0.2")[key]; g.Result != netcheck.Fail {
 		t.Errorf("a black hole: %s", g)
 	}
-	p.there("nft delete table inet f")
+	p.There("nft delete table inet f")
 	for range 2 { // the second time the kernel knows
 		if g := checked(t, c, nil, "10.7.0.2")[key]; g.Result != netcheck.Pass || !strings.Contains(g.Detail, "1400") {
 			t.Errorf("a router that says so: %s", g)
@@ -267,16 +261,16 @@ func TestPathMTUBehindARouter(t *testing.T) {
 // TestChecksOfABond: with a switch that speaks LACP, made of the kernel's own bonding driver, and without.
 func TestChecksOfABond(t *testing.T) {
 	t.Parallel()
-	if !inVM(t) {
+	if !hosttest.InVM(t, ownSystem) {
 		return
 	}
 	h, _ := unguarded(t)
-	sh(t, `for n in 0 1; do ip link add a$n type veth peer name b$n; ip link set b$n up; done`)
-	c := NetworkConfig{Interfaces: []Interface{{
+	hosttest.Shell(t, `for n in 0 1; do ip link add a$n type veth peer name b$n; ip link set b$n up; done`)
+	c := network.Config{Interfaces: []network.Interface{{
 		Name: "bond0", Addresses: []netip.Prefix{prefix("10.9.0.1/24")},
-		Bond: &Bond{Members: []string{"a0", "a1"}, Mode: "802.3ad", MIIMon: 100 * time.Millisecond, LACPFast: true},
+		Bond: &network.Bond{Members: []string{"a0", "a1"}, Mode: "802.3ad", MIIMon: 100 * time.Millisecond, LACPFast: true},
 	}}}
-	must(t, h.ApplyNetwork(t.Context(), Effect{}, c))
+	hosttest.Must(t, h.ApplyNetwork(t.Context(), effect.Cause{}, c))
 	eventually := func(when string, want map[string]string) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; {
@@ -296,20 +290,20 @@ func TestChecksOfABond(t *testing.T) {
 	eventually("nobody speaks LACP", map[string]string{
 		"link bond0": "pass", "bond_members bond0": "pass 2 members", "bond_partner bond0": "warn no LACP partner",
 	})
-	sh(t, `ip link add switch type bond mode 802.3ad lacp_rate fast miimon 100
+	hosttest.Shell(t, `ip link add switch type bond mode 802.3ad lacp_rate fast miimon 100
 		for n in 0 1; do ip link set b$n down; ip link set b$n master switch; ip link set b$n up; done; ip link set switch up`)
 	eventually("with a partner", map[string]string{
 		"link bond0": "pass", "bond_members bond0": "pass", "bond_partner bond0": "pass 2 members in one aggregate",
 	})
-	sh(t, "ip link set b1 down")
+	hosttest.Shell(t, "ip link set b1 down")
 	eventually("one cable out", map[string]string{
 		"link bond0": "pass", "bond_members bond0": "warn without a link: a1", "bond_partner bond0": "warn 1 of 2",
 	})
-	sh(t, "ip link set a1 nomaster")
+	hosttest.Shell(t, "ip link set a1 nomaster")
 	eventually("one is no member", map[string]string{
 		"link bond0": "pass", "bond_members bond0": "fail a1", "bond_partner bond0": "warn 1 of 2",
 	})
-	sh(t, "ip link set b0 down")
+	hosttest.Shell(t, "ip link set b0 down")
 	got := checked(t, c, nil)
 	if g := got["bond_members bond0"]; g.Result != netcheck.Fail {
 		t.Errorf("no cable: %s", g)

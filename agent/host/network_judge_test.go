@@ -8,19 +8,23 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
+	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
 func diffText(before, after string) string {
-	return UnifiedDiff("before", "after", textLines(before), textLines(after))
+	return textdiff.Unified("before", "after", textdiff.Lines(before), textdiff.Lines(after))
 }
 
 // judge holds the end of the run against the promise.
 func (r *run) judge(before, filesBefore string, fault *runFault) {
 	r.t.Helper()
 	g, err := r.host.Guarded(r.t.Context())
-	must(r.t, err)
+	hosttest.Must(r.t, err)
 	now := r.look()
-	if g != nil && g.State == GuardCommitted {
+	if g != nil && g.State == rollback.GuardCommitted {
 		r.tell("committed")
 		if fault.drops {
 			// Somebody else's restart of networkd takes cards out of their bond and puts them back, in its own time.
@@ -37,7 +41,7 @@ func (r *run) judge(before, filesBefore string, fault *runFault) {
 		}
 		return
 	}
-	if g != nil && g.State == GuardPending {
+	if g != nil && g.State == rollback.GuardPending {
 		r.t.Errorf("the way back does not end: %s\n%s", g.Error, r.said.String())
 	}
 	r.tell("rolled back")
@@ -62,7 +66,7 @@ func (r *run) failed(what string, lines []string) {
 // notAsOrdered compares what ip(8) shows with the order.
 func (r *run) notAsOrdered(now string) []string {
 	var wrong []string
-	lines := textLines(now)
+	lines := textdiff.Lines(now)
 	want := func(start string, parts ...string) {
 		if !slices.ContainsFunc(lines, func(l string) bool {
 			return strings.HasPrefix(l, start) &&
@@ -134,8 +138,8 @@ func onlyAdds(diff string, texts []string) bool {
 // alone.
 func (r *run) lostOthers(before, now string) []string {
 	var lost []string
-	there := textLines(now)
-	for _, line := range textLines(before) {
+	there := textdiff.Lines(now)
+	for _, line := range textdiff.Lines(before) {
 		theirs := strings.HasPrefix(line, "rule ") || strings.Contains(line, " table ") && !strings.HasPrefix(line, "nft ") ||
 			strings.HasPrefix(line, "route blackhole ") || strings.HasPrefix(line, "nft ") &&
 			!strings.HasPrefix(line, "nft inet ingot ")
@@ -174,7 +178,7 @@ var volatile = regexp.MustCompile(`^\d+: |@\S+|valid_lft .*| linkdown| dead| ten
 func (r *run) look() string {
 	var out []string
 	add := func(mark, command string, drop ...string) {
-		for _, line := range textLines(sh(r.t, command)) {
+		for _, line := range textdiff.Lines(hosttest.Shell(r.t, command)) {
 			line = strings.Join(strings.Fields(volatile.ReplaceAllString(line, " ")), " ")
 			if line == "" || slices.ContainsFunc(drop, func(s string) bool { return strings.Contains(line, s) }) {
 				continue
@@ -182,7 +186,7 @@ func (r *run) look() string {
 			out = append(out, mark+line+" ")
 		}
 	}
-	for _, line := range textLines(sh(r.t, "ip -o -d link")) {
+	for _, line := range textdiff.Lines(hosttest.Shell(r.t, "ip -o -d link")) {
 		name, _, _ := strings.Cut(strings.Fields(line)[1], "@")
 		name = strings.TrimSuffix(name, ":")
 		text := "link " + name + " "
@@ -200,8 +204,11 @@ func (r *run) look() string {
 	add("route ", "ip -6 route show table all", "proto kernel", "table local", "fe80", "proto ra", "multicast", "anycast")
 	add("rule ", "ip rule", "0: from all lookup local", "lookup main", "lookup default")
 	add("rule ", "ip -6 rule", "0: from all lookup local", "lookup main")
-	for _, table := range textLines(sh(r.t, "nft list tables")) {
-		out = append(out, "nft "+strings.TrimPrefix(strings.Join(strings.Fields(sh(r.t, "nft list "+table)), " "), "table "))
+	for _, table := range textdiff.Lines(hosttest.Shell(r.t, "nft list tables")) {
+		out = append(
+			out,
+			"nft "+strings.TrimPrefix(strings.Join(strings.Fields(hosttest.Shell(r.t, "nft list "+table)), " "), "table "),
+		)
 	}
 	slices.Sort(out)
 	return strings.Join(out, "\n")
@@ -210,13 +217,13 @@ func (r *run) look() string {
 // files are those of the network, by name, but for our record of the change itself.
 func (r *run) files() string {
 	var out []string
-	must(r.t, filepath.WalkDir("/etc", func(path string, d os.DirEntry, err error) error {
+	hosttest.Must(r.t, filepath.WalkDir("/etc", func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || slices.Contains([]string{"guard.json", "lock", "filler"}, d.Name()) {
 			return err
 		}
 		if strings.Contains(path, "/systemd/network/") || strings.Contains(path, "/ingot/") ||
 			strings.HasSuffix(path, "resolv.conf") {
-			out = append(out, "== "+path, read(r.t, path))
+			out = append(out, "== "+path, hosttest.ReadFile(r.t, path))
 		}
 		return nil
 	}))

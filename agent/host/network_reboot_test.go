@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 )
 
 // rebootRun keeps the files of /etc on the machine's disk. It does not return in the boot that is reset.
 func (r *run) rebootRun() {
 	dir := filepath.Join(diskOfRuns, strconv.FormatUint(r.seed, 10))
-	must(r.t, os.MkdirAll(filepath.Join(dir, "etc"), 0o755))
+	hosttest.Must(r.t, os.MkdirAll(filepath.Join(dir, "etc"), 0o755))
 	ownFiles(r.t, filepath.Join(dir, "etc"))
 	r.makeHost()
 	// With blocked, nothing below /etc can be written from the middle of the change on, nor at the beginning of the
@@ -27,14 +30,14 @@ func (r *run) rebootRun() {
 	r.layCables()
 	r.begin()
 	// What comes back with a reboot is what files say.
-	writeFile(r.t, filepath.Join(dir, "before"), r.look())
-	writeFile(r.t, filepath.Join(dir, "files"), r.files())
+	hosttest.WriteFile(r.t, filepath.Join(dir, "before"), r.look())
+	hosttest.WriteFile(r.t, filepath.Join(dir, "files"), r.files())
 	r.others()
 	if !r.reachable(r.ownAddresses()...) {
 		r.t.Fatalf("the host is not reachable at the beginning:\n%s", r.look())
 	}
 	r.order()
-	writeFile(r.t, filepath.Join(dir, "order.json"), read(r.t, "/run/order.json"))
+	hosttest.WriteFile(r.t, filepath.Join(dir, "order.json"), hosttest.ReadFile(r.t, "/run/order.json"))
 	fault := &runFault{at: time.Duration(r.rand.IntN(4000)) * time.Millisecond, strike: func(p *os.Process) {
 		if blocked {
 			r.readOnly()
@@ -42,7 +45,7 @@ func (r *run) rebootRun() {
 			_ = p.Kill() // it may have ended
 		}
 	}}
-	writeFile(r.t, "/tmp/ready."+strconv.FormatUint(r.seed, 10), "")
+	hosttest.WriteFile(r.t, "/tmp/ready."+strconv.FormatUint(r.seed, 10), "")
 	for {
 		if _, err := os.Stat(goFile); err == nil {
 			break
@@ -59,9 +62,15 @@ func (r *run) rebootRun() {
 
 // afterReset is the next boot: first what ingot-rollback.service runs, while there is neither bus nor networkd.
 func (r *run) afterReset(dir string, blocked bool) {
-	before, filesBefore := read(r.t, filepath.Join(dir, "before")), read(r.t, filepath.Join(dir, "files"))
-	text := read(r.t, filepath.Join(dir, "order.json"))
-	must(r.t, json.Unmarshal([]byte(text), &r.change))
+	before, filesBefore := hosttest.ReadFile(
+		r.t,
+		filepath.Join(dir, "before"),
+	), hosttest.ReadFile(
+		r.t,
+		filepath.Join(dir, "files"),
+	)
+	text := hosttest.ReadFile(r.t, filepath.Join(dir, "order.json"))
+	hosttest.Must(r.t, json.Unmarshal([]byte(text), &r.change))
 	r.change.Before, r.change.Firewall = nil, nil // the table is gone with the kernel, and comes back with the agent
 	r.tell("order " + text)
 	r.layCables()
@@ -94,14 +103,14 @@ func (r *run) afterReset(dir string, blocked bool) {
 // atBoot reports whether a change was pending that could not be undone yet.
 func (r *run) atBoot(blocked bool) (left bool) {
 	g, err := r.host.Guarded(r.t.Context())
-	must(r.t, err)
-	state := GuardState("none")
+	hosttest.Must(r.t, err)
+	state := rollback.GuardState("none")
 	if g != nil {
 		state = g.State
 	}
 	r.tell("after the reset: " + string(state) + map[bool]string{true: ", nothing can be written"}[blocked])
 	_, err = r.host.RollBackPending(r.t.Context(), false)
-	left = state == GuardPending && blocked
+	left = state == rollback.GuardPending && blocked
 	if (err != nil) != left {
 		r.t.Errorf("at boot: %v", err)
 	}

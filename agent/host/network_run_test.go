@@ -18,6 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -52,7 +57,7 @@ func supervise(t *testing.T) {
 		<-ended
 	})
 	h := New(Config{})
-	testkit.Eventually(t, rigTime, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+	testkit.Eventually(t, rigTime, func() bool { return h.NetworkdRuns(t.Context()) }, "networkd is not on the bus")
 }
 
 func networkdPID() int {
@@ -72,7 +77,7 @@ func restartNetworkd(ctx context.Context, h *Linux) error {
 		return fmt.Errorf("stop networkd: %w", err)
 	}
 	for range 600 {
-		if networkdPID() != old && h.networkd(ctx) {
+		if networkdPID() != old && h.NetworkdRuns(ctx) {
 			return nil
 		}
 		select {
@@ -100,13 +105,13 @@ type run struct {
 
 // testChange is what is ordered.
 type testChange struct {
-	Network  NetworkConfig   `json:"network"`
-	Firewall *FirewallPolicy `json:"firewall,omitempty"`
-	Before   *FirewallPolicy `json:"before,omitempty"`
+	Network  network.Config   `json:"network"`
+	Firewall *firewall.Policy `json:"firewall,omitempty"`
+	Before   *firewall.Policy `json:"before,omitempty"`
 }
 
 func networkRun(t *testing.T, seed uint64) {
-	r := &run{t: t, seed: seed, began: time.Now(), bonds: os.Getenv(vmVariable) == "1",
+	r := &run{t: t, seed: seed, began: time.Now(), bonds: os.Getenv(hosttest.VMVariable) == "1",
 		rand: rand.New(rand.NewPCG(seed, 1))}
 	if seed%rebootEvery == 0 {
 		r.rebootRun()
@@ -115,7 +120,7 @@ func networkRun(t *testing.T, seed uint64) {
 	ownFiles(t, smallDisk(t))
 	startBus(t)
 	if r.native = r.rand.IntN(8) == 0; r.native {
-		must(t, os.RemoveAll("/run/systemd/system")) // and so systemd is not init
+		hosttest.Must(t, os.RemoveAll("/run/systemd/system")) // and so systemd is not init
 	} else {
 		supervise(t)
 	}
@@ -162,8 +167,8 @@ func (r *run) makeHost() {
 
 // supervised has networkd restarted by supervise.
 func supervised(h *Linux) {
-	h.kernel.restart = func(ctx context.Context, _ string) error { return restartNetworkd(ctx, h) }
-	h.kernel.unitState = func(context.Context, string) (string, error) {
+	h.Kernel.Restart = func(ctx context.Context, _ string) error { return restartNetworkd(ctx, h) }
+	h.Kernel.UnitState = func(context.Context, string) (string, error) {
 		if _, err := os.Stat(networkdPIDFile); err != nil {
 			return "inactive", nil
 		}
@@ -179,7 +184,7 @@ func (r *run) carryOut(fault *runFault) {
 	change.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	var said bytes.Buffer
 	change.Stdout, change.Stderr = &said, &said
-	must(r.t, change.Start())
+	hosttest.Must(r.t, change.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = change.Wait() // it may have been killed
@@ -199,11 +204,11 @@ func (r *run) carryOut(fault *runFault) {
 // do.
 func (r *run) retry() bool {
 	g, err := r.host.Guarded(r.t.Context())
-	must(r.t, err)
-	if g == nil || g.State != GuardPending {
+	hosttest.Must(r.t, err)
+	if g == nil || g.State != rollback.GuardPending {
 		return false
 	}
-	if !g.Due(r.host.bootID(), clock.Boottime()) {
+	if !g.Due(r.host.BootID(), clock.Boottime()) {
 		<-time.After(g.Deadline - clock.Boottime() + 10*time.Millisecond)
 	}
 	_, err = r.host.RollBackPending(r.t.Context(), false)
@@ -219,19 +224,19 @@ func TestNetworkChange(t *testing.T) {
 	h, _ := unguarded(t)
 	supervised(h)
 	var change testChange
-	must(t, json.Unmarshal([]byte(read(t, "/run/order.json")), &change))
+	hosttest.Must(t, json.Unmarshal([]byte(hosttest.ReadFile(t, "/run/order.json")), &change))
 	c := change.Network
 	saved, err := h.SaveNetwork(t.Context(), c)
-	must(t, err)
-	must(t, h.Guard(t.Context(), Guard{
+	hosttest.Must(t, err)
+	hosttest.Must(t, h.Guard(t.Context(), rollback.Guard{
 		CommandID: "c1", Deadline: clock.Boottime() + changeLimit, Network: &saved,
 		SetsFirewall: change.Firewall != nil, Firewall: change.Before,
 	}))
 	if change.Firewall != nil {
-		err = h.ApplyFirewall(t.Context(), Effect{}, *change.Firewall)
+		err = h.ApplyFirewall(t.Context(), effect.Cause{}, *change.Firewall)
 	}
 	if err == nil {
-		err = h.ApplyNetwork(t.Context(), Effect{}, c)
+		err = h.ApplyNetwork(t.Context(), effect.Cause{}, c)
 	}
 	if err == nil {
 		err = proves(t, h, c, &saved)
@@ -245,11 +250,11 @@ func TestNetworkChange(t *testing.T) {
 	}
 }
 
-func proves(t *testing.T, h *Linux, c NetworkConfig, saved *SavedNetwork) error {
+func proves(t *testing.T, h *Linux, c network.Config, saved *network.SavedNetwork) error {
 	t.Helper()
 	s, err := h.Network(t.Context(), c, saved)
 	if err != nil || s.Diff != "" {
-		return fmt.Errorf("read back: %w: %s", errors.Join(err, ErrReadBack), s.Diff)
+		return fmt.Errorf("read back: %w: %s", errors.Join(err, effect.ErrReadBack), s.Diff)
 	}
 	from, err := h.NetworkSource(t.Context(), c, netip.MustParseAddr(controllerOfRuns))
 	if err != nil {

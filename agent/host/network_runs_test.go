@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
 )
 
 // A run gives a host with a systemd-networkd of its own a random network, of ours and of others, a random order, and a
@@ -51,7 +53,7 @@ func TestNetworkRunsHere(t *testing.T) {
 	first, count := uint64(1), uint64(15)
 	if text := os.Getenv(runsVariable); text != "" {
 		_, err := fmt.Sscanf(text, "%d:%d", &first, &count)
-		must(t, err)
+		hosttest.Must(t, err)
 	}
 	var seeds []uint64
 	for seed := first; seed < first+count; seed++ {
@@ -70,9 +72,9 @@ func TestNetworkRuns(t *testing.T) {
 	switch {
 	case os.Getenv(seedVariable) != "":
 		seed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64)
-		must(t, err)
+		hosttest.Must(t, err)
 		networkRun(t, seed)
-	case os.Getenv(vmVariable) == "1":
+	case os.Getenv(hosttest.VMVariable) == "1":
 		runAll(t, parseSeeds(t, os.Getenv(seedsVariable)))
 	default:
 		t.Parallel()
@@ -83,7 +85,7 @@ func TestNetworkRuns(t *testing.T) {
 		}
 		var first, count uint64
 		_, err := fmt.Sscanf(text, "%d:%d", &first, &count)
-		must(t, err)
+		hosttest.Must(t, err)
 		done := openDone(t, os.Getenv(doneVariable))
 		for _, seeds := range machines(first, count, done) {
 			runInVM(t, seeds, done)
@@ -97,7 +99,7 @@ func parseSeeds(t *testing.T, text string) []uint64 {
 	var out []uint64
 	for s := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(s, 10, 64)
-		must(t, err)
+		hosttest.Must(t, err)
 		out = append(out, n)
 	}
 	return out
@@ -133,10 +135,10 @@ func openDone(t *testing.T, path string) *doneSeeds {
 	if path == "" || os.IsNotExist(err) {
 		return d
 	}
-	must(t, err)
+	hosttest.Must(t, err)
 	for line := range strings.Lines(string(b)) {
 		seed, err := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
-		must(t, err)
+		hosttest.Must(t, err)
 		d.seeds[seed] = true
 	}
 	return d
@@ -184,8 +186,8 @@ func runInVM(t *testing.T, seeds []uint64, done *doneSeeds) {
 	var disk []string
 	if slices.ContainsFunc(seeds, func(s uint64) bool { return s%rebootEvery == 0 }) {
 		path := filepath.Join(t.TempDir(), "disk")
-		must(t, os.WriteFile(path, nil, 0o600))
-		must(t, os.Truncate(path, 256<<20))
+		hosttest.Must(t, os.WriteFile(path, nil, 0o600))
+		hosttest.Must(t, os.Truncate(path, 256<<20))
 		out, err := exec.CommandContext(t.Context(), "/sbin/mke2fs", "-q", "-t", "ext4", path).CombinedOutput()
 		if err != nil {
 			t.Fatalf("make a file system: %v\n%s", err, out)
@@ -193,10 +195,10 @@ func runInVM(t *testing.T, seeds []uint64, done *doneSeeds) {
 		disk = []string{"-drive", "if=virtio,format=raw,file=" + path}
 	}
 	ended := 0
-	out, err := runVM(t, vmRun{
-		env:   fmt.Sprintf("%s=%s", seedsVariable, strings.Join(texts, ",")),
-		limit: time.Duration(len(seeds))*time.Minute + 5*time.Minute, more: disk,
-		line: func(line string) {
+	out, err := hosttest.RunVM(t, hosttest.VMRun{
+		Env:   fmt.Sprintf("%s=%s", seedsVariable, strings.Join(texts, ",")),
+		Limit: time.Duration(len(seeds))*time.Minute + 5*time.Minute, More: disk,
+		Line: func(line string) {
 			m := runEnded.FindStringSubmatch(line)
 			if m == nil {
 				return
@@ -276,7 +278,7 @@ func together(t *testing.T, seeds []uint64, atOnce int) {
 func inNamespaces(t *testing.T, seed uint64) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNetworkRuns$", "-test.v", "-test.timeout="+
 		runLimit.String())
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, seed), networkdVariable+"=1")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, seed), hosttest.NetworkdVariable+"=1")
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
 		Pdeathsig: unix.SIGKILL}
 	return cmd
@@ -289,11 +291,11 @@ func untilReset(t *testing.T, seeds []uint64) {
 	for i, seed := range seeds {
 		cmd := inNamespaces(t, seed)
 		cmd.Stdout, cmd.Stderr = &said[i], &said[i]
-		must(t, cmd.Start())
+		hosttest.Must(t, cmd.Start())
 	}
 	ready := func() int {
 		files, err := filepath.Glob("/tmp/ready.*")
-		must(t, err)
+		hosttest.Must(t, err)
 		return len(files)
 	}
 	for deadline := time.Now().Add(runLimit); ready() < len(seeds); <-time.After(100 * time.Millisecond) {
@@ -306,17 +308,17 @@ func untilReset(t *testing.T, seeds []uint64) {
 	}
 	guarded := func() int {
 		files, err := filepath.Glob(diskOfRuns + "/*/etc/ingot/network/guard.json")
-		must(t, err)
+		hosttest.Must(t, err)
 		return len(files)
 	}
-	writeFile(t, resetNote, "")
+	hosttest.WriteFile(t, resetNote, "")
 	unix.Sync() // what comes before the change; of the change only what it has synced itself is to be there
-	writeFile(t, goFile, "")
+	hosttest.WriteFile(t, goFile, "")
 	for deadline := time.Now().Add(rigTime); guarded() < (len(seeds)+1)/2 && time.Now().Before(deadline); {
 		<-time.After(100 * time.Millisecond)
 	}
 	<-time.After(time.Duration(rand.New(rand.NewPCG(seeds[0], 2)).IntN(8000)) * time.Millisecond)
-	must(t, os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0o200))
+	hosttest.Must(t, os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0o200))
 	<-context.Background().Done()
 }
 

@@ -6,38 +6,48 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 // bondAndVLANs is what only a kernel with both can be given.
-func bondAndVLANs() NetworkConfig {
-	return NetworkConfig{Interfaces: []Interface{
+func bondAndVLANs() network.Config {
+	return network.Config{Interfaces: []network.Interface{
 		{
 			Name: "bond0", MTU: 1450, Addresses: []netip.Prefix{prefix("192.0.2.7/24")},
 			Gateway: netip.MustParseAddr("192.0.2.1"),
-			Bond: &Bond{
+			Bond: &network.Bond{
 				Members: []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, Mode: "802.3ad", MIIMon: 50 * time.Millisecond,
 				LACPFast: true, HashPolicy: "layer3+4",
 			},
 		},
-		{Name: "storage", MTU: 1400, VLAN: &VLAN{ID: 20, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("10.20.0.7/16")}},
-		{Name: "mgmt", VLAN: &VLAN{ID: 4094, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("2001:db8::7/64")}},
+		{
+			Name:      "storage",
+			MTU:       1400,
+			VLAN:      &network.VLAN{ID: 20, Parent: "bond0"},
+			Addresses: []netip.Prefix{prefix("10.20.0.7/16")},
+		},
+		{Name: "mgmt", VLAN: &network.VLAN{ID: 4094, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("2001:db8::7/64")}},
 	}}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	must(t, err)
-	return string(b)
 }
 
 func wantBondAndVLANs(t *testing.T) {
 	t.Helper()
-	wantIn(t, read(t, "/proc/net/bonding/bond0"), "IEEE 802.3ad", "MII Polling Interval (ms): 50", "LACP rate: fast",
-		"Transmit Hash Policy: layer3+4", "Permanent HW addr: 52:54:00:00:00:01", "Permanent HW addr: 52:54:00:00:00:02")
-	wantIn(t, strings.Join(strings.Fields(read(t, "/proc/net/vlan/config")), " "), "storage | 20 | bond0",
+	wantIn(
+		t,
+		hosttest.ReadFile(t, "/proc/net/bonding/bond0"),
+		"IEEE 802.3ad",
+		"MII Polling Interval (ms): 50",
+		"LACP rate: fast",
+		"Transmit Hash Policy: layer3+4",
+		"Permanent HW addr: 52:54:00:00:00:01",
+		"Permanent HW addr: 52:54:00:00:00:02",
+	)
+	wantIn(t, strings.Join(strings.Fields(hosttest.ReadFile(t, "/proc/net/vlan/config")), " "), "storage | 20 | bond0",
 		"mgmt | 4094 | bond0")
-	wantIn(t, sh(t, "ip addr show; ip route"), "10.20.0.7/16", "2001:db8::7/64", "mtu 1400", "mtu 1450",
+	wantIn(t, hosttest.Shell(t, "ip addr show; ip route"), "10.20.0.7/16", "2001:db8::7/64", "mtu 1400", "mtu 1450",
 		"default via 192.0.2.1 dev bond0")
 }
 
@@ -45,11 +55,11 @@ func wantBondAndVLANs(t *testing.T) {
 func tryBonds(t *testing.T, h *Linux) {
 	t.Helper()
 	const look = "ip -br addr show | tr -s ' '; ip -d link show type vlan; cat /proc/net/bonding/*"
-	before := sh(t, look)
+	before := hosttest.Shell(t, look)
 	first := bondAndVLANs()
 	saved, err := h.SaveNetwork(t.Context(), first)
-	must(t, err)
-	must(t, h.ApplyNetwork(t.Context(), Effect{}, first))
+	hosttest.Must(t, err)
+	hosttest.Must(t, h.ApplyNetwork(t.Context(), effect.Cause{}, first))
 	wantBondAndVLANs(t)
 
 	second := bondAndVLANs()
@@ -57,22 +67,22 @@ func tryBonds(t *testing.T, h *Linux) {
 	second.Interfaces = second.Interfaces[:2]
 	second.Interfaces[1].VLAN.ID = 21
 	savedFirst, err := h.SaveNetwork(t.Context(), second)
-	must(t, err)
-	must(t, h.ApplyNetwork(t.Context(), Effect{}, second))
-	wantIn(t, read(t, "/proc/net/bonding/bond0"), "fault-tolerance (active-backup)")
-	vlans := strings.Join(strings.Fields(read(t, "/proc/net/vlan/config")), " ")
+	hosttest.Must(t, err)
+	hosttest.Must(t, h.ApplyNetwork(t.Context(), effect.Cause{}, second))
+	wantIn(t, hosttest.ReadFile(t, "/proc/net/bonding/bond0"), "fault-tolerance (active-backup)")
+	vlans := strings.Join(strings.Fields(hosttest.ReadFile(t, "/proc/net/vlan/config")), " ")
 	wantIn(t, vlans, "storage | 21 | bond0")
 	if strings.Contains(vlans, "mgmt") {
 		t.Errorf("a VLAN that is not named any more is still there: %s", vlans)
 	}
 
-	must(t, h.RestoreNetwork(t.Context(), Effect{}, savedFirst))
+	hosttest.Must(t, h.RestoreNetwork(t.Context(), effect.Cause{}, savedFirst))
 	wantBondAndVLANs(t)
 	if s, err := h.Network(t.Context(), first, nil); err != nil || s.Diff != "" {
 		t.Errorf("after the first rollback: %v\n%s", err, s.Diff)
 	}
-	must(t, h.RestoreNetwork(t.Context(), Effect{}, saved))
-	if after := sh(t, look); after != before {
+	hosttest.Must(t, h.RestoreNetwork(t.Context(), effect.Cause{}, saved))
+	if after := hosttest.Shell(t, look); after != before {
 		t.Errorf("before:\n%s\nafter the second rollback:\n%s", before, after)
 	}
 }
@@ -80,12 +90,12 @@ func tryBonds(t *testing.T, h *Linux) {
 // Once through networkd and once without, in one machine: its start is what takes the time.
 func TestBondsAndVLANs(t *testing.T) {
 	t.Parallel()
-	if !inVM(t) {
+	if !hosttest.InVM(t, ownSystem) {
 		return
 	}
 	h, _ := unguarded(t)
 	tryBonds(t, h)
 	stopNetworkd()
-	must(t, os.RemoveAll("/run/systemd/system")) // and so systemd is not init
+	hosttest.Must(t, os.RemoveAll("/run/systemd/system")) // and so systemd is not init
 	tryBonds(t, h)
 }

@@ -15,6 +15,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
 const (
@@ -27,7 +33,7 @@ const (
 func (r *run) layCables() {
 	site := exec.CommandContext(context.WithoutCancel(r.t.Context()), "sleep", "600")
 	site.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
-	must(r.t, site.Start())
+	hosttest.Must(r.t, site.Start())
 	r.t.Cleanup(func() {
 		_ = site.Process.Kill() // it may have ended
 		_ = site.Wait()         // and was killed
@@ -50,7 +56,7 @@ func (r *run) layCables() {
 			fmt.Sprintf("%slink set br0.%d up", there, id),
 			fmt.Sprintf("%saddr add 10.%d.0.254/24 dev br0.%d", there, id, id))
 	}
-	sh(r.t, strings.Join(lines, "\n"))
+	hosttest.Shell(r.t, strings.Join(lines, "\n"))
 }
 
 // begin is a network of ours, or of files of somebody else.
@@ -58,17 +64,17 @@ func (r *run) begin() {
 	if r.rand.IntN(4) > 0 || r.native {
 		c := r.config(false)
 		r.until("the first configuration is not applied",
-			func() bool { return r.host.ApplyNetwork(r.t.Context(), Effect{}, c) == nil })
+			func() bool { return r.host.ApplyNetwork(r.t.Context(), effect.Cause{}, c) == nil })
 		return
 	}
 	for i := range 2 {
-		writeFile(r.t, fmt.Sprintf("/etc/systemd/network/10-c%d.network", i),
+		hosttest.WriteFile(r.t, fmt.Sprintf("/etc/systemd/network/10-c%d.network", i),
 			fmt.Sprintf("[Match]\nName=c%d\n[Network]\nLinkLocalAddressing=no\nAddress=10.%d.0.9/24\n%s", i, i,
 				[]string{"Gateway=10.0.0.254\n", ""}[i]))
 	}
-	must(r.t, r.host.reload(r.t.Context(), nil, false))
+	hosttest.Must(r.t, r.host.Reload(r.t.Context(), nil, false))
 	r.until("the files of somebody else do nothing", func() bool {
-		text := sh(r.t, "ip addr; ip route")
+		text := hosttest.Shell(r.t, "ip addr; ip route")
 		return strings.Contains(text, "10.0.0.9") && strings.Contains(text, "10.1.0.9") && strings.Contains(text, "default")
 	})
 }
@@ -83,23 +89,23 @@ func (r *run) until(what string, fn func() bool) {
 }
 
 // config is a random configuration. The first interface has the gateway; a bad one leads nowhere.
-func (r *run) config(bad bool) NetworkConfig {
+func (r *run) config(bad bool) network.Config {
 	cards := []string{"c0", "c1", "c2"}
 	r.rand.Shuffle(len(cards), func(i, j int) { cards[i], cards[j] = cards[j], cards[i] })
-	var c NetworkConfig
+	var c network.Config
 	octet := 10 + r.rand.IntN(100)
 	net := func(n int) []netip.Prefix { return []netip.Prefix{prefix(fmt.Sprintf("10.%d.0.%d/24", n, octet))} }
 	mtu := []int{0, 0, 1400, 1450}[r.rand.IntN(4)]
 	if r.bonds && r.rand.IntN(2) == 0 {
 		mode := []string{"active-backup", "802.3ad", "balance-xor"}[r.rand.IntN(3)]
-		b := &Bond{Members: slices.Clone(cards[:2]), Mode: mode, MIIMon: 100 * time.Millisecond}
+		b := &network.Bond{Members: slices.Clone(cards[:2]), Mode: mode, MIIMon: 100 * time.Millisecond}
 		if mode == "802.3ad" {
 			b.LACPFast = r.rand.IntN(2) == 0
 		}
-		c.Interfaces = append(c.Interfaces, Interface{Name: "bond0", Bond: b, Addresses: net(0), MTU: mtu})
+		c.Interfaces = append(c.Interfaces, network.Interface{Name: "bond0", Bond: b, Addresses: net(0), MTU: mtu})
 		cards = cards[2:]
 	} else {
-		c.Interfaces = append(c.Interfaces, Interface{Name: cards[0], Addresses: net(0), MTU: mtu})
+		c.Interfaces = append(c.Interfaces, network.Interface{Name: cards[0], Addresses: net(0), MTU: mtu})
 		cards = cards[1:]
 	}
 	first := &c.Interfaces[0]
@@ -111,16 +117,19 @@ func (r *run) config(bad bool) NetworkConfig {
 		first.Addresses = append(first.Addresses, prefix(fmt.Sprintf("2001:db8::%d/64", octet)))
 	}
 	if r.rand.IntN(2) == 0 {
-		first.Routes = []Route{{Destination: prefix("198.51.100.0/24"), Via: first.Gateway,
+		first.Routes = []network.Route{{Destination: prefix("198.51.100.0/24"), Via: first.Gateway,
 			Metric: uint32(r.rand.IntN(2) * 50)}}
 	}
 	if r.rand.IntN(2) == 0 && len(cards) > 0 {
-		c.Interfaces = append(c.Interfaces, Interface{Name: cards[0], Addresses: net(1)})
+		c.Interfaces = append(c.Interfaces, network.Interface{Name: cards[0], Addresses: net(1)})
 	}
 	if r.bonds && r.rand.IntN(2) == 0 {
 		id := 20 + r.rand.IntN(2)
-		c.Interfaces = append(c.Interfaces, Interface{Name: "tag", VLAN: &VLAN{ID: id, Parent: c.Interfaces[0].Name},
-			Addresses: net(id)})
+		c.Interfaces = append(
+			c.Interfaces,
+			network.Interface{Name: "tag", VLAN: &network.VLAN{ID: id, Parent: c.Interfaces[0].Name},
+				Addresses: net(id)},
+		)
 	}
 	return c
 }
@@ -130,20 +139,24 @@ func (r *run) order() {
 	good := r.rand.IntN(4) > 0
 	r.change.Network = r.config(!good)
 	if r.rand.IntN(3) == 0 {
-		r.change.Firewall = &FirewallPolicy{Generation: 2,
-			InputDefault: []Verdict{VerdictAccept, VerdictDrop}[r.rand.IntN(2)]}
+		r.change.Firewall = &firewall.Policy{Generation: 2,
+			InputDefault: []firewall.Verdict{firewall.VerdictAccept, firewall.VerdictDrop}[r.rand.IntN(2)]}
 	}
 	text, err := json.Marshal(r.change)
-	must(r.t, err)
-	writeFile(r.t, "/run/order.json", string(text))
+	hosttest.Must(r.t, err)
+	hosttest.WriteFile(r.t, "/run/order.json", string(text))
 	r.tell(fmt.Sprintf("native %t good %t order %s", r.native, good, text))
 }
 
 // others adds what the order has no part in: rules, tables, daemons' routes, addresses, a VLAN, packet filters.
 func (r *run) others() {
 	if r.rand.IntN(3) == 0 {
-		r.change.Before = &FirewallPolicy{Generation: 1, InputDefault: VerdictAccept, SMTPEgressAllowed: r.rand.IntN(2) == 0}
-		must(r.t, r.host.ApplyFirewall(r.t.Context(), Effect{}, *r.change.Before))
+		r.change.Before = &firewall.Policy{
+			Generation:        1,
+			InputDefault:      firewall.VerdictAccept,
+			SMTPEgressAllowed: r.rand.IntN(2) == 0,
+		}
+		hosttest.Must(r.t, r.host.ApplyFirewall(r.t.Context(), effect.Cause{}, *r.change.Before))
 	}
 	own := r.ownLinks()
 	link := own[r.rand.IntN(len(own))]
@@ -169,7 +182,7 @@ func (r *run) others() {
 	}
 	for _, line := range all {
 		if r.rand.IntN(3) == 0 && (r.bonds || !strings.Contains(line, "vlan")) {
-			sh(r.t, line)
+			hosttest.Shell(r.t, line)
 		}
 	}
 }
@@ -178,7 +191,7 @@ var addressLine = regexp.MustCompile(`inet (\S+)/`)
 
 func addressOn(t *testing.T, link string) string {
 	t.Helper()
-	m := addressLine.FindStringSubmatch(sh(t, "ip -4 addr show dev "+link))
+	m := addressLine.FindStringSubmatch(hosttest.Shell(t, "ip -4 addr show dev "+link))
 	if m == nil {
 		t.Fatalf("%s has no address", link)
 	}
@@ -188,7 +201,7 @@ func addressOn(t *testing.T, link string) string {
 // ownLinks are those with an address, that of the gateway first.
 func (r *run) ownLinks() []string {
 	var out []string
-	for _, line := range textLines(sh(r.t, "ip -o -4 addr show scope global")) {
+	for _, line := range textdiff.Lines(hosttest.Shell(r.t, "ip -o -4 addr show scope global")) {
 		f := strings.Fields(line)
 		if strings.HasPrefix(f[3], "10.0.0.") {
 			out = append([]string{f[1]}, out...)
@@ -202,7 +215,7 @@ func (r *run) ownLinks() []string {
 // ownAddresses are those that the site knows the way to.
 func (r *run) ownAddresses() []string {
 	var out []string
-	for _, m := range addressLine.FindAllStringSubmatch(sh(r.t, "ip -o -4 addr show scope global"), -1) {
+	for _, m := range addressLine.FindAllStringSubmatch(hosttest.Shell(r.t, "ip -o -4 addr show scope global"), -1) {
 		if !strings.HasPrefix(m[1], "10.9") {
 			out = append(out, m[1])
 		}
@@ -210,7 +223,7 @@ func (r *run) ownAddresses() []string {
 	return out
 }
 
-func addressesOf(c NetworkConfig) []string {
+func addressesOf(c network.Config) []string {
 	var out []string
 	for _, i := range c.Interfaces {
 		for _, a := range i.Addresses {
@@ -225,7 +238,7 @@ func (r *run) reachable(addresses ...string) bool {
 	if len(addresses) == 0 {
 		return false
 	}
-	sh(r.t, "nsenter -n -t "+r.site+" ip neigh flush all")
+	hosttest.Shell(r.t, "nsenter -n -t "+r.site+" ip neigh flush all")
 	for _, a := range addresses {
 		ok := false
 		for range 5 {
@@ -279,13 +292,14 @@ func (r *run) fault() *runFault {
 		}
 	case 5:
 		f.name, f.holds = "disk full", true
-		f.strike = func(*os.Process) { sh(r.t, "cat /dev/zero >/etc/filler 2>/dev/null || true") }
+		f.strike = func(*os.Process) { hosttest.Shell(r.t, "cat /dev/zero >/etc/filler 2>/dev/null || true") }
 		f.lift = func() { _ = os.Remove("/etc/filler") } // it may not have come to that
 	case 6:
 		r.foreign(f)
 	case 7:
 		f.drops = true
-		f.name, f.strike = "networkd restarts", func(*os.Process) { must(r.t, restartNetworkd(r.t.Context(), r.host)) }
+		f.name, f.strike = "networkd restarts",
+			func(*os.Process) { hosttest.Must(r.t, restartNetworkd(r.t.Context(), r.host)) }
 	case 8:
 		f.drops = true
 		// it may be on its way up
@@ -309,7 +323,9 @@ func (r *run) readOnly() {
 	})
 }
 
-func (r *run) writable() { must(r.t, unix.Mount("", "/etc", "", unix.MS_REMOUNT|unix.MS_BIND, "")) }
+func (r *run) writable() {
+	hosttest.Must(r.t, unix.Mount("", "/etc", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+}
 
 // foreign is what keepalived, a routing daemon or an administrator adds in the middle of the change.
 func (r *run) foreign(f *runFault) {
@@ -326,7 +342,7 @@ func (r *run) foreign(f *runFault) {
 		f.came, line = []string{"nft ip late"}, "nft add table ip late"
 	}
 	// The link may be gone, or the change done, when it strikes.
-	f.name, f.strike = "somebody else: "+line, func(*os.Process) { sh(r.t, line+" || true") }
+	f.name, f.strike = "somebody else: "+line, func(*os.Process) { hosttest.Shell(r.t, line+" || true") }
 }
 
 // slow has networkd run for a tenth of the time.

@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 const (
-	networkdVariable = "INGOT_TEST_WITH_NETWORKD"
 	// rigTime is for daemons that start on an emulated machine, beside others.
 	rigTime = time.Minute
 )
@@ -40,7 +40,7 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 // bus of its own run. It returns true in there; the caller returns when it is false.
 func withNetworkd(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(networkdVariable) == "1" {
+	if os.Getenv(hosttest.NetworkdVariable) == "1" {
 		ownSystem(t)
 		return true
 	}
@@ -48,7 +48,7 @@ func withNetworkd(t *testing.T) bool {
 		t.Fatal("needs root: it makes network and mount namespaces and runs a systemd-networkd in them")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), networkdVariable+"=1")
+	cmd.Env = append(os.Environ(), hosttest.NetworkdVariable+"=1")
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
 		Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
@@ -66,45 +66,48 @@ func ownSystem(t *testing.T) {
 	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
 	stopNetworkd = startNetworkd()
 	h := New(Config{})
-	testkit.Eventually(t, rigTime, func() bool { return h.networkd(t.Context()) }, "networkd is not on the bus")
+	testkit.Eventually(t, rigTime, func() bool { return h.NetworkdRuns(t.Context()) }, "networkd is not on the bus")
 }
 
 // smallDisk is a file system that can be full.
 func smallDisk(t *testing.T) string {
 	t.Helper()
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	hosttest.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	dir := t.TempDir()
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=0755"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	hosttest.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m,mode=0755"))
+	t.Cleanup(func() { hosttest.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	return dir
 }
 
 // ownFiles mounts all but the bus and what runs at it. etc becomes /etc, and keeps what it has.
 func ownFiles(t *testing.T, etc string) {
 	t.Helper()
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	hosttest.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	for _, keep := range []string{"passwd", "group", "nsswitch.conf", "machine-id", "ld.so.cache", "hosts", "hostname"} {
 		b, err := os.ReadFile(filepath.Join("/etc", keep))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		writeFile(t, filepath.Join(etc, keep), string(b))
+		hosttest.WriteFile(t, filepath.Join(etc, keep), string(b))
 	}
-	must(t, os.MkdirAll(filepath.Join(etc, "systemd/network"), 0o755))
-	must(t, unix.Mount(etc, "/etc", "", unix.MS_BIND, ""))
-	must(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"))
-	if os.Getenv(vmVariable) == "" { // a machine has its own already
-		must(t, unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, "")) // which says that there is no udev to wait for
+	hosttest.Must(t, os.MkdirAll(filepath.Join(etc, "systemd/network"), 0o755))
+	hosttest.Must(t, unix.Mount(etc, "/etc", "", unix.MS_BIND, ""))
+	hosttest.Must(t, unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"))
+	if os.Getenv(hosttest.VMVariable) == "" { // a machine has its own already
+		hosttest.Must(
+			t,
+			unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, ""),
+		) // which says that there is no udev to wait for
 	}
 	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
-		must(t, os.MkdirAll(dir, 0o755))
+		hosttest.Must(t, os.MkdirAll(dir, 0o755))
 	}
-	must(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
+	hosttest.Must(t, exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").Run())
 }
 
 func startBus(t *testing.T) {
 	t.Helper()
-	writeFile(t, "/run/bus.conf", busConfig)
+	hosttest.WriteFile(t, "/run/bus.conf", busConfig)
 	daemon(t, "dbus-daemon", "--nofork", "--config-file=/run/bus.conf")
 	testkit.Eventually(t, rigTime, func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil },
 		"no bus")
@@ -116,13 +119,6 @@ var (
 	stopNetworkd  func()
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // daemon runs a program until it is stopped or the test ends, and shows what it had to say if the test has failed.
 func daemon(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
@@ -131,7 +127,7 @@ func daemon(t *testing.T, name string, args ...string) (stop func()) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=info", "SYSTEMD_LOG_TARGET=console")
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	must(t, cmd.Start())
+	hosttest.Must(t, cmd.Start())
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(unix.SIGTERM) // it may have ended
 		_ = cmd.Wait()                       // and was told to
@@ -149,19 +145,19 @@ func daemon(t *testing.T, name string, args ...string) (stop func()) {
 func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
 	t.Helper()
 	h, armed = New(Config{}), &[]time.Duration{}
-	h.kernel.arm = func(_ context.Context, after time.Duration) error {
+	h.Kernel.Arm = func(_ context.Context, after time.Duration) error {
 		*armed = append(*armed, after)
 		return nil
 	}
-	h.kernel.disarm = func(context.Context) error { return nil }
-	h.kernel.unitState = func(context.Context, string) (string, error) { return "inactive", nil }
-	h.kernel.restart = func(ctx context.Context, unit string) error {
+	h.Kernel.Disarm = func(context.Context) error { return nil }
+	h.Kernel.UnitState = func(context.Context, string) (string, error) { return "inactive", nil }
+	h.Kernel.Restart = func(ctx context.Context, unit string) error {
 		if unit != "systemd-networkd.service" {
 			return errors.New("restart of " + unit)
 		}
 		stopNetworkd()
 		stopNetworkd = startNetworkd()
-		testkit.Eventually(t, rigTime, func() bool { return h.networkd(ctx) }, "networkd is not on the bus again")
+		testkit.Eventually(t, rigTime, func() bool { return h.NetworkdRuns(ctx) }, "networkd is not on the bus again")
 		return nil
 	}
 	return h, armed

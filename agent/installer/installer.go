@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/state"
@@ -143,7 +144,7 @@ func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 	}
 	// A machine that was booted to be looked at has no business with disks.
 	cfg.Host.Installer = a.Mode != modeRescue
-	cfg.Host.Disks = host.DefaultDiskPatience
+	cfg.Host.Disks = disks.DefaultPatience
 	cfg.Host.BootMAC = cfg.Boot.MAC
 	err = agent.New(agent.Config{
 		StateDir: cfg.StateDir, Host: agent.RealHost(cfg.Host), Role: role, Dial: dial, Boot: cfg.Boot.Site,

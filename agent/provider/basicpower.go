@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -24,7 +25,7 @@ const (
 
 // TurnOff has no gentle way.
 func (p basicPower) TurnOff(
-	ctx context.Context, t Target, e host.Effect, _ bool, c *Cycle, keep func(Cycle) error,
+	ctx context.Context, t Target, e effect.Cause, _ bool, c *Cycle, keep func(Cycle) error,
 ) error {
 	if c.OffAskedAt.IsZero() {
 		c.OffAskedAt = clock.Real().Now()
@@ -39,7 +40,7 @@ func (p basicPower) TurnOff(
 	return keep(*c)
 }
 
-func (p basicPower) TurnOn(ctx context.Context, t Target, e host.Effect, c *Cycle, keep func(Cycle) error) error {
+func (p basicPower) TurnOn(ctx context.Context, t Target, e effect.Cause, c *Cycle, keep func(Cycle) error) error {
 	if err := p.until(ctx, t, e, PowerOn); err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func (p basicPower) TurnOn(ctx context.Context, t Target, e host.Effect, c *Cycl
 	return keep(*c)
 }
 
-func (p basicPower) until(ctx context.Context, t Target, e host.Effect, want PowerState) error {
+func (p basicPower) until(ctx context.Context, t Target, e effect.Cause, want PowerState) error {
 	if err := p.SetPower(ctx, t, e, want); err != nil {
 		return fmt.Errorf("switch power %s: %w", want, err)
 	}
@@ -70,7 +71,7 @@ func (p basicPower) until(ctx context.Context, t Target, e host.Effect, want Pow
 }
 
 // SetBootDevice knows what host.Host knows: the network, or the firmware's own order, which is taken for the disk.
-func (p basicPower) SetBootDevice(ctx context.Context, _ Target, e host.Effect, d BootDevice) (BootProof, error) {
+func (p basicPower) SetBootDevice(ctx context.Context, _ Target, e effect.Cause, d BootDevice) (BootProof, error) {
 	now, err := p.host.BootNext(ctx)
 	if err != nil {
 		return "", err
@@ -80,7 +81,7 @@ func (p basicPower) SetBootDevice(ctx context.Context, _ Target, e host.Effect, 
 		if now.Set && strings.HasPrefix(now.Target, string(d)) {
 			return BootRead, nil
 		}
-		_, err := p.host.SetBootNext(ctx, e, host.BootTarget{Method: host.BootMethod(d)})
+		_, err := p.host.SetBootNext(ctx, e, boot.Target{Method: boot.Method(d)})
 		return BootRead, err
 	case BootDefault, BootDisk:
 		if !now.Set {
@@ -89,6 +90,6 @@ func (p basicPower) SetBootDevice(ctx context.Context, _ Target, e host.Effect, 
 		return BootRead, p.host.ClearBootNext(ctx, e)
 	case BootMedia:
 	}
-	return "", &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfProvider,
+	return "", &effect.Refusal{Kind: effect.ErrUnsupported, Reason: ReasonNotOfProvider,
 		Detail: fmt.Sprintf("boot device %q", d)}
 }

@@ -6,13 +6,16 @@ import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
 
 // ReasonNotOfProvider is the reason of a refusal when the provider lacks the capability.
 const ReasonNotOfProvider = "NOT_OF_PROVIDER"
 
-// AsHost shows one machine of p as a host. What p cannot do is refused with host.ErrUnsupported.
+// AsHost shows one machine of p as a host. What p cannot do is refused with effect.ErrUnsupported.
 func AsHost(p Base, t Target) host.Host { return hostAdapter{p: p, t: t} }
 
 type hostAdapter struct {
@@ -26,8 +29,8 @@ var _ host.Host = hostAdapter{}
 func can[C any](r hostAdapter, what string) (C, error) {
 	c, ok := r.p.(C)
 	if !ok {
-		return c, &host.Refusal{
-			Kind: host.ErrUnsupported, Reason: ReasonNotOfProvider,
+		return c, &effect.Refusal{
+			Kind: effect.ErrUnsupported, Reason: ReasonNotOfProvider,
 			Detail: fmt.Sprintf("provider %s cannot %s", r.p.Name(), what),
 		}
 	}
@@ -55,7 +58,7 @@ func (r hostAdapter) Inventory(ctx context.Context) (inventory.Document, error) 
 	return c.Inventory(ctx, r.t)
 }
 
-func (r hostAdapter) Reboot(ctx context.Context, e host.Effect, mode host.RebootMode) error {
+func (r hostAdapter) Reboot(ctx context.Context, e effect.Cause, mode boot.RebootMode) error {
 	c, err := can[Reboot](r, "reboot")
 	if err != nil {
 		return err
@@ -63,25 +66,25 @@ func (r hostAdapter) Reboot(ctx context.Context, e host.Effect, mode host.Reboot
 	return c.Reboot(ctx, r.t, e, mode)
 }
 
-func (r hostAdapter) BootNext(ctx context.Context) (host.BootNextState, error) {
+func (r hostAdapter) BootNext(ctx context.Context) (boot.NextState, error) {
 	c, err := can[Netboot](r, "read the boot entry")
 	if err != nil {
-		return host.BootNextState{}, err
+		return boot.NextState{}, err
 	}
 	return c.BootNext(ctx, r.t)
 }
 
 func (r hostAdapter) SetBootNext(
-	ctx context.Context, e host.Effect, target host.BootTarget,
-) (host.BootNextChange, error) {
+	ctx context.Context, e effect.Cause, target boot.Target,
+) (boot.NextChange, error) {
 	c, err := can[Netboot](r, "set the boot entry")
 	if err != nil {
-		return host.BootNextChange{}, err
+		return boot.NextChange{}, err
 	}
 	return c.SetBootNext(ctx, r.t, e, target)
 }
 
-func (r hostAdapter) ClearBootNext(ctx context.Context, e host.Effect) error {
+func (r hostAdapter) ClearBootNext(ctx context.Context, e effect.Cause) error {
 	c, err := can[Netboot](r, "clear the boot entry")
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func (r hostAdapter) Hostname(ctx context.Context) (string, error) {
 	return c.Hostname(ctx, r.t)
 }
 
-func (r hostAdapter) SetHostname(ctx context.Context, e host.Effect, name string) error {
+func (r hostAdapter) SetHostname(ctx context.Context, e effect.Cause, name string) error {
 	c, err := can[Configure](r, "set the host name")
 	if err != nil {
 		return err
@@ -105,15 +108,15 @@ func (r hostAdapter) SetHostname(ctx context.Context, e host.Effect, name string
 	return c.SetHostname(ctx, r.t, e, name)
 }
 
-func (r hostAdapter) Firewall(ctx context.Context) (host.FirewallState, error) {
+func (r hostAdapter) Firewall(ctx context.Context) (firewall.State, error) {
 	c, err := can[Configure](r, "read the firewall")
 	if err != nil {
-		return host.FirewallState{}, err
+		return firewall.State{}, err
 	}
 	return c.Firewall(ctx, r.t)
 }
 
-func (r hostAdapter) ApplyFirewall(ctx context.Context, e host.Effect, p host.FirewallPolicy) error {
+func (r hostAdapter) ApplyFirewall(ctx context.Context, e effect.Cause, p firewall.Policy) error {
 	c, err := can[Configure](r, "set the firewall")
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func (r hostAdapter) ApplyFirewall(ctx context.Context, e host.Effect, p host.Fi
 	return c.ApplyFirewall(ctx, r.t, e, p)
 }
 
-func (r hostAdapter) RemoveFirewall(ctx context.Context, e host.Effect) error {
+func (r hostAdapter) RemoveFirewall(ctx context.Context, e effect.Cause) error {
 	c, err := can[Configure](r, "remove the firewall")
 	if err != nil {
 		return err
@@ -138,7 +141,7 @@ func (r hostAdapter) DiskImage(ctx context.Context) (host.DiskImage, error) {
 }
 
 func (r hostAdapter) Repave(
-	ctx context.Context, e host.Effect, req host.RepaveRequest, progress func(host.RepaveProgress),
+	ctx context.Context, e effect.Cause, req host.RepaveRequest, progress func(host.RepaveProgress),
 ) (host.RepaveEvidence, error) {
 	c, err := can[Imaging](r, "repave")
 	if err != nil {

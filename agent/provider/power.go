@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
 // BootDevice is what a machine boots from next, once.
@@ -93,11 +94,11 @@ type OutOfBand interface {
 	PowerState(ctx context.Context, t Target) (PowerState, error)
 	// TurnOff returns when the machine was seen off; gently asks its system first, for a while. c is brought up to date,
 	// and keep is called after each change of it; an error of keep ends the call.
-	TurnOff(ctx context.Context, t Target, e host.Effect, gently bool, c *Cycle, keep func(Cycle) error) error
+	TurnOff(ctx context.Context, t Target, e effect.Cause, gently bool, c *Cycle, keep func(Cycle) error) error
 	// TurnOn returns when the machine was seen on.
-	TurnOn(ctx context.Context, t Target, e host.Effect, c *Cycle, keep func(Cycle) error) error
+	TurnOn(ctx context.Context, t Target, e effect.Cause, c *Cycle, keep func(Cycle) error) error
 	// SetBootDevice sets the device of the next boot and says how it is known to be set.
-	SetBootDevice(ctx context.Context, t Target, e host.Effect, d BootDevice) (BootProof, error)
+	SetBootDevice(ctx context.Context, t Target, e effect.Cause, d BootDevice) (BootProof, error)
 }
 
 // Machine is one machine that is switched from outside.

@@ -9,6 +9,9 @@ import (
 	"context"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
 
@@ -50,35 +53,35 @@ const (
 type Power interface {
 	PowerState(ctx context.Context, t Target) (PowerState, error)
 	// SetPower wants on or off. A machine that is already so is left alone.
-	SetPower(ctx context.Context, t Target, e host.Effect, want PowerState) error
+	SetPower(ctx context.Context, t Target, e effect.Cause, want PowerState) error
 }
 
 // Reboot restarts machines. It returns once the reboot was accepted; proof is another boot id.
 type Reboot interface {
-	Reboot(ctx context.Context, t Target, e host.Effect, mode host.RebootMode) error
+	Reboot(ctx context.Context, t Target, e effect.Cause, mode boot.RebootMode) error
 }
 
 // Netboot chooses what a machine boots next, once.
 type Netboot interface {
-	BootNext(ctx context.Context, t Target) (host.BootNextState, error)
-	SetBootNext(ctx context.Context, t Target, e host.Effect, b host.BootTarget) (host.BootNextChange, error)
-	ClearBootNext(ctx context.Context, t Target, e host.Effect) error
+	BootNext(ctx context.Context, t Target) (boot.NextState, error)
+	SetBootNext(ctx context.Context, t Target, e effect.Cause, b boot.Target) (boot.NextChange, error)
+	ClearBootNext(ctx context.Context, t Target, e effect.Cause) error
 }
 
 // Imaging writes disks and reads them back.
 type Imaging interface {
 	DiskImage(ctx context.Context, t Target) (host.DiskImage, error)
-	Repave(ctx context.Context, t Target, e host.Effect, r host.RepaveRequest,
+	Repave(ctx context.Context, t Target, e effect.Cause, r host.RepaveRequest,
 		progress func(host.RepaveProgress)) (host.RepaveEvidence, error)
 }
 
 // Configure changes the configuration of the running system.
 type Configure interface {
 	Hostname(ctx context.Context, t Target) (string, error)
-	SetHostname(ctx context.Context, t Target, e host.Effect, name string) error
-	Firewall(ctx context.Context, t Target) (host.FirewallState, error)
-	ApplyFirewall(ctx context.Context, t Target, e host.Effect, p host.FirewallPolicy) error
-	RemoveFirewall(ctx context.Context, t Target, e host.Effect) error
+	SetHostname(ctx context.Context, t Target, e effect.Cause, name string) error
+	Firewall(ctx context.Context, t Target) (firewall.State, error)
+	ApplyFirewall(ctx context.Context, t Target, e effect.Cause, p firewall.Policy) error
+	RemoveFirewall(ctx context.Context, t Target, e effect.Cause) error
 }
 
 // Inspect reads what a machine is. Identity fails on a machine whose system isn't running.

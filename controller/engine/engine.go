@@ -14,6 +14,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/engine/delivery"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -42,7 +43,7 @@ type Config struct {
 	// MissedBeats is how many heartbeats an agent may miss before it counts as gone; 0 means 3.
 	MissedBeats int
 	// Webhooks sends events to other systems; nil sends none.
-	Webhooks *Webhooks
+	Webhooks *delivery.Config
 	// Retention says how long logs are kept.
 	Retention Retention
 	// Marks keeps how far the database was seen to get; nil keeps it in memory alone.
@@ -84,9 +85,8 @@ type Engine struct {
 	acks  acks
 	// places are the operations of commands that were sent from here.
 	places commandIndex
-	hooks  *Webhooks
-	// queues are River's queues of webhooks and their workers; only one task touches them.
-	queues map[string]int
+	// webhooks sends events to other systems; nil sends none.
+	webhooks *delivery.Publisher
 	// signals wake the reconcilers.
 	signals signals
 
@@ -132,12 +132,8 @@ func New(c Config) (*Engine, error) {
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
 		acks:   acks{waiting: map[string]waitingAck{}},
 		lease:  lease{length: c.Lease, clock: c.Monotonic},
-		queues: map[string]int{}, signals: newSignals(), outbox: outbox{waiting: newSignal()},
+		signals: newSignals(), outbox: outbox{waiting: newSignal()},
 		inbox: outbox{waiting: newSignal()},
-	}
-	if c.Webhooks != nil {
-		e.hooks = c.Webhooks.filled()
-		c.Store.OnDeliveries(e.enqueueDeliveries)
 	}
 	var err error
 	if e.river, err = newRiver(e); err != nil {

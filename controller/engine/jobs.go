@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +12,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/engine/delivery"
+	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -23,9 +24,6 @@ import (
 var fpInJob = failpoint.Register("engine.in-job")
 
 const (
-	// jobQueue is River's queue of all jobs but webhook deliveries. A controller of an older version does not work on it:
-	// it would fail jobs of kinds that it does not know.
-	jobQueue = "work"
 	// jobTime bounds the run of a job.
 	jobTime = 10 * time.Second
 	// jobLease is how long a controller's running jobs count as worked on after a renewal.
@@ -39,22 +37,6 @@ const (
 	// mostRetryDelay bounds the delay of a failing job.
 	mostRetryDelay = 30 * time.Second
 )
-
-// unfinished are the states of a job that keep another one of its key out.
-var unfinished = []rivertype.JobState{
-	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning,
-	rivertype.JobStateScheduled,
-}
-
-// uniqueJob are the options of a job that is unique by the marked arguments while it has not finished. It is tried for
-// ever.
-func uniqueJob() river.InsertOpts {
-	return river.InsertOpts{
-		Queue:       jobQueue,
-		MaxAttempts: math.MaxInt16,
-		UniqueOpts:  river.UniqueOpts{ByArgs: true, ByState: unfinished},
-	}
-}
 
 // retryDelay is the delay after so many failed attempts.
 func retryDelay(attempts int) time.Duration {
@@ -72,7 +54,7 @@ type operationArgs struct {
 func (operationArgs) Kind() string { return operationstore.JobKind }
 
 // InsertOpts implements river.JobArgsWithInsertOpts.
-func (operationArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+func (operationArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() }
 
 type operationWorker struct {
 	river.WorkerDefaults[operationArgs]
@@ -112,15 +94,16 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	river.AddWorker(workers, &operationWorker{e: e})
 	river.AddWorker(workers, &rolloutWorker{e: e})
 	river.AddWorker(workers, &retentionWorker{e: e})
-	if e.hooks != nil {
-		river.AddWorker(workers, &deliverWorker{e: e})
-		river.AddWorker(workers, &webhookRetentionWorker{e: e})
+	if e.cfg.Webhooks != nil {
+		e.webhooks = delivery.New(*e.cfg.Webhooks, delivery.Parts{
+			Store: e.store, Clock: e.clock, Log: e.log, Changed: e.Changed, Sent: e.cfg.Observer.Sent,
+		}, workers)
 	}
 	c, err := river.NewClient(riverpgxv5.New(e.store.Pool()), &river.Config{
 		ID:     e.cfg.ControllerID,
 		Logger: e.log.With("component", "river"),
 		Queues: map[string]river.QueueConfig{
-			jobQueue: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
+			uniquejob.Queue: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
 		},
 		Workers:                     workers,
 		Hooks:                       []rivertype.Hook{&databaseTime{}},
@@ -133,6 +116,9 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
+	}
+	if e.webhooks != nil {
+		e.webhooks.Use(c)
 	}
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -28,8 +29,6 @@ type Retention struct {
 const (
 	// retentionEvery is how often what has grown old is removed.
 	retentionEvery = time.Hour
-	// webhookRetentionEvery is the same for webhook deliveries.
-	webhookRetentionEvery = time.Minute
 	// logsAtOnce bounds the logs that are read at a time.
 	logsAtOnce = 500
 )
@@ -41,7 +40,7 @@ type retentionArgs struct{}
 func (retentionArgs) Kind() string { return "retention" }
 
 // InsertOpts implements river.JobArgsWithInsertOpts.
-func (retentionArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+func (retentionArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() }
 
 type retentionWorker struct {
 	river.WorkerDefaults[retentionArgs]
@@ -56,34 +55,14 @@ func (w *retentionWorker) Work(ctx context.Context, _ *river.Job[retentionArgs])
 	return w.e.tidy(ctx)
 }
 
-// webhookRetentionArgs ask for the removal of old webhook deliveries, and for a pause of webhooks with too many.
-type webhookRetentionArgs struct{}
-
-// Kind implements river.JobArgs.
-func (webhookRetentionArgs) Kind() string { return "webhook_retention" }
-
-// InsertOpts implements river.JobArgsWithInsertOpts.
-func (webhookRetentionArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
-
-type webhookRetentionWorker struct {
-	river.WorkerDefaults[webhookRetentionArgs]
-	e *Engine
-}
-
-// Work implements river.Worker.
-func (w *webhookRetentionWorker) Work(ctx context.Context, _ *river.Job[webhookRetentionArgs]) error {
-	return w.e.tidyWebhooks(ctx)
-}
-
 // periodicJobs are inserted by the controller that leads River's queue.
 func (e *Engine) periodicJobs() []*river.PeriodicJob {
 	jobs := []*river.PeriodicJob{
 		river.NewPeriodicJob(river.PeriodicInterval(retentionEvery),
 			func() (river.JobArgs, *river.InsertOpts) { return retentionArgs{}, nil }, nil),
 	}
-	if e.hooks != nil {
-		jobs = append(jobs, river.NewPeriodicJob(river.PeriodicInterval(webhookRetentionEvery),
-			func() (river.JobArgs, *river.InsertOpts) { return webhookRetentionArgs{}, nil }, nil))
+	if e.webhooks != nil {
+		jobs = append(jobs, e.webhooks.PeriodicJob())
 	}
 	return jobs
 }

@@ -9,36 +9,41 @@ import (
 	"testing"
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/session"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func TestOldLogsBecomeFiles(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.register("m-1", nil)
-	op, _, err := r.store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+	s := storetest.New(t)
+	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1"}, "tester", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 		Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := op.GetOperationId()
-	if _, err := r.store.Decide(t.Context(), id, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
+	if _, err := s.Decide(t.Context(), id, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"hello\n", "\xff\xfe"} {
-		if _, err := r.store.AppendLog(t.Context(), id, "stdout", "one", []byte(text), time.Now()); err != nil {
+		if _, err := s.AppendLog(t.Context(), id, "stdout", "one", []byte(text), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "logs")
 	e, err := engine.New(engine.Config{
-		Store: r.store, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: r.log,
+		Store: s, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: testkit.Logger(t),
 		ControllerID: ids.New(ids.Controller), Version: "v-test",
 		Retention: engine.Retention{Logs: time.Nanosecond, ExportDir: dir},
 	})
@@ -68,7 +73,7 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 		!strings.Contains(string(text), `"bytes":"//4="`) {
 		t.Errorf("%s, %v", text, err)
 	}
-	logs, err := r.store.LogsOf(t.Context(), id, 0, 10)
+	logs, err := s.LogsOf(t.Context(), id, 0, 10)
 	if err != nil || len(logs) != 1 || !strings.Contains(string(logs[0].GetData()), filepath.Join(dir, files[0].Name())) {
 		t.Errorf("%v, %v", logs, err)
 	}

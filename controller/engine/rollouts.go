@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 )
 
@@ -21,7 +22,7 @@ type rolloutArgs struct {
 func (rolloutArgs) Kind() string { return "rollout" }
 
 // InsertOpts implements river.JobArgsWithInsertOpts.
-func (rolloutArgs) InsertOpts() river.InsertOpts { return uniqueJob() }
+func (rolloutArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() }
 
 type rolloutWorker struct {
 	river.WorkerDefaults[rolloutArgs]

@@ -34,10 +34,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go("acks", func(ctx context.Context) error { return e.every(ctx, ackDelay, "write acknowledgements", e.flushAcks) })
 	e.startReconcilers(g)
 	e.requestTimes(ctx)
-	if e.hooks != nil {
-		g.Go("webhooks", e.fanOuts)
+	if e.webhooks != nil {
+		g.Go("webhooks", func(ctx context.Context) error {
+			return e.every(ctx, time.Second, "webhooks", e.webhooks.FanOut)
+		})
 		g.Go("late deliveries", func(ctx context.Context) error {
-			return e.every(ctx, time.Second, "late deliveries", e.sweepDeliveries)
+			return e.every(ctx, time.Second, "late deliveries", e.webhooks.Sweep)
 		})
 	}
 	err := g.Wait()

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/store/schema"
@@ -66,6 +67,7 @@ type (
 	nodes          = nodestore.Store
 	nodestates     = nodestate.Store
 	operations     = operationstore.Store
+	queries        = operationquery.Store
 	rollouts       = rolloutstore.Store
 	sessions       = sessionstore.Store
 	sites          = sitestore.Store
@@ -92,6 +94,7 @@ type Store struct {
 	*nodes
 	*nodestates
 	*operations
+	*queries
 	*rollouts
 	*sessions
 	*sites
@@ -113,7 +116,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		DB: db, agents: agentstore.New(db), budgets: budgetstore.New(db), credentials: credentialstore.New(db),
 		histories: history.New(db), incarnations: incarnation.New(db), logs: operationlog.New(db),
 		machines: machinestore.New(db), migrations: schema.New(db), sessions: sessionstore.New(db),
-		timelines: timelinestore.New(db), workflowstates: workflowstate.New(db),
+		queries: operationquery.New(db), timelines: timelinestore.New(db), workflowstates: workflowstate.New(db),
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,

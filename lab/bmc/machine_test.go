@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -45,7 +45,7 @@ func TestWholeMachine(t *testing.T) {
 		})
 	})
 	for i, endpoint := range []string{r.Endpoint(), sim.Endpoint()} {
-		e := host.Effect{CommandID: "c", MachineID: "m1"}
+		e := effect.Cause{CommandID: "c", MachineID: "m1"}
 		if _, err := p.SetBootDevice(t.Context(), target(endpoint), e, provider.BootPXE); err != nil {
 			t.Fatal(err)
 		}

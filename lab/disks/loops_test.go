@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 )
 
 // loops are disks of the kernel: loop devices on files. What is written to them goes through the kernel's block layer,
@@ -99,7 +99,7 @@ func (l *loops) collect(m *machine) {
 }
 
 // open opens a device, with the faults of the unit that is behind its name.
-func (l *loops) open(m *machine, path string, write bool) (host.Disk, error) {
+func (l *loops) open(m *machine, path string, write bool) (disks.Disk, error) {
 	if write && m.bus.OnOpen != nil {
 		m.bus.OnOpen(path)
 	}

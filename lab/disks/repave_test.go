@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -35,7 +36,7 @@ type install struct {
 	target    *unit // the disk that the rule was drawn for
 	fault     string
 	late      *unit
-	patience  host.DiskPatience
+	patience  disks.Patience
 
 	cancel    context.CancelCauseFunc
 	intent    json.RawMessage
@@ -71,7 +72,7 @@ func (in *install) host() *host.Linux {
 		Root: in.bus.Root, Installer: true, StateTemplate: "template", HTTP: &http.Client{Transport: in.src},
 		Disks: in.patience,
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
-		OpenDisk: func(path string, write bool) (host.Disk, error) {
+		OpenDisk: func(path string, write bool) (disks.Disk, error) {
 			if in.loops != nil {
 				return in.loops.open(in.machine, path, write)
 			}
@@ -87,8 +88,8 @@ func (in *install) host() *host.Linux {
 func (in *install) executor() *repave.Disk {
 	return repave.NewDisk(repave.DiskConfig{
 		Installer: in.host(), Site: "http://site", Clock: clock.Real(),
-		Identity: func(context.Context, *fleetv1.CommandSpec) (host.NextSystem, error) {
-			return host.NextSystem{Files: map[string][]byte{"bootstrap-token": []byte(token)}}, nil
+		Identity: func(context.Context, *fleetv1.CommandSpec) (disks.NextSystem, error) {
+			return disks.NextSystem{Files: map[string][]byte{"bootstrap-token": []byte(token)}}, nil
 		},
 	})
 }
@@ -237,7 +238,7 @@ func (in *install) drawFault() {
 	switch in.fault = one(r, kinds...); in.fault {
 	case "late":
 		in.late = one(r, in.units...)
-		in.patience = host.DiskPatience{Late: 900 * time.Millisecond, Settle: 500 * time.Millisecond}
+		in.patience = disks.Patience{Late: 900 * time.Millisecond, Settle: 500 * time.Millisecond}
 	case "swap at the opening":
 		once := false
 		in.bus.OnOpen = func(string) {

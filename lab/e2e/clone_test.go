@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/agent"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -100,8 +101,8 @@ func TestOrdinaryRebootsAreNotTakenForAClone(t *testing.T) {
 			c.Restart()
 			c.WaitReady()
 		}
-		if err := m.World.Machine(m.ID).Reboot(t.Context(), host.Effect{CommandID: harness.Outside},
-			host.RebootForced); err != nil {
+		if err := m.World.Machine(m.ID).Reboot(t.Context(), effect.Cause{CommandID: harness.Outside},
+			boot.RebootForced); err != nil {
 			t.Fatal(err)
 		}
 		testkit.Eventually(t, rig.Soon, func() bool { return c.Machine(m.ID).GetStatus().GetBootId() != before },

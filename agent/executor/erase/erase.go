@@ -15,7 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -25,7 +25,7 @@ import (
 // Machine is one whose disks can be erased; *host.Linux is one.
 type Machine interface {
 	DisksToErase(rule string, protected []string) ([]disk.Device, error)
-	EraseDisk(ctx context.Context, e host.Effect, ref disk.Ref, m erase.Method,
+	EraseDisk(ctx context.Context, e effect.Cause, ref disk.Ref, m erase.Method,
 		progress func(int, string)) (erase.Evidence, error)
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/executor"
 	eraseexec "github.com/ingot-metal/ingot/agent/executor/erase"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -42,7 +42,7 @@ const takes = 1500 * time.Millisecond
 func (m *machine) DisksToErase(string, []string) ([]disk.Device, error) { return m.disks, m.choose }
 
 func (m *machine) EraseDisk(
-	_ context.Context, _ host.Effect, ref disk.Ref, method erase.Method, progress func(int, string),
+	_ context.Context, _ effect.Cause, ref disk.Ref, method erase.Method, progress func(int, string),
 ) (erase.Evidence, error) {
 	id := ref.ID
 	m.mu.Lock()
@@ -141,11 +141,11 @@ func TestEraseFailures(t *testing.T) {
 	}{
 		"no disk": {func(m *machine) { m.choose = &disk.NoUniqueMatch{} }, fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false, 0},
-		"bad rule": {func(m *machine) { m.choose = &host.Refusal{Kind: host.ErrInvalid} },
+		"bad rule": {func(m *machine) { m.choose = &effect.Refusal{Kind: effect.ErrInvalid} },
 			fleetv1.CommandResult_FAILED, baremetalv1.Reason_INVALID_FIELD, false, 0},
 		"unsupported": {func(m *machine) { m.fail["A"] = erase.ErrUnsupported }, fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_ERASE_UNSUPPORTED, false, 2},
-		"in use": {func(m *machine) { m.fail["A"] = &host.Refusal{Kind: host.ErrUnsupported} },
+		"in use": {func(m *machine) { m.fail["A"] = &effect.Refusal{Kind: effect.ErrUnsupported} },
 			fleetv1.CommandResult_FAILED, baremetalv1.Reason_CAPABILITY_MISSING, false, 2},
 		"data is left": {func(m *machine) { m.fail["B"] = erase.ErrNotErased }, fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_EVIDENCE_MISSING, true, 2},

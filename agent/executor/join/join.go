@@ -13,7 +13,8 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/kubeadm"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -25,10 +26,10 @@ var BeforeKubeadm = failpoint.Register("join.before-kubeadm")
 
 // Machine is what of a host is needed.
 type Machine interface {
-	Membership(ctx context.Context) (host.Membership, error)
-	Join(ctx context.Context, e host.Effect, r host.JoinRequest, output func(stream string, data []byte)) error
-	EndJoin(ctx context.Context, e host.Effect, dir string) error
-	UndoJoin(ctx context.Context, e host.Effect, output func(stream string, data []byte)) error
+	Membership(ctx context.Context) (kubeadm.Membership, error)
+	Join(ctx context.Context, e effect.Cause, r kubeadm.JoinRequest, output func(stream string, data []byte)) error
+	EndJoin(ctx context.Context, e effect.Cause, dir string) error
+	UndoJoin(ctx context.Context, e effect.Cause, output func(stream string, data []byte)) error
 }
 
 // Material is what one joins with.
@@ -78,7 +79,7 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 }
 
 // foreign refuses to take a machine out of another cluster.
-func foreign(a *fleetv1.JoinAction, m host.Membership) *executor.Result {
+func foreign(a *fleetv1.JoinAction, m kubeadm.Membership) *executor.Result {
 	if !m.Joined || pinned(a, m) != "" {
 		return nil
 	}
@@ -88,7 +89,7 @@ func foreign(a *fleetv1.JoinAction, m host.Membership) *executor.Result {
 }
 
 // pinned returns the CA that the machine's kubelet trusts and the command names. Only a member's kubelet trusts any.
-func pinned(a *fleetv1.JoinAction, m host.Membership) string {
+func pinned(a *fleetv1.JoinAction, m kubeadm.Membership) string {
 	for _, h := range m.CAHashes {
 		if slices.Contains(a.GetCaHashes(), h) {
 			return h
@@ -125,7 +126,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 		return executor.Result{}, err
 	}
 	said := complaint{to: job.Output}
-	err = e.cfg.Machine.Join(ctx, job.Effect(), host.JoinRequest{
+	err = e.cfg.Machine.Join(ctx, job.Effect(), kubeadm.JoinRequest{
 		APIServer: material.APIServer, Token: material.Token, NodeName: a.GetNodeName(), CAHashes: material.CAHashes,
 		Dir: e.cfg.Dir,
 	}, said.output)
@@ -213,7 +214,7 @@ func (e *Executor) ended(ctx context.Context, job executor.Job, cause error) (ex
 		return executor.Unknown("which cluster the machine is in cannot be read: %v", err), nil
 	case pinned(a, m) != "":
 		return joined(a, m, "kubeadm"), nil
-	case errors.Is(cause, host.ErrNoKubeadm):
+	case errors.Is(cause, kubeadm.ErrNoKubeadm):
 		return executor.Failed(baremetalv1.Reason_KUBEADM_FAILED,
 			"kubeadm is not on the machine; put it into the image, or install it by a script"), nil
 	case errors.Is(context.Cause(ctx), executor.ErrCanceled):
@@ -235,7 +236,7 @@ func (e *Executor) ended(ctx context.Context, job executor.Job, cause error) (ex
 // tidyTime bounds ending kubeadm and reading what is so.
 const tidyTime = 8 * time.Second
 
-func joined(a *fleetv1.JoinAction, m host.Membership, by string) executor.Result {
+func joined(a *fleetv1.JoinAction, m kubeadm.Membership, by string) executor.Result {
 	return executor.Succeeded(map[string]string{
 		evidence.ClusterName: a.GetClusterRef(), evidence.JoinedCluster: pinned(a, m), "node": a.GetNodeName(),
 		"api_server": m.Server, "joined_by": by,

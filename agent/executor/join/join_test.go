@@ -14,7 +14,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/join"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/kubeadm"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -24,9 +25,9 @@ const ours, theirs = "sha256:ours", "sha256:theirs"
 
 // machine is one whose kubeadm does as the test says.
 type machine struct {
-	in    host.Membership
+	in    kubeadm.Membership
 	does  error
-	leads host.Membership // what kubeadm leads to
+	leads kubeadm.Membership // what kubeadm leads to
 	// stays: what runs cannot be ended.
 	stays error
 	// unread: which cluster it is in cannot be read, from when kubeadm has run or at once.
@@ -39,12 +40,12 @@ type machine struct {
 	// during runs while kubeadm does.
 	during func()
 	calls  []string
-	asked  host.JoinRequest
+	asked  kubeadm.JoinRequest
 }
 
-func (m *machine) Membership(context.Context) (host.Membership, error) {
+func (m *machine) Membership(context.Context) (kubeadm.Membership, error) {
 	if m.unread != nil && (!m.unreadAfter || len(m.calls) > 0) {
-		return host.Membership{}, m.unread
+		return kubeadm.Membership{}, m.unread
 	}
 	return m.in, nil
 }
@@ -54,7 +55,7 @@ var usually = [][2]string{
 	{"stderr", "error execution phase kubelet-start: Unauthorized\nTo see the stack trace execute with --v=5\n"},
 }
 
-func (m *machine) Join(_ context.Context, e host.Effect, r host.JoinRequest, output func(string, []byte)) error {
+func (m *machine) Join(_ context.Context, e effect.Cause, r kubeadm.JoinRequest, output func(string, []byte)) error {
 	says := m.says
 	if says == nil {
 		says = usually
@@ -70,19 +71,19 @@ func (m *machine) Join(_ context.Context, e host.Effect, r host.JoinRequest, out
 	return m.does
 }
 
-func (m *machine) EndJoin(context.Context, host.Effect, string) error {
+func (m *machine) EndJoin(context.Context, effect.Cause, string) error {
 	m.calls = append(m.calls, "end")
 	return m.stays
 }
 
-func (m *machine) UndoJoin(context.Context, host.Effect, func(string, []byte)) error {
+func (m *machine) UndoJoin(context.Context, effect.Cause, func(string, []byte)) error {
 	m.calls = append(m.calls, "undo")
-	m.in = host.Membership{}
+	m.in = kubeadm.Membership{}
 	return m.undone
 }
 
-func member(ca string) host.Membership {
-	return host.Membership{Joined: true, Server: "https://api:6443", CAHashes: []string{ca}}
+func member(ca string) kubeadm.Membership {
+	return kubeadm.Membership{Joined: true, Server: "https://api:6443", CAHashes: []string{ca}}
 }
 
 type rig struct {
@@ -181,7 +182,7 @@ func TestAMemberOfAnotherClusterIsRefused(t *testing.T) {
 
 func TestWhatIsLeftIsRemovedFirst(t *testing.T) {
 	r := newRig(t)
-	r.m.in = host.Membership{Begun: true}
+	r.m.in = kubeadm.Membership{Begun: true}
 	r.wants(r.execute(t.Context()), succeeded, none, "undo", "join c-1", "end")
 }
 
@@ -192,25 +193,25 @@ func TestWhatCountsIsTheMachine(t *testing.T) {
 	r.wants(r.execute(t.Context()), succeeded, none, "join c-1", "end")
 
 	r = newRig(t)
-	r.m.leads = host.Membership{}
+	r.m.leads = kubeadm.Membership{}
 	got := r.execute(t.Context())
 	r.wants(got, failed, baremetalv1.Reason_KUBEADM_FAILED, "join c-1", "end")
 	if !got.Retryable {
 		t.Error("another attempt may not help")
 	}
 	r = newRig(t)
-	r.m.leads, r.m.does = host.Membership{}, errors.New("exit status 1")
+	r.m.leads, r.m.does = kubeadm.Membership{}, errors.New("exit status 1")
 	if got = r.execute(t.Context()); !strings.Contains(got.Message,
 		"exit status 1: error execution phase kubelet-start: Unauthorized;") {
 		t.Errorf("it does not say what kubeadm says: %q", got.Message)
 	}
 
 	r = newRig(t)
-	r.m.leads, r.m.does = host.Membership{Begun: true}, errors.New("exit status 1")
+	r.m.leads, r.m.does = kubeadm.Membership{Begun: true}, errors.New("exit status 1")
 	r.wants(r.execute(t.Context()), failed, baremetalv1.Reason_KUBEADM_FAILED, "join c-1", "end")
 
 	r = newRig(t)
-	r.m.leads, r.m.does = host.Membership{}, host.ErrNoKubeadm
+	r.m.leads, r.m.does = kubeadm.Membership{}, kubeadm.ErrNoKubeadm
 	if got := r.execute(t.Context()); got.Retryable || !strings.Contains(got.Message, "not on the machine") {
 		t.Errorf("without kubeadm: %+v", got)
 	}
@@ -248,7 +249,7 @@ func TestTheMaterial(t *testing.T) {
 
 func TestItIsStopped(t *testing.T) {
 	r := newRig(t)
-	r.m.leads, r.m.does = host.Membership{Begun: true}, executor.ErrCanceled
+	r.m.leads, r.m.does = kubeadm.Membership{Begun: true}, executor.ErrCanceled
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(executor.ErrCanceled)
 	got, err := r.executor().Execute(ctx, job(t.Context()))
@@ -314,7 +315,7 @@ func TestWhatKubeadmSaysIsWrong(t *testing.T) {
 		"content": {nil, usually, "kubeadm is content, and the kubelet has no credentials of the cluster; its output"},
 	} {
 		r := newRig(t)
-		r.m.leads, r.m.does, r.m.says = host.Membership{}, c.does, c.says
+		r.m.leads, r.m.does, r.m.says = kubeadm.Membership{}, c.does, c.says
 		j, logged := job(t.Context()), [][2]string{}
 		j.Output = func(stream string, data []byte) { logged = append(logged, [2]string{stream, string(data)}) }
 		got, err := r.executor().Execute(t.Context(), j)
@@ -326,7 +327,7 @@ func TestWhatKubeadmSaysIsWrong(t *testing.T) {
 		}
 	}
 	r := newRig(t)
-	r.m.leads, r.m.does = host.Membership{}, &host.Refusal{Kind: host.ErrUnsupported}
+	r.m.leads, r.m.does = kubeadm.Membership{}, &effect.Refusal{Kind: effect.ErrUnsupported}
 	r.wants(r.execute(t.Context()), failed, baremetalv1.Reason_CAPABILITY_MISSING, "join c-1", "end")
 }
 
@@ -351,7 +352,7 @@ func TestAMachineThatCannotBeRead(t *testing.T) {
 
 func TestWhatIsLeftCannotBeRemoved(t *testing.T) {
 	r := newRig(t)
-	r.m.in, r.m.undone = host.Membership{Begun: true}, errors.New("exit status 1")
+	r.m.in, r.m.undone = kubeadm.Membership{Begun: true}, errors.New("exit status 1")
 	got := r.execute(t.Context())
 	r.wants(got, failed, baremetalv1.Reason_KUBEADM_FAILED, "undo", "end")
 	if !strings.HasPrefix(got.Message, "kubeadm reset: exit status 1") || r.asked != 0 {

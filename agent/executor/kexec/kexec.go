@@ -21,6 +21,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -29,10 +31,10 @@ import (
 type Machine interface {
 	KexecSupport() error
 	Identity(ctx context.Context) (host.Identity, error)
-	LoadKernel(e host.Effect, kernel, initrd *os.File, cmdline string) error
+	LoadKernel(e effect.Cause, kernel, initrd *os.File, cmdline string) error
 	UnloadKernel() error
 	KernelLoaded() (bool, error)
-	EnterKernel(ctx context.Context, e host.Effect) error
+	EnterKernel(ctx context.Context, e effect.Cause) error
 }
 
 // Config is what the executor needs.
@@ -73,7 +75,7 @@ type intent struct {
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	a := spec.GetInstaller()
 	for what, digest := range map[string]string{"kernel": a.GetKernelSha256(), "initramfs": a.GetInitrdSha256()} {
-		if _, err := host.ParseDigest(digest); err != nil {
+		if _, err := disks.ParseDigest(digest); err != nil {
 			r := executor.Failed(baremetalv1.Reason_INVALID_FIELD, "%s: %v", what, err)
 			return nil, &r, nil
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/kexec"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -54,7 +55,7 @@ func (m *machine) Identity(context.Context) (host.Identity, error) {
 	return host.Identity{BootID: m.boot}, nil
 }
 
-func (m *machine) LoadKernel(_ host.Effect, kernel, initrd *os.File, cmdline string) error {
+func (m *machine) LoadKernel(_ effect.Cause, kernel, initrd *os.File, cmdline string) error {
 	m.loads++
 	m.files = []*os.File{kernel, initrd}
 	if m.load != nil {
@@ -80,7 +81,7 @@ func (m *machine) UnloadKernel() error {
 
 func (m *machine) KernelLoaded() (bool, error) { return m.loaded, m.opaque }
 
-func (m *machine) EnterKernel(context.Context, host.Effect) error {
+func (m *machine) EnterKernel(context.Context, effect.Cause) error {
 	m.enters++
 	if m.enter == nil && !m.stays {
 		m.boot = "boot-2"
@@ -161,7 +162,7 @@ func TestKexecFailsBeforeItsEffect(t *testing.T) {
 		"no controller": {func(r *rig) { r.fetch = errors.New("gone") }, baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
 		"bad kernel": {func(r *rig) { r.m.load = errors.New("exec format error") },
 			baremetalv1.Reason_EXECUTION_FAILED, false},
-		"locked down since": {func(r *rig) { r.m.load = &host.Refusal{Kind: host.ErrUnsupported} },
+		"locked down since": {func(r *rig) { r.m.load = &effect.Refusal{Kind: effect.ErrUnsupported} },
 			baremetalv1.Reason_CAPABILITY_MISSING, false},
 	} {
 		r := newRig()
@@ -181,7 +182,7 @@ func TestKexecPrepareRefuses(t *testing.T) {
 		change func(r *rig)
 		want   baremetalv1.Reason
 	}{
-		"unsupported": {func(r *rig) { r.m.support = &host.Refusal{Kind: host.ErrUnsupported} },
+		"unsupported": {func(r *rig) { r.m.support = &effect.Refusal{Kind: effect.ErrUnsupported} },
 			baremetalv1.Reason_CAPABILITY_MISSING},
 		"no digest": {func(r *rig) { r.spec.GetInstaller().InitrdSha256 = "x" }, baremetalv1.Reason_INVALID_FIELD},
 	} {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -27,9 +29,9 @@ func New(h host.Host) *Executor { return &Executor{host: h} }
 
 // intent. An empty Method clears the entry: boot from disk.
 type intent struct {
-	BootID string             `json:"boot_id"`
-	Method host.BootMethod    `json:"method"`
-	Before host.BootNextState `json:"before"`
+	BootID string         `json:"boot_id"`
+	Method boot.Method    `json:"method"`
+	Before boot.NextState `json:"before"`
 }
 
 // Prepare reads what is set now.
@@ -51,12 +53,12 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	return intent{BootID: e.bootID(ctx), Method: method, Before: before}, nil, nil
 }
 
-func methodOf(mode string) (host.BootMethod, *executor.Result) {
+func methodOf(mode string) (boot.Method, *executor.Result) {
 	switch mode {
 	case "", "PXE":
-		return host.BootPXE, nil
+		return boot.PXE, nil
 	case "HTTP":
-		return host.BootHTTP, nil
+		return boot.HTTP, nil
 	case "DISK":
 		return "", nil
 	}
@@ -118,12 +120,12 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 }
 
 func (e *Executor) set(
-	ctx context.Context, effect host.Effect, method host.BootMethod,
-) (left host.BootNextState, err error) {
+	ctx context.Context, effect effect.Cause, method boot.Method,
+) (left boot.NextState, err error) {
 	if method == "" {
-		return host.BootNextState{}, e.host.ClearBootNext(ctx, effect)
+		return boot.NextState{}, e.host.ClearBootNext(ctx, effect)
 	}
-	change, err := e.host.SetBootNext(ctx, effect, host.BootTarget{Method: method})
+	change, err := e.host.SetBootNext(ctx, effect, boot.Target{Method: method})
 	return change.New, err
 }
 
@@ -141,7 +143,7 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 	return in.verdict(got, e.bootID(ctx)), nil
 }
 
-func (in intent) verdict(got host.BootNextState, bootID string) executor.Verdict {
+func (in intent) verdict(got boot.NextState, bootID string) executor.Verdict {
 	switch {
 	case in.holds(got):
 		return executor.Settle(done(got))
@@ -155,7 +157,7 @@ func (in intent) verdict(got host.BootNextState, bootID string) executor.Verdict
 }
 
 // holds says whether the firmware shows what was intended.
-func (in intent) holds(s host.BootNextState) bool {
+func (in intent) holds(s boot.NextState) bool {
 	if in.Method == "" {
 		return !s.Set
 	}
@@ -163,11 +165,11 @@ func (in intent) holds(s host.BootNextState) bool {
 }
 
 // targets reports whether the entry boots by the method, once or always.
-func (in intent) targets(s host.BootNextState) bool {
+func (in intent) targets(s boot.NextState) bool {
 	return s.Set && in.Method != "" && strings.HasPrefix(s.Target, string(in.Method))
 }
 
-func done(s host.BootNextState) executor.Result {
+func done(s boot.NextState) executor.Result {
 	next := s.Target
 	if !s.Set {
 		next = "disk"

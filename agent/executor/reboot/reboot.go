@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/power"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -55,7 +56,7 @@ func New(cfg Config) *Executor {
 
 type intent struct {
 	BootIDBefore string          `json:"boot_id_before"`
-	Mode         host.RebootMode `json:"mode"`
+	Mode         boot.RebootMode `json:"mode"`
 	// Power is set for a machine that nobody can look into.
 	Power *power.Intent `json:"power,omitempty"`
 }
@@ -75,7 +76,7 @@ func byPower(mode string) (any, *executor.Result, error) {
 	if refused != nil {
 		return nil, refused, nil
 	}
-	order := power.Order{Off: true, On: true, Gently: m == host.RebootGraceful}
+	order := power.Order{Off: true, On: true, Gently: m == boot.RebootGraceful}
 	return intent{Mode: m, Power: &power.Intent{Order: order}}, nil, nil
 }
 
@@ -95,12 +96,12 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	return intent{BootIDBefore: id.BootID, Mode: mode}, nil, nil
 }
 
-func modeOf(mode string) (host.RebootMode, *executor.Result) {
+func modeOf(mode string) (boot.RebootMode, *executor.Result) {
 	switch mode {
 	case "", "graceful":
-		return host.RebootGraceful, nil
+		return boot.RebootGraceful, nil
 	case "force":
-		return host.RebootForced, nil
+		return boot.RebootForced, nil
 	case "bmc":
 		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no way to the machine's BMC")
 		return "", &r

@@ -8,7 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
 // drifts lets somebody else set the MTU of eth0.
@@ -17,7 +17,7 @@ func (r *rig) drifts(mtu int) {
 	foreign := *r.mustSave().Applied
 	foreign.Interfaces = slices.Clone(foreign.Interfaces)
 	foreign.Interfaces[0].MTU = mtu
-	if err := r.host.Host.ApplyNetwork(r.t.Context(), host.Effect{CommandID: "somebody"}, foreign); err != nil {
+	if err := r.host.Host.ApplyNetwork(r.t.Context(), effect.Cause{CommandID: "somebody"}, foreign); err != nil {
 		r.t.Fatal(err)
 	}
 }

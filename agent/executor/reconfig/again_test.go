@@ -13,7 +13,9 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/internal/clock"
 	keys "github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -56,7 +58,7 @@ func TestAGenerationThatIsCommitted(t *testing.T) {
 	}
 	r.wantResult(r.settled(named(t, 2, "other")), refused, baremetalv1.Reason_INVALID_FIELD)
 	r.wantResult(r.settled(named(t, 1, "one")), refused, baremetalv1.Reason_INVALID_FIELD)
-	if err := r.host.SetHostname(t.Context(), host.Effect{}, "other"); err != nil {
+	if err := r.host.SetHostname(t.Context(), effect.Cause{}, "other"); err != nil {
 		t.Fatal(err)
 	}
 	got = r.settled(spec)
@@ -80,8 +82,8 @@ func TestANameAlone(t *testing.T) {
 	if r.moves != 0 || r.host.record.Hostname == "" || r.host.record.SetsFirewall || r.host.record.Network != nil {
 		t.Errorf("told %d times to reconnect, guard %+v", r.moves, r.host.record)
 	}
-	foreign := host.NetworkConfig{Interfaces: []host.Interface{{Name: "eth0", MTU: 9000}}}
-	if err := r.host.Host.ApplyNetwork(t.Context(), host.Effect{}, foreign); err != nil {
+	foreign := network.Config{Interfaces: []network.Interface{{Name: "eth0", MTU: 9000}}}
+	if err := r.host.Host.ApplyNetwork(t.Context(), effect.Cause{}, foreign); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := r.e.Drift(t.Context()); err != nil || d.Generation != 2 || !strings.Contains(d.Diff, "mtu") {
@@ -124,7 +126,7 @@ func TestWhatChangesAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.moved = func() {
-		if err := r.host.RemoveFirewall(t.Context(), host.Effect{}); err != nil {
+		if err := r.host.RemoveFirewall(t.Context(), effect.Cause{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -196,7 +198,7 @@ func TestStopsAroundAChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantResult(got, failed, rolledBack)
-	r.host.record.State = host.GuardPending
+	r.host.record.State = rollback.GuardPending
 	r.host.fails["RollBackGuard"] = errBroken
 	if v, err := r.e.Resume(stopping, job); !errors.Is(err, executor.ErrInterrupted) {
 		t.Errorf("resumed with %+v, %v", v.Settled, err)
@@ -212,7 +214,7 @@ func TestARefusalThatCannotBeTakenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	job := r.prepare(order(t, 1, "192.0.2.7/24"))
-	r.host.fails["ApplyNetwork"], r.host.fails["RollBackGuard"] = &host.Refusal{Kind: host.ErrUnsupported}, errBroken
+	r.host.fails["ApplyNetwork"], r.host.fails["RollBackGuard"] = &effect.Refusal{Kind: effect.ErrUnsupported}, errBroken
 	if got, err := r.e.Execute(t.Context(), job); !errors.Is(err, errBroken) {
 		t.Errorf("%+v, %v", got, err)
 	}

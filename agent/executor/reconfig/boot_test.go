@@ -9,7 +9,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 )
 
 // keeper is a host with a file for boots, and with a table that another version has made.
@@ -19,12 +20,12 @@ type keeper struct {
 	older bool
 }
 
-func (k *keeper) KeepFirewall(_ context.Context, p host.FirewallPolicy) error {
+func (k *keeper) KeepFirewall(_ context.Context, p firewall.Policy) error {
 	k.kept = append(k.kept, p.Generation)
 	return k.fails["KeepFirewall"]
 }
 
-func (k *keeper) Firewall(ctx context.Context) (host.FirewallState, error) {
+func (k *keeper) Firewall(ctx context.Context) (firewall.State, error) {
 	s, err := k.guarded.Firewall(ctx)
 	if k.older {
 		s.Digest, s.Recorded = "of another version", "of another version"
@@ -32,7 +33,7 @@ func (k *keeper) Firewall(ctx context.Context) (host.FirewallState, error) {
 	return s, err
 }
 
-func (k *keeper) ApplyFirewall(ctx context.Context, e host.Effect, p host.FirewallPolicy) error {
+func (k *keeper) ApplyFirewall(ctx context.Context, e effect.Cause, p firewall.Policy) error {
 	k.log = append(k.log, fmt.Sprint("table, anew ", p.Renew))
 	return k.guarded.ApplyFirewall(ctx, e, p)
 }

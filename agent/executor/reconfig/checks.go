@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/netcheck"
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 // checkPatience is how long warnings are waited out: a bond's partner and the links of its members take some seconds.
@@ -27,7 +27,7 @@ var (
 
 // checker is a host that can examine a network beyond the way to the controller.
 type checker interface {
-	CheckNetwork(ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork,
+	CheckNetwork(ctx context.Context, c network.Config, before *network.SavedNetwork,
 		controllers []netip.AddrPort) ([]netcheck.Check, error)
 }
 

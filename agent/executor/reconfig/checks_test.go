@@ -9,8 +9,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/netcheck"
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 // checked is a host whose checks have the given results, one list a time; the last one stays.
@@ -18,12 +18,12 @@ type checked struct {
 	*guarded
 	results [][]netcheck.Check
 	made    int
-	before  *host.SavedNetwork
+	before  *network.SavedNetwork
 	fails   error
 }
 
 func (c *checked) CheckNetwork(
-	_ context.Context, _ host.NetworkConfig, before *host.SavedNetwork, _ []netip.AddrPort,
+	_ context.Context, _ network.Config, before *network.SavedNetwork, _ []netip.AddrPort,
 ) ([]netcheck.Check, error) {
 	now := c.results[min(c.made, len(c.results)-1)]
 	c.made, c.before = c.made+1, before

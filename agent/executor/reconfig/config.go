@@ -13,14 +13,16 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/system"
 )
 
 // settings are what a command can set. An empty host name, and nil, leave things as they are.
 type settings struct {
-	Hostname string               `json:"hostname,omitempty"`
-	Firewall *host.FirewallPolicy `json:"firewall,omitempty"`
-	Network  *host.NetworkConfig  `json:"network,omitempty"`
+	Hostname string           `json:"hostname,omitempty"`
+	Firewall *firewall.Policy `json:"firewall,omitempty"`
+	Network  *network.Config  `json:"network,omitempty"`
 }
 
 // over gives the settings with those of before where they leave something open.
@@ -64,7 +66,7 @@ func parse(a *fleetv1.ReconfigAction, controllers []netip.AddrPort) (ordered, *e
 func settingsOf(order *baremetalv1.NetReconfig, generation uint64, controllers []netip.AddrPort) (settings, error) {
 	s := settings{Hostname: order.GetHostname()}
 	if s.Hostname != "" {
-		if err := host.ValidateHostname(s.Hostname); err != nil {
+		if err := system.ValidateHostname(s.Hostname); err != nil {
 			return s, err
 		}
 	}
@@ -99,13 +101,13 @@ func refuse(reason baremetalv1.Reason, format string, args ...any) *executor.Res
 
 func policyOf(
 	f *baremetalv1.FirewallPolicy, generation uint64, controllers []netip.AddrPort,
-) (host.FirewallPolicy, error) {
-	p := host.FirewallPolicy{
-		Generation: generation, InputDefault: host.VerdictAccept, SMTPEgressAllowed: f.GetSmtpEgressAllowed(),
+) (firewall.Policy, error) {
+	p := firewall.Policy{
+		Generation: generation, InputDefault: firewall.VerdictAccept, SMTPEgressAllowed: f.GetSmtpEgressAllowed(),
 		Controllers: controllers,
 	}
 	if f.GetDefaultInput() != "" {
-		p.InputDefault = host.Verdict(f.GetDefaultInput())
+		p.InputDefault = firewall.Verdict(f.GetDefaultInput())
 	}
 	for i, r := range f.GetAllow() {
 		if r.GetProtocol() == "icmp" {
@@ -114,7 +116,11 @@ func policyOf(
 		if r.GetPortFrom() > 65535 || r.GetPortTo() > 65535 {
 			return p, fmt.Errorf("allow[%d]: ports %d-%d", i, r.GetPortFrom(), r.GetPortTo())
 		}
-		rule := host.AllowRule{Protocol: r.GetProtocol(), FromPort: uint16(r.GetPortFrom()), ToPort: uint16(r.GetPortTo())}
+		rule := firewall.AllowRule{
+			Protocol: r.GetProtocol(),
+			FromPort: uint16(r.GetPortFrom()),
+			ToPort:   uint16(r.GetPortTo()),
+		}
 		if r.GetSourceCidr() != "" {
 			source, err := netip.ParsePrefix(r.GetSourceCidr())
 			if err != nil {
@@ -124,7 +130,7 @@ func policyOf(
 		}
 		p.Allow = append(p.Allow, rule)
 		if n := r.GetRatePerSecond(); n > 0 {
-			p.RateLimits = append(p.RateLimits, host.RateLimit{
+			p.RateLimits = append(p.RateLimits, firewall.RateLimit{
 				Protocol: rule.Protocol, FromPort: rule.FromPort, ToPort: rule.ToPort, PerSecond: uint64(n),
 			})
 		}

@@ -9,6 +9,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
+	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
 const (
@@ -51,7 +55,7 @@ func (e *Executor) Drift(ctx context.Context) (Drift, error) {
 	}
 	if w, ok := e.cfg.Host.(host.Watchdog); ok {
 		g, err := w.Guarded(ctx)
-		if err != nil || g != nil && g.State == host.GuardPending {
+		if err != nil || g != nil && g.State == rollback.GuardPending {
 			return Drift{Generation: now.Generation}, err
 		}
 	}
@@ -106,7 +110,7 @@ func (e *Executor) steadyDrift(ctx context.Context) (Drift, error) {
 // readBack gives what the world shows, and how it differs from the settings, as a unified diff. before is what a change
 // of ours began with, if it is one: what others have added to interfaces since is no difference.
 func (e *Executor) readBack(
-	ctx context.Context, s settings, before *host.SavedNetwork,
+	ctx context.Context, s settings, before *network.SavedNetwork,
 ) (evidence map[string]string, diff string, err error) {
 	evidence = map[string]string{}
 	name, err := e.cfg.Host.Hostname(ctx)
@@ -127,7 +131,7 @@ func (e *Executor) readBack(
 		want = append(want, firewallLine(true, s.Firewall.Generation, s.Firewall.Digest()))
 		have = append(have, firewallLine(fw.Present, fw.Generation, fw.Digest))
 	}
-	diff = host.UnifiedDiff("committed/host", "host/host", want, have)
+	diff = textdiff.Unified("committed/host", "host/host", want, have)
 	if h, ok := e.cfg.Host.(ruleByRule); ok && s.Firewall != nil && diff != "" {
 		rules, err := h.FirewallDiff(ctx, *s.Firewall)
 		if err != nil {
@@ -148,7 +152,7 @@ func (e *Executor) readBack(
 
 // ruleByRule is a host that can say more of a table than that it is another one.
 type ruleByRule interface {
-	FirewallDiff(ctx context.Context, p host.FirewallPolicy) (string, error)
+	FirewallDiff(ctx context.Context, p firewall.Policy) (string, error)
 }
 
 func firewallLine(present bool, generation uint64, digest string) string {

@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 )
 
 func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
@@ -17,7 +19,7 @@ func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
 		r.wantResult(r.execute(order(t, 1, "192.0.2.7/24")), succeeded, noReason)
 		committed := *r.mustSave().Applied
 		foreign := committed
-		foreign.Interfaces = append([]host.Interface(nil), committed.Interfaces...)
+		foreign.Interfaces = append([]network.Interface(nil), committed.Interfaces...)
 		foreign.Interfaces[0].MTU = 9000
 
 		var told []Drift
@@ -31,9 +33,9 @@ func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
 			}, func(err error) { t.Error(err) })
 		}()
 		// world sets what is there, and lets ten minutes pass.
-		world := func(c host.NetworkConfig, want int) {
+		world := func(c network.Config, want int) {
 			t.Helper()
-			if err := r.host.Host.ApplyNetwork(t.Context(), host.Effect{}, c); err != nil {
+			if err := r.host.Host.ApplyNetwork(t.Context(), effect.Cause{}, c); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(10 * time.Minute)
@@ -45,7 +47,7 @@ func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
 		world(committed, 0)
 		world(foreign, 1)
 		world(committed, 2)
-		r.host.set(host.GuardPending)
+		r.host.set(rollback.GuardPending)
 		world(foreign, 2) // a change that waits for its proof is none
 		cancel()
 		<-done
@@ -60,9 +62,9 @@ func TestDriftIsToldOnceAndWhenItIsGone(t *testing.T) {
 	})
 }
 
-func (r *rig) mustSave() host.SavedNetwork {
+func (r *rig) mustSave() network.SavedNetwork {
 	r.t.Helper()
-	s, err := r.host.SaveNetwork(r.t.Context(), host.NetworkConfig{})
+	s, err := r.host.SaveNetwork(r.t.Context(), network.Config{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	keys "github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -40,10 +41,10 @@ func TestWhatAnOrderLeavesOpenStaysCommitted(t *testing.T) {
 		t.Errorf("evidence %v", got.Evidence)
 	}
 	r.wantResult(r.execute(order(t, 2, "192.0.2.8/24")), succeeded, noReason)
-	if err := r.host.SetHostname(t.Context(), host.Effect{}, "other"); err != nil {
+	if err := r.host.SetHostname(t.Context(), effect.Cause{}, "other"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.host.RemoveFirewall(t.Context(), host.Effect{}); err != nil {
+	if err := r.host.RemoveFirewall(t.Context(), effect.Cause{}); err != nil {
 		t.Fatal(err)
 	}
 	d, err := r.e.Drift(t.Context())
@@ -71,7 +72,7 @@ func TestNothingIsSaidOfAHostThatCannotBeRead(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		if read == "FirewallDiff" { // it is asked about a difference only
-			if err := r.host.RemoveFirewall(t.Context(), host.Effect{}); err != nil {
+			if err := r.host.RemoveFirewall(t.Context(), effect.Cause{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,7 +112,7 @@ func (r *rig) prepareOver(spec *fleetv1.CommandSpec) executor.Job {
 // TestHowAChangeEnds when a call of the host fails on the way.
 func TestHowAChangeEnds(t *testing.T) {
 	t.Parallel()
-	refusal := &host.Refusal{Kind: host.ErrUnsupported, Reason: host.ReasonNoPrivilege}
+	refusal := &effect.Refusal{Kind: effect.ErrUnsupported, Reason: effect.ReasonNoPrivilege}
 	card := order(t, 1, "192.0.2.7/24")
 	for name, c := range map[string]struct {
 		spec    *fleetv1.CommandSpec
@@ -132,7 +133,7 @@ func TestHowAChangeEnds(t *testing.T) {
 		"name not read":      {whole(t, 1, "one"), "", "Hostname", errBroken, nil, failed, rolledBack, "guard rollback"},
 		"name not set":       {whole(t, 1, "one"), "", "SetHostname", errBroken, nil, failed, rolledBack, "guard rollback"},
 		"policy not applied": {whole(t, 1, "one"), "", "ApplyFirewall", errBroken, nil, failed, rolledBack, "guard rollback"},
-		"not wired": {card, "", "ApplyNetwork", &host.Refusal{Kind: host.ErrNotWired}, nil, failed,
+		"not wired": {card, "", "ApplyNetwork", &effect.Refusal{Kind: effect.ErrNotWired}, nil, failed,
 			baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "guard apply rollback"},
 		"failed":         {card, "", "ApplyNetwork", errBroken, nil, failed, rolledBack, "guard apply rollback"},
 		"not read back":  {card, "", "Network", errBroken, nil, failed, rolledBack, "guard apply rollback"},
@@ -226,7 +227,7 @@ func TestAChangeThatAnOperatorKeepsHasAnOpenEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.prove = func(context.Context) error { return errBroken }
-	r.host.fails["RollBackGuard"] = host.ErrGuardAbandoned
+	r.host.fails["RollBackGuard"] = rollback.ErrGuardAbandoned
 	got := r.execute(order(t, 1, "192.0.2.7/24"))
 	if got.Outcome != unknown || !strings.Contains(got.Message, "an operator on the host has kept it") {
 		t.Errorf("%+v", got)

@@ -8,14 +8,14 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 const defaultMIIMon = 100 * time.Millisecond
 
-// networkOf translates the order. What the parts may be together is checked by NetworkConfig.Validate.
-func networkOf(list []*baremetalv1.NetworkInterface) (host.NetworkConfig, error) {
-	var c host.NetworkConfig
+// networkOf translates the order. What the parts may be together is checked by network.Config.Validate.
+func networkOf(list []*baremetalv1.NetworkInterface) (network.Config, error) {
+	var c network.Config
 	for k, o := range list {
 		i, err := interfaceOf(o)
 		if err != nil {
@@ -26,13 +26,13 @@ func networkOf(list []*baremetalv1.NetworkInterface) (host.NetworkConfig, error)
 	return c, nil
 }
 
-func interfaceOf(o *baremetalv1.NetworkInterface) (host.Interface, error) {
-	i := host.Interface{
+func interfaceOf(o *baremetalv1.NetworkInterface) (network.Interface, error) {
+	i := network.Interface{
 		Name: o.GetName(), MAC: strings.ToLower(o.GetMacAddress()), MTU: int(o.GetMtu()), Search: o.GetSearchDomains(),
 		AcceptRA: o.GetAcceptRa(), Bond: bondOf(o),
 	}
 	if o.GetVlanId() != 0 || o.GetParent() != "" {
-		i.VLAN = &host.VLAN{ID: int(o.GetVlanId()), Parent: o.GetParent()}
+		i.VLAN = &network.VLAN{ID: int(o.GetVlanId()), Parent: o.GetParent()}
 	}
 	switch o.GetDhcp() {
 	case "", "no":
@@ -48,7 +48,7 @@ func interfaceOf(o *baremetalv1.NetworkInterface) (host.Interface, error) {
 	return i, addressesOf(o, &i)
 }
 
-func addressesOf(o *baremetalv1.NetworkInterface, i *host.Interface) error {
+func addressesOf(o *baremetalv1.NetworkInterface, i *network.Interface) error {
 	for _, text := range o.GetAddresses() {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -79,8 +79,8 @@ func addressesOf(o *baremetalv1.NetworkInterface, i *host.Interface) error {
 	return nil
 }
 
-func routeOf(o *baremetalv1.NetworkRoute) (host.Route, error) {
-	r := host.Route{Metric: o.GetMetric()}
+func routeOf(o *baremetalv1.NetworkRoute) (network.Route, error) {
+	r := network.Route{Metric: o.GetMetric()}
 	var err error
 	if o.GetVia() != "" {
 		if r.Via, err = netip.ParseAddr(o.GetVia()); err != nil {
@@ -101,11 +101,11 @@ func routeOf(o *baremetalv1.NetworkRoute) (host.Route, error) {
 	return r, nil
 }
 
-func bondOf(o *baremetalv1.NetworkInterface) *host.Bond {
+func bondOf(o *baremetalv1.NetworkInterface) *network.Bond {
 	if len(o.GetBondMembers()) == 0 {
 		return nil
 	}
-	b := &host.Bond{
+	b := &network.Bond{
 		Mode: "active-backup", MIIMon: defaultMIIMon, LACPFast: o.GetBond().GetLacpRate() == "fast",
 		HashPolicy: o.GetBond().GetTransmitHashPolicy(),
 	}

@@ -8,7 +8,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 // TestPolicyOfAnOrder: each rule of an order is a rule of the policy, with its limits.
@@ -23,22 +24,22 @@ func TestPolicyOfAnOrder(t *testing.T) {
 			{Protocol: "udp", PortFrom: 65535, RatePerSecond: 1},
 		},
 	}}, 4, controllers)
-	want := host.FirewallPolicy{
-		Generation: 4, InputDefault: host.VerdictDrop, SMTPEgressAllowed: true, Controllers: controllers,
+	want := firewall.Policy{
+		Generation: 4, InputDefault: firewall.VerdictDrop, SMTPEgressAllowed: true, Controllers: controllers,
 		OverwriteDrift: true,
-		Allow: []host.AllowRule{
+		Allow: []firewall.AllowRule{
 			{Protocol: "tcp", FromPort: 22, Source: netip.MustParsePrefix("10.0.0.0/8")},
 			{Protocol: "udp", FromPort: 1000, ToPort: 65535},
 			{Protocol: "udp", FromPort: 65535},
 		},
-		RateLimits: []host.RateLimit{{Protocol: "udp", FromPort: 1000, ToPort: 65535, PerSecond: 7},
+		RateLimits: []firewall.RateLimit{{Protocol: "udp", FromPort: 1000, ToPort: 65535, PerSecond: 7},
 			{Protocol: "udp", FromPort: 65535, PerSecond: 1}},
 	}
 	if err != nil || !reflect.DeepEqual(*got.Firewall, want) {
 		t.Errorf("%+v, %v, want %+v", got.Firewall, err, want)
 	}
 	open, err := settingsOf(&baremetalv1.NetReconfig{Firewall: &baremetalv1.FirewallPolicy{}}, 1, nil)
-	if err != nil || open.Firewall.InputDefault != host.VerdictAccept {
+	if err != nil || open.Firewall.InputDefault != firewall.VerdictAccept {
 		t.Errorf("no default: %+v, %v", open.Firewall, err)
 	}
 }
@@ -65,15 +66,15 @@ func TestInterfacesOfAnOrder(t *testing.T) {
 		{MacAddress: "52:54:00:AA:00:02"}, {Name: "bond1", BondMembers: []string{"e"}}, {Name: "v8", VlanId: 8},
 		{Name: "v0", Parent: "bond0"},
 	})
-	want := host.NetworkConfig{Interfaces: []host.Interface{
-		{Name: "bond0", MTU: 9000, Bond: &host.Bond{
+	want := network.Config{Interfaces: []network.Interface{
+		{Name: "bond0", MTU: 9000, Bond: &network.Bond{
 			Members: []string{"Eth0", "52:54:00:aa:00:01"}, Mode: "802.3ad", MIIMon: 50 * time.Millisecond, LACPFast: true,
 			HashPolicy: "layer3+4",
 		}},
 		{
-			Name: "v7", VLAN: &host.VLAN{ID: 7, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("192.0.2.7/24")},
+			Name: "v7", VLAN: &network.VLAN{ID: 7, Parent: "bond0"}, Addresses: []netip.Prefix{prefix("192.0.2.7/24")},
 			Gateway: addr("192.0.2.1"),
-			DNS:     []netip.Addr{addr("192.0.2.2")}, Search: []string{"example.org"}, Routes: []host.Route{
+			DNS:     []netip.Addr{addr("192.0.2.2")}, Search: []string{"example.org"}, Routes: []network.Route{
 				{Destination: prefix("10.0.0.0/8"), Via: addr("192.0.2.3"), Metric: 5},
 				{Destination: prefix("0.0.0.0/0"), Via: addr("192.0.2.4")},
 				{Destination: prefix("::/0"), Via: addr("fe80::1")},
@@ -82,8 +83,8 @@ func TestInterfacesOfAnOrder(t *testing.T) {
 		{Name: "a", DHCP4: true, DHCP6: true}, {Name: "b", DHCP4: true}, {Name: "c", DHCP6: true},
 		{Name: "d", AcceptRA: true},
 		{MAC: "52:54:00:aa:00:02"},
-		{Name: "bond1", Bond: &host.Bond{Members: []string{"e"}, Mode: "active-backup", MIIMon: 100 * time.Millisecond}},
-		{Name: "v8", VLAN: &host.VLAN{ID: 8}}, {Name: "v0", VLAN: &host.VLAN{Parent: "bond0"}},
+		{Name: "bond1", Bond: &network.Bond{Members: []string{"e"}, Mode: "active-backup", MIIMon: 100 * time.Millisecond}},
+		{Name: "v8", VLAN: &network.VLAN{ID: 8}}, {Name: "v0", VLAN: &network.VLAN{Parent: "bond0"}},
 	}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)

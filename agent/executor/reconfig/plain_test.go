@@ -10,7 +10,9 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -23,19 +25,19 @@ type plain struct {
 	fails map[string]error
 }
 
-func (p *plain) change(what string, e host.Effect) error {
+func (p *plain) change(what string, e effect.Cause) error {
 	p.log = append(p.log, what+" by "+e.CommandID)
 	return p.fails[what]
 }
 
-func (p *plain) SetHostname(ctx context.Context, e host.Effect, name string) error {
+func (p *plain) SetHostname(ctx context.Context, e effect.Cause, name string) error {
 	if err := p.change("hostname "+name, e); err != nil {
 		return err
 	}
 	return p.Host.SetHostname(ctx, e, name)
 }
 
-func (p *plain) ApplyFirewall(ctx context.Context, e host.Effect, f host.FirewallPolicy) error {
+func (p *plain) ApplyFirewall(ctx context.Context, e effect.Cause, f firewall.Policy) error {
 	what := "firewall"
 	if f.OverwriteDrift {
 		what += " over all"
@@ -46,14 +48,14 @@ func (p *plain) ApplyFirewall(ctx context.Context, e host.Effect, f host.Firewal
 	return p.Host.ApplyFirewall(ctx, e, f)
 }
 
-func (p *plain) RemoveFirewall(ctx context.Context, e host.Effect) error {
+func (p *plain) RemoveFirewall(ctx context.Context, e effect.Cause) error {
 	if err := p.change("no firewall", e); err != nil {
 		return err
 	}
 	return p.Host.RemoveFirewall(ctx, e)
 }
 
-func (p *plain) RestoreNetwork(ctx context.Context, e host.Effect, s host.SavedNetwork) error {
+func (p *plain) RestoreNetwork(ctx context.Context, e effect.Cause, s network.SavedNetwork) error {
 	if err := p.change("network back", e); err != nil {
 		return err
 	}
@@ -61,8 +63,8 @@ func (p *plain) RestoreNetwork(ctx context.Context, e host.Effect, s host.SavedN
 }
 
 func (p *plain) Network(
-	ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork,
-) (host.NetworkState, error) {
+	ctx context.Context, c network.Config, before *network.SavedNetwork,
+) (network.State, error) {
 	s, err := p.Host.Network(ctx, c, before)
 	return s, errors.Join(err, p.fails["Network"])
 }
@@ -199,7 +201,7 @@ func TestRestoreAtStart(t *testing.T) {
 	r.host.fails["ApplyFirewall"] = errBroken
 	r.host.forgot = false
 	restores(nil) // all is there
-	if err := r.host.RemoveFirewall(t.Context(), host.Effect{}); err != nil {
+	if err := r.host.RemoveFirewall(t.Context(), effect.Cause{}); err != nil {
 		t.Fatal(err)
 	}
 	restores(errBroken)

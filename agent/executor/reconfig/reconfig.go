@@ -12,6 +12,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/network"
 	"github.com/ingot-metal/ingot/internal/clock"
 	keys "github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -68,7 +70,7 @@ type intent struct {
 	// Before is what was committed.
 	Before settings `json:"before"`
 	// Saved is the way back for the network, nil unless Want has one.
-	Saved *host.SavedNetwork `json:"saved,omitempty"`
+	Saved *network.SavedNetwork `json:"saved,omitempty"`
 	// AcceptedDrift is the digest of the drift that the order accepts; "" accepts none. AnyDrift accepts all of them.
 	AcceptedDrift string `json:"accepted_drift,omitempty"`
 	AnyDrift      bool   `json:"any_drift,omitempty"`
@@ -115,7 +117,7 @@ func (e *Executor) committed(ctx context.Context) (now committed, err error) {
 func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*executor.Result, error) {
 	if want.Network != nil {
 		err := e.cfg.Host.NetworkSupport(ctx, *want.Network)
-		if errors.Is(err, host.ErrNotWired) {
+		if errors.Is(err, effect.ErrNotWired) {
 			return refuse(baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "%v", err), nil
 		}
 		if err != nil {
@@ -220,7 +222,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 }
 
 func refusal(err error) (executor.Result, bool) {
-	if errors.Is(err, host.ErrNotWired) {
+	if errors.Is(err, effect.ErrNotWired) {
 		return executor.Failed(baremetalv1.Reason_NETWORK_RECONFIG_NOT_WIRED, "%v", err), true
 	}
 	return executor.FromRefusal(err, baremetalv1.Reason_CAPABILITY_MISSING)
@@ -236,7 +238,7 @@ func confirmLimit(job executor.Job) time.Duration {
 
 // apply goes from the harmless to what may cut us off, and says what the host has accepted.
 func (e *Executor) apply(
-	ctx context.Context, effect host.Effect, s settings, limit time.Duration,
+	ctx context.Context, effect effect.Cause, s settings, limit time.Duration,
 ) (accepted settings, err error) {
 	if s.Hostname != "" {
 		now, err := e.cfg.Host.Hostname(ctx)

@@ -15,7 +15,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -87,14 +90,14 @@ func TestResume(t *testing.T) {
 	spec := order(t, 1, "192.0.2.7/24")
 	change := func(r *rig) {
 		r.t.Helper()
-		saved, err := r.host.SaveNetwork(t.Context(), host.NetworkConfig{})
+		saved, err := r.host.SaveNetwork(t.Context(), network.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = r.host.Guard(t.Context(), host.Guard{CommandID: spec.GetCommandId(), Network: &saved})
-		c := host.NetworkConfig{
-			Interfaces: []host.Interface{{Name: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}}}}
-		if err := r.host.ApplyNetwork(t.Context(), host.Effect{}, c); err != nil {
+		_ = r.host.Guard(t.Context(), rollback.Guard{CommandID: spec.GetCommandId(), Network: &saved})
+		c := network.Config{
+			Interfaces: []network.Interface{{Name: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}}}}
+		if err := r.host.ApplyNetwork(t.Context(), effect.Cause{}, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,10 +114,11 @@ func TestResume(t *testing.T) {
 			_ = r.host.RollBackGuard(t.Context(),
 				spec.GetCommandId())
 		}, failed, rolledBack, ""},
-		"after the commit, with no memory": {func(r *rig) { change(r); r.host.record.State = host.GuardCommitted }, succeeded,
+		"after the commit, with no memory": {func(r *rig) { change(r); r.host.record.State = rollback.GuardCommitted },
+			succeeded,
 			noReason, "192.0.2.7/24"},
 		"a guard of another command stays": {func(r *rig) {
-			r.host.record = &host.Guard{CommandID: "other", State: host.GuardCommitted}
+			r.host.record = &rollback.Guard{CommandID: "other", State: rollback.GuardCommitted}
 		}, failed, rolledBack, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +171,7 @@ func TestTheProofComesFromTheNewAddress(t *testing.T) {
 func TestAHostThatCannotSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.host.support = &host.Refusal{Kind: host.ErrNotWired, Reason: host.ReasonNetworkNotWired, Detail: "no networkd"}
+	r.host.support = &effect.Refusal{Kind: effect.ErrNotWired, Reason: effect.ReasonNetworkNotWired, Detail: "no networkd"}
 	_, settled, err := r.e.Prepare(t.Context(), order(t, 1, "192.0.2.7/24"))
 	if err != nil || settled == nil {
 		t.Fatalf("prepared: %v, %v", settled, err)
@@ -196,7 +200,7 @@ type late struct {
 	cancel func()
 }
 
-func (l late) ApplyFirewall(ctx context.Context, _ host.Effect, _ host.FirewallPolicy) error {
+func (l late) ApplyFirewall(ctx context.Context, _ effect.Cause, _ firewall.Policy) error {
 	l.cancel()
 	return ctx.Err()
 }

@@ -16,7 +16,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -25,7 +28,7 @@ import (
 type guarded struct {
 	*sim.Host
 	mu      sync.Mutex // of record, where somebody watches
-	record  *host.Guard
+	record  *rollback.Guard
 	log     []string
 	tooLate bool
 	source  netip.Addr
@@ -50,51 +53,51 @@ func (g *guarded) Hostname(ctx context.Context) (string, error) {
 	return name, errors.Join(err, g.fails["Hostname"])
 }
 
-func (g *guarded) Firewall(ctx context.Context) (host.FirewallState, error) {
+func (g *guarded) Firewall(ctx context.Context) (firewall.State, error) {
 	s, err := g.Host.Firewall(ctx)
 	return s, errors.Join(err, g.fails["Firewall"])
 }
 
-func (g *guarded) FirewallDiff(context.Context, host.FirewallPolicy) (string, error) {
+func (g *guarded) FirewallDiff(context.Context, firewall.Policy) (string, error) {
 	return "rule by rule\n", g.fails["FirewallDiff"]
 }
 
 func (g *guarded) Network(
-	ctx context.Context, c host.NetworkConfig, before *host.SavedNetwork,
-) (host.NetworkState, error) {
+	ctx context.Context, c network.Config, before *network.SavedNetwork,
+) (network.State, error) {
 	s, err := g.Host.Network(ctx, c, before)
 	return s, errors.Join(err, g.fails["Network"])
 }
 
-func (g *guarded) SaveNetwork(ctx context.Context, c host.NetworkConfig) (host.SavedNetwork, error) {
+func (g *guarded) SaveNetwork(ctx context.Context, c network.Config) (network.SavedNetwork, error) {
 	s, err := g.Host.SaveNetwork(ctx, c)
 	return s, errors.Join(err, g.fails["SaveNetwork"])
 }
 
-func (g *guarded) NetworkSupport(context.Context, host.NetworkConfig) error { return g.support }
+func (g *guarded) NetworkSupport(context.Context, network.Config) error { return g.support }
 
-func (g *guarded) NetworkSource(_ context.Context, _ host.NetworkConfig, to netip.Addr) (netip.Addr, error) {
+func (g *guarded) NetworkSource(_ context.Context, _ network.Config, to netip.Addr) (netip.Addr, error) {
 	if from, ok := g.sources[to]; ok {
 		return from, nil
 	}
 	return g.source, g.fails["NetworkSource"]
 }
 
-func (g *guarded) SetHostname(ctx context.Context, e host.Effect, name string) error {
+func (g *guarded) SetHostname(ctx context.Context, e effect.Cause, name string) error {
 	if err := g.fails["SetHostname"]; err != nil {
 		return err
 	}
 	return g.Host.SetHostname(ctx, e, name)
 }
 
-func (g *guarded) ApplyFirewall(ctx context.Context, e host.Effect, p host.FirewallPolicy) error {
+func (g *guarded) ApplyFirewall(ctx context.Context, e effect.Cause, p firewall.Policy) error {
 	if err := g.fails["ApplyFirewall"]; err != nil {
 		return err
 	}
 	return g.Host.ApplyFirewall(ctx, e, p)
 }
 
-func (g *guarded) ApplyNetwork(ctx context.Context, e host.Effect, c host.NetworkConfig) error {
+func (g *guarded) ApplyNetwork(ctx context.Context, e effect.Cause, c network.Config) error {
 	g.log = append(g.log, "apply")
 	if err := g.fails["ApplyNetwork"]; err != nil {
 		return err
@@ -102,12 +105,12 @@ func (g *guarded) ApplyNetwork(ctx context.Context, e host.Effect, c host.Networ
 	return g.Host.ApplyNetwork(ctx, e, c)
 }
 
-func (g *guarded) Guard(_ context.Context, r host.Guard) error {
+func (g *guarded) Guard(_ context.Context, r rollback.Guard) error {
 	g.log = append(g.log, "guard")
 	if err := g.fails["Guard"]; err != nil {
 		return err
 	}
-	r.State = host.GuardPending
+	r.State = rollback.GuardPending
 	g.record = &r
 	return nil
 }
@@ -115,9 +118,9 @@ func (g *guarded) Guard(_ context.Context, r host.Guard) error {
 func (g *guarded) CommitGuard(ctx context.Context, id string) error {
 	g.log = append(g.log, "commit")
 	if g.tooLate {
-		return errors.Join(host.ErrGuardLost, g.RollBackGuard(ctx, id))
+		return errors.Join(rollback.ErrGuardLost, g.RollBackGuard(ctx, id))
 	}
-	g.record.State = host.GuardCommitted
+	g.record.State = rollback.GuardCommitted
 	return nil
 }
 
@@ -125,25 +128,25 @@ func (g *guarded) RollBackGuard(ctx context.Context, id string) error {
 	if err := g.fails["RollBackGuard"]; err != nil {
 		return err
 	}
-	if g.record.State == host.GuardRolledBack {
+	if g.record.State == rollback.GuardRolledBack {
 		return nil
 	}
-	if g.record.CommandID != id || g.record.State != host.GuardPending {
+	if g.record.CommandID != id || g.record.State != rollback.GuardPending {
 		return errors.New("nothing to roll back")
 	}
 	g.log = append(g.log, "rollback")
-	g.record.State = host.GuardRolledBack
-	return g.RestoreNetwork(ctx, host.Effect{CommandID: id + "-rollback"}, *g.record.Network)
+	g.record.State = rollback.GuardRolledBack
+	return g.RestoreNetwork(ctx, effect.Cause{CommandID: id + "-rollback"}, *g.record.Network)
 }
 
 // set changes the state of the record while somebody watches.
-func (g *guarded) set(state host.GuardState) {
+func (g *guarded) set(state rollback.GuardState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.record.State = state
 }
 
-func (g *guarded) Guarded(context.Context) (*host.Guard, error) {
+func (g *guarded) Guarded(context.Context) (*rollback.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.record == nil {
@@ -274,7 +277,7 @@ func (r *rig) resume(job executor.Job) executor.Result {
 // address is that of eth0 now, "" for none.
 func (r *rig) address() string {
 	r.t.Helper()
-	s, err := r.host.SaveNetwork(r.t.Context(), host.NetworkConfig{})
+	s, err := r.host.SaveNetwork(r.t.Context(), network.Config{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

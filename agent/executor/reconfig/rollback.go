@@ -10,6 +10,10 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -42,7 +46,7 @@ func (e *Executor) guard(ctx context.Context, job executor.Job, in intent, limit
 	if !ok {
 		return nil
 	}
-	g := host.Guard{
+	g := rollback.Guard{
 		CommandID: job.Spec.GetCommandId(), OperationID: job.Spec.GetOperationId(), MachineID: job.Spec.GetTargetId(),
 		Deadline: clock.Boottime() + limit, Network: in.Saved,
 		SetsFirewall: in.Want.Firewall != nil, Firewall: in.Rollback.Firewall, NextFirewall: in.Want.Firewall,
@@ -85,7 +89,7 @@ func (e *Executor) rollback(ctx context.Context, job executor.Job, in intent) er
 
 // restoreFirewall puts back the policy, or none. The table there now is the one that failed, so that it may be
 // overwritten whatever it holds.
-func (e *Executor) restoreFirewall(ctx context.Context, effect host.Effect, p *host.FirewallPolicy) error {
+func (e *Executor) restoreFirewall(ctx context.Context, effect effect.Cause, p *firewall.Policy) error {
 	if p == nil {
 		return e.cfg.Host.RemoveFirewall(ctx, effect)
 	}
@@ -126,7 +130,7 @@ func (e *Executor) guardCommitted(ctx context.Context, job executor.Job) (bool, 
 		return false, nil
 	}
 	g, err := w.Guarded(ctx)
-	return g != nil && g.CommandID == job.Spec.GetCommandId() && g.State == host.GuardCommitted, err
+	return g != nil && g.CommandID == job.Spec.GetCommandId() && g.State == rollback.GuardCommitted, err
 }
 
 // atOnce is a host whose changes are there when the call returns, or never: none can come from a process that is gone.
@@ -162,12 +166,12 @@ func (e *Executor) Restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	effect := host.Effect{CommandID: "restore-at-start", MachineID: e.cfg.TargetID}
+	effect := effect.Cause{CommandID: "restore-at-start", MachineID: e.cfg.TargetID}
 	return errors.Join(e.restoreTable(ctx, effect, now.Settings.Firewall),
 		e.restoreNetwork(ctx, effect, now.Settings.Network))
 }
 
-func (e *Executor) restoreTable(ctx context.Context, effect host.Effect, p *host.FirewallPolicy) error {
+func (e *Executor) restoreTable(ctx context.Context, effect effect.Cause, p *firewall.Policy) error {
 	if p == nil {
 		return nil
 	}
@@ -188,12 +192,12 @@ func (e *Executor) restoreTable(ctx context.Context, effect host.Effect, p *host
 
 // keepsFirewall is a host whose boots load a policy from a file, before the network is up.
 type keepsFirewall interface {
-	KeepFirewall(ctx context.Context, p host.FirewallPolicy) error
+	KeepFirewall(ctx context.Context, p firewall.Policy) error
 }
 
 // keepFirewall writes the committed policy down for the next boot. A guard that was committed and not remembered yet
 // goes before the file, so that an older policy in it does no harm.
-func (e *Executor) keepFirewall(ctx context.Context, p *host.FirewallPolicy) error {
+func (e *Executor) keepFirewall(ctx context.Context, p *firewall.Policy) error {
 	h, ok := e.cfg.Host.(keepsFirewall)
 	if !ok || p == nil {
 		return nil
@@ -204,7 +208,7 @@ func (e *Executor) keepFirewall(ctx context.Context, p *host.FirewallPolicy) err
 	return nil
 }
 
-func (e *Executor) restoreNetwork(ctx context.Context, effect host.Effect, c *host.NetworkConfig) error {
+func (e *Executor) restoreNetwork(ctx context.Context, effect effect.Cause, c *network.Config) error {
 	h, ok := e.cfg.Host.(forgetful)
 	if !ok || c == nil {
 		return nil

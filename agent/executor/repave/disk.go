@@ -16,7 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -26,10 +27,10 @@ import (
 // Installer is a machine whose disks can be overwritten; *host.Linux is one.
 type Installer interface {
 	ChooseDisk(rule string, protected []string) (disk.Device, error)
-	WriteImage(ctx context.Context, e host.Effect, w host.WriteImage) (disk.Device, image.Evidence, error)
+	WriteImage(ctx context.Context, e effect.Cause, w disks.WriteImage) (disk.Device, image.Evidence, error)
 	CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) error
 	// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes, and writes nothing.
-	ProbeImage(ctx context.Context, w host.WriteImage, sector int) error
+	ProbeImage(ctx context.Context, w disks.WriteImage, sector int) error
 	// FirmwareKind is "bios" or "uefi", or "" where that cannot be known.
 	FirmwareKind() string
 }
@@ -40,7 +41,7 @@ type DiskConfig struct {
 	// Site is the base URL of the boot server, without a slash at its end: images come from below it.
 	Site string
 	// Identity gives what the next system needs. It may be called again for the same command.
-	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (host.NextSystem, error)
+	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (disks.NextSystem, error)
 	Clock    clock.Clock
 }
 
@@ -83,7 +84,7 @@ func hexOf(digest string) string { return strings.ToLower(strings.TrimPrefix(dig
 
 // problemOf says what makes the order one that nobody can follow.
 func problemOf(a *fleetv1.RepaveAction) string {
-	switch _, err := host.ParseDigest(a.GetSha256Raw()); {
+	switch _, err := disks.ParseDigest(a.GetSha256Raw()); {
 	case err != nil:
 		return fmt.Sprintf("image %q: raw digest: %v", a.GetImageRef(), err)
 	case a.GetRawSize() <= 0:
@@ -91,7 +92,7 @@ func problemOf(a *fleetv1.RepaveAction) string {
 	case a.GetFileSize() < 0 || a.GetMinimumDisk() < 0:
 		return fmt.Sprintf("image %q has a negative size", a.GetImageRef())
 	}
-	if _, err := host.ParseDigest(a.GetBlobSha256()); err != nil && a.GetImageUrl() == "" {
+	if _, err := disks.ParseDigest(a.GetBlobSha256()); err != nil && a.GetImageUrl() == "" {
 		return fmt.Sprintf("image %q has no URL, and as a blob: %v", a.GetImageRef(), err)
 	}
 	return ""
@@ -155,7 +156,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 	a := job.Spec.GetRepave()
 	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
 	var stop func() (executor.Result, error)
-	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), host.WriteImage{
+	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), disks.WriteImage{
 		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.ref(),
 		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
@@ -168,7 +169,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 			stop = func() (executor.Result, error) { return end, err }
 			return errStopped
 		},
-		Identity: func(ctx context.Context) (host.NextSystem, error) { return d.identity(ctx, job) },
+		Identity: func(ctx context.Context) (disks.NextSystem, error) { return d.identity(ctx, job) },
 		Committing: func(ctx context.Context, c image.Commit) error {
 			in.Commit = &c
 			return job.UpdateIntent(ctx, in)
@@ -228,7 +229,7 @@ func progress(job executor.Job) func(image.Progress) {
 // then, so that it is worth waiting for as long as the command may take.
 const identityRetry = 2 * time.Second
 
-func (d *Disk) identity(ctx context.Context, job executor.Job) (host.NextSystem, error) {
+func (d *Disk) identity(ctx context.Context, job executor.Job) (disks.NextSystem, error) {
 	for {
 		next, err := d.cfg.Identity(ctx, job.Spec)
 		if err == nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -31,19 +32,19 @@ var sda = disk.Device{Path: "/dev/sda", Serial: "S1", Size: 1 << 30}
 type machine struct {
 	choose error
 	dev    disk.Device
-	write  func(ctx context.Context, w host.WriteImage) error
+	write  func(ctx context.Context, w disks.WriteImage) error
 	check  error
 
 	probe    error
 	firmware string
 
 	writes, checks, probes int
-	asked                  host.WriteImage
+	asked                  disks.WriteImage
 }
 
 func (m *machine) FirmwareKind() string { return m.firmware }
 
-func (m *machine) ProbeImage(_ context.Context, w host.WriteImage, _ int) error {
+func (m *machine) ProbeImage(_ context.Context, w disks.WriteImage, _ int) error {
 	m.probes++
 	m.asked = w
 	return m.probe
@@ -52,7 +53,7 @@ func (m *machine) ProbeImage(_ context.Context, w host.WriteImage, _ int) error 
 func (m *machine) ChooseDisk(string, []string) (disk.Device, error) { return m.dev, m.choose }
 
 func (m *machine) WriteImage(
-	ctx context.Context, _ host.Effect, w host.WriteImage,
+	ctx context.Context, _ effect.Cause, w disks.WriteImage,
 ) (disk.Device, image.Evidence, error) {
 	m.writes++
 	m.asked = w
@@ -67,7 +68,7 @@ func (m *machine) CheckImage(context.Context, disk.Ref, string, int64, image.Com
 }
 
 // whole is a write without a fault.
-func whole(ctx context.Context, w host.WriteImage) error {
+func whole(ctx context.Context, w disks.WriteImage) error {
 	if err := w.Begin(ctx); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func newRig() *rig {
 	r.identity = func() (map[string][]byte, error) { return map[string][]byte{"x": nil}, nil }
 	r.exec = repave.NewDisk(repave.DiskConfig{
 		Installer: r.m, Site: "http://site:8080", Clock: soon{clock.Real()},
-		Identity: func(context.Context, *fleetv1.CommandSpec) (n host.NextSystem, err error) {
+		Identity: func(context.Context, *fleetv1.CommandSpec) (n disks.NextSystem, err error) {
 			n.Files, err = r.identity()
 			return n, err
 		},
@@ -147,7 +148,7 @@ func TestDiskRepaveWithoutLeave(t *testing.T) {
 	if settled := r.prepare(t); settled != nil {
 		t.Fatalf("settled: %+v", settled)
 	}
-	r.m.write = func(ctx context.Context, w host.WriteImage) error {
+	r.m.write = func(ctx context.Context, w disks.WriteImage) error {
 		if err := w.Begin(ctx); err != nil {
 			return err
 		}
@@ -228,9 +229,11 @@ func TestDiskRepavePrepareRefuses(t *testing.T) {
 			baremetalv1.Reason_IMAGE_TOO_LARGE},
 		"below minimum": {func(_ *rig, a *fleetv1.RepaveAction) { a.MinimumDisk = 2 << 30 },
 			baremetalv1.Reason_IMAGE_TOO_LARGE},
-		"bad rule": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrInvalid} },
+		"bad rule": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &effect.Refusal{Kind: effect.ErrInvalid} },
 			baremetalv1.Reason_INVALID_FIELD},
-		"not an installer": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrUnsupported} },
+		"not an installer": {func(r *rig, _ *fleetv1.RepaveAction) {
+			r.m.choose = &effect.Refusal{Kind: effect.ErrUnsupported}
+		},
 			baremetalv1.Reason_CAPABILITY_MISSING},
 	} {
 		r := newRig()
@@ -245,11 +248,11 @@ func TestDiskRepavePrepareRefuses(t *testing.T) {
 
 func TestDiskRepaveFailures(t *testing.T) {
 	t.Parallel()
-	fails := func(err error) func(context.Context, host.WriteImage) error {
-		return func(context.Context, host.WriteImage) error { return err }
+	fails := func(err error) func(context.Context, disks.WriteImage) error {
+		return func(context.Context, disks.WriteImage) error { return err }
 	}
 	for name, c := range map[string]struct {
-		write     func(context.Context, host.WriteImage) error
+		write     func(context.Context, disks.WriteImage) error
 		identity  error
 		outcome   fleetv1.CommandResult_Outcome
 		reason    baremetalv1.Reason
@@ -265,7 +268,7 @@ func TestDiskRepaveFailures(t *testing.T) {
 		"time-out": {fails(executor.ErrTimeout), nil, fleetv1.CommandResult_FAILED, baremetalv1.Reason_STEP_TIMEOUT, true},
 		"second disk": {fails(&disk.NoUniqueMatch{}), nil, fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, false},
-		"other disk": {fails(host.ErrNotWritten), nil, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED,
+		"other disk": {fails(disks.ErrNotWritten), nil, fleetv1.CommandResult_FAILED, baremetalv1.Reason_EXECUTION_FAILED,
 			true},
 		"identity refused": {whole, failure.Denied("GRANT_REFUSED", "not granted"), fleetv1.CommandResult_FAILED,
 			baremetalv1.Reason_EXECUTION_FAILED, true},
@@ -304,7 +307,7 @@ func TestDiskRepaveStoppedAgentLeavesItToResume(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r.m.write = func(ctx context.Context, _ host.WriteImage) error {
+	r.m.write = func(ctx context.Context, _ disks.WriteImage) error {
 		cancel(executor.ErrShutdown)
 		return context.Cause(ctx)
 	}

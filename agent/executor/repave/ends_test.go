@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -130,7 +130,7 @@ func TestWhatAFailedWriteShows(t *testing.T) {
 	t.Parallel()
 	r := newRig()
 	r.prepare(t)
-	r.m.write = func(_ context.Context, w host.WriteImage) error {
+	r.m.write = func(_ context.Context, w disks.WriteImage) error {
 		for _, stage := range []string{image.StageWrite, image.StageWrite, image.StageVerify} {
 			w.Progress(image.Progress{Stage: stage})
 		}
@@ -189,7 +189,7 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 		}
 		return map[string][]byte{"agent.key": []byte("k")}, nil
 	}
-	r.m.write = func(ctx context.Context, w host.WriteImage) error {
+	r.m.write = func(ctx context.Context, w disks.WriteImage) error {
 		next, err := w.Identity(ctx)
 		if err != nil || string(next.Files["agent.key"]) != "k" {
 			t.Errorf("identity %q, %v", next.Files, err)
@@ -215,7 +215,7 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 		}
 		r.exec = repave.NewDisk(repave.DiskConfig{
 			Installer: r.m, Clock: endless{clock.Real(), stop},
-			Identity: func(context.Context, *fleetv1.CommandSpec) (n host.NextSystem, err error) {
+			Identity: func(context.Context, *fleetv1.CommandSpec) (n disks.NextSystem, err error) {
 				n.Files, err = r.identity()
 				return n, err
 			},

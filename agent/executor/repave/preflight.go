@@ -10,7 +10,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -39,7 +39,7 @@ func (p *Preflight) Execute(ctx context.Context, job executor.Job) (executor.Res
 		return *refused, nil
 	}
 	job.Logf("the image would be written to %s", dev)
-	err = p.cfg.Installer.ProbeImage(ctx, host.WriteImage{
+	err = p.cfg.Installer.ProbeImage(ctx, disks.WriteImage{
 		URL: p.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()), Disk: dev.Ref(),
 	}, dev.Sector)
 	var e *image.Error

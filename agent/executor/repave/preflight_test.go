@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -47,7 +47,9 @@ func TestPreflightRefusesWhatARepaveWould(t *testing.T) {
 			baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
 		"canceled": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.probe = executor.ErrCanceled },
 			baremetalv1.Reason_CANCELED_BY_REQUEST, false},
-		"not an installer": {func(r *rig, _ *fleetv1.RepaveAction) { r.m.choose = &host.Refusal{Kind: host.ErrUnsupported} },
+		"not an installer": {func(r *rig, _ *fleetv1.RepaveAction) {
+			r.m.choose = &effect.Refusal{Kind: effect.ErrUnsupported}
+		},
 			baremetalv1.Reason_CAPABILITY_MISSING, false},
 	} {
 		r := newRig()

@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -36,7 +37,7 @@ func (s *simulated) DiskImage(ctx context.Context) (host.DiskImage, error) {
 }
 
 func (s *simulated) Repave(
-	ctx context.Context, e host.Effect, r host.RepaveRequest, p func(host.RepaveProgress),
+	ctx context.Context, e effect.Cause, r host.RepaveRequest, p func(host.RepaveProgress),
 ) (host.RepaveEvidence, error) {
 	s.writes++
 	if s.refuses != nil {
@@ -209,7 +210,7 @@ func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 			t.Errorf("%+v, %v after %d writes, want %v", got, err, r.host.writes, want)
 		}
 	}
-	r.host.refuses = &host.Refusal{Kind: host.ErrNotWired}
+	r.host.refuses = &effect.Refusal{Kind: effect.ErrNotWired}
 	if got, err := r.exec.Execute(t.Context(), r.job(t.Context())); err != nil ||
 		got.Reason != baremetalv1.Reason_REPAVE_NOT_WIRED {
 		t.Errorf("refused: %+v, %v", got, err)
@@ -229,7 +230,7 @@ func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 	if in, settled, err := r.exec.Prepare(t.Context(), r.spec); !errors.Is(err, errBroken) {
 		t.Errorf("prepared %v, %+v, %v", in, settled, err)
 	}
-	r.host.read = &host.Refusal{Kind: host.ErrUnsupported}
+	r.host.read = &effect.Refusal{Kind: effect.ErrUnsupported}
 	if _, settled, err := r.exec.Prepare(t.Context(), r.spec); err != nil || settled == nil ||
 		settled.Reason != baremetalv1.Reason_REPAVE_NOT_WIRED {
 		t.Errorf("prepared %+v, %v", settled, err)

@@ -13,13 +13,14 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // Machine is one whose accelerators can be reset; *host.Linux is one.
 type Machine interface {
 	Accelerators() ([]host.Accelerator, error)
-	ResetDevice(ctx context.Context, e host.Effect, d host.Accelerator) (methods string, err error)
+	ResetDevice(ctx context.Context, e effect.Cause, d host.Accelerator) (methods string, err error)
 }
 
 // Executor is the executor of ResetDevicesAction.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/disk/erase"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
@@ -34,7 +34,7 @@ func (m *Machine) DisksToErase(rule string, protected []string) ([]disk.Device, 
 // EraseDisk forgets what the disk holds, in the time that a repave takes, and reads it back. The system in memory runs
 // on.
 func (m *Machine) EraseDisk(
-	ctx context.Context, e host.Effect, ref disk.Ref, _ erase.Method, progress func(int, string),
+	ctx context.Context, e effect.Cause, ref disk.Ref, _ erase.Method, progress func(int, string),
 ) (erase.Evidence, error) {
 	out := erase.Evidence{Method: erase.Overwrite, Detail: "simulated"}
 	begun := m.world.cfg.Clock.Now()

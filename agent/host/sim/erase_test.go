@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
@@ -16,7 +17,7 @@ func TestEraseLeavesNoImageAndTheSystemRunning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	h := f.host()
-	if _, err := h.Repave(t.Context(), host.Effect{CommandID: "before"}, host.RepaveRequest{Digest: digestA},
+	if _, err := h.Repave(t.Context(), effect.Cause{CommandID: "before"}, host.RepaveRequest{Digest: digestA},
 		nil); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func TestEraseLeavesNoImageAndTheSystemRunning(t *testing.T) {
 		t.Fatalf("%v, %v", disks, err)
 	}
 	boot := f.bootID()
-	got, err := h.EraseDisk(t.Context(), effect, disks[0].Ref(), erase.Auto, quiet)
+	got, err := h.EraseDisk(t.Context(), cause, disks[0].Ref(), erase.Auto, quiet)
 	if err != nil || got.Method != erase.Overwrite || got.Verification == "" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -51,7 +52,7 @@ func TestEraseFails(t *testing.T) {
 		"":                   {canceled, context.Canceled, 0},
 	} {
 		f := newFixture(t, script)
-		if _, err := f.host().EraseDisk(c.ctx, effect, disk.Ref{ID: "id"}, erase.Auto, quiet); !errors.Is(err, c.err) {
+		if _, err := f.host().EraseDisk(c.ctx, cause, disk.Ref{ID: "id"}, erase.Auto, quiet); !errors.Is(err, c.err) {
 			t.Errorf("%q: %v, want %v", script, err, c.err)
 		}
 		if f.count() != c.effects {
@@ -76,7 +77,7 @@ func TestDisksToErase(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ rule, protected string }{{"nonsense", "size>=1GiB"}, {"", "nonsense"}} {
-		if _, err := h.DisksToErase(c.rule, []string{c.protected}); !errors.Is(err, host.ErrInvalid) {
+		if _, err := h.DisksToErase(c.rule, []string{c.protected}); !errors.Is(err, effect.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -90,7 +92,7 @@ func (h *Host) Close() error {
 }
 
 // Reboot also watches for the end, to call Rebooted.
-func (h *Host) Reboot(ctx context.Context, e host.Effect, mode host.RebootMode) error {
+func (h *Host) Reboot(ctx context.Context, e effect.Cause, mode boot.RebootMode) error {
 	err := h.Machine.Reboot(ctx, e, mode)
 	st, readErr := h.world.State(h.id)
 	// Also after an error: a scripted failure after the effect has an effect all the same.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
 // JournalName is the file in a world's directory that holds the journal, one JSON object per line.
@@ -50,8 +50,8 @@ type EffectRecord struct {
 }
 
 // Effect is the command that caused the record.
-func (r EffectRecord) Effect() host.Effect {
-	return host.Effect{CommandID: r.CommandID, OperationID: r.OperationID, MachineID: r.Target, Attempt: r.Attempt}
+func (r EffectRecord) Effect() effect.Cause {
+	return effect.Cause{CommandID: r.CommandID, OperationID: r.OperationID, MachineID: r.Target, Attempt: r.Attempt}
 }
 
 // CountByCommand counts the effects that happened, by command id. With kinds given, only those count.

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -27,11 +28,11 @@ func child() int {
 		fmt.Println(err)
 		return 3
 	}
-	if err := h.SetHostname(context.Background(), host.Effect{CommandID: "name"}, "n"); err != nil {
+	if err := h.SetHostname(context.Background(), effect.Cause{CommandID: "name"}, "n"); err != nil {
 		fmt.Println(err)
 		return 3
 	}
-	if err := h.Reboot(context.Background(), host.Effect{CommandID: "c"}, host.RebootForced); err != nil {
+	if err := h.Reboot(context.Background(), effect.Cause{CommandID: "c"}, boot.RebootForced); err != nil {
 		fmt.Println(err)
 		return 3
 	}
@@ -95,7 +96,7 @@ func TestOwedRecordsArePaidOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	h := f.host()
-	if err := h.SetHostname(t.Context(), effect, "new"); err != nil {
+	if err := h.SetHostname(t.Context(), cause, "new"); err != nil {
 		t.Fatal(err)
 	}
 	path := stateFile(f.dir, "m-1")
@@ -142,7 +143,7 @@ func TestManyAtOnceOnOneMachine(t *testing.T) {
 		m := f.world().Machine("m-1")
 		g.Go("caller", func(ctx context.Context) error {
 			for range each {
-				if err := m.Reboot(ctx, effect, host.RebootForced); err != nil {
+				if err := m.Reboot(ctx, cause, boot.RebootForced); err != nil {
 					return err
 				}
 			}

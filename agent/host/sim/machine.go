@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/system"
 )
 
 // errNothingToDo: the world already is as it was asked to be; the call counts as neither asked nor effect.
@@ -112,7 +116,7 @@ func (m *Machine) Power(ctx context.Context) (on bool, err error) {
 }
 
 // SetPower switches the machine on or off. A machine that is already so is left alone.
-func (m *Machine) SetPower(ctx context.Context, e host.Effect, on bool) error {
+func (m *Machine) SetPower(ctx context.Context, e effect.Cause, on bool) error {
 	kind := KindPowerOff
 	if on {
 		kind = KindPowerOn
@@ -127,8 +131,8 @@ func (m *Machine) SetPower(ctx context.Context, e host.Effect, on bool) error {
 }
 
 // Reboot is accepted now and happens after the world's delay.
-func (m *Machine) Reboot(ctx context.Context, e host.Effect, mode host.RebootMode) error {
-	if mode != host.RebootGraceful && mode != host.RebootForced {
+func (m *Machine) Reboot(ctx context.Context, e effect.Cause, mode boot.RebootMode) error {
+	if mode != boot.RebootGraceful && mode != boot.RebootForced {
 		return invalid("reboot in mode %q", mode)
 	}
 	_, err := m.cause(ctx, change{Kind: KindReboot, Effect: e, Detail: string(mode)}, mustRun)
@@ -136,18 +140,18 @@ func (m *Machine) Reboot(ctx context.Context, e host.Effect, mode host.RebootMod
 }
 
 // BootNext reads the one-shot boot entry.
-func (m *Machine) BootNext(ctx context.Context) (host.BootNextState, error) {
+func (m *Machine) BootNext(ctx context.Context) (boot.NextState, error) {
 	st, err := m.state(ctx)
 	return st.BootNext, err
 }
 
 // SetBootNext works while the machine is off too.
-func (m *Machine) SetBootNext(ctx context.Context, e host.Effect, t host.BootTarget) (host.BootNextChange, error) {
+func (m *Machine) SetBootNext(ctx context.Context, e effect.Cause, t boot.Target) (boot.NextChange, error) {
 	want, err := bootEntry(m.id, t)
 	if err != nil {
-		return host.BootNextChange{}, err
+		return boot.NextChange{}, err
 	}
-	var old host.BootNextState
+	var old boot.NextState
 	out, err := m.cause(ctx, change{Kind: KindBootNext, Effect: e, BootNext: want, Detail: want.Target},
 		func(st *MachineState) error {
 			old = st.BootNext
@@ -157,34 +161,34 @@ func (m *Machine) SetBootNext(ctx context.Context, e host.Effect, t host.BootTar
 			return nil
 		})
 	if err != nil {
-		return host.BootNextChange{}, err
+		return boot.NextChange{}, err
 	}
 	if out.fault.Mode == Lie {
-		return host.BootNextChange{Old: old, New: want}, nil
+		return boot.NextChange{Old: old, New: want}, nil
 	}
-	return host.BootNextChange{Old: old, New: out.state.BootNext}, nil
+	return boot.NextChange{Old: old, New: out.state.BootNext}, nil
 }
 
-func bootEntry(id string, t host.BootTarget) (host.BootNextState, error) {
-	entries := map[host.BootMethod]string{host.BootPXE: "Boot0003", host.BootHTTP: "Boot0004"}
+func bootEntry(id string, t boot.Target) (boot.NextState, error) {
+	entries := map[boot.Method]string{boot.PXE: "Boot0003", boot.HTTP: "Boot0004"}
 	entry, ok := entries[t.Method]
 	if !ok {
-		return host.BootNextState{}, invalid("boot by %q", t.Method)
+		return boot.NextState{}, invalid("boot by %q", t.Method)
 	}
 	mac := macs(id)[0]
 	if t.MAC != "" {
 		want, err := net.ParseMAC(t.MAC)
 		if err != nil {
-			return host.BootNextState{}, invalid("boot from %q: %v", t.MAC, err)
+			return boot.NextState{}, invalid("boot from %q: %v", t.MAC, err)
 		}
 		mac = want.String()
 	}
 	target := string(t.Method) + " " + mac
-	return host.BootNextState{Set: true, Entry: entry, Description: "Simulated " + target, Target: target}, nil
+	return boot.NextState{Set: true, Entry: entry, Description: "Simulated " + target, Target: target}, nil
 }
 
 // ClearBootNext removes the one-shot boot entry.
-func (m *Machine) ClearBootNext(ctx context.Context, e host.Effect) error {
+func (m *Machine) ClearBootNext(ctx context.Context, e effect.Cause) error {
 	_, err := m.cause(ctx, change{Kind: KindBootNextClear, Effect: e}, func(st *MachineState) error {
 		if !st.BootNext.Set {
 			return errNothingToDo
@@ -201,8 +205,8 @@ func (m *Machine) Hostname(ctx context.Context) (string, error) {
 }
 
 // SetHostname sets it.
-func (m *Machine) SetHostname(ctx context.Context, e host.Effect, name string) error {
-	if err := host.ValidateHostname(name); err != nil {
+func (m *Machine) SetHostname(ctx context.Context, e effect.Cause, name string) error {
+	if err := system.ValidateHostname(name); err != nil {
 		return err
 	}
 	_, err := m.cause(ctx, change{Kind: KindHostname, Effect: e, Hostname: name, Detail: name},
@@ -211,18 +215,18 @@ func (m *Machine) SetHostname(ctx context.Context, e host.Effect, name string) e
 }
 
 // Firewall reads the policy that the running system holds.
-func (m *Machine) Firewall(ctx context.Context) (host.FirewallState, error) {
+func (m *Machine) Firewall(ctx context.Context) (firewall.State, error) {
 	st, err := m.running(ctx)
 	return st.Firewall, err
 }
 
 // ApplyFirewall replaces it.
-func (m *Machine) ApplyFirewall(ctx context.Context, e host.Effect, p host.FirewallPolicy) error {
+func (m *Machine) ApplyFirewall(ctx context.Context, e effect.Cause, p firewall.Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
 	digest := p.Digest()
-	want := host.FirewallState{Present: true, Generation: p.Generation, Digest: digest, Recorded: digest}
+	want := firewall.State{Present: true, Generation: p.Generation, Digest: digest, Recorded: digest}
 	c := change{Kind: KindFirewall, Effect: e, Firewall: want,
 		Detail: fmt.Sprintf("generation %d digest %s", p.Generation, digest)}
 	_, err := m.cause(ctx, c, func(st *MachineState) error {
@@ -239,7 +243,7 @@ func (m *Machine) ApplyFirewall(ctx context.Context, e host.Effect, p host.Firew
 }
 
 // RemoveFirewall removes it.
-func (m *Machine) RemoveFirewall(ctx context.Context, e host.Effect) error {
+func (m *Machine) RemoveFirewall(ctx context.Context, e effect.Cause) error {
 	_, err := m.cause(ctx, change{Kind: KindFirewallRemove, Effect: e},
 		nothingIf(func(st *MachineState) bool { return !st.Firewall.Present }))
 	return err
@@ -253,5 +257,5 @@ func (m *Machine) Capabilities() []string {
 }
 
 func invalid(format string, args ...any) error {
-	return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf(format, args...)}
+	return &effect.Refusal{Kind: effect.ErrInvalid, Reason: effect.ReasonInvalid, Detail: fmt.Sprintf(format, args...)}
 }

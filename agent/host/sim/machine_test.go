@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -16,21 +19,21 @@ func TestBootConsumesTheEntryAndLosesTheFirewall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	h := f.host()
-	if _, err := h.SetBootNext(t.Context(), effect,
-		host.BootTarget{Method: host.BootPXE, MAC: "52:54:00:00:00:01"}); err != nil {
+	if _, err := h.SetBootNext(t.Context(), cause,
+		boot.Target{Method: boot.PXE, MAC: "52:54:00:00:00:01"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.ApplyFirewall(t.Context(), effect, somePolicy(1)); err != nil {
+	if err := h.ApplyFirewall(t.Context(), cause, somePolicy(1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+	if err := h.Reboot(t.Context(), cause, boot.RebootGraceful); err != nil {
 		t.Fatal(err)
 	}
 	st, err := f.world().State("m-1")
 	if err != nil || st.BootNext.Set || st.BootedFrom != "pxe 52:54:00:00:00:01" || st.Firewall.Present {
 		t.Errorf("after one boot: %+v, %v", st, err)
 	}
-	if err := f.host().Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+	if err := f.host().Reboot(t.Context(), cause, boot.RebootGraceful); err != nil {
 		t.Fatal(err)
 	}
 	if st, err = f.world().State("m-1"); err != nil || st.BootedFrom != "disk" {
@@ -48,7 +51,7 @@ func TestRepaveReportsProgressAndGivesANewSystem(t *testing.T) {
 	}
 	var seen []host.RepaveProgress
 	req := host.RepaveRequest{Digest: digestA, Bytes: 1000, Nonce: "n"}
-	ev, err := h.Repave(t.Context(), effect, req, func(p host.RepaveProgress) { seen = append(seen, p) })
+	ev, err := h.Repave(t.Context(), cause, req, func(p host.RepaveProgress) { seen = append(seen, p) })
 	if err != nil || !ev.Simulated || ev.Image.Digest != digestA || ev.Image.Nonce != "n" {
 		t.Fatalf("evidence %+v, %v", ev, err)
 	}
@@ -56,7 +59,7 @@ func TestRepaveReportsProgressAndGivesANewSystem(t *testing.T) {
 		last.Stage != "verify" {
 		t.Errorf("progress from %+v to %+v", seen[0], last)
 	}
-	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+	if err := h.Reboot(t.Context(), cause, boot.RebootGraceful); err != nil {
 		t.Fatal(err)
 	}
 	now, err := f.host().Identity(t.Context())
@@ -76,7 +79,7 @@ func TestRepaveCutShortLeavesNoImage(t *testing.T) {
 		defer cancel()
 		return f.clock.BlockUntil(ctx, 1)
 	})
-	_, err := h.Repave(ctx, effect, host.RepaveRequest{Digest: digestA}, nil)
+	_, err := h.Repave(ctx, cause, host.RepaveRequest{Digest: digestA}, nil)
 	if !errors.Is(err, context.Canceled) || g.Wait() != nil {
 		t.Fatalf("Repave: %v", err)
 	}
@@ -90,14 +93,14 @@ func TestRefusalsAreNotAsked(t *testing.T) {
 	f := newFixture(t, "")
 	h := f.host()
 	for name, err := range map[string]error{
-		"reboot":   h.Reboot(t.Context(), effect, "soon"),
-		"hostname": h.SetHostname(t.Context(), effect, "no spaces please"),
-		"firewall": h.ApplyFirewall(t.Context(), effect, host.FirewallPolicy{}),
-		"digest":   second(h.Repave(t.Context(), effect, host.RepaveRequest{Digest: "md5:1"}, nil)),
-		"disk":     second(h.Repave(t.Context(), effect, host.RepaveRequest{Digest: digestA, DiskRule: "serial=other"}, nil)),
-		"boot":     second(h.SetBootNext(t.Context(), effect, host.BootTarget{Method: "floppy"})),
+		"reboot":   h.Reboot(t.Context(), cause, "soon"),
+		"hostname": h.SetHostname(t.Context(), cause, "no spaces please"),
+		"firewall": h.ApplyFirewall(t.Context(), cause, firewall.Policy{}),
+		"digest":   second(h.Repave(t.Context(), cause, host.RepaveRequest{Digest: "md5:1"}, nil)),
+		"disk":     second(h.Repave(t.Context(), cause, host.RepaveRequest{Digest: digestA, DiskRule: "serial=other"}, nil)),
+		"boot":     second(h.SetBootNext(t.Context(), cause, boot.Target{Method: "floppy"})),
 	} {
-		if !errors.Is(err, host.ErrInvalid) {
+		if !errors.Is(err, effect.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,7 +117,7 @@ func TestPowerFromOutside(t *testing.T) {
 	h, m := f.host(), f.world().Machine("m-1")
 	before := f.bootID()
 	for _, on := range []bool{false, false, true, true} {
-		if err := m.SetPower(t.Context(), effect, on); err != nil {
+		if err := m.SetPower(t.Context(), cause, on); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := m.Power(t.Context()); err != nil || got != on {
@@ -140,10 +143,10 @@ func TestRebootOfAMachineThatIsOffByThenIsDropped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")
 	f.cfg.Delay = time.Second
-	if err := f.host().Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+	if err := f.host().Reboot(t.Context(), cause, boot.RebootGraceful); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.world().Machine("m-1").SetPower(t.Context(), host.Effect{CommandID: "off"}, false); err != nil {
+	if err := f.world().Machine("m-1").SetPower(t.Context(), effect.Cause{CommandID: "off"}, false); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.Advance(time.Second)
@@ -160,7 +163,7 @@ func TestInventorySaysThatItIsSimulated(t *testing.T) {
 	if err != nil || !doc.Simulated || doc.System.Vendor != Vendor || len(doc.NICs) == 0 {
 		t.Fatalf("%+v, %v", doc, err)
 	}
-	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+	if err := h.Reboot(t.Context(), cause, boot.RebootGraceful); err != nil {
 		t.Fatal(err)
 	}
 	again, err := f.host().Inventory(t.Context())
@@ -173,7 +176,7 @@ func TestSettleAndForeignNames(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "reboot:late=1h")
 	for _, id := range []string{"m-1", "rack/../7", "ü x"} {
-		if err := f.world().Machine(id).Reboot(t.Context(), effect, host.RebootForced); err != nil {
+		if err := f.world().Machine(id).Reboot(t.Context(), cause, boot.RebootForced); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +199,7 @@ func TestBadWorlds(t *testing.T) {
 		t.Error("a bad script is accepted")
 	}
 	f.cfg.Script, f.cfg.MachineID = "", ""
-	if _, err := New(f.cfg); !errors.Is(err, host.ErrInvalid) {
+	if _, err := New(f.cfg); !errors.Is(err, effect.ErrInvalid) {
 		t.Errorf("no machine id: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(f.dir, JournalName), []byte(`{"seq":1`), 0o644); err != nil {
@@ -219,7 +222,7 @@ func TestPollNoticesWhatOthersDo(t *testing.T) {
 	if err := f.clock.BlockUntil(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.world().Machine("m-1").Reboot(t.Context(), effect, host.RebootForced); err != nil {
+	if err := f.world().Machine("m-1").Reboot(t.Context(), cause, boot.RebootForced); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -9,25 +9,27 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
 // NetworkSupport: a simulated machine has every interface that it is asked to have.
-func (m *Machine) NetworkSupport(context.Context, host.NetworkConfig) error { return nil }
+func (m *Machine) NetworkSupport(context.Context, network.Config) error { return nil }
 
 // Network compares the configuration that the running system holds with another one.
-func (m *Machine) Network(ctx context.Context, c host.NetworkConfig, _ *host.SavedNetwork) (host.NetworkState, error) {
+func (m *Machine) Network(ctx context.Context, c network.Config, _ *network.SavedNetwork) (network.State, error) {
 	st, err := m.running(ctx)
 	if err != nil {
-		return host.NetworkState{}, err
+		return network.State{}, err
 	}
-	diff := host.UnifiedDiff("committed/interfaces", "simulated/interfaces", networkLines(&c), networkLines(st.Network))
+	diff := textdiff.Unified("committed/interfaces", "simulated/interfaces", networkLines(&c), networkLines(st.Network))
 	sum := sha256.Sum256([]byte(strings.Join(networkLines(st.Network), "\n")))
-	return host.NetworkState{Diff: diff, Digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
+	return network.State{Diff: diff, Digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
 }
 
 // networkLines shows a configuration, one field a line.
-func networkLines(c *host.NetworkConfig) []string {
+func networkLines(c *network.Config) []string {
 	if c == nil || len(c.Interfaces) == 0 {
 		return nil
 	}
@@ -40,13 +42,13 @@ func networkLines(c *host.NetworkConfig) []string {
 }
 
 // SaveNetwork reads the configuration that the running system holds.
-func (m *Machine) SaveNetwork(ctx context.Context, _ host.NetworkConfig) (host.SavedNetwork, error) {
+func (m *Machine) SaveNetwork(ctx context.Context, _ network.Config) (network.SavedNetwork, error) {
 	st, err := m.running(ctx)
-	return host.SavedNetwork{BootID: st.BootID, Applied: st.Network}, err
+	return network.SavedNetwork{BootID: st.BootID, Applied: st.Network}, err
 }
 
 // ApplyNetwork replaces it.
-func (m *Machine) ApplyNetwork(ctx context.Context, e host.Effect, c host.NetworkConfig) error {
+func (m *Machine) ApplyNetwork(ctx context.Context, e effect.Cause, c network.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -54,18 +56,18 @@ func (m *Machine) ApplyNetwork(ctx context.Context, e host.Effect, c host.Networ
 }
 
 // RestoreNetwork goes back to what was saved.
-func (m *Machine) RestoreNetwork(ctx context.Context, e host.Effect, s host.SavedNetwork) error {
+func (m *Machine) RestoreNetwork(ctx context.Context, e effect.Cause, s network.SavedNetwork) error {
 	return m.setNetwork(ctx, e, s.Applied)
 }
 
-func (m *Machine) setNetwork(ctx context.Context, e host.Effect, c *host.NetworkConfig) error {
+func (m *Machine) setNetwork(ctx context.Context, e effect.Cause, c *network.Config) error {
 	want := strings.Join(networkLines(c), "\n")
 	_, err := m.cause(ctx, change{Kind: KindNetwork, Effect: e, Network: c, Detail: networkDetail(c)},
 		nothingIf(func(st *MachineState) bool { return strings.Join(networkLines(st.Network), "\n") == want }))
 	return err
 }
 
-func networkDetail(c *host.NetworkConfig) string {
+func networkDetail(c *network.Config) string {
 	if c == nil {
 		return "none"
 	}
@@ -73,6 +75,6 @@ func networkDetail(c *host.NetworkConfig) string {
 }
 
 // NetworkSource is no address: nothing of a simulated machine is on the way to its controller.
-func (m *Machine) NetworkSource(context.Context, host.NetworkConfig, netip.Addr) (netip.Addr, error) {
+func (m *Machine) NetworkSource(context.Context, network.Config, netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
 // repaveSteps is how often a repave reports progress.
@@ -21,7 +22,7 @@ func (m *Machine) DiskImage(ctx context.Context) (host.DiskImage, error) {
 // Repave writes a fake image. The disk holds no known image from the first byte to the last, so a repave that
 // is killed in the middle leaves just that.
 func (m *Machine) Repave(
-	ctx context.Context, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress),
+	ctx context.Context, e effect.Cause, r host.RepaveRequest, progress func(host.RepaveProgress),
 ) (host.RepaveEvidence, error) {
 	image, err := m.imageFor(r)
 	if err != nil {
@@ -57,7 +58,7 @@ func (m *Machine) imageFor(r host.RepaveRequest) (host.DiskImage, error) {
 
 // beginRepave asks for the effect. From here on the old content of the disk is gone, unless the script says
 // otherwise.
-func (m *Machine) beginRepave(ctx context.Context, e host.Effect, image host.DiskImage) (Fault, error) {
+func (m *Machine) beginRepave(ctx context.Context, e effect.Cause, image host.DiskImage) (Fault, error) {
 	if err := ctx.Err(); err != nil {
 		return Fault{}, err
 	}
@@ -116,7 +117,7 @@ func progressAt(step int, bytes int64) host.RepaveProgress {
 	return host.RepaveProgress{Stage: stage, Percent: step * 100 / repaveSteps, Bytes: bytes * int64(step) / repaveSteps}
 }
 
-func (m *Machine) endRepave(e host.Effect, image host.DiskImage, fault Fault) error {
+func (m *Machine) endRepave(e effect.Cause, image host.DiskImage, fault Fault) error {
 	_, err := m.world.update(m.id, func(st *MachineState, now time.Time) error {
 		if err := m.check(st); err != nil {
 			return err

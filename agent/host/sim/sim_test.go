@@ -13,6 +13,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -76,12 +79,12 @@ func (f fixture) count() int {
 	return CountByCommand(records)["c"]
 }
 
-var effect = host.Effect{CommandID: "c", OperationID: "o", MachineID: "m-1", Attempt: 1}
+var cause = effect.Cause{CommandID: "c", OperationID: "o", MachineID: "m-1", Attempt: 1}
 
 const digestA = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-func somePolicy(generation uint64) host.FirewallPolicy {
-	return host.FirewallPolicy{Generation: generation, InputDefault: host.VerdictAccept,
+func somePolicy(generation uint64) firewall.Policy {
+	return firewall.Policy{Generation: generation, InputDefault: firewall.VerdictAccept,
 		Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}
 }
 
@@ -92,48 +95,48 @@ var kinds = map[Kind]struct {
 	done    func(before, now MachineState) bool
 }{
 	KindReboot: {
-		ask:  func(ctx context.Context, h *Host) error { return h.Reboot(ctx, effect, host.RebootGraceful) },
+		ask:  func(ctx context.Context, h *Host) error { return h.Reboot(ctx, cause, boot.RebootGraceful) },
 		done: func(before, now MachineState) bool { return before.BootID != now.BootID },
 	},
 	KindBootNext: {
 		ask: func(ctx context.Context, h *Host) error {
-			_, err := h.SetBootNext(ctx, effect, host.BootTarget{Method: host.BootPXE})
+			_, err := h.SetBootNext(ctx, cause, boot.Target{Method: boot.PXE})
 			return err
 		},
 		done: func(_, now MachineState) bool { return now.BootNext.Set },
 	},
 	KindBootNextClear: {
 		prepare: func(ctx context.Context, h *Host) error {
-			_, err := h.SetBootNext(ctx, host.Effect{CommandID: "p"}, host.BootTarget{Method: host.BootPXE})
+			_, err := h.SetBootNext(ctx, effect.Cause{CommandID: "p"}, boot.Target{Method: boot.PXE})
 			return err
 		},
-		ask:  func(ctx context.Context, h *Host) error { return h.ClearBootNext(ctx, effect) },
+		ask:  func(ctx context.Context, h *Host) error { return h.ClearBootNext(ctx, cause) },
 		done: func(_, now MachineState) bool { return !now.BootNext.Set },
 	},
 	KindHostname: {
-		ask:  func(ctx context.Context, h *Host) error { return h.SetHostname(ctx, effect, "new") },
+		ask:  func(ctx context.Context, h *Host) error { return h.SetHostname(ctx, cause, "new") },
 		done: func(_, now MachineState) bool { return now.Hostname == "new" },
 	},
 	KindFirewall: {
-		ask:  func(ctx context.Context, h *Host) error { return h.ApplyFirewall(ctx, effect, somePolicy(7)) },
+		ask:  func(ctx context.Context, h *Host) error { return h.ApplyFirewall(ctx, cause, somePolicy(7)) },
 		done: func(_, now MachineState) bool { return now.Firewall.Holds(somePolicy(7)) },
 	},
 	KindFirewallRemove: {
 		prepare: func(ctx context.Context, h *Host) error {
-			return h.ApplyFirewall(ctx, host.Effect{CommandID: "p"}, somePolicy(7))
+			return h.ApplyFirewall(ctx, effect.Cause{CommandID: "p"}, somePolicy(7))
 		},
-		ask:  func(ctx context.Context, h *Host) error { return h.RemoveFirewall(ctx, effect) },
+		ask:  func(ctx context.Context, h *Host) error { return h.RemoveFirewall(ctx, cause) },
 		done: func(_, now MachineState) bool { return !now.Firewall.Present },
 	},
 	KindRepave: {
 		ask: func(ctx context.Context, h *Host) error {
-			_, err := h.Repave(ctx, effect, host.RepaveRequest{Digest: digestA}, nil)
+			_, err := h.Repave(ctx, cause, host.RepaveRequest{Digest: digestA}, nil)
 			return err
 		},
 		done: func(_, now MachineState) bool { return now.Disk.Digest == digestA },
 	},
 	KindPowerOff: {
-		ask:  func(ctx context.Context, h *Host) error { return h.SetPower(ctx, effect, false) },
+		ask:  func(ctx context.Context, h *Host) error { return h.SetPower(ctx, cause, false) },
 		done: func(_, now MachineState) bool { return !now.On },
 	},
 }
@@ -220,7 +223,7 @@ func TestFaultsCountAcrossProcesses(t *testing.T) {
 	f := newFixture(t, "hostname:fail-before@2")
 	for i, fails := range []bool{false, true, false} {
 		h := f.host() // a new one each time, as after a restart of the agent
-		err := h.SetHostname(t.Context(), effect, strings.Repeat("n", i+1))
+		err := h.SetHostname(t.Context(), cause, strings.Repeat("n", i+1))
 		if (err != nil) != fails {
 			t.Errorf("call %d: %v", i+1, err)
 		}
@@ -235,13 +238,13 @@ func TestTheSameAgainIsNoEffect(t *testing.T) {
 	f := newFixture(t, "")
 	h := f.host()
 	for range 2 {
-		if err := h.SetHostname(t.Context(), effect, "new"); err != nil {
+		if err := h.SetHostname(t.Context(), cause, "new"); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.ApplyFirewall(t.Context(), effect, somePolicy(1)); err != nil {
+		if err := h.ApplyFirewall(t.Context(), cause, somePolicy(1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.SetBootNext(t.Context(), effect, host.BootTarget{Method: host.BootPXE}); err != nil {
+		if _, err := h.SetBootNext(t.Context(), cause, boot.Target{Method: boot.PXE}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,7 +260,7 @@ func TestRebootTakesItsTimeAndTellsOnce(t *testing.T) {
 	f.cfg.Delay, f.cfg.Rebooted = time.Minute, func() { told.Add(1) }
 	h := f.host()
 	before := f.bootID()
-	if err := h.Reboot(t.Context(), effect, host.RebootForced); err != nil {
+	if err := h.Reboot(t.Context(), cause, boot.RebootForced); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := h.Identity(t.Context()); err != nil || id.BootID != before || f.count() != 0 {
@@ -274,7 +277,7 @@ func TestRebootTakesItsTimeAndTellsOnce(t *testing.T) {
 	if _, err := h.Identity(t.Context()); !errors.Is(err, ErrDown) {
 		t.Errorf("a process from before the reboot: %v", err)
 	}
-	if err := h.SetHostname(t.Context(), effect, "ghost"); !errors.Is(err, ErrDown) || f.count() != 1 {
+	if err := h.SetHostname(t.Context(), cause, "ghost"); !errors.Is(err, ErrDown) || f.count() != 1 {
 		t.Errorf("a process from before the reboot changed something: %v", err)
 	}
 	if id, err := f.host().Identity(t.Context()); err != nil || id.BootID != f.bootID() || !id.Simulated {
@@ -306,7 +309,7 @@ func TestLyingRebootRestartsTheAgentOnly(t *testing.T) {
 	f := newFixture(t, "reboot:lie")
 	h := f.host()
 	before := f.bootID()
-	if err := h.Reboot(t.Context(), effect, host.RebootGraceful); err != nil {
+	if err := h.Reboot(t.Context(), cause, boot.RebootGraceful); err != nil {
 		t.Fatal(err)
 	}
 	<-h.Down()
@@ -320,21 +323,21 @@ func TestLyingClaims(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "bootnext:lie,repave:lie,power-off:lie")
 	h, m := f.host(), f.world().Machine("m-1")
-	change, err := h.SetBootNext(t.Context(), effect, host.BootTarget{Method: host.BootPXE})
+	change, err := h.SetBootNext(t.Context(), cause, boot.Target{Method: boot.PXE})
 	if err != nil || !change.New.Set {
 		t.Errorf("boot entry is not claimed: %+v, %v", change, err)
 	}
 	if s, err := h.BootNext(t.Context()); err != nil || s.Set {
 		t.Errorf("boot entry reads back as set: %+v, %v", s, err)
 	}
-	ev, err := h.Repave(t.Context(), effect, host.RepaveRequest{Digest: digestA}, nil)
+	ev, err := h.Repave(t.Context(), cause, host.RepaveRequest{Digest: digestA}, nil)
 	if err != nil || ev.Image.Digest != digestA {
 		t.Errorf("repave is not claimed: %+v, %v", ev, err)
 	}
 	if image, err := h.DiskImage(t.Context()); err != nil || image.Digest != "" {
 		t.Errorf("disk reads back as written: %+v, %v", image, err)
 	}
-	if err := m.SetPower(t.Context(), effect, false); err != nil {
+	if err := m.SetPower(t.Context(), cause, false); err != nil {
 		t.Fatal(err)
 	}
 	if on, err := m.Power(t.Context()); err != nil || on {

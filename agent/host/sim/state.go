@@ -15,23 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 // MachineState is how a simulated machine is now.
 type MachineState struct {
-	MachineID   string             `json:"machine_id"`
-	On          bool               `json:"on"`
-	ClaimedOn   *bool              `json:"claimed_on,omitempty"` // what a lying BMC shows instead
-	BootID      string             `json:"boot_id"`
-	BootedFrom  string             `json:"booted_from"` // disk, or the target of the one-shot entry
-	BootedImage host.DiskImage     `json:"booted_image"`
-	OSMachineID string             `json:"os_machine_id"`
-	Hostname    string             `json:"hostname"`
-	BootNext    host.BootNextState `json:"boot_next"`
-	Firewall    host.FirewallState `json:"firewall"`
+	MachineID   string         `json:"machine_id"`
+	On          bool           `json:"on"`
+	ClaimedOn   *bool          `json:"claimed_on,omitempty"` // what a lying BMC shows instead
+	BootID      string         `json:"boot_id"`
+	BootedFrom  string         `json:"booted_from"` // disk, or the target of the one-shot entry
+	BootedImage host.DiskImage `json:"booted_image"`
+	OSMachineID string         `json:"os_machine_id"`
+	Hostname    string         `json:"hostname"`
+	BootNext    boot.NextState `json:"boot_next"`
+	Firewall    firewall.State `json:"firewall"`
 	// Network is what Ingot has configured; it lasts over reboots.
-	Network *host.NetworkConfig `json:"network,omitempty"`
-	Disk    host.DiskImage      `json:"disk"`
+	Network *network.Config `json:"network,omitempty"`
+	Disk    host.DiskImage  `json:"disk"`
 	// Downs counts how often the machine has stopped all its processes.
 	Downs int `json:"downs"`
 
@@ -51,15 +55,15 @@ type pending struct {
 
 // change is one effect as data: what is to become of the machine.
 type change struct {
-	Kind     Kind                `json:"kind"`
-	Effect   host.Effect         `json:"effect"`
-	Fault    Mode                `json:"fault,omitempty"`
-	Hostname string              `json:"hostname,omitempty"`
-	BootNext host.BootNextState  `json:"boot_next,omitzero"`
-	Firewall host.FirewallState  `json:"firewall,omitzero"`
-	Network  *host.NetworkConfig `json:"network,omitempty"`
-	Image    host.DiskImage      `json:"image,omitzero"`
-	Detail   string              `json:"detail,omitempty"`
+	Kind     Kind            `json:"kind"`
+	Effect   effect.Cause    `json:"effect"`
+	Fault    Mode            `json:"fault,omitempty"`
+	Hostname string          `json:"hostname,omitempty"`
+	BootNext boot.NextState  `json:"boot_next,omitzero"`
+	Firewall firewall.State  `json:"firewall,omitzero"`
+	Network  *network.Config `json:"network,omitempty"`
+	Image    host.DiskImage  `json:"image,omitzero"`
+	Detail   string          `json:"detail,omitempty"`
 }
 
 func newMachine(id string) MachineState {
@@ -87,11 +91,11 @@ func (st *MachineState) apply(c change) {
 	case KindBootNext:
 		st.BootNext = c.BootNext
 	case KindBootNextClear:
-		st.BootNext = host.BootNextState{}
+		st.BootNext = boot.NextState{}
 	case KindFirewall:
 		st.Firewall = c.Firewall
 	case KindFirewallRemove:
-		st.Firewall = host.FirewallState{}
+		st.Firewall = firewall.State{}
 	case KindNetwork:
 		st.Network = c.Network
 	case KindRepave:
@@ -115,7 +119,7 @@ func (st *MachineState) lie(c change) {
 func (st *MachineState) stop() {
 	st.Downs++
 	st.BootID = ""
-	st.Firewall = host.FirewallState{} // the kernel's, gone with it
+	st.Firewall = firewall.State{} // the kernel's, gone with it
 }
 
 func (st *MachineState) boot() {
@@ -123,7 +127,7 @@ func (st *MachineState) boot() {
 	st.BootedFrom = "disk"
 	if st.BootNext.Set {
 		st.BootedFrom = st.BootNext.Target
-		st.BootNext = host.BootNextState{}
+		st.BootNext = boot.NextState{}
 	}
 	if st.Disk != st.BootedImage {
 		st.BootedImage = st.Disk

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -102,7 +102,7 @@ func (w *World) Settle() error {
 // update runs fn on the machine under its lock and makes what it did durable, even if it returns an error.
 func (w *World) update(machineID string, fn func(*MachineState, time.Time) error) (_ MachineState, err error) {
 	if machineID == "" {
-		return MachineState{}, fmt.Errorf("use simulated machine: no machine id: %w", host.ErrInvalid)
+		return MachineState{}, fmt.Errorf("use simulated machine: no machine id: %w", effect.ErrInvalid)
 	}
 	path := stateFile(w.cfg.Dir, machineID)
 	unlock, err := lock(path)

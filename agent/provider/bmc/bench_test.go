@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -25,7 +25,7 @@ func BenchmarkBMC(b *testing.B) {
 		}
 		run("read", func(ctx context.Context, t provider.Target) error { _, err := p.PowerState(ctx, t); return err })
 		run("cycle", func(ctx context.Context, t provider.Target) error {
-			return p.Reboot(ctx, t, effect("c"), host.RebootForced)
+			return p.Reboot(ctx, t, cause("c"), boot.RebootForced)
 		})
 	}
 }

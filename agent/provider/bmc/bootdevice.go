@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -18,7 +19,7 @@ const bootWithin = 10 * time.Second
 // SetBootDevice sets the device of the next boot and says how it is known to be set. BootDefault takes an earlier
 // choice back.
 func (p *Provider) SetBootDevice(
-	ctx context.Context, t provider.Target, e host.Effect, d provider.BootDevice,
+	ctx context.Context, t provider.Target, e effect.Cause, d provider.BootDevice,
 ) (provider.BootProof, error) {
 	_, now, _, err := p.setBoot(ctx, t, e, d)
 	return now.Proof, err
@@ -37,7 +38,7 @@ func (p *Provider) bootOnce(
 
 // setBoot gives what was read before, and what is known after.
 func (p *Provider) setBoot(
-	ctx context.Context, t provider.Target, e host.Effect, want provider.BootDevice,
+	ctx context.Context, t provider.Target, e effect.Cause, want provider.BootDevice,
 ) (old, now provider.BootChoice, protocol string, err error) {
 	if old, protocol, err = p.bootOnce(ctx, t); err != nil || old.Once(want) {
 		return old, old, protocol, err
@@ -88,11 +89,11 @@ func noBootEffect(t provider.Target, want provider.BootDevice, now provider.Boot
 }
 
 // next says it in the words of a host: Target is the device, Entry how it is known.
-func next(c provider.BootChoice, protocol string) host.BootNextState {
+func next(c provider.BootChoice, protocol string) boot.NextState {
 	if c.Device == provider.BootDefault {
-		return host.BootNextState{}
+		return boot.NextState{}
 	}
-	s := host.BootNextState{Set: true, Entry: "once", Description: protocol, Target: string(c.Device)}
+	s := boot.NextState{Set: true, Entry: "once", Description: protocol, Target: string(c.Device)}
 	switch {
 	case c.Stays:
 		s.Entry = string(provider.BootStays)
@@ -103,31 +104,31 @@ func next(c provider.BootChoice, protocol string) host.BootNextState {
 }
 
 // BootNext reads the device of the next boot.
-func (p *Provider) BootNext(ctx context.Context, t provider.Target) (host.BootNextState, error) {
+func (p *Provider) BootNext(ctx context.Context, t provider.Target) (boot.NextState, error) {
 	d, protocol, err := p.bootOnce(ctx, t)
 	return next(d, protocol), err
 }
 
 // methods of package host in words of package provider.
-var methods = map[host.BootMethod]provider.BootDevice{host.BootPXE: provider.BootPXE, host.BootHTTP: provider.BootHTTP}
+var methods = map[boot.Method]provider.BootDevice{boot.PXE: provider.BootPXE, boot.HTTP: provider.BootHTTP}
 
 // SetBootNext lets the firmware choose the interface: BMCs take no MAC.
 func (p *Provider) SetBootNext(
-	ctx context.Context, t provider.Target, e host.Effect, b host.BootTarget,
-) (host.BootNextChange, error) {
+	ctx context.Context, t provider.Target, e effect.Cause, b boot.Target,
+) (boot.NextChange, error) {
 	d, ok := methods[b.Method]
 	if !ok {
-		return host.BootNextChange{}, invalid("boot method %q", b.Method)
+		return boot.NextChange{}, invalid("boot method %q", b.Method)
 	}
 	old, now, protocol, err := p.setBoot(ctx, t, e, d)
 	if err != nil {
-		return host.BootNextChange{}, err
+		return boot.NextChange{}, err
 	}
-	return host.BootNextChange{Old: next(old, protocol), New: next(now, protocol)}, nil
+	return boot.NextChange{Old: next(old, protocol), New: next(now, protocol)}, nil
 }
 
 // ClearBootNext goes back to the firmware's own order.
-func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e host.Effect) error {
+func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e effect.Cause) error {
 	_, err := p.SetBootDevice(ctx, t, e, provider.BootDefault)
 	return err
 }

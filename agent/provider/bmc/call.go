@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -221,7 +221,7 @@ func (p *Provider) save(l *conn, before Record) error {
 
 // explain turns an adapter's error into one that says what it means for a command.
 func (p *Provider) explain(ctx context.Context, l *conn, err error) error {
-	var refused *host.Refusal
+	var refused *effect.Refusal
 	var e *failure.Error
 	switch {
 	case err == nil, errors.As(err, &refused):

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
 	"github.com/ingot-metal/ingot/agent/provider/providertest"
 )
 
@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 		},
 		"ipmi": func(t *testing.T) providertest.Subject {
 			return providertest.Subject{
-				Target: target(startIPMI(t, newChassis(true)).Endpoint()), Methods: []host.BootMethod{host.BootPXE},
+				Target: target(startIPMI(t, newChassis(true)).Endpoint()), Methods: []boot.Method{boot.PXE},
 			}
 		},
 		"probed redfish": func(t *testing.T) providertest.Subject {
@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 		},
 		"probed ipmi": func(t *testing.T) providertest.Subject {
 			return providertest.Subject{
-				Target: target(startIPMI(t, newChassis(true)).Addr()), Methods: []host.BootMethod{host.BootPXE},
+				Target: target(startIPMI(t, newChassis(true)).Addr()), Methods: []boot.Method{boot.PXE},
 			}
 		},
 	} {

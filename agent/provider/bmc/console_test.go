@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -49,7 +50,7 @@ func TestConsoleIsCaptured(t *testing.T) {
 		c.Print("are you there?\r\n")
 		return len(got.all()) > 0
 	}, "nothing was captured")
-	if err := p.Reboot(ctx, target(s.Endpoint()), effect("c-1"), host.RebootForced); err != nil {
+	if err := p.Reboot(ctx, target(s.Endpoint()), cause("c-1"), boot.RebootForced); err != nil {
 		t.Error(err)
 	}
 	for i := range 50 {
@@ -101,7 +102,7 @@ func TestConsoleParksOnlyItself(t *testing.T) {
 		err := p.Console(t.Context(), tg, func(string) {})
 		wantReason(t, "console", err, "BMC_AUTH_FAILED", false)
 	}
-	if err := p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff); err != nil {
+	if err := p.SetPower(t.Context(), tg, cause("c"), provider.PowerOff); err != nil {
 		t.Errorf("off: %v", err)
 	}
 }
@@ -110,7 +111,7 @@ func TestConsoleOfRedfishIsRefused(t *testing.T) {
 	t.Parallel()
 	r := startRedfish(t, newChassis(true))
 	p := newProvider(t, newSafe(password), nil)
-	if err := p.Console(t.Context(), target(r.Endpoint()), func(string) {}); !errors.Is(err, host.ErrUnsupported) {
+	if err := p.Console(t.Context(), target(r.Endpoint()), func(string) {}); !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("console over Redfish: %v", err)
 	}
 }

@@ -40,8 +40,8 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	wantReason(t, "off", p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff), "BMC_AUTH_FAILED", false)
-	wantReason(t, "boot device", second(p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE)),
+	wantReason(t, "off", p.SetPower(t.Context(), tg, cause("c"), provider.PowerOff), "BMC_AUTH_FAILED", false)
+	wantReason(t, "boot device", second(p.SetBootDevice(t.Context(), tg, cause("c"), provider.BootPXE)),
 		"BMC_AUTH_FAILED", false)
 	other := tg
 	other.MachineID = "m-2" // behind the same BMC

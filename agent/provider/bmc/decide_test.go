@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -45,7 +45,7 @@ func TestParseEndpoint(t *testing.T) {
 		"ipmi://root:calvin@bmc-1", "root@bmc-1", "a:b:c", "redfish://bmc-1?x=1", "redfish://bmc-1#1", "[::1", "x\ny",
 	} {
 		e, err := ParseEndpoint(in)
-		if !errors.Is(err, host.ErrInvalid) || strings.Contains(err.Error(), "calvin") {
+		if !errors.Is(err, effect.ErrInvalid) || strings.Contains(err.Error(), "calvin") {
 			t.Errorf("%q is taken as %+v, %v", in, e, err)
 		}
 	}

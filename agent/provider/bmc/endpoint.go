@@ -7,7 +7,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 )
 
@@ -38,7 +38,7 @@ var schemes = map[string]Endpoint{
 	"": {}, "redfish": {Protocol: Redfish}, "redfish+http": {Protocol: Redfish, Plain: true}, "ipmi": {Protocol: IPMI},
 }
 
-// ParseEndpoint reads one of the forms of the package comment. Its error is a refusal with host.ErrInvalid.
+// ParseEndpoint reads one of the forms of the package comment. Its error is a refusal with effect.ErrInvalid.
 func ParseEndpoint(s string) (Endpoint, error) {
 	a, err := bmcaddr.Parse(s)
 	switch {
@@ -53,7 +53,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 }
 
 func badEndpoint(s, why string) error {
-	return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid,
+	return &effect.Refusal{Kind: effect.ErrInvalid, Reason: effect.ReasonInvalid,
 		Detail: fmt.Sprintf("BMC endpoint %q: %s", s, why)}
 }
 

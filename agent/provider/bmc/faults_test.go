@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -77,7 +77,7 @@ func TestSilentBMC(t *testing.T) {
 			}
 			svc.silent(true)
 			began := time.Now()
-			err := p.SetPower(t.Context(), target(svc.endpoint), effect("c"), provider.PowerOff)
+			err := p.SetPower(t.Context(), target(svc.endpoint), cause("c"), provider.PowerOff)
 			e := wantReason(t, "off", err, "BMC_UNREACHABLE", true)
 			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("it took %v to say so", took)
@@ -121,7 +121,7 @@ func TestLiar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t, newSafe(password), nil)
 			svc.lie(true)
-			err := p.SetPower(t.Context(), target(svc.endpoint), effect("c"), provider.PowerOff)
+			err := p.SetPower(t.Context(), target(svc.endpoint), cause("c"), provider.PowerOff)
 			e := wantReason(t, "off", err, "BMC_NO_EFFECT", true)
 			if e.Metadata[bmc.EvidencePowerRead] != "on" || e.Metadata[bmc.EvidenceSwitches] != "1" {
 				t.Errorf("evidence %v", e.Metadata)
@@ -138,7 +138,7 @@ func TestLiarAboutTheBootDevice(t *testing.T) {
 	r := startRedfish(t, newChassis(true))
 	r.Misbehave(lab.Faults{Liar: true})
 	p := newProvider(t, newSafe(password), nil)
-	_, err := p.SetBootDevice(t.Context(), target(r.Endpoint()), effect("c"), provider.BootPXE)
+	_, err := p.SetBootDevice(t.Context(), target(r.Endpoint()), cause("c"), provider.BootPXE)
 	if e := wantReason(t, "boot device", err, "BMC_NO_EFFECT", true); e.Metadata[bmc.EvidenceBootRead] != "" {
 		t.Errorf("evidence %v", e.Metadata)
 	}
@@ -149,7 +149,7 @@ func TestBrokenBMC(t *testing.T) {
 	r := startRedfish(t, newChassis(true))
 	r.Misbehave(lab.Faults{Broken: true})
 	p := newProvider(t, newSafe(password), nil)
-	err := p.SetPower(t.Context(), target(r.Endpoint()), effect("c"), provider.PowerOff)
+	err := p.SetPower(t.Context(), target(r.Endpoint()), cause("c"), provider.PowerOff)
 	wantReason(t, "off", err, "EXECUTION_FAILED", true)
 	if n := r.Counts().WrongPasswords; n != 0 {
 		t.Errorf("%d wrong passwords", n)
@@ -167,7 +167,7 @@ func TestGentleOffIsForcedInTheEnd(t *testing.T) {
 			var cycle provider.Cycle
 			kept := 0
 			keep := func(provider.Cycle) error { kept++; return nil }
-			if err := p.TurnOff(t.Context(), target(svc.endpoint), effect("c"), true, &cycle, keep); err != nil {
+			if err := p.TurnOff(t.Context(), target(svc.endpoint), cause("c"), true, &cycle, keep); err != nil {
 				t.Fatal(err)
 			}
 			want := []lab.Switch{lab.SoftOff}
@@ -178,7 +178,7 @@ func TestGentleOffIsForcedInTheEnd(t *testing.T) {
 				kept != 2 {
 				t.Errorf("%s, stubborn %v: switched %q, cycle %+v, kept %d times", name, stubborn, got, cycle, kept)
 			}
-			if err := p.TurnOn(t.Context(), target(svc.endpoint), effect("c"), &cycle, keep); err != nil ||
+			if err := p.TurnOn(t.Context(), target(svc.endpoint), cause("c"), &cycle, keep); err != nil ||
 				cycle.OnSeenAt.Before(cycle.OffSeenAt) {
 				t.Errorf("on: %+v, %v", cycle, err)
 			}
@@ -199,7 +199,7 @@ func TestProtocolIsFoundAgain(t *testing.T) {
 	p := newProvider(t, newSafe(password), nil)
 	ask := func() string {
 		var cycle provider.Cycle
-		if err := p.TurnOn(t.Context(), target(sim.Addr()), effect("c"), &cycle,
+		if err := p.TurnOn(t.Context(), target(sim.Addr()), cause("c"), &cycle,
 			func(provider.Cycle) error { return nil }); err != nil {
 			return err.Error()
 		}
@@ -254,8 +254,8 @@ func TestRefusalIsAnAnswer(t *testing.T) {
 	for name, svc := range services(t, c) {
 		p := newProvider(t, newSafe(password), nil)
 		for range 3 {
-			if _, err := p.SetBootDevice(t.Context(), target(svc.endpoint), effect("c"), provider.BootHTTP); !errors.Is(err,
-				host.ErrUnsupported) {
+			if _, err := p.SetBootDevice(t.Context(), target(svc.endpoint), cause("c"), provider.BootHTTP); !errors.Is(err,
+				effect.ErrUnsupported) {
 				t.Errorf("%s: HTTP boot of a BIOS: %v", name, err)
 			}
 			if _, err := p.PowerState(t.Context(), target(svc.endpoint)); err != nil {

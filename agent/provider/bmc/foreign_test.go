@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 )
@@ -38,24 +38,24 @@ func TestAnyService(t *testing.T) {
 	tg := target(endpoint)
 	var cycle provider.Cycle
 	for round := range 2 {
-		proof, err := p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootPXE)
+		proof, err := p.SetBootDevice(t.Context(), tg, cause("c"), provider.BootPXE)
 		t.Logf("round %d: next boot from the network: %q, %v", round, proof, err)
 		if err != nil {
 			t.Error(err)
 		}
 		began := time.Now()
 		keep := func(provider.Cycle) error { return nil }
-		if err := p.TurnOff(t.Context(), tg, effect("c"), round == 1, &cycle, keep); err != nil {
+		if err := p.TurnOff(t.Context(), tg, cause("c"), round == 1, &cycle, keep); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.TurnOn(t.Context(), tg, effect("c"), &cycle, keep); err != nil {
+		if err := p.TurnOn(t.Context(), tg, cause("c"), &cycle, keep); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("off and on by %s in %v", cycle.Protocol, time.Since(began).Round(time.Millisecond))
 	}
 	now, err := p.BootNext(t.Context(), tg)
 	t.Logf("after the boots: %+v, %v", now, err)
-	if _, err := p.SetBootDevice(t.Context(), tg, effect("c"), provider.BootDefault); err != nil {
+	if _, err := p.SetBootDevice(t.Context(), tg, cause("c"), provider.BootDefault); err != nil {
 		t.Logf("taking it back: %v", err)
 		if *foreignService == "" {
 			t.Error(err)
@@ -64,8 +64,8 @@ func TestAnyService(t *testing.T) {
 	sensors, err := p.Sensors(t.Context(), tg)
 	events, eventErr := p.EventLog(t.Context(), tg, 5)
 	t.Logf("%d sensors (%v), %d events (%v)", len(sensors), err, len(events), eventErr)
-	if err := p.SetPower(t.Context(), tg, effect("c"), provider.PowerOff); err != nil &&
-		!errors.Is(err, host.ErrUnsupported) {
+	if err := p.SetPower(t.Context(), tg, cause("c"), provider.PowerOff); err != nil &&
+		!errors.Is(err, effect.ErrUnsupported) {
 		t.Error(err)
 	}
 }

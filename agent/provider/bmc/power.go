@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -42,7 +43,7 @@ func (p *Provider) readPower(
 }
 
 // SetPower returns when the state was read back. Off is at once.
-func (p *Provider) SetPower(ctx context.Context, t provider.Target, e host.Effect, want provider.PowerState) error {
+func (p *Provider) SetPower(ctx context.Context, t provider.Target, e effect.Cause, want provider.PowerState) error {
 	switch want {
 	case provider.PowerOn:
 		return p.TurnOn(ctx, t, e, &provider.Cycle{}, forget)
@@ -53,18 +54,18 @@ func (p *Provider) SetPower(ctx context.Context, t provider.Target, e host.Effec
 }
 
 func invalid(format string, args ...any) error {
-	return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf(format, args...)}
+	return &effect.Refusal{Kind: effect.ErrInvalid, Reason: effect.ReasonInvalid, Detail: fmt.Sprintf(format, args...)}
 }
 
 func forget(provider.Cycle) error { return nil }
 
 // Reboot is a power cycle. It returns when the machine is on again.
-func (p *Provider) Reboot(ctx context.Context, t provider.Target, e host.Effect, mode host.RebootMode) error {
-	if mode != host.RebootGraceful && mode != host.RebootForced {
+func (p *Provider) Reboot(ctx context.Context, t provider.Target, e effect.Cause, mode boot.RebootMode) error {
+	if mode != boot.RebootGraceful && mode != boot.RebootForced {
 		return invalid("reboot mode %q", mode)
 	}
 	var c provider.Cycle
-	if err := p.TurnOff(ctx, t, e, mode == host.RebootGraceful, &c, forget); err != nil {
+	if err := p.TurnOff(ctx, t, e, mode == boot.RebootGraceful, &c, forget); err != nil {
 		return err
 	}
 	return p.TurnOn(ctx, t, e, &c, forget)
@@ -72,7 +73,12 @@ func (p *Provider) Reboot(ctx context.Context, t provider.Target, e host.Effect,
 
 // TurnOff returns when the machine was seen off.
 func (p *Provider) TurnOff(
-	ctx context.Context, t provider.Target, e host.Effect, gently bool, c *provider.Cycle, keep func(provider.Cycle) error,
+	ctx context.Context,
+	t provider.Target,
+	e effect.Cause,
+	gently bool,
+	c *provider.Cycle,
+	keep func(provider.Cycle) error,
 ) error {
 	now := p.cfg.Clock.Now()
 	d := &powerPlan{want: provider.PowerOff, deadline: now.Add(p.cfg.Within)}
@@ -97,7 +103,7 @@ func (p *Provider) TurnOff(
 
 // TurnOn returns when the machine was seen on.
 func (p *Provider) TurnOn(
-	ctx context.Context, t provider.Target, e host.Effect, c *provider.Cycle, keep func(provider.Cycle) error,
+	ctx context.Context, t provider.Target, e effect.Cause, c *provider.Cycle, keep func(provider.Cycle) error,
 ) error {
 	d := &powerPlan{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
 	protocol, err := p.runPlan(ctx, t, e, d, func() error { return nil })
@@ -111,7 +117,7 @@ func (p *Provider) TurnOn(
 // runPlan brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
 // switch.
 func (p *Provider) runPlan(
-	ctx context.Context, t provider.Target, e host.Effect, d *powerPlan, asking func() error,
+	ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, asking func() error,
 ) (protocol string, err error) {
 	for round := 0; ; round++ {
 		var state provider.PowerState
@@ -148,7 +154,7 @@ func (p *Provider) runPlan(
 func pollAfter(round int) time.Duration { return min(50*time.Millisecond<<min(round, 5), time.Second) }
 
 // push sends one switch. Only what no repetition can help is an error.
-func (p *Provider) push(ctx context.Context, t provider.Target, e host.Effect, d *powerPlan, m move) error {
+func (p *Provider) push(ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, m move) error {
 	sw := provider.SwitchOn
 	switch {
 	case m == moveSoft:
@@ -160,7 +166,7 @@ func (p *Provider) push(ctx context.Context, t provider.Target, e host.Effect, d
 		"command_id", e.CommandID, "switch", string(sw))
 	err := p.call(ctx, t, func(ctx context.Context, conn driver) error { return conn.Switch(ctx, sw) })
 	switch {
-	case m == moveSoft && errors.Is(err, host.ErrUnsupported):
+	case m == moveSoft && errors.Is(err, effect.ErrUnsupported):
 		d.noSoft = true
 		return nil
 	case fatal(ctx, err):
@@ -181,7 +187,7 @@ func fatal(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
 	}
-	var refused *host.Refusal
+	var refused *effect.Refusal
 	var e *failure.Error
 	return ctx.Err() != nil || errors.As(err, &refused) || !errors.As(err, &e) || !e.Retryable
 }

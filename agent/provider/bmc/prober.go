@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -197,7 +197,7 @@ func observed(t provider.Target, state provider.PowerState, protocol string, err
 		if o.Protocol == "" {
 			o.Protocol = e.Metadata[EvidenceProtocol]
 		}
-	case errors.Is(err, host.ErrInvalid):
+	case errors.Is(err, effect.ErrInvalid):
 		o.Reason, o.Message = "INVALID_FIELD", err.Error()
 	default:
 		o.Reason, o.Message = "BMC_UNREACHABLE", err.Error()

@@ -20,7 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -140,8 +140,8 @@ func target(endpoint string) provider.Target {
 		MACs: []string{"52:54:00:00:00:01"}}
 }
 
-func effect(command string) host.Effect {
-	return host.Effect{CommandID: command, OperationID: "op-" + command, MachineID: "m-1", Attempt: 1}
+func cause(command string) effect.Cause {
+	return effect.Cause{CommandID: command, OperationID: "op-" + command, MachineID: "m-1", Attempt: 1}
 }
 
 // replaceRedfish stops old and starts another service, with another certificate, at its address.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
 	lab "github.com/ingot-metal/ingot/lab/bmc"
@@ -61,16 +61,16 @@ func TestBootDeviceOfEveryShape(t *testing.T) {
 			r := startShape(t, c, tc.shape)
 			p := newProvider(t, newSafe(password), nil)
 			tg := target(r.Endpoint())
-			proof, err := p.SetBootDevice(t.Context(), tg, effect("c"), tc.device)
+			proof, err := p.SetBootDevice(t.Context(), tg, cause("c"), tc.device)
 			if err != nil || proof != tc.proof {
 				t.Fatalf("boot from %s: %q, %v; want %q", tc.device, proof, err, tc.proof)
 			}
 			var cycle provider.Cycle
 			keep := func(provider.Cycle) error { return nil }
-			if err := p.TurnOff(t.Context(), tg, effect("c"), false, &cycle, keep); err != nil {
+			if err := p.TurnOff(t.Context(), tg, cause("c"), false, &cycle, keep); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.TurnOn(t.Context(), tg, effect("c"), &cycle, keep); err != nil {
+			if err := p.TurnOn(t.Context(), tg, cause("c"), &cycle, keep); err != nil {
 				t.Fatal(err)
 			}
 			if booted := c.Booted(); booted[len(booted)-1] != tc.booted {
@@ -93,7 +93,7 @@ func TestBootDeviceIsTakenBack(t *testing.T) {
 			p := newProvider(t, newSafe(password), nil)
 			tg := target(r.Endpoint())
 			for _, device := range []provider.BootDevice{tc.device, provider.BootDefault} {
-				_, err := p.SetBootDevice(t.Context(), tg, effect("c"), device)
+				_, err := p.SetBootDevice(t.Context(), tg, cause("c"), device)
 				if device == provider.BootDefault && tc.proof == provider.BootStays {
 					wantReason(t, "a service that knows no way back", err, "BMC_NO_EFFECT", true)
 					return
@@ -114,7 +114,7 @@ func TestBootModeIsKept(t *testing.T) {
 	t.Parallel()
 	r := startShape(t, newChassis(true), lab.SupermicroMode)
 	p := newProvider(t, newSafe(password), nil)
-	if _, err := p.SetBootDevice(t.Context(), target(r.Endpoint()), effect("c"), provider.BootPXE); err != nil {
+	if _, err := p.SetBootDevice(t.Context(), target(r.Endpoint()), cause("c"), provider.BootPXE); err != nil {
 		t.Fatal(err)
 	}
 	if mode := r.BootMode(); mode != "UEFI" {
@@ -144,13 +144,13 @@ func TestEndpointNamesTheSystem(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, state, err)
 		}
 	}
-	err := p.SetPower(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/HGX_Baseboard_0"), effect("c"),
+	err := p.SetPower(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/HGX_Baseboard_0"), cause("c"),
 		provider.PowerOff)
-	if !errors.Is(err, host.ErrUnsupported) {
+	if !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("switch a board that can't be: %v", err)
 	}
 	_, err = p.PowerState(t.Context(), target(r.Endpoint()+"/redfish/v1/Systems/DGX"))
-	if host.ReasonOf(err) != redfish.ReasonWhichSystem ||
+	if effect.ReasonOf(err) != redfish.ReasonWhichSystem ||
 		!strings.Contains(err.Error(), "redfish://HOST/redfish/v1/Systems/System_0") {
 		t.Errorf("a system that isn't there: %v", err)
 	}

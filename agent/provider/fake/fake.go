@@ -9,6 +9,9 @@ import (
 	"fmt"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/provider"
@@ -63,32 +66,32 @@ func (p *Provider) PowerState(ctx context.Context, t provider.Target) (provider.
 }
 
 // SetPower switches at once.
-func (p *Provider) SetPower(ctx context.Context, t provider.Target, e host.Effect, want provider.PowerState) error {
+func (p *Provider) SetPower(ctx context.Context, t provider.Target, e effect.Cause, want provider.PowerState) error {
 	if want != provider.PowerOn && want != provider.PowerOff {
-		return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("power %q", want)}
+		return &effect.Refusal{Kind: effect.ErrInvalid, Reason: effect.ReasonInvalid, Detail: fmt.Sprintf("power %q", want)}
 	}
 	return p.machine(t).SetPower(ctx, e, want == provider.PowerOn)
 }
 
 // Reboot happens after the world's delay.
-func (p *Provider) Reboot(ctx context.Context, t provider.Target, e host.Effect, mode host.RebootMode) error {
+func (p *Provider) Reboot(ctx context.Context, t provider.Target, e effect.Cause, mode boot.RebootMode) error {
 	return p.machine(t).Reboot(ctx, e, mode)
 }
 
 // BootNext reads the one-shot boot entry.
-func (p *Provider) BootNext(ctx context.Context, t provider.Target) (host.BootNextState, error) {
+func (p *Provider) BootNext(ctx context.Context, t provider.Target) (boot.NextState, error) {
 	return p.machine(t).BootNext(ctx)
 }
 
 // SetBootNext works on a machine that is off too.
 func (p *Provider) SetBootNext(
-	ctx context.Context, t provider.Target, e host.Effect, b host.BootTarget,
-) (host.BootNextChange, error) {
+	ctx context.Context, t provider.Target, e effect.Cause, b boot.Target,
+) (boot.NextChange, error) {
 	return p.machine(t).SetBootNext(ctx, e, b)
 }
 
 // ClearBootNext removes the one-shot boot entry.
-func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e host.Effect) error {
+func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e effect.Cause) error {
 	return p.machine(t).ClearBootNext(ctx, e)
 }
 
@@ -99,7 +102,7 @@ func (p *Provider) DiskImage(ctx context.Context, t provider.Target) (host.DiskI
 
 // Repave writes a fake image, in the world's RepaveTime.
 func (p *Provider) Repave(
-	ctx context.Context, t provider.Target, e host.Effect, r host.RepaveRequest, progress func(host.RepaveProgress),
+	ctx context.Context, t provider.Target, e effect.Cause, r host.RepaveRequest, progress func(host.RepaveProgress),
 ) (host.RepaveEvidence, error) {
 	return p.machine(t).Repave(ctx, e, r, progress)
 }
@@ -110,24 +113,24 @@ func (p *Provider) Hostname(ctx context.Context, t provider.Target) (string, err
 }
 
 // SetHostname sets it.
-func (p *Provider) SetHostname(ctx context.Context, t provider.Target, e host.Effect, name string) error {
+func (p *Provider) SetHostname(ctx context.Context, t provider.Target, e effect.Cause, name string) error {
 	return p.machine(t).SetHostname(ctx, e, name)
 }
 
 // Firewall reads the policy in force.
-func (p *Provider) Firewall(ctx context.Context, t provider.Target) (host.FirewallState, error) {
+func (p *Provider) Firewall(ctx context.Context, t provider.Target) (firewall.State, error) {
 	return p.machine(t).Firewall(ctx)
 }
 
 // ApplyFirewall replaces it.
 func (p *Provider) ApplyFirewall(
-	ctx context.Context, t provider.Target, e host.Effect, policy host.FirewallPolicy,
+	ctx context.Context, t provider.Target, e effect.Cause, policy firewall.Policy,
 ) error {
 	return p.machine(t).ApplyFirewall(ctx, e, policy)
 }
 
 // RemoveFirewall removes it.
-func (p *Provider) RemoveFirewall(ctx context.Context, t provider.Target, e host.Effect) error {
+func (p *Provider) RemoveFirewall(ctx context.Context, t provider.Target, e effect.Cause) error {
 	return p.machine(t).RemoveFirewall(ctx, e)
 }
 

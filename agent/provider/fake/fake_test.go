@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/fake"
@@ -61,8 +63,8 @@ func TestConformanceOfLess(t *testing.T) {
 		t.Errorf("capabilities %q", caps)
 	}
 	h := provider.AsHost(less, provider.Target{MachineID: "m-1"})
-	err := h.Reboot(t.Context(), host.Effect{CommandID: "c"}, host.RebootForced)
-	if !errors.Is(err, host.ErrUnsupported) || host.ReasonOf(err) != provider.ReasonNotOfProvider ||
+	err := h.Reboot(t.Context(), effect.Cause{CommandID: "c"}, boot.RebootForced)
+	if !errors.Is(err, effect.ErrUnsupported) || effect.ReasonOf(err) != provider.ReasonNotOfProvider ||
 		len(h.Capabilities()) != 0 {
 		t.Errorf("reboot: %v; capabilities %q", err, h.Capabilities())
 	}
@@ -76,14 +78,14 @@ func TestEffectsAreJournaledUnderTheirCommand(t *testing.T) {
 	p := newFake(t, fake.Config{Script: "m-2/reboot:fail-before@1, m-2/reboot:fail-after@2, m-3/repave:lie"})
 	for i, id := range []string{"m-1", "m-2", "m-2", "m-2"} {
 		h := provider.AsHost(p, provider.Target{MachineID: id})
-		err := h.Reboot(t.Context(), host.Effect{CommandID: []string{"a", "b", "c", "d"}[i], MachineID: id},
-			host.RebootForced)
+		err := h.Reboot(t.Context(), effect.Cause{CommandID: []string{"a", "b", "c", "d"}[i], MachineID: id},
+			boot.RebootForced)
 		if failed := errors.Is(err, sim.ErrInjected); failed != (i == 1 || i == 2) {
 			t.Errorf("reboot %d: %v", i, err)
 		}
 	}
 	h := provider.AsHost(p, provider.Target{MachineID: "m-3"})
-	ev, err := h.Repave(t.Context(), host.Effect{CommandID: "e"}, host.RepaveRequest{Digest: digest}, nil)
+	ev, err := h.Repave(t.Context(), effect.Cause{CommandID: "e"}, host.RepaveRequest{Digest: digest}, nil)
 	if err != nil || ev.Image.Digest != digest {
 		t.Errorf("the liar says %+v, %v", ev, err)
 	}
@@ -110,14 +112,14 @@ func TestAgentAndProviderShareAMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = inside.Close() })
-	if err := inside.SetHostname(t.Context(), host.Effect{CommandID: "a"}, "seen"); err != nil {
+	if err := inside.SetHostname(t.Context(), effect.Cause{CommandID: "a"}, "seen"); err != nil {
 		t.Fatal(err)
 	}
 	target := provider.Target{MachineID: "m-1"}
 	if name, err := p.Hostname(t.Context(), target); err != nil || name != "seen" {
 		t.Errorf("from outside: %q, %v", name, err)
 	}
-	if err := p.SetPower(t.Context(), target, host.Effect{CommandID: "b"}, provider.PowerOff); err != nil {
+	if err := p.SetPower(t.Context(), target, effect.Cause{CommandID: "b"}, provider.PowerOff); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := inside.Identity(t.Context()); !errors.Is(err, sim.ErrDown) {

@@ -13,7 +13,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/client"
 	"github.com/bougou/go-ipmi/pkg/types"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -88,7 +88,11 @@ func (c *Client) open(ctx context.Context, suite types.CipherSuiteID) error {
 		return err
 	}
 	if c.api, err = client.NewClient(addr, number, c.cfg.Username, c.cfg.Password); err != nil {
-		return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: "the user name is too long for IPMI"}
+		return &effect.Refusal{
+			Kind:   effect.ErrInvalid,
+			Reason: effect.ReasonInvalid,
+			Detail: "the user name is too long for IPMI",
+		}
 	}
 	c.api.WithTimeout(c.cfg.Timeout).WithRetry(c.cfg.Retries).WithCipherSuiteID(suite).
 		WithMaxPrivilegeLevel(types.PrivilegeLevelOperator)
@@ -170,7 +174,7 @@ func classify(ctx context.Context, err error) error {
 	var (
 		status    *types.RmcpStatusError
 		completed *types.ResponseError
-		refusal   *host.Refusal
+		refusal   *effect.Refusal
 	)
 	switch {
 	case err == nil, errors.As(err, &refusal), errors.Is(err, errSuite), errors.Is(err, provider.ErrCredentials):

@@ -8,7 +8,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/command/chassis"
 	"github.com/bougou/go-ipmi/pkg/types"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -16,7 +16,7 @@ import (
 const ReasonNotOfIPMI = "NOT_OF_BMC"
 
 func refuse(format string, args ...any) error {
-	return &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfIPMI, Detail: fmt.Sprintf(format, args...)}
+	return &effect.Refusal{Kind: effect.ErrUnsupported, Reason: ReasonNotOfIPMI, Detail: fmt.Sprintf(format, args...)}
 }
 
 // PowerState is what Get Chassis Status says (28.2).
@@ -45,7 +45,7 @@ var controls = map[provider.Switch]chassis.ChassisControl{
 func (c *Client) Switch(ctx context.Context, sw provider.Switch) error {
 	control, ok := controls[sw]
 	if !ok {
-		return &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("switch %q", sw)}
+		return &effect.Refusal{Kind: effect.ErrInvalid, Reason: effect.ReasonInvalid, Detail: fmt.Sprintf("switch %q", sw)}
 	}
 	return c.call(ctx, func() error {
 		_, err := c.api.ChassisControl(ctx, control)

@@ -17,7 +17,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/types"
 	"go.uber.org/goleak"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	lab "github.com/ingot-metal/ingot/lab/bmc"
@@ -89,7 +89,7 @@ func TestAgainstSimulator(t *testing.T) {
 			t.Errorf("after %s power reads %q, %v", step.sw, got, err)
 		}
 	}
-	if err := c.Switch(t.Context(), "cycle"); !errors.Is(err, host.ErrInvalid) {
+	if err := c.Switch(t.Context(), "cycle"); !errors.Is(err, effect.ErrInvalid) {
 		t.Errorf("cycle: %v", err)
 	}
 	for _, d := range []provider.BootDevice{provider.BootPXE, provider.BootDisk, provider.BootMedia,
@@ -101,7 +101,7 @@ func TestAgainstSimulator(t *testing.T) {
 			t.Errorf("boot device reads %+v, %v; want %q", got, err, d)
 		}
 	}
-	if _, err := c.SetBootOnce(t.Context(), provider.BootHTTP); !errors.Is(err, host.ErrUnsupported) {
+	if _, err := c.SetBootOnce(t.Context(), provider.BootHTTP); !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("boot from HTTP: %v", err)
 	}
 	for _, on := range []bool{true, false} {
@@ -145,7 +145,7 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	if _, err := Open(t.Context(), Config{Addr: sim.Addr(), Username: strings.Repeat("u", 17)}); !errors.Is(err,
-		host.ErrInvalid) {
+		effect.ErrInvalid) {
 		t.Errorf("a user name that is too long: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestClassify(t *testing.T) {
 		{types.NewRmcpStatusError(types.RmcpStatusCodeNoResToCreateSess), provider.ErrRefused},
 		{fmt.Errorf("rakp2: %w", client.ErrRAKPAuthentication), provider.ErrCredentials},
 		{&types.ResponseError{}, provider.ErrRefused},
-		{refuse("no"), host.ErrUnsupported},
+		{refuse("no"), effect.ErrUnsupported},
 		{errors.New("read: connection refused"), provider.ErrSilent},
 		{cutShort(types.ErrUnpackedDataTooShortWith(2, 8), errSuite), errSuite},
 		{cutShort(types.ErrUnpackedDataTooShortWith(2, 8), provider.ErrCredentials), provider.ErrCredentials},

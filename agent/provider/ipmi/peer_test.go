@@ -13,7 +13,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/transport/udp"
 	"github.com/bougou/go-ipmi/pkg/types"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -178,10 +178,10 @@ func TestReadingsThatAControllerLacks(t *testing.T) {
 	c := startPeer(t, map[types.Command]answer{
 		types.CommandGetSDRRepoInfo: code(types.CodeInvalidCommand), types.CommandGetSELInfo: code(types.CodeInvalidCommand),
 	}).open(t)
-	if _, err := c.Sensors(t.Context()); !errors.Is(err, host.ErrUnsupported) {
+	if _, err := c.Sensors(t.Context()); !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("sensors: %v", err)
 	}
-	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, host.ErrUnsupported) {
+	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("event log: %v", err)
 	}
 }

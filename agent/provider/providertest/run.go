@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/boot"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -20,7 +23,7 @@ type Subject struct {
 	// Digest of an image that the provider can write, as "sha256:<hex>".
 	Digest string
 	// Methods are those that the machine can boot by from the network. None: all of them. The others must be refused.
-	Methods []host.BootMethod
+	Methods []boot.Method
 	// Within is how long an accepted effect may take until it can be read back. 0: ten seconds.
 	Within time.Duration
 }
@@ -47,8 +50,8 @@ func with[C any](factory func(t *testing.T) Subject, test func(*testing.T, Subje
 	}
 }
 
-func (s Subject) effect(command string) host.Effect {
-	return host.Effect{CommandID: command, OperationID: "op-" + command, MachineID: s.Target.MachineID, Attempt: 1}
+func (s Subject) effect(command string) effect.Cause {
+	return effect.Cause{CommandID: command, OperationID: "op-" + command, MachineID: s.Target.MachineID, Attempt: 1}
 }
 
 // eventually polls, because the world of a provider gives no signals.
@@ -101,7 +104,7 @@ func base(t *testing.T, s Subject) {
 	h := provider.AsHost(s.Provider, s.Target)
 	for capability, try := range map[string]func(context.Context) error{
 		provider.CapInspect: func(ctx context.Context) error { _, err := h.Identity(ctx); return err },
-		host.CapReboot:      func(ctx context.Context) error { return h.Reboot(ctx, s.effect("x"), host.RebootForced) },
+		host.CapReboot:      func(ctx context.Context) error { return h.Reboot(ctx, s.effect("x"), boot.RebootForced) },
 		host.CapNetboot:     func(ctx context.Context) error { return h.ClearBootNext(ctx, s.effect("x")) },
 		host.CapReconfig:    func(ctx context.Context) error { return h.SetHostname(ctx, s.effect("x"), "x") },
 		host.CapRepave: func(ctx context.Context) error {
@@ -111,7 +114,7 @@ func base(t *testing.T, s Subject) {
 	} {
 		want := context.Canceled
 		if !slices.Contains(caps, capability) {
-			want = host.ErrUnsupported
+			want = effect.ErrUnsupported
 		}
 		mustBe(t, capability+" after the context has ended", try(canceled(t)), want)
 	}
@@ -146,20 +149,20 @@ func power(t *testing.T, s Subject, p provider.Power) {
 		s.eventually(t, "power reads "+string(want), is(want))
 	}
 	mustBe(t, "switch to unknown", p.SetPower(t.Context(), s.Target, s.effect("power"), provider.PowerUnknown),
-		host.ErrInvalid)
+		effect.ErrInvalid)
 	mustBe(t, "switch after the end", p.SetPower(canceled(t), s.Target, s.effect("power"), provider.PowerOff),
 		context.Canceled)
 	s.eventually(t, "still on", is(provider.PowerOn))
 }
 
 func reboot(t *testing.T, s Subject, p provider.Reboot) {
-	mustBe(t, "reboot soon", p.Reboot(t.Context(), s.Target, s.effect("reboot"), "soon"), host.ErrInvalid)
+	mustBe(t, "reboot soon", p.Reboot(t.Context(), s.Target, s.effect("reboot"), "soon"), effect.ErrInvalid)
 	inside, ok := s.Provider.(provider.Inspect)
 	if !ok {
-		must(t, "reboot", p.Reboot(t.Context(), s.Target, s.effect("reboot"), host.RebootForced))
+		must(t, "reboot", p.Reboot(t.Context(), s.Target, s.effect("reboot"), boot.RebootForced))
 		return
 	}
-	for _, mode := range []host.RebootMode{host.RebootGraceful, host.RebootForced} {
+	for _, mode := range []boot.RebootMode{boot.RebootGraceful, boot.RebootForced} {
 		before, err := inside.Identity(t.Context(), s.Target)
 		must(t, "read identity", err)
 		must(t, "reboot "+string(mode), p.Reboot(t.Context(), s.Target, s.effect("reboot"), mode))
@@ -171,15 +174,15 @@ func reboot(t *testing.T, s Subject, p provider.Reboot) {
 }
 
 func netboot(t *testing.T, s Subject, p provider.Netboot) {
-	for _, method := range []host.BootMethod{host.BootPXE, host.BootHTTP} {
+	for _, method := range []boot.Method{boot.PXE, boot.HTTP} {
 		if len(s.Methods) > 0 && !slices.Contains(s.Methods, method) {
-			_, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), host.BootTarget{Method: method})
-			mustBe(t, "boot by "+string(method), err, host.ErrUnsupported)
+			_, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), boot.Target{Method: method})
+			mustBe(t, "boot by "+string(method), err, effect.ErrUnsupported)
 			continue
 		}
 		old, err := p.BootNext(t.Context(), s.Target)
 		must(t, "read boot entry", err)
-		change, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), host.BootTarget{Method: method})
+		change, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), boot.Target{Method: method})
 		must(t, "set boot entry", err)
 		now, err := p.BootNext(t.Context(), s.Target)
 		must(t, "read boot entry back", err)
@@ -193,8 +196,8 @@ func netboot(t *testing.T, s Subject, p provider.Netboot) {
 			t.Errorf("after clearing: %+v, %v", now, err)
 		}
 	}
-	_, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), host.BootTarget{Method: "floppy"})
-	mustBe(t, "boot from a floppy", err, host.ErrInvalid)
+	_, err := p.SetBootNext(t.Context(), s.Target, s.effect("netboot"), boot.Target{Method: "floppy"})
+	mustBe(t, "boot from a floppy", err, effect.ErrInvalid)
 }
 
 func imaging(t *testing.T, s Subject, p provider.Imaging) {
@@ -215,7 +218,7 @@ func imaging(t *testing.T, s Subject, p provider.Imaging) {
 		t.Errorf("evidence %+v, disk %+v, last progress %d %%", ev, now, last)
 	}
 	_, err = p.Repave(t.Context(), s.Target, s.effect("repave"), host.RepaveRequest{Digest: "none"}, nil)
-	mustBe(t, "repave without a digest", err, host.ErrInvalid)
+	mustBe(t, "repave without a digest", err, effect.ErrInvalid)
 	if after, err := p.DiskImage(t.Context(), s.Target); err != nil || after != now {
 		t.Errorf("a refused repave left %+v, %v", after, err)
 	}
@@ -228,9 +231,9 @@ func configure(t *testing.T, s Subject, p provider.Configure) {
 			t.Errorf("host name %q, %v", name, err)
 		}
 	}
-	mustBe(t, "set a bad host name", p.SetHostname(t.Context(), s.Target, s.effect("name"), "a b"), host.ErrInvalid)
-	policy := host.FirewallPolicy{
-		Generation: 1, InputDefault: host.VerdictDrop, Allow: []host.AllowRule{{Protocol: "tcp", FromPort: 22}},
+	mustBe(t, "set a bad host name", p.SetHostname(t.Context(), s.Target, s.effect("name"), "a b"), effect.ErrInvalid)
+	policy := firewall.Policy{
+		Generation: 1, InputDefault: firewall.VerdictDrop, Allow: []firewall.AllowRule{{Protocol: "tcp", FromPort: 22}},
 		Controllers: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:50052")},
 	}
 	for range 2 {
@@ -241,9 +244,9 @@ func configure(t *testing.T, s Subject, p provider.Configure) {
 	}
 	other := policy
 	other.SMTPEgressAllowed = true
-	mustBe(t, "reuse a generation", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), other), host.ErrInvalid)
-	mustBe(t, "apply an empty policy", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), host.FirewallPolicy{}),
-		host.ErrInvalid)
+	mustBe(t, "reuse a generation", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), other), effect.ErrInvalid)
+	mustBe(t, "apply an empty policy", p.ApplyFirewall(t.Context(), s.Target, s.effect("fw"), firewall.Policy{}),
+		effect.ErrInvalid)
 	if state, err := p.Firewall(t.Context(), s.Target); err != nil || !state.Holds(policy) {
 		t.Errorf("after refusals: %+v, %v", state, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stmcginnis/gofish/redfish"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -217,7 +217,11 @@ func clearings(now bootOverride) []map[string]any {
 func bootOrders(d provider.BootDevice, places []bootPlace) ([]map[string]any, error) {
 	target, known := bootTargets[d]
 	if !known {
-		return nil, &host.Refusal{Kind: host.ErrInvalid, Reason: host.ReasonInvalid, Detail: fmt.Sprintf("boot device %q", d)}
+		return nil, &effect.Refusal{
+			Kind:   effect.ErrInvalid,
+			Reason: effect.ReasonInvalid,
+			Detail: fmt.Sprintf("boot device %q", d),
+		}
 	}
 	if !takes(places, target) {
 		return nil, unsupported("the BMC does not boot from %q", target)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stmcginnis/gofish/redfish"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -16,7 +16,7 @@ import (
 const ReasonNotOfService = "NOT_OF_BMC"
 
 func unsupported(format string, args ...any) error {
-	return &host.Refusal{Kind: host.ErrUnsupported, Reason: ReasonNotOfService, Detail: fmt.Sprintf(format, args...)}
+	return &effect.Refusal{Kind: effect.ErrUnsupported, Reason: ReasonNotOfService, Detail: fmt.Sprintf(format, args...)}
 }
 
 // Protocol is "redfish".

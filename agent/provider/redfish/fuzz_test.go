@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -127,7 +127,7 @@ func FuzzClient(f *testing.F) {
 			t.Fatal(err)
 		}
 		meant := func(what string, err error) {
-			var refusal *host.Refusal
+			var refusal *effect.Refusal
 			if err != nil && !ours(err) && !errors.As(err, &refusal) {
 				t.Errorf("%s: %v", what, err)
 			}

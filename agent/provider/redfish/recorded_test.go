@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -106,7 +106,7 @@ func TestRecordedServices(t *testing.T) {
 				switchable := canSwitch(docs)
 				if switchable {
 					switches(t, c)
-				} else if err := c.Switch(t.Context(), provider.SwitchOff); !errors.Is(err, host.ErrUnsupported) {
+				} else if err := c.Switch(t.Context(), provider.SwitchOff); !errors.Is(err, effect.ErrUnsupported) {
 					t.Errorf("switch a system without the action: %v", err)
 				}
 				if _, err := c.SetBootOnce(t.Context(), provider.BootPXE); err != nil {

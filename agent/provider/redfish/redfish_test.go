@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
 )
@@ -59,7 +59,8 @@ func TestShapes(t *testing.T) {
 			events: []string{"2 critical The chassis is open.", "1 ok Log cleared."},
 		},
 		"lenovo-like.json": {
-			macs: []string{"02:00:00:00:00:0a"}, boot: provider.BootDisk, http: host.ErrUnsupported, light: host.ErrUnsupported,
+			macs: []string{"02:00:00:00:00:0a"}, boot: provider.BootDisk, http: effect.ErrUnsupported,
+			light: effect.ErrUnsupported,
 			patches: []string{
 				`2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"Legacy","BootSourceOverrideTarget":"Pxe"}}`,
 				`2 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
@@ -71,7 +72,7 @@ func TestShapes(t *testing.T) {
 			events: []string{"2 warning Fan speed is low.", "1 ok System boot completed."},
 		},
 		"dmtf-like.json": {
-			boot: provider.BootPXE, http: host.ErrUnsupported,
+			boot: provider.BootPXE, http: effect.ErrUnsupported,
 			patches: []string{
 				`437XR1138R2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"Pxe"}}`,
 				`437XR1138R2 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
@@ -155,7 +156,7 @@ func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, htt
 		device provider.BootDevice
 		err    error
 	}{{provider.BootPXE, nil}, {provider.BootHTTP, httpBoot}, {provider.BootDefault, nil}, {provider.BootDefault, nil},
-		{"floppy", host.ErrInvalid}} {
+		{"floppy", effect.ErrInvalid}} {
 		_, err := c.SetBootOnce(t.Context(), step.device)
 		if !errors.Is(err, step.err) {
 			t.Errorf("boot from %q: %v", step.device, err)
@@ -172,7 +173,7 @@ func TestWhichSystem(t *testing.T) {
 	s := loadShape(t, "lenovo-like.json")
 	_, err := redfish.Open(t.Context(), redfish.Config{URL: s.server.URL, Username: "u", Password: "p",
 		MACs: []string{"02:00:00:00:00:ff"}})
-	if !errors.Is(err, host.ErrInvalid) || host.ReasonOf(err) != redfish.ReasonWhichSystem {
+	if !errors.Is(err, effect.ErrInvalid) || effect.ReasonOf(err) != redfish.ReasonWhichSystem {
 		t.Errorf("a machine that isn't there: %v", err)
 	}
 	if state, err := s.open(t, "02:00:00:00:00:01").PowerState(t.Context()); err != nil || state != provider.PowerOff {
@@ -263,7 +264,7 @@ func TestWhichSystemByItsMarks(t *testing.T) {
 			URL: s.server.URL, Username: "u", Password: "p", UUID: tc.uuid, Serial: tc.serial, System: tc.system,
 		})
 		if tc.want == "" {
-			if host.ReasonOf(err) != redfish.ReasonWhichSystem {
+			if effect.ReasonOf(err) != redfish.ReasonWhichSystem {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
@@ -292,7 +293,7 @@ func TestLogWithoutEntries(t *testing.T) {
 		t.Errorf("%+v, %v", events, err)
 	}
 	delete(s.docs[logs+"Lclog"], "Entries")
-	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, host.ErrUnsupported) {
+	if _, err := c.EventLog(t.Context(), 5); !errors.Is(err, effect.ErrUnsupported) {
 		t.Errorf("no log has entries: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stmcginnis/gofish/common"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/obs/redact"
 )
@@ -160,7 +160,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 func classify(ctx context.Context, err error) error {
 	var (
 		answered *common.Error
-		refusal  *host.Refusal
+		refusal  *effect.Refusal
 	)
 	switch {
 	case err == nil, errors.As(err, &refusal):

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
@@ -122,8 +122,8 @@ func whichSystem(paths []path, why string) error {
 	for _, p := range paths {
 		names = append(names, string(p))
 	}
-	return &host.Refusal{
-		Kind: host.ErrInvalid, Reason: ReasonWhichSystem,
+	return &effect.Refusal{
+		Kind: effect.ErrInvalid, Reason: ReasonWhichSystem,
 		Detail: fmt.Sprintf("the BMC has the systems %s, %s; name one in the endpoint: redfish://HOST%s",
 			strings.Join(names, ", "), why, names[0]),
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -37,7 +38,7 @@ func (s *Store) quarantineBusy(
 	if err != nil {
 		return nil, false, fmt.Errorf("read the operation that is cancelled: %w", err)
 	}
-	op, err := s.operations.OperationOf(ctx, q, row)
+	op, err := operationquery.OperationOf(ctx, q, row)
 	return op, false, err
 }
 
@@ -57,6 +58,6 @@ func (s *Store) quarantinedBefore(
 	if err != nil {
 		return nil, false, fmt.Errorf("read the operation that was cancelled: %w", err)
 	}
-	op, err := s.operations.OperationOf(ctx, q, row)
+	op, err := operationquery.OperationOf(ctx, q, row)
 	return op, false, err
 }

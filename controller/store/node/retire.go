@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 )
@@ -59,7 +60,7 @@ func (s *Store) retireBusy(
 	if err != nil {
 		return nil, false, fmt.Errorf("read the operation that is cancelled: %w", err)
 	}
-	op, err := s.operations.OperationOf(ctx, q, row)
+	op, err := operationquery.OperationOf(ctx, q, row)
 	return op, false, err
 }
 

@@ -22,6 +22,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
@@ -189,7 +190,7 @@ func (s *Store) resume(
 		if err != nil {
 			return nil, false, fmt.Errorf("read the active operation: %w", err)
 		}
-		op, err := s.operations.OperationOf(ctx, q, row)
+		op, err := operationquery.OperationOf(ctx, q, row)
 		return op, false, err
 	}
 	op, err := s.startWork(ctx, q, m, r, now)

@@ -2,23 +2,17 @@ package operation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -93,80 +87,6 @@ func Assign(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operatio
 		return fmt.Errorf("show boot assignment: %w", err)
 	}
 	return nil
-}
-
-// repaveAction says what to write, from the image catalogue. A simulated disk takes an image that is only a name.
-func (l *OperationContext) repaveAction(
-	ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage,
-) (*fleetv1.RepaveAction, error) {
-	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()),
-		ProtectedDisks: l.spec.GetProtectedDisks()}
-	i, err := q.ImageByRef(ctx, r.GetImage())
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-	case err != nil:
-		return nil, fmt.Errorf("read image: %w", err)
-	default:
-		a.Sha256Raw, a.BlobSha256, a.Format, a.RawSize = i.Sha256Raw, i.Sha256File, i.Format, i.SizeBytes
-		a.FileSize, a.MinimumDisk, a.Arch, a.Firmware = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch, i.Firmware
-	}
-	return a, nil
-}
-
-// powerAction is a power cycle into the network, or out of the installer into the disk.
-func (l *OperationContext) powerAction(d operation.Decision) *fleetv1.PowerAction {
-	a := &fleetv1.PowerAction{Want: "cycle", BootOnce: "PXE", Force: true}
-	if s := d.Op.Steps[d.Op.CurrentStep]; s.Kind == operation.KindReboot || operation.TurnedBack(s) {
-		a.BootOnce = "DISK"
-	}
-	return a
-}
-
-// installerAction names the installer's kernel and what it is told: where its site is, and under which token it boots.
-func (l *OperationContext) installerAction(
-	ctx context.Context, q *dbsqlc.Queries,
-) (*fleetv1.CommandSpec_Installer, error) {
-	b, err := q.BootOf(ctx, l.Machine.MachineID)
-	if err != nil {
-		return nil, fmt.Errorf("read boot assignment: %w", err)
-	}
-	address, err := l.bootAddress(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	images, err := catalogstore.InstallerFiles(ctx, q, l.cmdline)
-	if err != nil {
-		return nil, err
-	}
-	f := images[0]
-	return &fleetv1.CommandSpec_Installer{Installer: &fleetv1.InstallerAction{
-		KernelSha256: f.GetKernelSha256(), InitrdSha256: f.GetInitrdSha256(),
-		Cmdline: strings.TrimSpace("ingot.role=installer ingot.site=http://" + address + " ingot.token=" + b.Token + " " +
-			f.GetCmdline()),
-	}}, nil
-}
-
-// bootAddress is the boot server of the segment on which the machine was seen last, or of the site's first.
-func (l *OperationContext) bootAddress(ctx context.Context, q *dbsqlc.Queries) (string, error) {
-	site, err := q.SiteRow(ctx, l.Machine.Site)
-	if err != nil {
-		return "", fmt.Errorf("read site: %w", err)
-	}
-	bySegment := map[string]string{}
-	if err := json.Unmarshal(site.BootAddresses, &bySegment); err != nil {
-		return "", fmt.Errorf("parse stored boot addresses: %w", err)
-	}
-	segment, err := q.SegmentOfMACs(ctx, dbsqlc.SegmentOfMACsParams{Site: site.Site, MachineID: l.Machine.MachineID})
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return "", fmt.Errorf("find the machine's segment: %w", err)
-	}
-	if a := bySegment[segment]; a != "" {
-		return a, nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(bySegment)) {
-		return bySegment[name], nil
-	}
-	return "", failure.Unavailable("SITE_AGENT_SILENT", "the site's agent has not said where its boot server is")
 }
 
 // Catalogued refuses an image that is not in the catalogue, where a real disk is going to be written. A simulated

@@ -26,6 +26,7 @@ import (
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -148,7 +149,7 @@ func (s *Store) repeated(
 		}
 		return nil, e
 	}
-	return s.OperationOf(ctx, q, row)
+	return operationquery.OperationOf(ctx, q, row)
 }
 
 // sameAsNone are parameters that say no more than leaving them out does, of every type that takes them.

@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -138,4 +139,12 @@ func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluste
 		return (name != "cluster" || !cluster) && (name != "ssh" || spec.GetSshEndpoint() == "")
 	})
 	return len(c.Capabilities) > 0
+}
+
+// speaksToCluster says that the operation has a step for which somebody speaks to a cluster.
+func (l *OperationContext) speaksToCluster() bool {
+	return slices.ContainsFunc(l.Snap.Op.Steps, func(s operation.Step) bool {
+		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == operation.KindJoin || s.Kind == operation.KindStage &&
+			s.Mode == workflow.DrainNode
+	})
 }

@@ -74,3 +74,16 @@ func (s *Store) Quarantine(
 	}
 	return operationID, nil
 }
+
+// RecordProgress stores how far a granted command has got. Others are ignored.
+func (s *Store) RecordProgress(
+	ctx context.Context, agentID, commandID string, percent int32, message string, now time.Time,
+) error {
+	err := s.db.Q.RecordProgress(ctx, dbsqlc.RecordProgressParams{
+		CommandID: commandID, ExecutorID: agentID, Percent: percent, Message: message, Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return nil
+}

@@ -16,6 +16,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 )
 
 func provisioning(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {
@@ -46,7 +47,7 @@ func (r *rolling) settle() {
 
 func (r *rolling) operations(phase string) []*baremetalv1.Operation {
 	r.t.Helper()
-	all, err := r.s.ListOperations(r.t.Context(), operationstore.OperationFilter{Phase: phase, Limit: 1000})
+	all, err := r.s.ListOperations(r.t.Context(), operationquery.OperationFilter{Phase: phase, Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}

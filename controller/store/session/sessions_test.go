@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -189,7 +190,7 @@ func settled(t *testing.T, s *store.Store, operationID string, c *operation.Comm
 	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetUnresolvedCommandId() != "" {
 		t.Errorf("still fenced by %s", m.GetStatus().GetUnresolvedCommandId())
 	}
-	commands, err := s.ListCommands(t.Context(), operationstore.CommandFilter{OperationID: operationID, Limit: 1000})
+	commands, err := s.ListCommands(t.Context(), operationquery.CommandFilter{OperationID: operationID, Limit: 1000})
 	if err != nil || len(commands) != 1 || commands[0].GetState() != "DONE" || commands[0].GetSettledBy() != by ||
 		commands[0].GetCommandId() != c.ID {
 		t.Errorf("%v, %v", commands, err)

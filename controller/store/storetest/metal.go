@@ -16,6 +16,7 @@ import (
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -136,7 +137,7 @@ func (r *MetalRig) Command(operationID string) *fleetv1.CommandSpec {
 
 func (r *MetalRig) executor(operationID string) string {
 	r.Helper()
-	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: operationID, Limit: 1000})
+	list, err := r.Store.ListCommands(r.Context(), operationquery.CommandFilter{OperationID: operationID, Limit: 1000})
 	if err != nil || len(list) == 0 {
 		r.Fatalf("no command (%v)", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -233,7 +234,7 @@ func (r *LifeRig) Ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 	if w.GetState() != baremetalv1.Workflow_COMPLETED {
 		r.Fatalf("it ended as %v", w)
 	}
-	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(),
+	list, err := r.Store.ListCommands(r.Context(), operationquery.CommandFilter{OperationID: w.GetOperationId(),
 		Limit: 1000})
 	if err != nil {
 		r.Fatal(err)

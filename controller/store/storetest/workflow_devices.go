@@ -3,7 +3,7 @@ package storetest
 import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 )
 
@@ -21,7 +21,7 @@ func (r *LifeRig) WithAccelerator() {
 // Resets are the commands by which the workflow's attempt resets accelerators.
 func (r *LifeRig) Resets(w *baremetalv1.Workflow) int {
 	r.Helper()
-	list, err := r.Store.ListCommands(r.Context(), operationstore.CommandFilter{OperationID: w.GetOperationId(),
+	list, err := r.Store.ListCommands(r.Context(), operationquery.CommandFilter{OperationID: w.GetOperationId(),
 		Limit: 100})
 	if err != nil {
 		r.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -160,7 +161,7 @@ func (s *Store) foretold(
 		if err != nil {
 			return nil, fmt.Errorf("read the attempt: %w", err)
 		}
-		if out.Operation, err = s.operations.OperationOf(ctx, q, row); err != nil {
+		if out.Operation, err = operationquery.OperationOf(ctx, q, row); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +210,7 @@ func (s *Store) afterApply(
 	if err != nil {
 		return nil, fmt.Errorf("read the attempt: %w", err)
 	}
-	out.Operation, err = s.operations.OperationOf(ctx, q, row)
+	out.Operation, err = operationquery.OperationOf(ctx, q, row)
 	return out, err
 }
 

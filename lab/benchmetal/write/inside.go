@@ -18,7 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/image"
-	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -171,7 +171,7 @@ func shell(ctx context.Context, j job) (time.Duration, error) {
 
 // engine is what the installer does, without an identity for the next system.
 func engine(ctx context.Context, j job, name string, open func(context.Context) (io.ReadCloser, error)) (err error) {
-	digest, err := host.ParseDigest(j.Digest)
+	digest, err := disks.ParseDigest(j.Digest)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/history"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -212,7 +212,7 @@ func (s *Server) ListCommands(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Command]{
 		Name: "commands", Filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
-			return s.Store.ListCommands(ctx, operationstore.CommandFilter{
+			return s.Store.ListCommands(ctx, operationquery.CommandFilter{
 				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID,
 				Limit: limit,
 			})

@@ -9,8 +9,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -47,7 +47,7 @@ type workRequest interface {
 
 // workList is the list of operations or of runs, newest first.
 func workList[M proto.Message](name string, r workRequest, keys validate.Keys,
-	read func(context.Context, operationstore.OperationFilter) ([]M, error), place func(M) validate.Page,
+	read func(context.Context, operationquery.OperationFilter) ([]M, error), place func(M) validate.Page,
 ) (service.List[M], error) {
 	l := service.List[M]{Name: name, Filter: r.GetFilter(), Place: place}
 	terms, err := validate.Filter(r.GetFilter(), keys)

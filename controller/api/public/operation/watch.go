@@ -10,8 +10,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -26,7 +26,7 @@ type watchRequest interface {
 type watcher struct {
 	*service.Base
 	service.Pacer
-	filter operationstore.OperationFilter
+	filter operationquery.OperationFilter
 	// emit sends an event on.
 	emit func(ctx context.Context, e operationlog.Event, c cursor) error
 	// sent holds the versions of the active operations that the watch began with: events up to them are old news.

@@ -6,7 +6,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -45,8 +45,8 @@ func moment(value string) (string, bool) {
 }
 
 // OperationFilter is the store's filter for the terms of a request.
-func OperationFilter(terms []validate.Term) (operationstore.OperationFilter, error) {
-	var f operationstore.OperationFilter
+func OperationFilter(terms []validate.Term) (operationquery.OperationFilter, error) {
+	var f operationquery.OperationFilter
 	for _, t := range terms {
 		switch t.Key {
 		case "machine_id":
@@ -73,7 +73,7 @@ func OperationFilter(terms []validate.Term) (operationstore.OperationFilter, err
 }
 
 // Matches says of one operation what the store says of all.
-func Matches(f operationstore.OperationFilter, op *baremetalv1.Operation) bool {
+func Matches(f operationquery.OperationFilter, op *baremetalv1.Operation) bool {
 	same := func(want, have string) bool { return want == "" || want == have }
 	created := op.GetCreatedAt().AsTime()
 	return same(f.MachineID, op.GetMachineId()) && same(f.RequestID, op.GetRequestId()) &&

@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
-	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
@@ -78,14 +78,14 @@ type Workflows interface {
 // Operations is the work, as it is and as it was.
 type Operations interface {
 	GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error)
-	ListOperations(ctx context.Context, f operationstore.OperationFilter) ([]*baremetalv1.Operation, error)
+	ListOperations(ctx context.Context, f operationquery.OperationFilter) ([]*baremetalv1.Operation, error)
 	GetRun(ctx context.Context, id string) (*baremetalv1.Run, error)
-	ListRuns(ctx context.Context, f operationstore.OperationFilter) ([]*baremetalv1.Run, error)
+	ListRuns(ctx context.Context, f operationquery.OperationFilter) ([]*baremetalv1.Run, error)
 	FeedHead(ctx context.Context) (operationlog.FeedPos, error)
 	Feed(ctx context.Context, after operationlog.FeedPos, limit int32) ([]operationlog.Event, error)
 	EventsOf(ctx context.Context, operationID string, after int64, limit int32) ([]operationlog.Event, error)
 	LogsOf(ctx context.Context, operationID string, after int64, limit int32) ([]*baremetalv1.LogChunk, error)
-	ListCommands(ctx context.Context, f operationstore.CommandFilter) ([]*baremetalv1.Command, error)
+	ListCommands(ctx context.Context, f operationquery.CommandFilter) ([]*baremetalv1.Command, error)
 }
 
 // Plans are the recipes.

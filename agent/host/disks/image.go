@@ -1,0 +1,212 @@
+package disks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/disk"
+)
+
+// WriteImage is one image for one disk.
+type WriteImage struct {
+	// DiskRule and Protected: see package disk. The disk is chosen again when the writing begins, and must be Disk.
+	DiskRule  string
+	Protected []string
+	// Disk is what was chosen before; the zero Ref takes what the rule gives.
+	Disk disk.Ref
+
+	URL      string
+	FileSize int64 // 0 is unknown
+	Format   image.Format
+	RawSize  int64
+	// Digest is "sha256:<hex>" of the raw bytes.
+	Digest      string
+	MinimumDisk int64
+
+	// Begin has the last word before the first byte is changed, when the image has been opened.
+	Begin func(ctx context.Context) error
+	// Identity gives what the new system needs; Committing must make durable what it is given. See image.Job.
+	Identity   func(ctx context.Context) (NextSystem, error)
+	Committing func(ctx context.Context, c image.Commit) error
+	Progress   func(image.Progress)
+}
+
+// ErrNotWritten goes with errors that mean that not one byte of a disk was changed.
+var ErrNotWritten = errors.New("nothing was written")
+
+// WriteImage writes an image to a disk, reads it back, and makes it bootable: see package image. It works in the
+// installer only.
+func (s *Storage) WriteImage(
+	ctx context.Context,
+	_ effect.Cause,
+	w WriteImage,
+) (_ disk.Device, _ image.Evidence, err error) {
+	var none image.Evidence
+	digest, err := ParseDigest(w.Digest)
+	if err != nil {
+		return disk.Device{}, none, effect.Refuse(effect.ErrInvalid, effect.ReasonInvalid, "%v", err)
+	}
+	dev, err := s.ChooseDisk(w.DiskRule, w.Protected)
+	if err != nil {
+		return dev, none, err
+	}
+	if w.Disk.ID != "" && !w.Disk.Is(dev) {
+		return dev, none, fmt.Errorf("the rule means %s now, and meant another disk when it was chosen, %s: %w", dev,
+			w.Disk.ID, ErrNotWritten)
+	}
+	d, err := s.openForWriting(dev)
+	if err != nil {
+		return dev, none, fmt.Errorf("%w: %w", ErrNotWritten, err)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log}
+	var next NextSystem
+	out, err := image.Write(ctx, image.Job{
+		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
+		Open:   func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
+		State:  func() (io.ReadCloser, error) { return openTemplate(s.Path(s.template)) },
+		Begin:  w.Begin,
+		Others: func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref()) },
+		Identity: func(ctx context.Context) (_ map[string][]byte, err error) {
+			next, err = w.Identity(ctx)
+			return next.Files, err
+		},
+		Customize: func(ctx context.Context, layout image.Layout) (image.Custom, error) {
+			return s.customize(ctx, d, layout, next)
+		},
+		Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
+		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
+			return s.fillPartition(ctx, d, off, size, files)
+		},
+	})
+	return dev, out, err
+}
+
+// probePatience is how long an image may take to bring its first bytes, when nothing but that is asked.
+const probePatience = 30 * time.Second
+
+// otherTables reads the partition tables of all disks but one. A disk that cannot be read, or has no table, has none.
+func (s *Storage) otherTables(target disk.Ref) (map[string][]gpt.Partition, error) {
+	all, err := s.Disks()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]gpt.Partition{}
+	for _, dev := range all {
+		if target.Is(dev) || dev.Size < gpt.HeadSize {
+			continue
+		}
+		d, err := s.open(dev.Path, false)
+		if err != nil {
+			s.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
+			continue
+		}
+		head := block.Buffer(gpt.HeadSize)
+		_, err = d.ReadAt(head, 0)
+		if err := errors.Join(err, d.Close()); err != nil {
+			s.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
+			continue
+		}
+		if table, err := gpt.Parse(head, d.Sector()); err == nil {
+			out[dev.String()] = table.Partitions()
+		}
+	}
+	return out, nil
+}
+
+// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
+// FileSize, Format and Disk of w, and writes nothing.
+func (s *Storage) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log,
+		Patience: probePatience}
+	return image.Probe(ctx, src, w.Format, sector,
+		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk) })
+}
+
+// loaderKexec is the boot loader type of a kernel that kexec_file_load(2) has started (Documentation/arch/x86/boot.rst,
+// type_of_loader D).
+const loaderKexec = "13"
+
+// FirmwareKind is what has started the machine: "uefi" or "bios". It is "" where neither is certain: a kernel entered
+// by kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
+func (s *Storage) FirmwareKind() string {
+	if _, err := os.Stat(s.Path("sys/firmware/efi")); err == nil {
+		return "uefi"
+	}
+	if runtime.GOARCH != "amd64" || s.ReadText("proc/sys/kernel/bootloader_type") == loaderKexec {
+		return ""
+	}
+	return "bios"
+}
+
+// CheckImage says whether the disk holds what was committed to it: see image.Check. It writes nothing.
+func (s *Storage) CheckImage(
+	ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit,
+) (err error) {
+	want, err := ParseDigest(digest)
+	if err != nil {
+		return err
+	}
+	all, err := s.Disks()
+	if err != nil {
+		return err
+	}
+	dev, err := disk.Find(all, ref)
+	if err != nil {
+		return err
+	}
+	d, err := s.open(dev.Path, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return image.Check(ctx, d, rawSize, want, c)
+}
+
+// ParseDigest reads "sha256:<hex>", or the hex alone.
+func ParseDigest(s string) (out [sha256.Size]byte, err error) {
+	b, err := hex.DecodeString(strings.TrimPrefix(s, "sha256:"))
+	if err != nil || len(b) != sha256.Size {
+		return out, fmt.Errorf("%q is no SHA-256 in hex", s)
+	}
+	return [sha256.Size]byte(b), nil
+}
+
+// openTemplate gives the file system of the state partition, which the installer's image carries compressed.
+func openTemplate(path string) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the state partition's file system: %w", err)
+	}
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the state partition's file system: %w", err), f.Close())
+	}
+	return template{z, f}, nil
+}
+
+type template struct {
+	*zstd.Decoder
+	f *os.File
+}
+
+// Close implements io.Closer.
+func (t template) Close() error {
+	t.Decoder.Close()
+	return t.f.Close()
+}

@@ -1,0 +1,249 @@
+package hosttest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/imagebuild"
+)
+
+const (
+	VMVariable = "INGOT_TEST_IN_VM"
+	// NetworkdVariable says that a networkd of the test's own runs, or is to be started.
+	NetworkdVariable = "INGOT_TEST_WITH_NETWORKD"
+	// VMTime is for a machine that does much else; alone it takes 10 s.
+	VMTime = 3 * time.Minute
+)
+
+// vmModules are what the distribution's kernel does not have built in, with their dependencies.
+var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables",
+	"nft_ct", "nft_limit", "nft_chain_nat", "nft_nat"}
+
+const vmInit = `#!/bin/busybox sh
+b=/bin/busybox
+$b mount -t proc proc /proc
+$b mount -t sysfs -o ro sysfs /sys
+$b mount -t devtmpfs dev /dev
+$b mount -t tmpfs -o mode=1777 tmpfs /tmp
+$b ln -s /run /var/run
+for m in $($b cat /modules); do $b insmod "$m" || echo "cannot insert $m"; done
+[ ! -b /dev/vda ] || $b mount -t ext4 /dev/vda /disk
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ %s=1 %s=1 %s
+/host.test -test.run='^%s$' -test.v -test.timeout=%s
+echo "TEST ENDED $?"
+$b poweroff -f
+`
+
+// InVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and
+// VLANs and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in
+// there, after prepare; the caller returns when it is false.
+func InVM(t *testing.T, prepare func(*testing.T)) bool {
+	t.Helper()
+	if os.Getenv(VMVariable) == "1" {
+		prepare(t)
+		return true
+	}
+	out, err := RunVM(t, VMRun{Limit: VMTime})
+	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
+		t.Fatalf("in the machine: %v\n%s", err, out)
+	}
+	return false
+}
+
+// VMRun is one start of a machine.
+type VMRun struct {
+	Env   string // variables for the test in there
+	Limit time.Duration
+	More  []string     // arguments of qemu(1)
+	Line  func(string) // is given each line that the machine says; may be nil
+}
+
+// RunVM runs the calling test in a machine, and gives what it has said.
+func RunVM(t *testing.T, r VMRun) (string, error) {
+	t.Helper()
+	initrd := filepath.Join(t.TempDir(), "initrd")
+	kernel := WriteInitrd(t, initrd, r.Env, r.Limit)
+	if len(r.More) == 0 {
+		r.More = []string{"-no-reboot"}
+	}
+	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64",
+		append(r.More, "-accel", "tcg", "-machine", "q35", "-smp", "2", "-m", "2048",
+			"-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none", "-serial", "stdio", "-nodefaults",
+			"-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
+			"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:01,restrict=on",
+			"-nic", "user,model=virtio-net-pci,mac=52:54:00:00:00:02,restrict=on")...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	ctx, cancel := context.WithTimeout(t.Context(), r.Limit)
+	defer cancel()
+	return RunUntil(ctx, cmd, r.Line)
+}
+
+// RunUntil gives what the machine has said on its console. line, unless nil, is given each line at once.
+func RunUntil(ctx context.Context, cmd *exec.Cmd, line func(string)) (string, error) {
+	out := console{line: line}
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("start the machine (apt-get install qemu-system-x86): %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
+	defer stop()
+	err := cmd.Wait()
+	return out.said.String(), err
+}
+
+// console keeps what a machine says. It is no bytes.Buffer, whose ReadFrom would go round Write.
+type console struct {
+	said bytes.Buffer
+	line func(string)
+	told int // bytes of lines that were given to line
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	n, err := c.said.Write(p)
+	for c.line != nil {
+		end := bytes.IndexByte(c.said.Bytes()[c.told:], '\n')
+		if end < 0 {
+			break
+		}
+		c.line(strings.TrimRight(string(c.said.Bytes()[c.told:c.told+end]), "\r"))
+		c.told += end + 1
+	}
+	return n, err
+}
+
+// WriteInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
+func WriteInitrd(t *testing.T, path, env string, limit time.Duration) (kernel string) {
+	t.Helper()
+	cache, err := imagebuild.DefaultCacheDir()
+	Must(t, err)
+	k, err := imagebuild.FindKernel(t.Context(), cache)
+	Must(t, err)
+	f, err := os.Create(path)
+	Must(t, err)
+	w := &cpio{t: t, w: bufio.NewWriter(f), seen: map[string]bool{}}
+	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root", "disk"} {
+		w.dir(dir)
+	}
+	w.data("init", fmt.Appendf(nil, vmInit, VMVariable, NetworkdVariable, env, t.Name(), limit-30*time.Second), 0o755)
+	w.file("/bin/busybox", "bin/busybox")
+	w.program(os.Args[0], "host.test")
+	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh",
+		"/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
+		w.program(name, name[1:])
+	}
+	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
+		w.file(name, name[1:])
+	}
+	w.data("etc/machine-id", []byte("0123456789abcdef0123456789abcdef\n"), 0o644)
+	modules := kernelModules(t, k)
+	for _, m := range modules {
+		w.file(filepath.Join(k.ModulesDir, m), m)
+	}
+	w.data("modules", []byte("/"+strings.Join(modules, "\n/")+"\n"), 0o644)
+	w.data("TRAILER!!!", nil, 0)
+	Must(t, w.w.Flush())
+	Must(t, f.Close())
+	return k.Image
+}
+
+// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are
+// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
+// would be in it.
+func kernelModules(t *testing.T, k imagebuild.Kernel) []string {
+	t.Helper()
+	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))
+	text, err := exec.CommandContext(t.Context(), "/sbin/depmod", "--dry-run", "--basedir", root, k.Release).Output()
+	Must(t, err)
+	var out []string
+	seen := map[string]bool{}
+	for _, name := range vmModules {
+		line := regexp.MustCompile(`(?m)^(\S*/` + name + `\.ko\S*):(.*)$`).FindStringSubmatch(string(text))
+		if line == nil {
+			t.Fatalf("%s has no module %s", k.Release, name)
+		}
+		needs := strings.Fields(line[2])
+		for i := len(needs) - 1; i >= -1; i-- {
+			m := line[1]
+			if i >= 0 {
+				m = needs[i]
+			}
+			if !seen[m] {
+				out = append(out, m)
+			}
+			seen[m] = true
+		}
+	}
+	return out
+}
+
+// cpio writes an archive in the format "newc" (cpio(5)), which the kernel unpacks.
+type cpio struct {
+	t    *testing.T
+	w    *bufio.Writer
+	seen map[string]bool
+	ino  int
+}
+
+func (c *cpio) entry(name string, mode int, data []byte) {
+	c.t.Helper()
+	c.ino++
+	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", c.ino, mode, 0, 0, 1, 0, len(data),
+		0, 0, 0, 0, len(name)+1, 0)
+	pad := func(n int) string { return strings.Repeat("\x00", (4-n%4)%4) }
+	_, err := io.WriteString(c.w, header+name+"\x00"+pad(len(header)+len(name)+1))
+	Must(c.t, err)
+	_, err = c.w.Write(data)
+	Must(c.t, err)
+	_, err = io.WriteString(c.w, pad(len(data)))
+	Must(c.t, err)
+}
+
+func (c *cpio) dir(name string) {
+	if name == "." || c.seen[name] {
+		return
+	}
+	c.dir(filepath.Dir(name))
+	c.seen[name] = true
+	c.entry(name, unix.S_IFDIR|0o755, nil)
+}
+
+func (c *cpio) data(name string, data []byte, mode int) {
+	if c.seen[name] {
+		return
+	}
+	c.dir(filepath.Dir(name))
+	c.seen[name] = true
+	c.entry(name, unix.S_IFREG|mode, data)
+}
+
+func (c *cpio) file(source, name string) {
+	c.t.Helper()
+	b, err := os.ReadFile(source)
+	Must(c.t, err)
+	c.data(name, b, 0o755)
+}
+
+// program adds a program and its libraries, where ldd(1) finds them.
+func (c *cpio) program(source, name string) {
+	c.t.Helper()
+	c.file(source, name)
+	out, err := exec.CommandContext(c.t.Context(), "ldd", source).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "not a dynamic executable") {
+		c.t.Fatalf("ldd %s: %v\n%s", source, err, out)
+	}
+	for _, lib := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
+		c.file(lib[1], lib[1][1:])
+	}
+}

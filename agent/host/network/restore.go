@@ -1,0 +1,303 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/textdiff"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+// RestoreNetwork goes back. On another boot than that of the change, only files are left of it. Where they cannot be
+// written, or networkd does not read them, the kernel is restored all the same. The error says that something is left
+// to do.
+func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s SavedNetwork) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	undone := s.Next
+	if undone == nil { // saved by an older version
+		var err error
+		if undone, err = n.applied(); err != nil {
+			return err
+		}
+	}
+	made, err := linksOf(undone)
+	if err != nil {
+		return err
+	}
+	late, err := lateComers(s, made)
+	if err != nil {
+		return err
+	}
+	leftErr := n.restoreFiles(s)
+	want, others := s.Links, s.Others
+	sameBoot, running := s.BootID == n.BootID(), n.RunsSystemd() && n.NetworkdRuns(ctx)
+	// One that is about to come may have read the files of the change.
+	coming := false
+	if n.RunsSystemd() && !running {
+		var stateErr error
+		coming, stateErr = n.networkdComes(ctx)
+		leftErr = errors.Join(leftErr, stateErr)
+	}
+	if !sameBoot && !running && !coming {
+		return leftErr
+	}
+	if !sameBoot {
+		// networkd has read the files of the change when it started: the first try to go back came too early, or in
+		// vain.
+		if want, err = linksOf(s.Applied); err != nil {
+			return errors.Join(leftErr, err)
+		}
+		others = SavedOthers{} // they went with the kernel that had them
+	}
+	freed := freedCards(s.Links, made, want)
+	if !sameBoot {
+		now, err := kernelLinks()
+		if err != nil {
+			return errors.Join(leftErr, err)
+		}
+		want = append(want, atRest(freed, made, now)...)
+	}
+	removed := outdated(made, want)
+	if err := removeLinks(removed); err != nil {
+		return errors.Join(leftErr, err)
+	}
+	// What networkd would read while files are left over is still the change.
+	hangs := false
+	if leftErr == nil && (running || coming) {
+		leftErr = n.Reload(ctx, removed, coming)
+		hangs = leftErr != nil
+	}
+	back := way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}
+	if err := n.restoreLinks(ctx, back); err != nil || sameBoot {
+		return errors.Join(leftErr, err)
+	}
+	return errors.Join(leftErr, restoreMTU(freed))
+}
+
+// freedCards returns the saved cards that the change has named and that the configuration before it does not name. A
+// card keeps the MTU of a bond that it has left.
+func freedCards(saved, made, want []SavedLink) []SavedLink {
+	return slices.DeleteFunc(slices.Clone(saved), func(l SavedLink) bool {
+		_, named := findLink(made, l.Name)
+		_, still := findLink(want, l.Name)
+		return !named || still || l.Bond != nil || l.VLANID != 0
+	})
+}
+
+// atRest is how the kernel shows freed cards when the change is undone on another boot: without addresses or routes,
+// and down unless they were up before or others have put addresses there. A networkd that had read the files of the
+// change may configure them late, and leaves them configured. A card that is gone or in a bond stays as it is.
+func atRest(freed, made, now []SavedLink) []SavedLink {
+	var cards []SavedLink
+	for _, c := range freed {
+		is, there := findLink(now, c.Name)
+		if !there || is.Master != "" {
+			continue
+		}
+		m, _ := findLink(made, c.Name)
+		others := slices.ContainsFunc(is.Addresses, func(a netip.Prefix) bool { return !slices.Contains(m.Addresses, a) })
+		cards = append(cards, SavedLink{Name: c.Name, Kind: is.Kind, MTU: c.MTU, Up: is.Up && (c.Up || others)})
+	}
+	return cards
+}
+
+// restoreMTU gives cards their saved MTU in bytes. A card that is gone needs none.
+func restoreMTU(cards []SavedLink) error {
+	var errs []error
+	for _, c := range cards {
+		l, err := netlink.LinkByName(c.Name)
+		if gone := (netlink.LinkNotFoundError{}); errors.As(err, &gone) {
+			continue
+		}
+		if err == nil && l.Attrs().MTU != c.MTU {
+			err = netlink.LinkSetMTU(l, c.MTU)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("set the MTU of %s to %d: %w", c.Name, c.MTU, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// linksOf is how the kernel shows a configuration; nil has none.
+func linksOf(c *Config) ([]SavedLink, error) {
+	if c == nil {
+		return nil, nil
+	}
+	macs, err := cardsByMAC()
+	if err != nil {
+		return nil, err
+	}
+	return wantedLinks(*c, macs), nil
+}
+
+// way is the way back of the kernel.
+type way struct {
+	saved, made []SavedLink
+	others      SavedOthers
+	// late is what others have added since the change began.
+	late SavedNetwork
+	// all says that nobody helps: networkd does not run, or does not read the old files.
+	all bool
+	// unasked says that networkd cannot be asked what it still does.
+	unasked bool
+}
+
+// unfit names the bonds and VLANs that are there, of those that were saved or made, and that were not there or were
+// others. A networkd that still has the files of the change makes them again.
+func (w way) unfit(now []SavedLink) []string {
+	known := slices.DeleteFunc(slices.Clone(now), func(l SavedLink) bool {
+		_, saved := findLink(w.saved, l.Name)
+		_, made := findLink(w.made, l.Name)
+		return !saved && !made
+	})
+	return outdated(known, w.saved)
+}
+
+// lateComers reads what somebody else has added since the change began: networkd drops what it does not know of
+// interfaces that it configures anew.
+func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return SavedNetwork{}, err
+	}
+	others, err := kernelOthers()
+	if err != nil {
+		return SavedNetwork{}, err
+	}
+	late := SavedNetwork{Others: others}
+	for _, l := range keepForeign(s.Links, made, now) {
+		was, _ := findLink(s.Links, l.Name)
+		late.Links = append(late.Links, SavedLink{
+			Name: l.Name, Addresses: l.Addresses[len(was.Addresses):], Shown: l.Shown, Routes: l.Routes[len(was.Routes):],
+		})
+	}
+	return late, nil
+}
+
+// restoreLinks waits until the interfaces are as they were, and does what nobody else does. What neither was there nor
+// was made by the change came from somebody else meanwhile, and stays where there is room for it. The end is one that
+// stays when networkd is done.
+func (n *Configurator) restoreLinks(ctx context.Context, w way) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	nudge, patience := clock.Real().After(nudgeAfter), clock.Real().After(busyTime)
+	for good, waited := 0, false; ; {
+		working, err := n.helpLinks(ctx, w)
+		now, readErr := kernelLinks()
+		wanted, there := compare(keepForeign(w.saved, w.made, now), now)
+		diff := textdiff.Unified("saved/kernel", "host/kernel", wanted, append(there, w.unfit(now)...))
+		if err = errors.Join(err, readErr); err == nil && diff == "" {
+			err = restoreOthers(w.others)
+			_ = restoreOthers(w.late.Others) // there may be no room for it any more
+		}
+		if err != nil || diff != "" || working && !waited {
+			good = 0
+		} else if good++; good == settleReads {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("restore network: %w:\n%s", effect.ErrReadBack, diff), err)
+		case <-nudge:
+			if !w.all && diff != "" {
+				_ = n.nudge(ctx, namesOf(w.saved)) // the diff decides
+			}
+		case <-patience:
+			waited = true
+		case <-clock.Real().After(settlePoll):
+		}
+	}
+}
+
+// addLate gives links back what others have added to them. There may be no room for it any more.
+func addLate(late, now []SavedLink) {
+	for _, l := range late {
+		is, there := findLink(now, l.Name)
+		if !there || len(l.Addresses)+len(l.Routes) == 0 {
+			continue
+		}
+		want := is
+		want.Addresses, want.Routes = slices.Concat(is.Addresses, l.Addresses), slices.Concat(is.Routes, l.Routes)
+		want.Shown = l.Shown
+		_ = setAddresses(want, now) // the next read shows what is missing
+		_ = setRoutes(want, now)    // likewise
+	}
+}
+
+// withoutNew leaves out addresses and routes that came since before, and that nobody wants.
+func withoutNew(now, before, want []SavedLink) []SavedLink {
+	out := slices.Clone(now)
+	for i, l := range out {
+		was, _ := findLink(before, l.Name)
+		w, _ := findLink(want, l.Name)
+		l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), func(a netip.Prefix) bool {
+			return !slices.Contains(was.Addresses, a) && !slices.Contains(w.Addresses, a)
+		})
+		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r Route) bool {
+			same := func(o Route) bool { return o.normal() == r.normal() }
+			return !slices.ContainsFunc(was.Routes, same) && !slices.ContainsFunc(w.Routes, same)
+		})
+		out[i] = l
+	}
+	return out
+}
+
+// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has
+// made.
+func keepForeign(saved, made, now []SavedLink) []SavedLink {
+	out := slices.Clone(saved)
+	for i, w := range out {
+		is, _ := findLink(now, w.Name)
+		m, _ := findLink(made, w.Name)
+		w.Addresses, w.Routes = slices.Clone(w.Addresses), slices.Clone(w.Routes)
+		w.Shown = slices.Concat(w.Shown, is.Shown)
+		for _, a := range is.Addresses {
+			if !slices.Contains(w.Addresses, a) && !slices.Contains(m.Addresses, a) {
+				w.Addresses = append(w.Addresses, a)
+			}
+		}
+		for _, r := range is.Routes {
+			same := func(o Route) bool { return o.normal() == r.normal() }
+			if !slices.ContainsFunc(w.Routes, same) && !slices.ContainsFunc(m.Routes, same) {
+				w.Routes = append(w.Routes, r)
+			}
+		}
+		out[i] = w
+	}
+	return out
+}
+
+// helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what
+// others have put there, and the MTU, which it never sets back. It reports whether networkd still works.
+func (n *Configurator) helpLinks(ctx context.Context, w way) (working bool, err error) {
+	now, err := kernelLinks()
+	if err != nil {
+		return false, err
+	}
+	if err := removeLinks(w.unfit(now)); err != nil {
+		return false, err
+	}
+	var states map[string]string
+	if !w.unasked {
+		states = n.adminStates(ctx, namesOf(w.saved))
+	}
+	var ours []SavedLink
+	for _, s := range keepForeign(w.saved, w.made, now) {
+		busy := slices.Contains([]string{"configuring", "pending", "initialized"}, states[s.Name])
+		working = working || busy
+		if w.all || !busy {
+			ours = append(ours, s)
+		}
+	}
+	err = reconcile(ours)
+	addLate(w.late.Links, now)
+	return working, err
+}
