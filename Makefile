@@ -248,7 +248,7 @@ lab-down: ## End the small data centre and remove what it made
 
 .PHONY: test-metal
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
-	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip TestMetalDebian $(TEST_FLAGS) ./lab
+	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip 'TestMetalDebian|TestMetalStock' $(TEST_FLAGS) ./lab
 
 .PHONY: test-storm
 test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and count what is being written (5 minutes)
@@ -265,6 +265,10 @@ bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 test-rollouts: deps ## Print how many machines a rollout touches when a tenth of them fail and its controller is killed
 	set -o pipefail; $(TESTPG) go test ./lab/e2e -run 'TestARollout' -v -count 1 | grep -E '(touched|PASS|FAIL|panic)'
 
+.PHONY: test-provision
+test-provision: deps ## Provision 1,000 simulated machines of which 30 fail, and kill the command and the controller meanwhile (5 minutes)
+	set -o pipefail; $(TESTPG) go test ./lab/e2e/provision -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
+
 .PHONY: test-clusters
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
 	scripts/install-deps test clusters
@@ -280,6 +284,14 @@ debian-image: ## Build the Debian image that machines are installed with, where 
 .PHONY: lab-debian
 lab-debian: deps debian-image ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)
 	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) go test -tags metal -timeout 30m -count 1 -v -run TestMetalDebian ./lab
+
+# An image as its vendor ships it: make lab-stock STOCK_IMAGE=/path/to/debian-13-genericcloud-amd64.raw.zst
+STOCK_IMAGE ?= $(CURDIR)/dist/stock.raw.zst
+
+.PHONY: lab-stock
+lab-stock: deps ## Install an image that knows nothing of Ingot on BIOS and UEFI machines, and log in by ssh (root)
+	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE); }
+	INGOT_TEST_STOCK=$(STOCK_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalStock ./lab
 
 .PHONY: smoke
 smoke: build ## Run every smoke test against controllers of their own

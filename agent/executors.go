@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,9 +11,12 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/erase"
 	"github.com/ingot-metal/ingot/agent/executor/join"
@@ -20,6 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/executor/resetdevices"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
 )
 
@@ -100,17 +105,34 @@ const (
 	nextHostname = "etc/hostname"
 )
 
-// nextSystem asks for the identity of the system that the command writes, and gives it as files.
-func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (map[string][]byte, error) {
+// nextSystem asks for the identity of the system that the command writes, and for what it is given.
+func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (disks.NextSystem, error) {
 	var answer *fleetv1.IssueIdentityResponse
 	err := l.runner.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) (err error) {
 		answer, err = c.IssueIdentity(ctx, &fleetv1.IssueIdentityRequest{CommandId: spec.GetCommandId()})
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask for an identity: %w", err)
+		return disks.NextSystem{}, fmt.Errorf("ask for an identity: %w", err)
 	}
-	return nextFiles(answer, l.a.cfg.Boot, spec)
+	next := disks.NextSystem{InstanceID: "ingot-" + spec.GetOperationId()}
+	if next.Seed, err = seedOf(answer); err != nil {
+		return next, err
+	}
+	next.Files, err = nextFiles(answer, l.a.cfg.Boot, spec)
+	return next, err
+}
+
+// seedOf reads what the new system is given for its first boot. Its faults are told without its content.
+func seedOf(a *fleetv1.IssueIdentityResponse) (firstboot.Seed, error) {
+	var seed baremetalv1.SystemSeed
+	if proto.Unmarshal(a.GetSeed(), &seed) != nil {
+		return firstboot.Seed{}, errors.New("the new system's seed is no SystemSeed")
+	}
+	return firstboot.Seed{
+		Hostname: cmp.Or(seed.GetHostname(), a.GetHostname()), AuthorizedKeys: seed.GetSshAuthorizedKeys(),
+		UserData: seed.GetUserData(), NetworkConfig: seed.GetNetworkConfig(),
+	}, nil
 }
 
 // nextFiles: the new system finds the controller as its installer did, through the boot server of its segment.

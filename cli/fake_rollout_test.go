@@ -42,7 +42,7 @@ func (f *fakeServer) PreviewRollout(_ context.Context, r *pb.PreviewRolloutReque
 	spec := proto.CloneOf(r.GetSpec())
 	spec.OnGate, spec.MaxPerDomain = "pause", 1
 	return &pb.RolloutPreview{
-		Digest: rolloutDigest, Spec: spec, Destructive: true,
+		Digest: rolloutDigest, Spec: spec, Destructive: spec.GetType() != "REBOOT", InService: 1,
 		Waves: []*pb.RolloutWave{{Wave: 1, Tally: tally(1, 0, 0, 0)}, {Wave: 2, Tally: tally(2, 0, 0, 0)}},
 		Machines: []*pb.RolloutMachine{
 			{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_PENDING},
@@ -111,9 +111,31 @@ func (f *fakeServer) CancelRollout(_ context.Context, r *pb.CancelRolloutRequest
 	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) { ro.State = pb.Rollout_STOPPING })
 }
 
+// CreateSelection keeps what is named, and of a filter three machines.
+func (f *fakeServer) CreateSelection(_ context.Context, r *pb.CreateSelectionRequest) (*pb.Selection, error) {
+	n := int32(len(r.GetMachineIds()))
+	switch r.GetFilter() {
+	case "":
+	case "rack=none":
+		n = 0
+	default:
+		n = 3
+	}
+	return &pb.Selection{SelectionId: "sel-1", Count: n, Filter: r.GetFilter(), CreatedAt: at(0), ExpiresAt: at(3600)}, nil
+}
+
 // ListRollouts gives one rollout a page.
 func (f *fakeServer) ListRollouts(_ context.Context, r *pb.ListRolloutsRequest) (*pb.ListRolloutsResponse, error) {
 	one, err := f.rollout("ro-1", func(*pb.Rollout) {})
+	if r.GetFilter() == "state=PAUSED" || r.GetFilter() == "state=STOPPING" {
+		return &pb.ListRolloutsResponse{}, nil
+	}
+	if id, ok := strings.CutPrefix(r.GetFilter(), "request_id="); ok {
+		if id == `"again"` {
+			return &pb.ListRolloutsResponse{Rollouts: []*pb.Rollout{one}}, err
+		}
+		return &pb.ListRolloutsResponse{}, err
+	}
 	if r.GetPageToken() == "" {
 		return &pb.ListRolloutsResponse{Rollouts: []*pb.Rollout{one}, NextPageToken: "2"}, err
 	}
@@ -125,13 +147,17 @@ func (f *fakeServer) ListRollouts(_ context.Context, r *pb.ListRolloutsRequest) 
 func (f *fakeServer) ListRolloutMachines(
 	_ context.Context, r *pb.ListRolloutMachinesRequest,
 ) (*pb.ListRolloutMachinesResponse, error) {
-	return &pb.ListRolloutMachinesResponse{Machines: []*pb.RolloutMachine{
+	all := []*pb.RolloutMachine{
 		{MachineId: "machine-1", Wave: 1, Domain: "r1", State: pb.RolloutMachine_SUCCEEDED, OperationId: "op-1",
 			StartedAt: at(0), FinishedAt: at(9)},
 		{MachineId: "machine-2", Wave: 2, Domain: "r2", State: pb.RolloutMachine_FAILED, OperationId: "op-2",
 			Reason: "DISK_WRITE_ERROR"},
 		{MachineId: "machine-4", State: pb.RolloutMachine_SKIPPED, Reason: "WRONG_PHASE", Message: "enter maintenance first"},
-	}}, nil
+	}
+	if r.GetFilter() == "state=FAILED" {
+		all = all[1:2]
+	}
+	return &pb.ListRolloutMachinesResponse{Machines: all}, nil
 }
 
 // WatchRollout shows one that stops at a gate, is resumed and ends.

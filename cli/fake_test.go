@@ -104,6 +104,17 @@ func (f *fakeServer) GetMachine(_ context.Context, r *pb.GetMachineRequest) (*pb
 
 // ListMachines gives one machine a page, so that every list walks.
 func (f *fakeServer) ListMachines(_ context.Context, r *pb.ListMachinesRequest) (*pb.ListMachinesResponse, error) {
+	if state, ok := strings.CutPrefix(r.GetFilter(), "effective_state="); ok {
+		state, _, _ = strings.Cut(state, ",")
+		out := &pb.ListMachinesResponse{}
+		for _, m := range f.machines {
+			if m.GetStatus().GetEffectiveState().String() == state {
+				out.Machines = append(out.Machines, m)
+				out.TotalSize++
+			}
+		}
+		return out, nil
+	}
 	for i, m := range f.machines {
 		if r.GetPageToken() == "" || m.GetMachineId() == r.GetPageToken() {
 			resp := &pb.ListMachinesResponse{Machines: []*pb.Machine{m}}

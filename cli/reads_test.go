@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,17 +58,33 @@ func TestWhatReadsShow(t *testing.T) {
 		"token create ci --bare":          {"ingotb_s3cret"},
 		"bmc credentials list":            {"rack-42", "10.0.0.0/24", "adopted, plain HTTP, unverified TLS"},
 		"bmc certificates --changed":      {"berlin", "10.0.0.7", "machine-1", "aaaa", "bbbb"},
-		"doctor": {
-			"rack-42", "an upgrade allowed", "without TLS", "whatever certificate", "2 machines that name them: m-8 m-9",
-			"BMC 10.0.0.7", "ingot bmc trust machine-1 --sha256 bbbb",
-		},
-		"audit --export -":           {`"audit_id":"7"`},
-		"__complete plan get ":       {"twice\tReboot twice"},
-		"__complete flag machine-1 ": {"RMA", "Retired"},
+		"audit --export -":                {`"audit_id":"7"`},
+		"__complete plan get ":            {"twice\tReboot twice"},
+		"__complete flag machine-1 ":      {"RMA", "Retired"},
 	} {
 		args := strings.Split(line, " ")
 		if got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, args...); got.code != 0 || !inOrder(got.out, parts...) {
 			t.Errorf("%s: want %q in:\n%s%s(exit code %d)", line, parts, got.out, got.err, got.code)
+		}
+	}
+}
+
+// TestDoctorNamesWhatIsWrong: each finding has its remedy, and a fault the exit code 5.
+func TestDoctorNamesWhatIsWrong(t *testing.T) {
+	got := reimaging(pb.Operation_SUCCEEDED, nil).run(t, "doctor")
+	if got.code != 5 || !inOrder(got.out, "ok    controller", "sites", "credentials rack-42",
+		"an upgrade found them", "without TLS", "whatever certificate", "2 machines that name them: m-8, m-9",
+		"10.0.0.7 shows another certificate", "ingot bmc trust machine-1 --sha256 bbbb") {
+		t.Errorf("exit code %d:\n%s%s", got.code, got.out, got.err)
+	}
+	got = reimaging(pb.Operation_SUCCEEDED, nil).run(t, "doctor", "-o", "json")
+	var doc struct{ Checks []map[string]string }
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || got.code != 5 || len(doc.Checks) < 8 {
+		t.Errorf("exit code %d, %v:\n%s", got.code, err, got.out)
+	}
+	for _, c := range doc.Checks {
+		if (c["level"] == "ok") != (c["remedy"] == "") {
+			t.Errorf("remedy of %v", c)
 		}
 	}
 }

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/cli/admin"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/health"
 	"github.com/ingot-metal/ingot/cli/inventory"
 	"github.com/ingot-metal/ingot/cli/setup"
 	"github.com/ingot-metal/ingot/cli/work"
@@ -69,13 +71,40 @@ Put the machine into maintenance before work that destroys data:
 	root.SetCompletionCommandGroupID(groupSetup)
 	add(root, groupWork, work.Commands(a)...)
 	add(root, groupInventory, inventory.Commands(a)...)
+	add(root, groupAdmin, health.Commands(a)...)
 	add(root, groupAdmin, admin.Commands(a)...)
 	add(root, groupSetup, setup.Commands(a)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: command.ExitCodesHelp})
+	refuseUnknown(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return command.Usagef("%w\nsee: %s --help", err, cmd.CommandPath())
 	})
 	return root
+}
+
+// refuseUnknown makes a mistyped command an error that names what it may have meant, at every depth. A group of
+// commands without one shows its help.
+func refuseUnknown(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		refuseUnknown(c)
+	}
+	if cmd.Runnable() {
+		return
+	}
+	const distance = 2 // within which a mistyped command is taken for another
+	cmd.SuggestionsMinimumDistance = distance
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := ""
+		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+			text = "; did you mean " + strings.Join(like, ", ") + "?"
+		}
+		return command.Usagef("there is no command %q%s\nsee: %s --help", cmd.CommandPath()+" "+args[0], text,
+			cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 func add(parent *cobra.Command, group string, children ...*cobra.Command) {

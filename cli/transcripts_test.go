@@ -107,6 +107,63 @@ func TestBudgetCommands(t *testing.T) {
 	)
 }
 
+// TestSeveralMachines: more than one machine are one rollout over a selection, asked for once.
+func TestSeveralMachines(t *testing.T) {
+	golden(t, "several", fleet,
+		"provision machine-[1-3] --image debian-13 --request-id p-1 --yes",
+		"provision machine-[1-3] --image debian-13 --request-id p-1",
+		"provision --select rack=r42,state=NEW --image debian-13 --request-id p-1 --yes --no-wait --max-failures 3",
+		"provision --select rack=r42 --image debian-13 --request-id p-1 --dry-run -o name",
+		"provision --select rack=none --image debian-13 --request-id p-1 --yes",
+		"provision machine-1 --image debian-13 --request-id again --no-wait -o name",
+		"provision machine-1 --all --image debian-13",
+		"provision machine-[3-1] --image debian-13 --request-id p-1",
+		"provision -f testdata/machines.txt --image debian-13 --request-id p-1 --yes --no-wait -o name",
+		"reboot machine-1 machine-2 machine-1 --mode force --request-id p-2 --yes --no-wait -o name",
+		"power off machine-[1-2] --request-id p-3 --yes --no-wait -o name",
+		"enter-maintenance --all --comment moving --request-id p-4 --yes --no-wait -o name",
+		"machine delete machine-[1-2] --yes",
+		"machine delete machine-[1-2]",
+	)
+}
+
+// TestRackImport: what is wrong is named by line and column before anything is written; what is known keeps what the
+// file does not say.
+func TestRackImport(t *testing.T) {
+	golden(
+		t,
+		"rack",
+		fleet,
+		"rack import testdata/rack42.csv --dry-run --bmc-credentials rack-42",
+		"rack import testdata/rack42.csv --bmc-credentials rack-42 --site r42",
+		"rack import testdata/rack42.csv --bmc-credentials rack-42 --bmc-username admin --bmc-password-file testdata/maas.key",
+		"rack import testdata/rack42.csv --bmc-credentials none",
+		"rack import testdata/rack-bad.csv",
+		"rack import testdata/netbox_devices.csv --interfaces testdata/netbox_interfaces.csv --dry-run",
+		"rack import testdata/netbox_devices.json --dry-run -o name",
+		"rack import testdata/machines.txt",
+		"rack import testdata/none.csv",
+	)
+}
+
+// TestStatus is one page of the fleet, and for programs one document.
+func TestStatus(t *testing.T) {
+	golden(t, "status", func() *fakeServer {
+		f := fleet()
+		m := &pb.Machine{MachineId: "machine-9", Status: &pb.MachineStatus{
+			EffectiveState: pb.MachineStatus_ATTENTION, AttentionReason: "NODE_OFFLINE",
+			AttentionMessage: "the machine's agent has been silent; see to its power and its network",
+		}}
+		f.machines = append(f.machines, m)
+		return f
+	}, "status", "status -o json", "status -o name")
+}
+
+// TestMistypedCommands are errors at every depth, with what may have been meant.
+func TestMistypedCommands(t *testing.T) {
+	golden(t, "mistyped", fleet, "rebot machine-1", "machine gte machine-1", "rollout frobnicate", "node group lst")
+}
+
 func TestRolloutCommands(t *testing.T) {
 	digest := strings.Repeat("5f", 32)
 	golden(t, "rollout", fleet,

@@ -133,9 +133,11 @@ func (cfg InstallerConfig) parts(ctx context.Context) (kernel, initrd []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
-	initrd, err = Initramfs(MachineConfig(cfg.Agent, cfg.Kernel, cfg.FirmwareDir, cfg.Compression, map[string][]byte{
+	machine := MachineConfig(cfg.Agent, cfg.Kernel, cfg.FirmwareDir, cfg.Compression, map[string][]byte{
 		pid1.StateTemplate: state,
-	}))
+	})
+	machine.Hardware = append(machine.Hardware, fileSystemModules()...)
+	initrd, err = Initramfs(machine)
 	return kernel, initrd, err
 }
 

@@ -44,6 +44,10 @@ func HardwareModules() []string {
 	}
 }
 
+// fileSystemModules are those of root file systems that an installer adds files to, beside ext4. They are inserted when
+// an image has such a one: each costs memory, and btrfs a second of measuring.
+func fileSystemModules() []string { return []string{"xfs", "btrfs"} }
+
 type index struct {
 	paths   map[string]string
 	builtin map[string]bool

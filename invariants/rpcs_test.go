@@ -38,7 +38,7 @@ func methodsOf(t *testing.T, pkg protoreflect.FullName) map[string]protoreflect.
 
 // repeatable are calls that start no work and take a request_id all the same: what they make cannot be asked for again
 // without one.
-var repeatable = []string{"RegisterMachine", "IssueBootstrapToken"}
+var repeatable = []string{"RegisterMachine", "IssueBootstrapToken", "CreateSelection"}
 
 // A call that starts work can be repeated without fear only if it carries the caller's key and answers with the handle
 // of the work. What does not start work stands in one committed list, so that leaving a request_id out is a decision.

@@ -22,12 +22,14 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/bmc"
 )
 
 // childRun makes the test binary the agent, so that a test can kill it for real.
 const childRun = "INGOT_TEST_AGENT_CHILD"
 
 func TestMain(m *testing.M) {
+	bmc.MainIfControl()
 	if os.Getenv(childRun) == "" {
 		os.Exit(m.Run())
 	}

@@ -2,12 +2,9 @@ package cmdline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,28 +15,12 @@ import (
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/agent/transport"
+	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-var errDoctor = errors.New("doctor found a fault")
-
 // contactTime limits each attempt to reach a controller.
 const contactTime = 10 * time.Second
-
-// level is how a check ended.
-type level string
-
-const (
-	ok   level = "ok"
-	warn level = "warn"
-	fail level = "fail"
-)
-
-// finding is one line of doctor. Next says what to do about it.
-type finding struct {
-	level             level
-	check, what, next string
-}
 
 func (a app) doctor() *cobra.Command {
 	o := &options{}
@@ -57,9 +38,9 @@ func (a app) doctor() *cobra.Command {
 			}
 			list := diagnose(cmd.Context(), c)
 			if output == "json" {
-				return printFindingsJSON(cmd.OutOrStdout(), list)
+				return doctor.JSON(cmd.OutOrStdout(), list)
 			}
-			return printFindings(cmd.OutOrStdout(), list)
+			return doctor.Text(cmd.OutOrStdout(), list)
 		},
 	}
 	o.bindState(cmd)
@@ -68,44 +49,11 @@ func (a app) doctor() *cobra.Command {
 	return cmd
 }
 
-func printFindingsJSON(w io.Writer, list []finding) error {
-	checks := []map[string]string{}
-	for _, f := range list {
-		checks = append(checks, map[string]string{"level": string(f.level), "check": f.check, "finding": f.what,
-			"remedy": f.next})
-	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(map[string]any{"checks": checks}); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(list, func(f finding) bool { return f.level == fail }) {
-		return errDoctor
-	}
-	return nil
-}
-
-func printFindings(w io.Writer, list []finding) error {
-	var err error
-	for _, f := range list {
-		_, e := fmt.Fprintf(w, "%-5s %-12s %s\n", f.level, f.check, f.what)
-		if f.next != "" {
-			_, e2 := fmt.Fprintf(w, "      %-12s -> %s\n", "", f.next)
-			e = errors.Join(e, e2)
-		}
-		err = errors.Join(err, e)
-	}
-	if slices.ContainsFunc(list, func(f finding) bool { return f.level == fail }) {
-		return errors.Join(err, errDoctor)
-	}
-	return err
-}
-
-func diagnose(ctx context.Context, c config.Config) []finding {
+func diagnose(ctx context.Context, c config.Config) []doctor.Finding {
 	meta, list := checkState(ctx, c)
-	list = append(list, checkClock(time.Now(), meta))
+	list = append(list, checkClock(time.Now(), meta), doctor.Synchronized())
 	if c.Host == "sim" {
-		list = append(list, finding{warn, "host", "this machine is simulated", ""})
+		list = append(list, doctor.Warning("host", "this machine is simulated", ""))
 	} else if c.Role == "host" {
 		list = append(list, checkCapabilities(ctx, host.New(host.Config{}))...)
 	} else {
@@ -114,9 +62,9 @@ func diagnose(ctx context.Context, c config.Config) []finding {
 	dir := state.Dir(c.StateDir)
 	who, err := dir.Identity()
 	if err != nil {
-		return append(list, finding{fail, "identity", err.Error(), "run: ingot-agent enroll --token-file FILE"})
+		return append(list, doctor.Fault("identity", err.Error(), "run: ingot-agent enroll --token-file FILE"))
 	}
-	list = append(list, finding{ok, "identity", who.AgentID + ", role " + who.Role, ""})
+	list = append(list, doctor.Well("identity", who.AgentID+", role "+who.Role))
 	now := pki.EffectiveNow(time.Now(), buildTime(), meta.ControllerTime)
 	list = append(list, checkCertificate(dir, now))
 	addresses := c.Addresses
@@ -124,7 +72,7 @@ func diagnose(ctx context.Context, c config.Config) []finding {
 		addresses = who.FleetAddresses
 	}
 	if len(addresses) == 0 {
-		list = append(list, finding{fail, "controller", "no address is known", "set addresses in the configuration"})
+		list = append(list, doctor.Fault("controller", "no address is known", "set addresses in the configuration"))
 	}
 	for _, address := range addresses {
 		list = append(list, checkController(ctx, dir, address, now)...)
@@ -132,7 +80,7 @@ func diagnose(ctx context.Context, c config.Config) []finding {
 	return list
 }
 
-func checkState(ctx context.Context, c config.Config) (meta state.Meta, list []finding) {
+func checkState(ctx context.Context, c config.Config) (meta state.Meta, list []doctor.Finding) {
 	err := withStore(ctx, c, func(s *state.Store) error {
 		if err := s.Writable(ctx); err != nil {
 			return err
@@ -143,13 +91,14 @@ func checkState(ctx context.Context, c config.Config) (meta state.Meta, list []f
 	})
 	switch {
 	case errors.Is(err, state.ErrStorageFull):
-		return meta, []finding{{fail, "state", err.Error(), "make room on the file system of " + c.StateDir}}
+		return meta, []doctor.Finding{doctor.Fault("state", err.Error(), "make room on the file system of "+c.StateDir)}
 	case err != nil:
-		return meta, []finding{{fail, "state", err.Error(), "run the agent once, as the user that owns " + c.StateDir}}
+		return meta,
+			[]doctor.Finding{doctor.Fault("state", err.Error(), "run the agent once, as the user that owns "+c.StateDir)}
 	}
-	list = []finding{{ok, "state", c.StateDir + " can be written", ""}}
+	list = []doctor.Finding{doctor.Well("state", c.StateDir+" can be written")}
 	if meta.LockedReason != "" {
-		list = append(list, finding{warn, "lock", "locked: " + meta.LockedReason, "run: ingot-agent unlock"})
+		list = append(list, doctor.Warning("lock", "locked: "+meta.LockedReason, "run: ingot-agent unlock"))
 	}
 	return meta, list
 }
@@ -157,81 +106,82 @@ func checkState(ctx context.Context, c config.Config) (meta state.Meta, list []f
 // clockTolerance is well below the two hours by which certificates are backdated.
 const clockTolerance = 5 * time.Minute
 
-func checkClock(now time.Time, meta state.Meta) finding {
+func checkClock(now time.Time, meta state.Meta) doctor.Finding {
 	known := pki.EffectiveNow(buildTime(), meta.ControllerTime)
 	if known.Sub(now) > clockTolerance {
-		return finding{warn, "clock", fmt.Sprintf("is at least %s behind", known.Sub(now).Round(time.Second)),
-			"certificates are checked against the later time; set the clock, or run a time service"}
+		return doctor.Warning("clock", fmt.Sprintf("is at least %s behind", known.Sub(now).Round(time.Second)),
+			"certificates are checked against the later time; set the clock, or run a time service")
 	}
-	return finding{ok, "clock", now.UTC().Format(time.RFC3339), ""}
+	return doctor.Well("clock", now.UTC().Format(time.RFC3339))
 }
 
-func checkCapabilities(ctx context.Context, h host.Host) []finding {
+func checkCapabilities(ctx context.Context, h host.Host) []doctor.Finding {
 	caps := h.Capabilities()
-	list := []finding{{ok, "capabilities", strings.Join(caps, ", "), ""}}
+	list := []doctor.Finding{doctor.Well("capabilities", strings.Join(caps, ", "))}
 	if len(caps) == 0 {
-		list[0] = finding{warn, "capabilities", "none", "run the agent as root, or with the capabilities of its systemd unit"}
+		list[0] = doctor.Warning("capabilities", "none",
+			"run the agent as root, or with the capabilities of its systemd unit")
 	}
 	if _, err := h.Identity(ctx); err != nil {
-		list = append(list, finding{fail, "boot id", err.Error(), "the agent needs /proc/sys/kernel/random/boot_id"})
+		list = append(list, doctor.Fault("boot id", err.Error(), "the agent needs /proc/sys/kernel/random/boot_id"))
 	}
 	return list
 }
 
-func checkCertificate(dir state.Dir, now time.Time) finding {
+func checkCertificate(dir state.Dir, now time.Time) doctor.Finding {
 	creds, err := dir.Credentials()
 	if err != nil {
-		return finding{fail, "certificate", err.Error(), "enrol again with a new token"}
+		return doctor.Fault("certificate", err.Error(), "enrol again with a new token")
 	}
 	err = pki.CheckTimes(creds.Leaf(), now)
 	switch {
 	case errors.Is(err, pki.ErrExpired):
-		return finding{warn, "certificate", err.Error(), "the running agent replaces it by itself, inside the grace period"}
+		return doctor.Warning("certificate", err.Error(), "the running agent replaces it by itself, inside the grace period")
 	case err != nil:
-		return finding{fail, "certificate", err.Error(), "set the clock"}
+		return doctor.Fault("certificate", err.Error(), "set the clock")
 	}
-	return finding{ok, "certificate", "valid until " + creds.Leaf().NotAfter.Format(time.RFC3339), ""}
+	return doctor.Well("certificate", "valid until "+creds.Leaf().NotAfter.Format(time.RFC3339))
 }
 
 // checkController goes from the name to the handshake and stops at the first step that fails.
-func checkController(ctx context.Context, dir state.Dir, address string, now time.Time) []finding {
+func checkController(ctx context.Context, dir state.Dir, address string, now time.Time) []doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, contactTime)
 	defer cancel()
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return []finding{{fail, "address", err.Error(), "write it as host:port"}}
+		return []doctor.Finding{doctor.Fault("address", err.Error(), "write it as host:port")}
 	}
 	ips, err := net.DefaultResolver.LookupHost(ctx, name)
 	if err != nil {
-		return []finding{{fail, "dns", err.Error(), "check the name servers, or the controller's name"}}
+		return []doctor.Finding{doctor.Fault("dns", err.Error(), "check the name servers, or the controller's name")}
 	}
-	list := []finding{{ok, "dns", name + " is " + strings.Join(ips, ", "), ""}}
+	list := []doctor.Finding{doctor.Well("dns", name+" is "+strings.Join(ips, ", "))}
 	conn, err := transport.NetDialer()(ctx, address)
 	if err != nil {
 		return append(list,
-			finding{fail, "tcp", err.Error(), "check routes and firewalls on the way, and whether the controller runs"})
+			doctor.Fault("tcp", err.Error(), "check routes and firewalls on the way, and whether the controller runs"))
 	}
 	defer conn.Close()
-	list = append(list, finding{ok, "tcp", "connected to " + conn.RemoteAddr().String(), ""})
+	list = append(list, doctor.Well("tcp", "connected to "+conn.RemoteAddr().String()))
 	return append(list, checkHandshake(ctx, dir, address, conn, now))
 }
 
-func checkHandshake(ctx context.Context, dir state.Dir, address string, conn net.Conn, now time.Time) finding {
+func checkHandshake(ctx context.Context, dir state.Dir, address string, conn net.Conn, now time.Time) doctor.Finding {
 	creds, err := dir.Credentials()
 	if err != nil {
-		return finding{fail, "mtls", err.Error(), "enrol again with a new token"}
+		return doctor.Fault("mtls", err.Error(), "enrol again with a new token")
 	}
 	roots, err := dir.Trust()
 	if err != nil {
-		return finding{fail, "mtls", err.Error(), "enrol again with a new token"}
+		return doctor.Fault("mtls", err.Error(), "enrol again with a new token")
 	}
 	cfg, err := transport.Mutual(creds.TLS(), roots, address, func() time.Time { return now })
 	if err == nil {
 		err = session.Handshake(ctx, conn, cfg)
 	}
 	if err != nil {
-		return finding{fail, "mtls", err.Error(),
-			"compare the controller's CA with that of the token; ask whether this certificate was revoked"}
+		return doctor.Fault("mtls", err.Error(),
+			"compare the controller's CA with that of the token; ask whether this certificate was revoked")
 	}
-	return finding{ok, "mtls", "the controller takes this certificate", ""}
+	return doctor.Well("mtls", "the controller takes this certificate")
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/ingot-metal/ingot/internal/doctor"
 )
 
 // TestDoctorNamesAPortInUse: the fault is another listener; the remedy, its end, mends it.
@@ -14,20 +16,20 @@ func TestDoctorNamesAPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := other.LocalAddr().String()
-	if f := checkPort(t.Context(), "udp4", address); f.level != fail || f.next == "" {
+	if f := doctor.Port(t.Context(), "udp4", address); f.Level != doctor.Fail || f.Remedy == "" {
 		t.Errorf("a port in use: %+v", f)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if f := checkPort(t.Context(), "udp4", address); f.level != ok {
+	if f := doctor.Port(t.Context(), "udp4", address); f.Level != doctor.OK {
 		t.Errorf("after its program has ended: %+v", f)
 	}
 }
 
 func TestDoctorNamesMissingBootPrograms(t *testing.T) {
 	dir := t.TempDir()
-	if f := checkBootPrograms("", dir); f.level != fail || f.next != "apt install ipxe" {
+	if f := checkBootPrograms("", dir); f.Level != doctor.Fail || f.Remedy != "apt install ipxe" {
 		t.Errorf("an empty directory: %+v", f)
 	}
 	for _, name := range []string{"undionly.kpxe", "snponly.efi"} {
@@ -35,22 +37,25 @@ func TestDoctorNamesMissingBootPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f := checkBootPrograms("", dir); f.level != ok {
+	if f := checkBootPrograms("", dir); f.Level != doctor.OK {
 		t.Errorf("with both: %+v", f)
 	}
 }
 
 func TestDoctorNamesLackOfSpaceAndDevices(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "made")
-	for level, bounds := range map[level][2]uint64{fail: {1 << 62, 1 << 62}, warn: {0, 1 << 62}, ok: {0, 0}} {
-		if f := checkSpace(dir, bounds[0], bounds[1]); f.level != level || (level == ok) != (f.next == "") {
+	for level, bounds := range map[doctor.Level][2]uint64{
+		doctor.Fail: {1 << 62, 1 << 62}, doctor.Warn: {0, 1 << 62}, doctor.OK: {0, 0},
+	} {
+		if f := doctor.Space(dir, bounds[0], bounds[1], "make room"); f.Level != level ||
+			(level == doctor.OK) != (f.Remedy == "") {
 			t.Errorf("%s: %+v", level, f)
 		}
 	}
-	if _, f := checkDevice("nosuchdevice"); f.level != fail || f.next == "" {
+	if _, f := checkDevice("nosuchdevice"); f.Level != doctor.Fail || f.Remedy == "" {
 		t.Errorf("a device that is not there: %+v", f)
 	}
-	if address, f := checkDevice("lo"); f.level != ok || address != "127.0.0.1" {
+	if address, f := checkDevice("lo"); f.Level != doctor.OK || address != "127.0.0.1" {
 		t.Errorf("loopback: %s %+v", address, f)
 	}
 }

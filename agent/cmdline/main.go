@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
@@ -59,7 +60,7 @@ func code(err error) int {
 	switch {
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, errDoctor):
+	case errors.Is(err, doctor.ErrFault):
 		return exitDoctor
 	case errors.Is(err, session.ErrSuperseded):
 		return exitSuperseded

@@ -41,6 +41,12 @@ type Config struct {
 	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
 	// installer's image has it.
 	StateTemplate string
+	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
+	BootMAC string
+	// Program is the agent's static binary, which systems without it are given. "": this process's own.
+	Program string
+	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
+	LoadFileSystem func(kind string) error
 	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
 	OpenDisk func(path string, write bool) (disks.Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
@@ -72,6 +78,7 @@ func New(cfg Config) *Linux {
 	l := &Linux{System: system.NewSystem(cfg.Root, cfg.Installer, cfg.Log), Nftables: &firewall.Nftables{}, now: cfg.Now}
 	l.Control = &boot.Control{System: l.System, EFIVars: cfg.EFIVars, Rebooter: cfg.Rebooter, Kexec: cfg.Kexec}
 	l.Storage = disks.NewStorage(l.System, cfg.Disks, cfg.StateTemplate, cfg.OpenDisk, cfg.HTTP)
+	l.Storage.BootMAC, l.Storage.Program, l.Storage.LoadFileSystem = cfg.BootMAC, cfg.Program, cfg.LoadFileSystem
 	l.Configurator = &network.Configurator{System: l.System}
 	l.Watchdog = &rollback.Watchdog{System: l.System, Table: l.Nftables, Interfaces: l.Configurator}
 	l.Joiner = &kubeadm.Joiner{System: l.System, Program: cfg.Kubeadm}
@@ -90,6 +97,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.StateTemplate == "" {
 		cfg.StateTemplate = pid1.StateTemplate
+	}
+	if cfg.Program == "" {
+		cfg.Program = "/proc/self/exe"
 	}
 	if cfg.HTTP == nil {
 		cfg.HTTP = image.NewClient()

@@ -145,6 +145,7 @@ func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 	// A machine that was booted to be looked at has no business with disks.
 	cfg.Host.Installer = a.Mode != modeRescue
 	cfg.Host.Disks = disks.DefaultPatience
+	cfg.Host.BootMAC = cfg.Boot.MAC
 	err = agent.New(agent.Config{
 		StateDir: cfg.StateDir, Host: agent.RealHost(cfg.Host), Role: role, Dial: dial, Boot: cfg.Boot.Site,
 		Version: cfg.Version, BuildTime: cfg.BuildTime, Log: cfg.Log.With("operation_id", a.OperationID), Clock: cfg.Clock,

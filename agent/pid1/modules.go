@@ -58,6 +58,25 @@ func loadModules(log *slog.Logger) error {
 	return nil
 }
 
+// LoadFileSystem inserts the module of a file system, and what it depends on, from HardwareList. A file system that is
+// built into the kernel, or was loaded before, needs nothing.
+func LoadFileSystem(log *slog.Logger, kind string) error {
+	text, err := os.ReadFile(HardwareList)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read list of drivers: %w", err)
+	}
+	found, _ := match(parseDrivers(string(text)), []string{"fs-" + kind})
+	for _, d := range found {
+		for _, p := range d.paths {
+			insert(log, p, "")
+		}
+	}
+	return nil
+}
+
 func insert(log *slog.Logger, p, parameters string) {
 	if err := insertModule(p, parameters); err != nil && !harmless(err) {
 		log.Warn("module not inserted", "path", p, "error", err)

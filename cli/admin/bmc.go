@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -147,7 +148,7 @@ bmc trust".`,
 		Example: "  ingot bmc certificates --changed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.bmcCertificates(cmd, &r)
+			all, err := a.bmcCertificates(cmd.Context(), &r)
 			if err != nil {
 				return err
 			}
@@ -166,13 +167,15 @@ bmc trust".`,
 	return cmd
 }
 
-func (a commands) bmcCertificates(cmd *cobra.Command, r *pb.ListBMCCertificatesRequest) ([]*pb.BMCCertificate, error) {
+func (a commands) bmcCertificates(
+	ctx context.Context, r *pb.ListBMCCertificatesRequest,
+) ([]*pb.BMCCertificate, error) {
 	svc, err := a.Services()
 	if err != nil {
 		return nil, err
 	}
 	return command.Pages(0, func(size int32, page string) ([]*pb.BMCCertificate, string, error) {
-		resp, err := svc.Admin.ListBMCCertificates(cmd.Context(), &pb.ListBMCCertificatesRequest{
+		resp, err := svc.Admin.ListBMCCertificates(ctx, &pb.ListBMCCertificatesRequest{
 			Changed: r.GetChanged(), MachineId: r.GetMachineId(), PageSize: size, PageToken: page,
 		})
 		return resp.GetCertificates(), resp.GetNextPageToken(), err

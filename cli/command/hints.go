@@ -123,7 +123,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_IMAGE_DIGEST_MISMATCH: "the bytes are not those that were announced: check the digest, and fetch the file " +
 		"again",
 	pb.Reason_IMAGE_UNAVAILABLE: "the image did not come in whole: check its source, and repeat",
-	pb.Reason_IMAGE_UNSUPPORTED: "an image is a whole disk with a GUID partition table, as raw, raw.zst or qcow2",
+	pb.Reason_IMAGE_UNSUPPORTED: "an image is a whole disk with a GUID partition table, as raw, zst, gz, xz or qcow2",
 	pb.Reason_IMAGE_TOO_LARGE: "the disk is too small: ingot image show tells what is needed; --install-disk chooses " +
 		"the disk",
 	pb.Reason_DISK_RULE_NO_UNIQUE_MATCH: "ingot machine inventory {machine} shows the disks; then: " +

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,15 +64,26 @@ func (a *App) showRun(ctx context.Context, svc *Services, id string, before *pb.
 	return ExitByPhase(op.GetPhase())
 }
 
+// RunOn starts a run on the one machine that is named, or a rollout of the same over several.
+func (a *App) RunOn(cmd *cobra.Command, args []string, b *Bulk, w *WorkFlags, req *pb.StartRunRequest) error {
+	if machine, ok := b.Single(args); ok {
+		req.MachineId = machine
+		return a.StartRun(cmd, w, req)
+	}
+	return a.Roll(cmd, b, w, args,
+		&pb.RolloutSpec{Type: req.GetType(), PlanId: req.GetPlanId(), Params: req.GetParams()})
+}
+
 // RunsPlan makes a command that runs a plan, or the default plan of a type, on a machine.
 func (a *App) RunsPlan(cmd *cobra.Command, kind, plan string) *cobra.Command {
 	var w WorkFlags
-	cmd.Args = cobra.ExactArgs(1)
-	cmd.ValidArgsFunction = CompleteAt(a.CompleteMachines())
+	var b Bulk
+	cmd.Use = strings.Replace(cmd.Use, "MACHINE", "MACHINE…", 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.StartRun(cmd, &w, &pb.StartRunRequest{MachineId: args[0], Type: kind, PlanId: plan})
+		return a.RunOn(cmd, args, &b, &w, &pb.StartRunRequest{Type: kind, PlanId: plan})
 	}
 	w.Register(cmd)
+	b.Register(a, cmd)
 	a.Must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
 	return cmd
 }

@@ -28,8 +28,8 @@ func (a commands) imageAddCmd() *cobra.Command {
 fetched by the server. The same image again changes nothing; another one under a name that is taken
 is refused.
 
-An operating system's image is a whole disk with a GUID partition table, as raw, raw.zst or qcow2
-(kept as raw.zst); the format is found out by itself. --sha256 is the digest of the file as you have
+An operating system's image is a whole disk with a GUID partition table, as raw, zst, gz, xz or qcow2
+(the last three kept as raw.zst); the format is found out by itself. --sha256 is the digest of the file as you have
 it; the server refuses a file with another.
 
 If it breaks off, repeat it.`,
@@ -51,14 +51,14 @@ If it breaks off, repeat it.`,
 	f := cmd.Flags()
 	f.StringVar(&im.Kind, "kind", "", "os (default), installer-kernel, installer-initrd or installer-uki")
 	f.StringVar(&im.Arch, "arch", "", "amd64 or arm64 (default: as the image's partitions say, else amd64)")
-	f.StringVar(&im.Format, "format", "", "raw, raw.zst or qcow2 (default: what the file looks like)")
+	f.StringVar(&im.Format, "format", "", "raw, raw.zst, raw.gz, raw.xz or qcow2 (default: what the file looks like)")
 	f.StringVar(&im.Sha256Source, "sha256", "", "SHA-256 of the file, in hexadecimal digits")
 	f.StringVar(&im.Sha256Raw, "sha256-raw", "", "SHA-256 of the uncompressed bytes")
 	f.Int64Var(&im.MinimumDiskBytes, "minimum-disk", 0, "smallest disk in bytes (default: the image and 64 MiB)")
 	f.StringSliceVar(&im.Firmware, "firmware", nil, "bios, uefi (default: both)")
 	command.Fixed(cmd, "kind", "os", "installer-kernel", "installer-initrd", "installer-uki")
 	command.Fixed(cmd, "arch", "amd64", "arm64")
-	command.Fixed(cmd, "format", "raw", "raw.zst", "qcow2")
+	command.Fixed(cmd, "format", "raw", "raw.zst", "raw.gz", "raw.xz", "qcow2")
 	command.Fixed(cmd, "firmware", "bios", "uefi")
 	return cmd
 }

@@ -1,6 +1,9 @@
 package inventory
 
 import (
+	"context"
+	"slices"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -17,15 +20,18 @@ func (a commands) listCmd() *cobra.Command {
 		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing
 right now. -o wide adds node state, provider, site, conditions and labels.
 
-Filter terms, all of which must hold: phase, effective_state, node_state, provider, site, region,
-rack, group, machine_id, labels.KEY, conditions.TYPE.`,
+Filter terms, all of which must hold, are joined by commas: key=value, key!=value, key in (a, b),
+key not in (a, b). Keys: phase, state, node_state, provider, site, region, rack, group, location,
+serial, cluster, machine_id, labels.KEY, conditions.TYPE. A value may end in *; quotes keep a comma.`,
 		Example: `  ingot list
   ingot list --filter phase=MAINTENANCE,labels.env=prod
+  ingot list --filter 'rack in (r41, r42), state!=IDLE'
   ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listMachines(cmd, filter, limit) },
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")
+	cmd.Flags().StringVar(&filter, "select", "", "the same as --filter")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
 	return cmd
 }
@@ -42,6 +48,10 @@ func (a commands) listMachines(cmd *cobra.Command, filter string, limit int) err
 	})
 	if err != nil {
 		return err
+	}
+	if limit == 0 {
+		slices.SortStableFunc(machines,
+			func(x, y *pb.Machine) int { return command.CompareNames(x.GetMachineId(), y.GetMachineId()) })
 	}
 	names := make([]string, len(machines))
 	for i, m := range machines {
@@ -167,30 +177,33 @@ at the same moment the update is refused instead of overwriting it.`,
 }
 
 func (a commands) machineDeleteCmd() *cobra.Command {
-	r := &pb.DeleteMachineRequest{}
+	var t command.Targets
+	var purge, yes bool
 	cmd := &cobra.Command{
-		Use:   "delete MACHINE",
+		Use:   "delete MACHINE…",
 		Short: "Remove an idle machine from the inventory",
 		Long: `Remove a machine that has no active operation from the inventory. Its id is never used
 again. Nothing is done to the machine itself. One that is in service is decommissioned first, unless
 an admin says --purge.`,
-		Example:           "  ingot machine delete m-1",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		Example: "  ingot machine delete m-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine, r.MachineId = args[0], args[0]
 			svc, err := a.Services()
 			if err != nil {
 				return err
 			}
-			m, err := svc.Machines.DeleteMachine(cmd.Context(), r)
-			if err != nil {
-				return err
-			}
-			return a.Print(m, func() string { return "Deleted " + args[0] + "\n" }, args[0])
+			return a.Each(cmd, &t, args, yes, "%d machines leave the inventory for good.",
+				func(ctx context.Context, id string) error {
+					m, err := svc.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: id, Purge: purge})
+					if err != nil {
+						return err
+					}
+					return a.Print(m, func() string { return "Deleted " + id + "\n" }, id)
+				})
 		},
 	}
-	cmd.Flags().BoolVar(&r.Purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
+	t.Register(a.App, cmd)
+	cmd.Flags().BoolVar(&purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before several machines are deleted")
 	return cmd
 }
 

@@ -20,23 +20,20 @@ func (a commands) runCmd() *cobra.Command {
 
 func (a commands) runStartCmd() *cobra.Command {
 	var w command.WorkFlags
+	var b command.Bulk
 	var req pb.StartRunRequest
 	cmd := &cobra.Command{
-		Use:   "start MACHINE",
+		Use:   "start MACHINE…",
 		Short: "Run a plan on a machine",
 		Long: `Run a plan, or the default plan of a type (REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG,
 JOIN_CLUSTER, or a type of operation), on a machine. Parameters fill the fields that the plan's
-steps leave empty.` + command.WaitHelp,
+steps leave empty.` + command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot run start m-1 --plan reboot-twice
   ingot run start m-1 --type REPAVE --param image_ref=ubuntu-2204`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req.MachineId = args[0]
-			return a.StartRun(cmd, &w, &req)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.RunOn(cmd, args, &b, &w, &req) },
 	}
 	w.Register(cmd)
+	b.Register(a.App, cmd)
 	a.Must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
 	cmd.Flags().StringVar(&req.PlanId, "plan", "", "plan to run")
 	cmd.Flags().StringVar(&req.Type, "type", "", "type whose default plan is run")

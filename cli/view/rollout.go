@@ -32,6 +32,9 @@ func (s Style) rolloutState(r *pb.Rollout) string {
 }
 
 func rolloutWork(spec *pb.RolloutSpec) string {
+	if spec.GetAction() != pb.RolloutSpec_ACTION_UNSPECIFIED {
+		return strings.TrimSpace(spec.GetAction().String() + " " + spec.GetParams()["image_ref"])
+	}
 	return strings.TrimSpace(spec.GetType() + " " + spec.GetPlanId())
 }
 
@@ -57,7 +60,7 @@ func (s Style) Rollout(r *pb.Rollout, now time.Time) string {
 	f.Add("Rollout", r.GetRolloutId())
 	f.Add("Title", Clean(r.GetSpec().GetTitle()))
 	f.Add("Work", Clean(rolloutWork(r.GetSpec())))
-	f.Add("Machines", Clean(r.GetSpec().GetFilter()))
+	f.Add("Machines", Clean(fallback(r.GetSpec().GetFilter(), r.GetSpec().GetSelectionId())))
 	state := s.rolloutState(r)
 	if r.GetWaitReason() != "" {
 		state += " (" + r.GetWaitReason() + ")"
@@ -144,68 +147,4 @@ func (s Style) RolloutMachines(list []*pb.RolloutMachine) *Table {
 		t.Add(m.GetMachineId(), wave, Clean(m.GetDomain()), state, m.GetOperationId(), m.GetReason())
 	}
 	return t
-}
-
-// RolloutLive shows a rollout while it goes on.
-type RolloutLive struct {
-	cfg  LiveConfig
-	wave int32
-	said string
-}
-
-// NewRolloutLive makes a view of one rollout.
-func NewRolloutLive(cfg LiveConfig) *RolloutLive { return &RolloutLive{cfg: cfg} }
-
-// Change gives the lines for a rollout that has changed. Where no status line is drawn, every change is a line.
-func (l *RolloutLive) Change(r *pb.Rollout) string {
-	s := l.cfg.Style
-	out := ""
-	for _, w := range r.GetWaves() {
-		if over := w.GetWave() < r.GetWave() || RolloutEnded(r) && w.GetWave() <= r.GetWave(); over && w.GetWave() > l.wave {
-			l.wave = w.GetWave()
-			out += waveLine(r, w) + "\n"
-		}
-	}
-	if !l.cfg.Boxed && !RolloutEnded(r) && r.GetWave() > 0 && int(r.GetWave()) <= len(r.GetWaves()) {
-		out += waveLine(r, r.GetWaves()[r.GetWave()-1]) + "  " + r.GetWaitReason() + "\n"
-	}
-	said := r.GetState().String() + r.GetWaitReason()
-	if said == l.said || r.GetState() == pb.Rollout_RUNNING && r.GetWaitReason() != "SOAKING" &&
-		r.GetWaitReason() != "FLEET_FROZEN" {
-		l.said = said
-		return out
-	}
-	l.said = said
-	out += s.rolloutState(r)
-	if r.GetMessage() != "" {
-		out += ": " + Clean(r.GetMessage())
-	}
-	return out + "\n" + rolloutHint(r)
-}
-
-func waveLine(r *pb.Rollout, w *pb.RolloutWave) string {
-	t := w.GetTally()
-	line := fmt.Sprintf("wave %d/%d %s %d/%d", w.GetWave(), len(r.GetWaves()), waveBar(t),
-		t.GetMachines()-t.GetPending()-t.GetRunning(), t.GetMachines())
-	for _, part := range []struct {
-		n    int32
-		what string
-	}{{t.GetRunning(), "running"}, {t.GetFailed(), "failed"}, {t.GetSkipped(), "skipped"}, {t.GetCanceled(), "canceled"}} {
-		if part.n > 0 {
-			line += fmt.Sprintf("  %d %s", part.n, part.what)
-		}
-	}
-	return line
-}
-
-// Status is the line that a terminal keeps at the bottom.
-func (l *RolloutLive) Status(r *pb.Rollout, now time.Time) string {
-	if !l.cfg.Boxed || RolloutEnded(r) || r.GetWave() == 0 || int(r.GetWave()) > len(r.GetWaves()) {
-		return ""
-	}
-	line := waveLine(r, r.GetWaves()[r.GetWave()-1]) + "  " + r.GetWaitReason()
-	if r.GetSoakUntil() != nil {
-		line += " " + Duration(r.GetSoakUntil().AsTime().Sub(now))
-	}
-	return l.cfg.Style.Dim(line)
 }

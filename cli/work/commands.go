@@ -10,9 +10,25 @@ import (
 func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
 	return []*cobra.Command{
-		a.rebootCmd(), a.powerCmd(), a.reimageCmd(), a.netbootCmd(), a.reconfigureCmd(), a.enterCmd(), a.exitCmd(),
-		a.onboardCmd(), a.decommissionCmd(), a.workflowCmd(), a.rolloutCmd(), a.rmaCmd(),
-		a.opsCmd(), a.watchCmd(), a.logsCmd(), a.cancelCmd(), a.whyCmd(), a.timelineCmd(),
+		a.provisionCmd(),
+		a.rebootCmd(),
+		a.powerCmd(),
+		a.reimageCmd(),
+		a.netbootCmd(),
+		a.reconfigureCmd(),
+		a.enterCmd(),
+		a.exitCmd(),
+		a.onboardCmd(),
+		a.decommissionCmd(),
+		a.workflowCmd(),
+		a.rolloutCmd(),
+		a.rmaCmd(),
+		a.opsCmd(),
+		a.watchCmd(),
+		a.logsCmd(),
+		a.cancelCmd(),
+		a.whyCmd(),
+		a.timelineCmd(),
 	}
 }
 

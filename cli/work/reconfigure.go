@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
@@ -24,9 +25,10 @@ type reconfigFlags struct {
 
 func (a commands) reconfigureCmd() *cobra.Command {
 	var w command.WorkFlags
+	var b command.Bulk
 	var r reconfigFlags
 	cmd := &cobra.Command{
-		Use:   "reconfigure MACHINE",
+		Use:   "reconfigure MACHINE…",
 		Short: "Set hostname, firewall and interfaces; rolled back if the machine is cut off",
 		Long: `Apply host configuration to a machine in phase READY or MAINTENANCE. It stays only when the
 agent reaches the controller with it: by a new look-up, connection and handshake, from the new
@@ -39,7 +41,8 @@ configures: what is not named is gone. --allow takes PROTOCOL[:PORT[-PORT]][@CID
 RATE is new connections a second.
 
 What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT, the
-difference and its digest. --accept-drift DIGEST overwrites that difference and no other.` + command.WaitHelp,
+difference and its digest. --accept-drift DIGEST overwrites that difference and no other.` +
+			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot reconfigure m-1 --hostname web-7
   ingot reconfigure m-1 --default-input drop --allow tcp:22@10.0.0.0/8 --allow tcp:443 --allow icmp
   ingot reconfigure m-1 -f host.yaml
@@ -58,21 +61,25 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
       gateway: 192.0.2.1
       dns_servers: [192.0.2.53]
     - {name: storage, vlan_id: 20, parent: bond0, mtu: 9000, addresses: [10.20.0.7/16]}`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := a.netReconfig(cmd, &r)
 			if err != nil {
 				return err
 			}
-			return a.Work(
+			text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(config)
+			if err != nil {
+				return err
+			}
+			return a.WorkOn(
 				cmd,
-				args[0],
+				args,
+				&b,
 				&w,
-				func(ctx context.Context, svc *command.Services, id string, secs int32) (*pb.Operation,
+				&pb.RolloutSpec{Type: "RECONFIGURE", Params: map[string]string{"config": string(text)}},
+				func(ctx context.Context, svc *command.Services, machine, id string, secs int32) (*pb.Operation,
 					error) {
 					return svc.Machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{
-						MachineId: args[0], RequestId: id, Config: config, TimeoutSeconds: secs,
+						MachineId: machine, RequestId: id, Config: config, TimeoutSeconds: secs,
 					})
 				},
 			)
@@ -87,6 +94,7 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
 	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
 	f.StringVar(&r.acceptedDrift, "accept-drift", "",
 		"digest of the one difference made by somebody else that may be overwritten")
+	b.Register(a.App, cmd)
 	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
 	command.Fixed(cmd, "default-input", "accept", "drop")
 	return cmd

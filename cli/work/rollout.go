@@ -46,6 +46,7 @@ type rolloutFlags struct {
 func (r *rolloutFlags) register(a commands, cmd *cobra.Command) {
 	f, s := cmd.Flags(), &r.spec
 	f.StringVarP(&r.file, "file", "f", "", "YAML or JSON file with the spec; flags go before it; - is standard input")
+	f.StringVar(&s.SelectionId, "selection", "", "which machines, by a selection instead of a filter")
 	f.StringVar(&s.Filter, "filter", "", "which machines, as in ingot list --filter, such as site=berlin,labels.rack=r42")
 	f.StringVar(&s.Type, "type", "", "type of the work: REPAVE, REBOOT, UPGRADE, NET_RECONFIG, ENTER_MAINTENANCE, …")
 	f.StringVar(&s.PlanId, "plan", "", "plan to run instead of the type's own")
@@ -152,7 +153,7 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 				return err
 			}
 			if watch {
-				return a.watchRollout(cmd, svc, ro.GetRolloutId())
+				return a.WatchRollout(cmd.Context(), svc, ro.GetRolloutId())
 			}
 			return a.printRollout(ro)
 		},
@@ -288,7 +289,7 @@ func (a commands) rolloutListCmd() *cobra.Command {
 				func() string { return a.Style().Rollouts(all, a.Now()).String() }, names...)
 		},
 	}
-	cmd.Flags().StringVar(&filter, "filter", "", "state=RUNNING, PAUSED, …")
+	cmd.Flags().StringVar(&filter, "filter", "", "state=RUNNING, PAUSED, …, request_id=…")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 lists all")
 	return cmd
 }

@@ -2,16 +2,12 @@ package work
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/command"
-	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // rolloutSpec reads the file, if there is one, and lays the flags over it.
@@ -39,7 +35,7 @@ func (a commands) rolloutSpec(r *rolloutFlags) (*pb.RolloutSpec, error) {
 		s.Params["image_ref"] = r.image
 	}
 	overlay(out, s)
-	if out.GetFilter() == "" {
+	if out.GetFilter() == "" && out.GetSelectionId() == "" {
 		return nil, command.Usagef("--filter is required: which machines, such as site=berlin or labels.rack=r42")
 	}
 	return out, nil
@@ -94,71 +90,7 @@ FAILED, 6 CANCELED.`,
 			if _, err := svc.Rollouts.GetRollout(cmd.Context(), &pb.GetRolloutRequest{RolloutId: args[0]}); err != nil {
 				return err
 			}
-			return a.watchRollout(cmd, svc, args[0])
+			return a.WatchRollout(cmd.Context(), svc, args[0])
 		},
 	}
-}
-
-// watchRollout shows a rollout until it has ended. A lost connection is made again.
-func (a commands) watchRollout(cmd *cobra.Command, svc *command.Services, id string) error {
-	ctx := cmd.Context()
-	scr, cfg := a.People()
-	live := view.NewRolloutLive(cfg)
-	var last *pb.Rollout
-	show := func(r *pb.Rollout) error {
-		if r.GetVersion() == last.GetVersion() {
-			return nil
-		}
-		last = r
-		if a.Document() {
-			return a.Stream(r, func() string { return "" }, id)
-		}
-		scr.Put(live.Change(r), live.Status(r, a.Now()))
-		return scr.Err
-	}
-	var back client.Backoff
-	for lost := false; ; {
-		err := readRollout(ctx, svc, id, show)
-		over := errors.Is(err, io.EOF)
-		switch {
-		case over && view.RolloutEnded(last):
-			return exitByRollout(last)
-		case ctx.Err() != nil:
-			scr.Put("", "")
-			a.Note("%s goes on. To come back: ingot rollout watch %s   To stop it: ingot rollout pause %s", id, id, id)
-			return err
-		case !over && !client.Transient(err):
-			return err
-		}
-		if !lost && !over {
-			lost = true
-			a.Note("! connection lost, retrying…")
-		}
-		select {
-		case <-ctx.Done():
-		case <-a.Config.Clock.After(back.Next()):
-		}
-	}
-}
-
-// readRollout hands on what one stream gives, and returns why it has ended: io.EOF where the server has.
-func readRollout(ctx context.Context, svc *command.Services, id string, show func(*pb.Rollout) error) error {
-	stream, err := svc.Rollouts.WatchRollout(ctx, &pb.WatchRolloutRequest{RolloutId: id})
-	for err == nil {
-		var r *pb.Rollout
-		if r, err = stream.Recv(); err == nil {
-			err = show(r)
-		}
-	}
-	return err
-}
-
-func exitByRollout(r *pb.Rollout) error {
-	switch r.GetState() {
-	case pb.Rollout_FAILED:
-		return &command.ExitError{Code: command.ExitFailed}
-	case pb.Rollout_CANCELED:
-		return &command.ExitError{Code: command.ExitCanceled}
-	}
-	return nil
 }

@@ -129,6 +129,7 @@ var readMethods = []string{
 	baremetalv1.RolloutService_ListRollouts_FullMethodName,
 	baremetalv1.RolloutService_ListRolloutMachines_FullMethodName,
 	baremetalv1.RolloutService_WatchRollout_FullMethodName,
+	baremetalv1.RolloutService_GetSelection_FullMethodName,
 	baremetalv1.ScriptService_GetScript_FullMethodName,
 	baremetalv1.ScriptService_ListScripts_FullMethodName,
 	baremetalv1.ClusterService_GetCluster_FullMethodName,
@@ -165,6 +166,7 @@ var operateMethods = []string{
 	baremetalv1.RolloutService_PauseRollout_FullMethodName,
 	baremetalv1.RolloutService_ResumeRollout_FullMethodName,
 	baremetalv1.RolloutService_CancelRollout_FullMethodName,
+	baremetalv1.RolloutService_CreateSelection_FullMethodName,
 }
 
 var adminMethods = []string{

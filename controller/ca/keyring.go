@@ -106,6 +106,15 @@ func removeLeftovers(dir string) error {
 	return nil
 }
 
+// Check reads the CA in a directory as New does, makes nothing, and returns when its certificates end.
+func Check(dir string) (root, intermediate time.Time, err error) {
+	k, err := loadKeyring(filepath.Join(dir, version))
+	if err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	return k.root.NotAfter, k.intermediate.NotAfter, nil
+}
+
 func loadKeyring(dir string) (*keyring, error) {
 	k := &keyring{}
 	var err error

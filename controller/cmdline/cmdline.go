@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/obs"
 )
@@ -30,7 +31,8 @@ type flags struct {
 	listen  config.Listen
 }
 
-// Main runs the command line and returns the exit code: 0 success, 1 failure, 2 a configuration with mistakes.
+// Main runs the command line and returns the exit code: 0 success, 1 failure, 2 a configuration with mistakes, 3 a
+// fault that doctor found.
 func Main(args []string, version string) int {
 	if version == "" {
 		version = "dev"
@@ -44,6 +46,8 @@ func Main(args []string, version string) int {
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, doctor.ErrFault):
+		return 3
 	case errors.As(err, &problems):
 		fmt.Fprintln(os.Stderr, problems.Error())
 		return 2
@@ -80,7 +84,8 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 	p.StringVar(&f.listen.Enrolment, "listen-enrolment", "", "address for agents that enrol")
 	p.StringVar(&f.listen.HTTP, "listen-http", "", "address for health and metrics")
 	p.StringVar(&f.listen.REST, "listen-rest", "", "address for clients that speak JSON over HTTPS")
-	cmd.AddCommand(runCommand(f, version), migrateCommand(f), tokenCommand(f), configCommand(f), afterRestoreCommand(f))
+	cmd.AddCommand(runCommand(f, version), migrateCommand(f), tokenCommand(f), configCommand(f), afterRestoreCommand(f),
+		doctorCommand(f))
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine/delivery"
@@ -74,6 +75,20 @@ func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs
 	return err
 }
 
+// databaseTime has the database say when a job was made available. River's driver would write down the time of this
+// machine, whose clock may be ahead of the database's: nobody would fetch the job until then.
+type databaseTime struct{ river.HookDefaults }
+
+var _ rivertype.HookInsertBegin = (*databaseTime)(nil)
+
+// InsertBegin implements rivertype.HookInsertBegin. The driver's statements read the zero time as now().
+func (*databaseTime) InsertBegin(_ context.Context, job *rivertype.JobInsertParams) error {
+	if job.State == rivertype.JobStateAvailable {
+		job.ScheduledAt = &time.Time{}
+	}
+	return nil
+}
+
 func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &operationWorker{e: e})
@@ -91,6 +106,7 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 			uniquejob.Queue: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
 		},
 		Workers:                     workers,
+		Hooks:                       []rivertype.Hook{&databaseTime{}},
 		PeriodicJobs:                e.periodicJobs(),
 		JobTimeout:                  jobTime,
 		RescueStuckJobsAfter:        30 * time.Second, // the sweep is quicker

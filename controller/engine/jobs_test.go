@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -189,5 +191,35 @@ func TestJobsOfAnOlderVersionGo(t *testing.T) {
 	}
 	if all, _ := jobs(t, s, "available"); all != 1 {
 		t.Errorf("%d jobs of this version", all)
+	}
+}
+
+// TestTheDatabaseSaysWhenAJobIsAvailable: a job inserted late in a transaction has the time of its beginning, which the
+// database alone knows. A controller's own clock may be hours ahead, and its jobs would wait for so long.
+func TestTheDatabaseSaysWhenAJobIsAvailable(t *testing.T) {
+	s := storetest.New(t)
+	e := engineOver(t, s, "ctl", clock.Real())
+	for name, keys := range map[string][]operationstore.JobKey{
+		"one": {{OperationID: "op-1", MachineID: "m-1", RequestID: "r"}},
+		"several": {{OperationID: "op-2", MachineID: "m-2", RequestID: "r"},
+			{OperationID: "op-3", MachineID: "m-3", RequestID: "r"}},
+	} {
+		err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SELECT pg_sleep(0.01)"); err != nil {
+				return err
+			}
+			if err := e.enqueueCreated(t.Context(), tx, keys); err != nil {
+				return err
+			}
+			var same int
+			err := tx.QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE scheduled_at = now()").Scan(&same)
+			if same != len(keys) {
+				t.Errorf("%s: %d of %d jobs have the database's time", name, same, len(keys))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -1,11 +1,12 @@
 package validate
 
 import (
+	"errors"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/filter"
 )
 
 const (
@@ -23,49 +24,116 @@ type Check func(value string) (normal string, ok bool)
 // the rest of the key, "=" and the value, and gives the value.
 type Keys map[string]Check
 
-// Filter parses "key=value,key=value". A key that is unknown or there twice, a value that is empty or cannot match
-// anything: all are INVALID_FILTER, since a term that is ignored would match too much.
+// Filter parses a filter of key=value terms alone. A key that is unknown or there twice, a value that is empty or
+// cannot match anything: all are INVALID_FILTER, since a term that is ignored would match too much.
 func Filter(s string, keys Keys) ([]Term, error) {
-	if s == "" {
-		return nil, nil
+	terms, err := Query{Keys: keys}.Parse(s)
+	if err != nil {
+		return nil, err
 	}
-	if len(s) > maxFilter || strings.Count(s, ",") >= maxTerms {
-		return nil, badFilter("at most %d bytes and %d terms", maxFilter, maxTerms)
-	}
-	var out []Term
-	for part := range strings.SplitSeq(s, ",") {
-		t, err := term(part, keys)
-		if err != nil {
-			return nil, err
+	out := make([]Term, 0, len(terms))
+	for _, t := range terms {
+		value, ok := t.Exact()
+		if !ok {
+			return nil, badFilter(t.Pos, "this list takes %s=VALUE alone", t.Key)
 		}
-		if slices.ContainsFunc(out, func(o Term) bool { return o.Key == t.Key }) {
-			return nil, badFilter("the key %q is there twice", t.Key)
-		}
-		out = append(out, t)
+		out = append(out, Term{Key: t.Key, Value: value})
 	}
 	return out, nil
 }
 
-func term(part string, keys Keys) (Term, error) {
-	key, value, ok := strings.Cut(part, "=")
-	if !ok || key == "" || value == "" {
-		return Term{}, badFilter("%q is not key=value", shown(part))
+// Query is the whole language of package filter over a list's keys.
+type Query struct {
+	Keys Keys
+	// Aliases are other names of keys; one that ends with a dot stands for all that begin with it.
+	Aliases map[string]string
+	// Text are the keys of free text, whose values may end in *. They are written as in Keys.
+	Text []string
+}
+
+// Parse reads a filter, and gives it with the keys' own names and normal values.
+func (q Query) Parse(s string) ([]filter.Term, error) {
+	if len(s) > maxFilter {
+		return nil, badFilter(maxFilter+1, "at most %d bytes; select many machines by a selection", maxFilter)
 	}
-	if strings.IndexFunc(part, unicode.IsControl) >= 0 {
-		return Term{}, badFilter("%q holds a control character", shown(part))
+	terms, err := filter.Parse(s)
+	var bad *filter.Error
+	if errors.As(err, &bad) {
+		return nil, badFilter(bad.Pos, "%s", bad.Problem)
 	}
-	check, arg := keys[key], value
-	if dot := strings.IndexByte(key, '.'); dot > 0 {
-		check, arg = keys[key[:dot+1]], key[dot+1:]+"="+value
+	if len(terms) > maxTerms {
+		return nil, badFilter(terms[maxTerms].Pos, "at most %d terms", maxTerms)
 	}
+	single := map[string]bool{}
+	for i := range terms {
+		if err := q.term(&terms[i]); err != nil {
+			return nil, err
+		}
+		if _, exact := terms[i].Exact(); exact {
+			if single[terms[i].Key] {
+				return nil, badFilter(terms[i].Pos, "the key %q is there twice; several values are %s in (a, b)",
+					shown(terms[i].Key), shown(terms[i].Key))
+			}
+			single[terms[i].Key] = true
+		}
+	}
+	return terms, nil
+}
+
+// term normalizes a term in place.
+func (q Query) term(t *filter.Term) error {
+	t.Key = q.alias(t.Key)
+	family, rest, dotted := t.Key, "", false
+	if dot := strings.IndexByte(t.Key, '.'); dot > 0 {
+		family, rest, dotted = t.Key[:dot+1], t.Key[dot+1:]+"=", true
+	}
+	check := q.Keys[family]
 	if check == nil {
-		return Term{}, badFilter("the key %q is none of %s", shown(key), strings.Join(known(keys), ", "))
+		return badFilter(t.Pos, "the key %q is none of %s", shown(t.Key), strings.Join(known(q.Keys), ", "))
 	}
-	normal, ok := check(arg)
-	if !ok {
-		return Term{}, badFilter("%q is no value of %s", shown(value), shown(key))
+	for i, v := range t.Values {
+		switch {
+		case v.Prefix && !slices.Contains(q.Text, family):
+			return badFilter(v.Pos, "%s takes no *", shown(t.Key))
+		case v.Prefix:
+			if _, ok := check(rest); dotted && !ok {
+				return badFilter(t.Pos, "%q is no key", shown(t.Key))
+			}
+			continue
+		case v.Text == "" && !dotted:
+			return badFilter(v.Pos, "expected a value of %s; %s!=* matches what has none", shown(t.Key), shown(t.Key))
+		}
+		normal, ok := check(rest + v.Text)
+		if !ok {
+			return badFilter(v.Pos, "%q is no value of %s", shown(v.Text), shown(t.Key))
+		}
+		t.Values[i].Text = normal
 	}
-	return Term{Key: key, Value: normal}, nil
+	t.Values = distinct(t.Values)
+	return nil
+}
+
+// distinct leaves out values that are there twice: two names may stand for one.
+func distinct(values []filter.Value) []filter.Value {
+	var out []filter.Value
+	for _, v := range values {
+		if !slices.ContainsFunc(out, func(o filter.Value) bool { return o.Text == v.Text && o.Prefix == v.Prefix }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (q Query) alias(key string) string {
+	if other, ok := q.Aliases[key]; ok {
+		return other
+	}
+	if dot := strings.IndexByte(key, '.'); dot > 0 {
+		if other, ok := q.Aliases[key[:dot+1]]; ok {
+			return other + key[dot+1:]
+		}
+	}
+	return key
 }
 
 func known(keys Keys) []string {
@@ -80,8 +148,8 @@ func known(keys Keys) []string {
 	return out
 }
 
-func badFilter(format string, args ...any) error {
-	e := failure.Invalid("INVALID_FILTER", "filter: "+format, args...)
+func badFilter(pos int, format string, args ...any) error {
+	e := failure.Invalid("INVALID_FILTER", "filter: position %d: "+format, append([]any{pos}, args...)...)
 	return e.WithField("filter", strings.TrimPrefix(e.Message, "filter: "))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/filter"
 )
 
 var keys = validate.Keys{
@@ -81,7 +82,7 @@ func join(terms []validate.Term) string {
 // TestFilterNeverGuesses: any text is either refused as INVALID_FILTER or means what it says.
 func TestFilterNeverGuesses(t *testing.T) {
 	text := rapid.OneOf(rapid.String(),
-		rapid.StringMatching(`((phase|site|rack|labels\.a|labels\.|x)(=|==|)(READY|IDLE|a|)(,|))*`))
+		rapid.StringMatching(`((phase|site|rack|labels\.a|labels\.|x)(=|==|)(READY|IDLE|a|"a"|a\*|)(,|, |))*`))
 	rapid.Check(t, func(t *rapid.T) {
 		s := text.Draw(t, "filter")
 		got, err := validate.Filter(s, keys)
@@ -89,11 +90,16 @@ func TestFilterNeverGuesses(t *testing.T) {
 			refused(t, s, err)
 			return
 		}
-		want := strings.Split(s, ",")
-		for i, part := range want {
-			if part == "phase=IDLE" {
-				want[i] = "phase=READY"
+		var want []string
+		for _, part := range strings.Split(s, ",") {
+			part = strings.Trim(part, " ")
+			if key, quoted, ok := strings.Cut(part, `="`); ok && !strings.Contains(key, "=") {
+				part = key + "=" + strings.TrimSuffix(quoted, `"`)
 			}
+			if part == "phase=IDLE" {
+				part = "phase=READY"
+			}
+			want = append(want, part)
 		}
 		if back := join(got); s != "" && back != strings.Join(want, ",") {
 			t.Fatalf("%q became %q", s, back)
@@ -105,7 +111,7 @@ func TestFilterRefuses(t *testing.T) {
 	for _, s := range []string{
 		"phase", "phase=", "=READY", "phase=ready", "colour=red", "site=a,", ",site=a", "site=a,,rack=b", "site=a,site=a",
 		"labels.=x",
-		"labels=x", "site=a\x00", "site=a\nb", " site=a", "labels.a=b c", strings.Repeat("x", 5000),
+		"labels=x", "site=a\x00", "site=a\nb", "site!=a", "site=a*", "site in (a, b)", "phase=READY*", `site=""`, "labels.a=b c", strings.Repeat("x", 5000),
 		strings.Repeat("site=a,", 40),
 	} {
 		_, err := validate.Filter(s, keys)
@@ -114,5 +120,37 @@ func TestFilterRefuses(t *testing.T) {
 			continue
 		}
 		refused(t, s, err)
+	}
+}
+
+func TestQuery(t *testing.T) {
+	q := validate.Query{Keys: keys, Text: []string{"site", "rack", "labels."},
+		Aliases: map[string]string{"label.": "labels.", "state": "phase"}}
+	for in, want := range map[string]string{
+		"site in (a, b),site!=c":      "site in (a, b),site!=c",
+		"label.x=a,labels.x!=b":       "labels.x=a,labels.x!=b",
+		"state in (READY, IDLE)":      "phase=READY",
+		"rack=r4*, label.env=web-*":   "rack=r4*,labels.env=web-*",
+		`labels.x=""`:                 `labels.x=""`,
+		"site!=*":                     "site!=*",
+		"rack not in (r1*, \"r2 b\")": "rack not in (r1*, r2 b)",
+	} {
+		terms, err := q.Parse(in)
+		if got := filter.Format(terms); err != nil || got != want {
+			t.Errorf("%q became %q: %v", in, got, err)
+		}
+	}
+	for in, want := range map[string]string{
+		"colour=red":           `position 1: the key "colour" is none of labels.…, phase, rack, site`,
+		"site=a,phase!=ASLEEP": `position 15: "ASLEEP" is no value of phase`,
+		"phase=REA*":           "position 7: phase takes no *",
+		`rack!=""`:             "position 7: expected a value of rack; rack!=* matches what has none",
+		"rack=a, rack=b":       `position 9: the key "rack" is there twice; several values are rack in (a, b)`,
+		"labels.-=a*":          `position 1: "labels.-" is no key`,
+	} {
+		_, err := q.Parse(in)
+		if refused(t, in, err); failure.From(err).Fields[0].Description != want {
+			t.Errorf("%q: %v, want %s", in, err, want)
+		}
 	}
 }

@@ -83,7 +83,7 @@ func imageFormat(im *baremetalv1.Image) string {
 	case im.GetKind() != "os" && im.GetFormat() != "raw":
 		return "files of an installer are kept as they are: raw"
 	}
-	return among(im.GetFormat(), "raw", "raw.zst", "qcow2")
+	return among(im.GetFormat(), "raw", "raw.zst", "raw.gz", "raw.xz", "qcow2")
 }
 
 const maxURL = 2048

@@ -81,7 +81,7 @@ func ParsePage(token, list, filter string) (Page, error) {
 // plausible refuses what no token of ours holds and a database would choke on.
 func plausible(p Page) bool {
 	year := func(t time.Time) bool { return t.IsZero() || t.Year() > 1969 && t.Year() < 10000 }
-	return p.Total >= 0 && (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 16 &&
+	return p.Total >= 0 && (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 1024 &&
 		strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
 }
 

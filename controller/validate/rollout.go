@@ -23,12 +23,23 @@ func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
 		return nil, Fault("spec", "required")
 	}
 	var f faults
-	if s.GetFilter() == "" {
+	switch {
+	case s.GetSelectionId() != "" && s.GetFilter() != "":
+		f.add("spec.selection_id", "not together with filter")
+	case s.GetSelectionId() == "" && s.GetFilter() == "":
 		f.add(
 			"spec.filter",
-			"required: name what to work on, such as site=berlin or labels.rack=r42; a filter that "+
-				"matches all is provider=agent",
+			"required without selection_id: name what to work on, such as site=berlin or rack=r42; a filter that "+
+				"matches all is machine_id=*",
 		)
+	}
+	f.add("spec.selection_id", text(s.GetSelectionId(), maxText))
+	rolloutAction(&f, s)
+	if s.GetSeedId() != "" {
+		f.add("spec.seed_id", "set by the server; give the seed")
+	}
+	if s.GetSeed().GetHostname() != "" {
+		f.add("spec.seed.hostname", "it fits one machine only; without it each is called by its machine_id")
 	}
 	if why := text(s.GetTitle(), maxTitle); why != "" {
 		f.add("spec.title", why)
@@ -49,6 +60,21 @@ func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
 	}
 	f.add("spec.on_gate", among(s.GetOnGate(), "", "pause", "cancel"))
 	return filledRollout(s), f.err()
+}
+
+func rolloutAction(f *faults, s *baremetalv1.RolloutSpec) {
+	switch s.GetAction() {
+	case baremetalv1.RolloutSpec_ACTION_UNSPECIFIED:
+	case baremetalv1.RolloutSpec_PROVISION:
+		if s.GetType() != "" {
+			f.add("spec.type", "not together with action")
+		}
+		if s.GetPlanId() != "" {
+			f.add("spec.plan_id", "not together with action")
+		}
+	default:
+		f.add("spec.action", "unknown")
+	}
 }
 
 func rolloutWaves(f *faults, s *baremetalv1.RolloutSpec) {

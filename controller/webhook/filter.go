@@ -5,69 +5,62 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/filter"
 )
 
 // Filter is a parsed filter of machines: all terms must hold. It has the keys of ListMachines.
-type Filter []term
-
-type term struct{ key, value string }
+type Filter struct {
+	terms []filter.Term
+	// matchesNone is set of a text that cannot be read.
+	matchesNone bool
+}
 
 // ParseFilter reads a filter that was checked, and its values normalized, when it was stored.
 func ParseFilter(s string) Filter {
-	var out Filter
-	for part := range strings.SplitSeq(s, ",") {
-		if key, value, ok := strings.Cut(part, "="); ok {
-			out = append(out, term{key, value})
-		}
-	}
-	return out
+	terms, err := filter.Parse(s)
+	return Filter{terms: terms, matchesNone: err != nil}
 }
+
+func (f Filter) matchesAll() bool { return len(f.terms) == 0 && !f.matchesNone }
 
 // Matches says whether a machine is one that ListMachines would show with the filter. No machine matches only the empty
 // filter.
 func (f Filter) Matches(m *baremetalv1.Machine) bool {
-	if m == nil {
-		return len(f) == 0
+	if m == nil || f.matchesNone {
+		return f.matchesAll()
 	}
-	for _, t := range f {
-		if !t.holds(m) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.terms, func(t filter.Term) bool { return !holds(t, m) })
 }
 
 // MatchesAny says whether one of the machines is one that ListMachines would show with the filter. The empty filter
 // needs none.
 func (f Filter) MatchesAny(machines []*baremetalv1.Machine) bool {
-	return len(f) == 0 || slices.ContainsFunc(machines, f.Matches)
+	return f.matchesAll() || slices.ContainsFunc(machines, f.Matches)
 }
 
-func (t term) holds(m *baremetalv1.Machine) bool {
-	if key, ok := strings.CutPrefix(t.key, "labels."); ok {
+func holds(t filter.Term, m *baremetalv1.Machine) bool {
+	if key, ok := strings.CutPrefix(t.Key, "labels."); ok {
 		value, there := m.GetLabels()[key]
-		return there && value == t.value
+		return t.Holds(value, there)
 	}
-	if name, ok := strings.CutPrefix(t.key, "conditions."); ok {
-		return condition(m, name) == (t.value == "true")
+	if t.Key == "phase" { // several may be true of one machine
+		return slices.ContainsFunc(t.Values, func(v filter.Value) bool { return phase(m, v.Text) }) != t.Not
 	}
-	switch t.key {
-	case "phase":
-		return phase(m, t.value)
-	case "effective_state":
-		return m.GetStatus().GetEffectiveState().String() == t.value
-	case "node_state":
-		return m.GetStatus().GetNodeState().String() == "NODE_STATE_"+strings.ToUpper(t.value)
-	}
-	value, known := specValue(m, t.key)
-	return known && value == t.value
+	value, known := valueOf(m, t.Key)
+	return known && t.Holds(value, value != "")
 }
 
-func specValue(m *baremetalv1.Machine, key string) (value string, known bool) {
+func valueOf(m *baremetalv1.Machine, key string) (value string, known bool) {
+	if name, ok := strings.CutPrefix(key, "conditions."); ok {
+		return map[bool]string{true: "true", false: "false"}[condition(m, name)], true
+	}
 	s := m.GetSpec()
 	value, known = map[string]string{
 		"provider": s.GetProvider(), "site": s.GetSite(), "region": s.GetRegion(), "rack": s.GetRack(), "group": s.GetGroup(),
-		"machine_id": m.GetMachineId(),
+		"location": s.GetLocation(), "serial": s.GetSerial(), "cluster": s.GetTargetClusterRef(),
+		"machine_id":      m.GetMachineId(),
+		"effective_state": m.GetStatus().GetEffectiveState().String(),
+		"node_state":      strings.ToLower(strings.TrimPrefix(m.GetStatus().GetNodeState().String(), "NODE_STATE_")),
 	}[key]
 	return value, known
 }

@@ -32,6 +32,10 @@ const (
 	BootNextProof = "boot_next_proof"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
 	ImageDigest = "image_digest"
+	// AddedTo is the system of the image that files were added to, and where it lies; AddedFiles lists them in JSON, each
+	// with path, mode, size in bytes and SHA-256. They were added after the image had been read back.
+	AddedTo    = "added_to"
+	AddedFiles = "added_files"
 	// ConfigDigest is the digest of the host configuration as read back.
 	ConfigDigest = "config_digest"
 	// DevicesReset lists the accelerators that were reset and answer again, by their PCI addresses.

@@ -29,6 +29,7 @@ const (
 	Delivery   = "dlv"
 	Event      = "evt"
 	Rollout    = "ro"
+	Selection  = "sel"
 
 	WebhookSecret = "whs"
 )

@@ -88,8 +88,8 @@ func (in *install) host() *host.Linux {
 func (in *install) executor() *repave.Disk {
 	return repave.NewDisk(repave.DiskConfig{
 		Installer: in.host(), Site: "http://site", Clock: clock.Real(),
-		Identity: func(context.Context, *fleetv1.CommandSpec) (map[string][]byte, error) {
-			return map[string][]byte{"bootstrap-token": []byte(token)}, nil
+		Identity: func(context.Context, *fleetv1.CommandSpec) (disks.NextSystem, error) {
+			return disks.NextSystem{Files: map[string][]byte{"bootstrap-token": []byte(token)}}, nil
 		},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,8 @@ type Config struct {
 	// Addresses are the fleet listeners, host:port; none means those that enrolment gave.
 	Addresses []string `json:"addresses,omitempty"`
 	Script    Script   `json:"script,omitempty"`
+	// Broken are the names of machines on which every command fails.
+	Broken []string `json:"broken,omitempty"`
 	// Width is how many agents enrol or open their first session at once; 0 means 32.
 	Width int `json:"width,omitempty"`
 	// Reports makes every agent report an inventory at its start.
@@ -126,11 +129,25 @@ func (f *Fleet) Add(specs ...Spec) {
 
 func (f *Fleet) newAgent(s Spec) *agent {
 	a := &agent{
-		f: f, spec: s, dir: state.Dir(filepath.Join(f.cfg.Dir, s.Name)), machine: newMachine(s.Name, f.cfg.Script),
+		f: f, spec: s, dir: state.Dir(filepath.Join(f.cfg.Dir, s.Name)), machine: newMachine(s.Name, f.cfg.scriptOf(s.Name)),
 		welcomed: make(chan struct{}), dial: f.dialer(source(s.Index)),
 	}
 	a.memory.Store(newMemory())
 	return a
+}
+
+// scriptOf is the script of one machine.
+func (c Config) scriptOf(name string) Script {
+	if !slices.Contains(c.Broken, name) {
+		return c.Script
+	}
+	s := Script{}
+	for _, kind := range kinds {
+		b := c.Script[kind]
+		b.Fail = 1
+		s[kind] = b
+	}
+	return s
 }
 
 // perAddress is how many agents share a source address.

@@ -27,9 +27,9 @@ import (
 )
 
 // Binaries are the programs of this tree.
-type Binaries struct{ Controller, Agent string }
+type Binaries struct{ Controller, Agent, CLI string }
 
-// Dir is where both are.
+// Dir is where they are.
 func (b Binaries) Dir() string { return filepath.Dir(b.Controller) }
 
 var built struct {
@@ -48,12 +48,14 @@ func Build(t testing.TB) Binaries {
 		}
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o",
 			built.dir, // as the Makefile does it, which saves compiling twice
-			"github.com/ingot-metal/ingot/cmd/ingot-controller", "github.com/ingot-metal/ingot/cmd/ingot-agent")
+			"github.com/ingot-metal/ingot/cmd/ingot-controller", "github.com/ingot-metal/ingot/cmd/ingot-agent",
+			"github.com/ingot-metal/ingot/cmd/ingot")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
-		built.Binaries = Binaries{filepath.Join(built.dir, "ingot-controller"), filepath.Join(built.dir, "ingot-agent")}
+		built.Binaries = Binaries{filepath.Join(built.dir, "ingot-controller"), filepath.Join(built.dir, "ingot-agent"),
+			filepath.Join(built.dir, "ingot")}
 	})
 	if built.err != nil {
 		t.Fatalf("build: %v", built.err)

@@ -43,6 +43,9 @@ func (g GUID) String() string {
 // LinuxData is the type of a partition with a Linux file system (The Discoverable Partitions Specification).
 var LinuxData = GUID{0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4}
 
+// BasicData is the type of a partition with a file system that firmware and every system read, such as FAT.
+var BasicData = GUID{0xa2, 0xa0, 0xd0, 0xeb, 0xe5, 0xb9, 0x33, 0x44, 0x87, 0xc0, 0x68, 0xb6, 0xb7, 0x26, 0x99, 0xc7}
+
 // Errors of Parse and Add.
 var (
 	ErrNoTable = errors.New("no GUID partition table")
@@ -168,6 +171,38 @@ func (t *Table) Add(p Partition) (number int, err error) {
 		}
 	}
 	return 0, fmt.Errorf("%w: all %d entries are in use", ErrNoRoom, len(t.entries)/t.entrySize)
+}
+
+// Resize changes the size of a partition, whose beginning stays. It fails when it would overlap another.
+func (t *Table) Resize(number int, size int64) error {
+	all := t.Partitions()
+	i := slices.IndexFunc(all, func(p Partition) bool { return p.Number == number })
+	if i < 0 || size < t.sector || size%t.sector != 0 {
+		return fmt.Errorf("resize partition %d to %d bytes: no such partition, or no whole sectors", number, size)
+	}
+	p := all[i]
+	p.Size = size
+	for _, other := range all {
+		if other.Number != number && p.Offset < other.Offset+other.Size && other.Offset < p.Offset+p.Size {
+			return fmt.Errorf("%w: partition %d would reach into partition %d", ErrNoRoom, number, other.Number)
+		}
+	}
+	binary.LittleEndian.PutUint64(t.entry(number - 1)[40:], uint64((p.Offset+p.Size)/t.sector-1))
+	return nil
+}
+
+// Room returns how large a partition can become: up to the next one, in whole MiB.
+func Room(all []Partition, p Partition) int64 {
+	end := int64(-1)
+	for _, other := range all {
+		if other.Offset > p.Offset && (end < 0 || other.Offset < end) {
+			end = other.Offset
+		}
+	}
+	if end < 0 {
+		return p.Size
+	}
+	return max(p.Size, end/align*align-p.Offset)
 }
 
 func (t *Table) putEntry(i int, p Partition) {

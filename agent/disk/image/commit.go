@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 )
 
@@ -24,6 +26,70 @@ func (w *writer) identity(ctx context.Context) error {
 		return diskError("fill the state partition: %w", err)
 	}
 	return w.flush()
+}
+
+// customize lets the file systems of the image be changed. Both ends of the disk are zeros meanwhile, and stay so if it
+// fails: an image that was changed in part boots nothing.
+func (w *writer) customize(ctx context.Context) error {
+	if w.Customize == nil {
+		return nil
+	}
+	w.track.begin(StageSystem, 0)
+	c, err := w.Customize(ctx, Layout{Partitions: w.table.Partitions(), StateID: w.out.StateID})
+	if err != nil {
+		return unlessKnown(err)
+	}
+	w.out.System, w.out.Changes = c.System, c.Changes
+	w.out.Warnings = append(w.out.Warnings, c.Warnings...)
+	for number, size := range c.Grown {
+		if err := w.table.Resize(number, size); err != nil {
+			return notSupported("grow a partition: %w", err)
+		}
+	}
+	if err := w.addVolume(c.Volume); err != nil {
+		return err
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	return w.fit()
+}
+
+// unlessKnown makes an error of a disk out of one that says nothing else of itself.
+func unlessKnown(err error) error {
+	if errors.Is(err, firstboot.ErrUnsupported) {
+		return notSupported("%w", err)
+	}
+	return err
+}
+
+// addVolume writes a further partition right before the state partition, and reads each MiB of it back.
+func (w *writer) addVolume(v *Volume) (err error) {
+	if v == nil {
+		return nil
+	}
+	defer func() { err = errors.Join(err, v.Data.Close()) }()
+	at := w.stateAt - v.Size
+	_, err = w.table.Add(gpt.Partition{Name: v.Name, Type: v.Type, ID: newGUID(), Offset: at, Size: v.Size})
+	if err != nil {
+		return tooLarge("add the partition %s: %w", v.Name, err)
+	}
+	wrote, got := block.Buffer(gpt.HeadSize), block.Buffer(gpt.HeadSize)
+	for off := at; off < w.stateAt; off += gpt.HeadSize {
+		if _, err := io.ReadFull(v.Data, wrote); err != nil {
+			return fmt.Errorf("make the partition %s: %w", v.Name, err)
+		}
+		if err := w.put(wrote, off); err != nil {
+			return err
+		}
+		if err := get(w.Disk, got, off); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, wrote) {
+			return diskError("the partition %s reads back differently at byte %d", v.Name, off)
+		}
+	}
+	return nil
 }
 
 func (w *writer) copyState() error {
@@ -56,7 +122,8 @@ func (w *writer) copyState() error {
 // away again.
 func (w *writer) commit(ctx context.Context) error {
 	w.track.begin(StageCommit, 0)
-	c := Commit{Head: hexSum(w.newHead), Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID}
+	c := Commit{Head: hexSum(w.newHead), Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID,
+		System: w.out.System, Changes: w.out.Changes}
 	if err := w.Committing(ctx, c); err != nil {
 		return err
 	}

@@ -14,10 +14,11 @@
 // # State model
 //
 //	check -> zero both ends -> discard -> write all but the first MiB -> flush -> read back, hash
-//	      -> state partition -> backup table -> first MiB -> flush -> read back
+//	      -> state partition -> files for the new system -> backup table -> first MiB -> flush -> read back
 //
-// Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a firmware or a
-// kernel, whatever the disk held before.
+// The digest is that of the image as it was ordered. What is added to its file systems comes after, and is read back by
+// itself. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a firmware
+// or a kernel, whatever the disk held before.
 //
 // # Failure handling
 //

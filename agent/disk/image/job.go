@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -61,11 +62,43 @@ type Job struct {
 	// are called when the image has been verified.
 	Identity func(ctx context.Context) (map[string][]byte, error)
 	Fill     func(ctx context.Context, off, size int64, files map[string][]byte) error
+	// Customize changes file systems of the image, which was verified before, and must read back what it has written. nil:
+	// the image stays as it is.
+	Customize func(ctx context.Context, l Layout) (Custom, error)
 	// Committing is called, and must make its argument durable, before the disk can become bootable.
 	Committing func(ctx context.Context, c Commit) error
 	// Progress may be nil.
 	Progress func(Progress)
 	Clock    clock.Clock
+}
+
+// Layout is what will be on the disk: the partitions of the image, and the state partition with this PARTUUID.
+type Layout struct {
+	Partitions []gpt.Partition
+	StateID    string
+}
+
+// Custom is what Customize has done.
+type Custom struct {
+	// Changes are the files that were added.
+	Changes []firstboot.Change
+	// System describes where they were added, such as "debian on partition 1 (ext4)".
+	System string
+	// Grown is the new size of a partition by its number, in bytes.
+	Grown map[int]int64
+	// Volume is a file system for a further partition; nil: none.
+	Volume *Volume
+	// Warnings are faults that take nothing away from what was read back.
+	Warnings []string
+}
+
+// Volume is a partition that is added before the state partition.
+type Volume struct {
+	Name string
+	Type gpt.GUID
+	// Data is the whole file system of Size bytes, a multiple of a MiB. It is closed.
+	Data io.ReadCloser
+	Size int64
 }
 
 // Commit is what Check needs to recognize the disk.
@@ -75,6 +108,9 @@ type Commit struct {
 	Undo gpt.Patch `json:"undo"`
 	// StateID is the identity of the state partition.
 	StateID string `json:"state_id"`
+	// System and Changes are what was added to the image, after it had been read back and found right.
+	System  string             `json:"system,omitempty"`
+	Changes []firstboot.Change `json:"changes,omitempty"`
 }
 
 // Progress says how far it got. Done and Total are bytes of the stage.
@@ -93,6 +129,7 @@ const (
 	StageWrite    = "write"
 	StageVerify   = "verify"
 	StageIdentity = "identity"
+	StageSystem   = "system"
 	StageCommit   = "commit"
 )
 
@@ -132,6 +169,9 @@ type Evidence struct {
 	Zeroed bool
 	// Write is the time from the first byte to the last flush, Verify that of the reading back.
 	Write, Verify, Total time.Duration
+	// System and Changes are what was added to the image: see Custom.
+	System  string
+	Changes []firstboot.Change
 	// Warnings are faults that take nothing away from what was read back.
 	Warnings []string
 }

@@ -11,8 +11,8 @@ var weights = []struct {
 	from  int
 	to    int
 }{
-	{StageCheck, 0, 1}, {StageZero, 1, 3}, {StageWrite, 3, 68}, {StageVerify, 68, 96}, {StageIdentity, 96, 98},
-	{StageCommit, 98, 100},
+	{StageCheck, 0, 1}, {StageZero, 1, 3}, {StageWrite, 3, 68}, {StageVerify, 68, 96}, {StageIdentity, 96, 97},
+	{StageSystem, 97, 98}, {StageCommit, 98, 100},
 }
 
 // tracker tells how far a Write got.
@@ -67,7 +67,7 @@ func percent(stage string, done, total int64) int {
 
 // String is such as "write 412/1024 MiB, 96 MiB/s, ETA 0:07".
 func (p Progress) String() string {
-	if p.Total <= 0 || p.Stage == StageZero || p.Stage == StageIdentity {
+	if p.Total <= 0 || p.Stage == StageZero || p.Stage == StageIdentity || p.Stage == StageSystem {
 		return p.Stage
 	}
 	s := fmt.Sprintf("%s %d/%d MiB", p.Stage, p.Done>>20, p.Total>>20)

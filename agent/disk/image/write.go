@@ -21,6 +21,7 @@ type writer struct {
 	Job
 	raw     io.ReadCloser
 	head    []byte // the image's first MiB
+	table   *gpt.Table
 	newHead []byte // the same with the state partition in its table
 	tail    []byte // the disk's last MiB
 	stateAt int64
@@ -58,7 +59,7 @@ func (w *writer) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, stage := range []func(context.Context) error{w.zeroEnds, w.discard, w.copy, w.verify, w.identity} {
+	for _, stage := range []func(context.Context) error{w.zeroEnds, w.discard, w.copy, w.verify, w.identity, w.customize} {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
@@ -111,9 +112,15 @@ func (w *writer) plan() error {
 	if err != nil {
 		return notSupported("add the state partition to the image: %w", err)
 	}
+	w.table = table
+	return w.fit()
+}
+
+// fit makes the disk's ends out of the image's first MiB and the table as it is now.
+func (w *writer) fit() error {
 	w.newHead = block.Buffer(gpt.HeadSize)
 	copy(w.newHead, w.head)
-	tail, err := table.Fit(w.newHead, w.Disk.Size())
+	tail, err := w.table.Fit(w.newHead, w.Disk.Size())
 	if err != nil {
 		return tooLarge("fit the partition table to the disk: %w", err)
 	}

@@ -2,6 +2,7 @@ package repave
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host/disks"
@@ -38,8 +40,8 @@ type DiskConfig struct {
 	Installer Installer
 	// Site is the base URL of the boot server, without a slash at its end: images come from below it.
 	Site string
-	// Identity gives the files for the next system, by name. It may be called again for the same command.
-	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (map[string][]byte, error)
+	// Identity gives what the next system needs. It may be called again for the same command.
+	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (disks.NextSystem, error)
 	Clock    clock.Clock
 }
 
@@ -167,7 +169,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 			stop = func() (executor.Result, error) { return end, err }
 			return errStopped
 		},
-		Identity: func(ctx context.Context) (map[string][]byte, error) { return d.identity(ctx, job) },
+		Identity: func(ctx context.Context) (disks.NextSystem, error) { return d.identity(ctx, job) },
 		Committing: func(ctx context.Context, c image.Commit) error {
 			in.Commit = &c
 			return job.UpdateIntent(ctx, in)
@@ -184,10 +186,23 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 		return concluded(ctx, job, in, got, err)
 	}
 	job.Logf("wrote %s: %s", dev, summary(got))
+	for _, c := range got.Changes {
+		job.Logf("added %s, mode %s, %d bytes, sha256:%s", c.Path, c.Mode, c.Size, c.SHA256)
+	}
 	for _, w := range got.Warnings {
 		job.Logf("warning: %s", w)
 	}
-	return executor.Succeeded(diskEvidence(in, got)), nil
+	return executor.Succeeded(withChanges(diskEvidence(in, got), got.System, got.Changes)), nil
+}
+
+// withChanges adds to the evidence what was added to the image.
+func withChanges(e map[string]string, system string, changes []firstboot.Change) map[string]string {
+	if system == "" {
+		return e
+	}
+	list, _ := json.Marshal(changes) // strings and numbers always encode
+	e[evidence.AddedTo], e[evidence.AddedFiles] = system, string(list)
+	return e
 }
 
 // url is where the image is. A site serves images by the digest of their files.
@@ -214,22 +229,22 @@ func progress(job executor.Job) func(image.Progress) {
 // then, so that it is worth waiting for as long as the command may take.
 const identityRetry = 2 * time.Second
 
-func (d *Disk) identity(ctx context.Context, job executor.Job) (map[string][]byte, error) {
+func (d *Disk) identity(ctx context.Context, job executor.Job) (disks.NextSystem, error) {
 	for {
-		files, err := d.cfg.Identity(ctx, job.Spec)
+		next, err := d.cfg.Identity(ctx, job.Spec)
 		if err == nil {
-			return files, nil
+			return next, nil
 		}
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return next, context.Cause(ctx)
 		}
 		if f := failure.From(err); !f.Retryable && f.Kind != failure.KindInternal {
-			return nil, fmt.Errorf("get the new system's identity: %w", err)
+			return next, fmt.Errorf("get the new system's identity: %w", err)
 		}
 		job.Logf("no identity for the new system yet: %v", err)
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return next, context.Cause(ctx)
 		case <-d.cfg.Clock.After(identityRetry):
 		}
 	}
@@ -275,14 +290,22 @@ func (d *Disk) Resume(ctx context.Context, job executor.Job) (executor.Verdict, 
 	err := d.cfg.Installer.CheckImage(ctx, in.ref(), in.Digest, in.RawSize, *in.Commit)
 	switch {
 	case err == nil:
-		return executor.Settle(executor.Succeeded(map[string]string{
+		return executor.Settle(executor.Succeeded(withChanges(map[string]string{
 			evidence.ImageDigest: in.Digest, "disk": in.Disk, "disk_path": in.Path, "bytes": strconv.FormatInt(in.RawSize, 10),
-			"state_partition": in.Commit.StateID, "verified": "after a restart of the agent",
-		})), nil
+			"state_partition": in.Commit.StateID, "verified": verified(in.Commit),
+		}, in.Commit.System, in.Commit.Changes))), nil
 	case errors.Is(err, image.ErrAnother):
 		return executor.Settle(interrupted("the agent was restarted in the last moments of the write: %v", err)), nil
 	}
 	return executor.Verdict{}, fmt.Errorf("read back disk: %w", err)
+}
+
+// verified says what was read after a restart of the agent, and what before.
+func verified(c *image.Commit) string {
+	if c.System == "" {
+		return "after a restart of the agent"
+	}
+	return "the first MiB after a restart of the agent, the rest and what was added before"
 }
 
 func interrupted(format string, args ...any) executor.Result {

@@ -101,7 +101,10 @@ func newRig() *rig {
 	r.identity = func() (map[string][]byte, error) { return map[string][]byte{"x": nil}, nil }
 	r.exec = repave.NewDisk(repave.DiskConfig{
 		Installer: r.m, Site: "http://site:8080", Clock: soon{clock.Real()},
-		Identity: func(context.Context, *fleetv1.CommandSpec) (map[string][]byte, error) { return r.identity() },
+		Identity: func(context.Context, *fleetv1.CommandSpec) (n disks.NextSystem, err error) {
+			n.Files, err = r.identity()
+			return n, err
+		},
 	})
 	return r
 }

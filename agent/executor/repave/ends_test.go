@@ -190,9 +190,9 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 		return map[string][]byte{"agent.key": []byte("k")}, nil
 	}
 	r.m.write = func(ctx context.Context, w disks.WriteImage) error {
-		files, err := w.Identity(ctx)
-		if err != nil || string(files["agent.key"]) != "k" {
-			t.Errorf("identity %q, %v", files, err)
+		next, err := w.Identity(ctx)
+		if err != nil || string(next.Files["agent.key"]) != "k" {
+			t.Errorf("identity %q, %v", next.Files, err)
 		}
 		return err
 	}
@@ -215,7 +215,10 @@ func TestTheWaitForAnIdentity(t *testing.T) {
 		}
 		r.exec = repave.NewDisk(repave.DiskConfig{
 			Installer: r.m, Clock: endless{clock.Real(), stop},
-			Identity: func(context.Context, *fleetv1.CommandSpec) (map[string][]byte, error) { return r.identity() },
+			Identity: func(context.Context, *fleetv1.CommandSpec) (n disks.NextSystem, err error) {
+				n.Files, err = r.identity()
+				return n, err
+			},
 		})
 		got, err := r.exec.Execute(ctx, r.job(ctx))
 		if err != nil || got.Outcome != fleetv1.CommandResult_CANCELED || calls != 1 {

@@ -40,9 +40,8 @@ type WriteImage struct {
 
 	// Begin has the last word before the first byte is changed, when the image has been opened.
 	Begin func(ctx context.Context) error
-	// Identity gives the files for the new system's state partition; Committing must make durable what it is given.
-	// See image.Job.
-	Identity   func(ctx context.Context) (map[string][]byte, error)
+	// Identity gives what the new system needs; Committing must make durable what it is given. See image.Job.
+	Identity   func(ctx context.Context) (NextSystem, error)
 	Committing func(ctx context.Context, c image.Commit) error
 	Progress   func(image.Progress)
 }
@@ -76,13 +75,21 @@ func (s *Storage) WriteImage(
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log}
+	var next NextSystem
 	out, err := image.Write(ctx, image.Job{
 		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
-		Open:     func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
-		State:    func() (io.ReadCloser, error) { return openTemplate(s.Path(s.template)) },
-		Begin:    w.Begin,
-		Others:   func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref()) },
-		Identity: w.Identity, Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
+		Open:   func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
+		State:  func() (io.ReadCloser, error) { return openTemplate(s.Path(s.template)) },
+		Begin:  w.Begin,
+		Others: func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref()) },
+		Identity: func(ctx context.Context) (_ map[string][]byte, err error) {
+			next, err = w.Identity(ctx)
+			return next.Files, err
+		},
+		Customize: func(ctx context.Context, layout image.Layout) (image.Custom, error) {
+			return s.customize(ctx, d, layout, next)
+		},
+		Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
 		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
 			return s.fillPartition(ctx, d, off, size, files)
 		},

@@ -71,8 +71,10 @@ func order(t *testing.T, raw []byte, commit *image.Commit) WriteImage {
 	return WriteImage{
 		URL: srv.URL, FileSize: int64(len(file)), Format: image.RawZstd, RawSize: int64(len(raw)),
 		Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(raw)),
-		Identity: func(context.Context) (map[string][]byte, error) {
-			return map[string][]byte{"bootstrap-token": []byte("secret"), "etc/hostname": []byte("n1\n")}, nil
+		Identity: func(context.Context) (NextSystem, error) {
+			return NextSystem{
+				Files: map[string][]byte{"bootstrap-token": []byte("secret"), "etc/hostname": []byte("n1\n")},
+			}, nil
 		},
 		Committing: func(_ context.Context, c image.Commit) error {
 			*commit = c

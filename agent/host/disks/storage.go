@@ -25,6 +25,13 @@ import (
 // Storage reads, writes and erases the machine's disks.
 type Storage struct {
 	*system.System
+	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
+	BootMAC string
+	// Program is the agent's static binary, which systems without it are given.
+	Program string
+	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
+	LoadFileSystem func(kind string) error
+
 	patience Patience
 	template string // the file system of a new state partition, compressed by zstd
 	open     func(path string, write bool) (Disk, error)
@@ -84,20 +91,20 @@ func (s *Storage) refuseDisks() error {
 // through another mount. They get mode 0600, since a secret is among them.
 func (s *Storage) fillPartition(ctx context.Context, d Disk, off, size int64, files map[string][]byte) error {
 	return d.Part(ctx, off, size, func(device string) error {
-		if err := mounted(device, false, func(dir string) error { return writeFiles(dir, files) }); err != nil {
+		if err := mounted("ext4", device, false, func(dir string) error { return writeFiles(dir, files) }); err != nil {
 			return err
 		}
-		return mounted(device, true, func(dir string) error { return compareFiles(dir, files) })
+		return mounted("ext4", device, true, func(dir string) error { return compareFiles(dir, files) })
 	})
 }
 
-// mounted gives the root of an ext4 file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees
+// mounted gives the root of a file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees
 // it, no other process can keep it busy, and it ends with this process at the latest.
-func mounted(device string, readOnly bool, fn func(dir string) error) error {
+func mounted(kind, device string, readOnly bool, fn func(dir string) error) error {
 	fd := -1
 	// The file system of the mount before may still be on its way out.
 	err := block.Patiently(func() (err error) {
-		fd, err = mountDetached(device, readOnly)
+		fd, err = mountDetached(kind, device, readOnly)
 		return err
 	})
 	if err != nil {
@@ -122,8 +129,8 @@ func syncFileSystem(dir string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-func mountDetached(device string, readOnly bool) (int, error) {
-	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
+func mountDetached(kind, device string, readOnly bool) (int, error) {
+	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("fsopen: %w", err)
 	}

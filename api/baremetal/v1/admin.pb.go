@@ -2573,7 +2573,7 @@ type Image struct {
 	ImageRef string `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	// Where it was fetched from; empty for an upload.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// "raw", "raw.zst" or "qcow2" as given; a qcow2 is stored as raw.zst.
+	// "raw", "raw.zst", "raw.gz", "raw.xz" or "qcow2" as given; the last three are stored as raw.zst.
 	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
 	// Lower hex, of the file as stored. Verified when given at AddImage.
 	Sha256File string `protobuf:"bytes,4,opt,name=sha256_file,json=sha256File,proto3" json:"sha256_file,omitempty"`
@@ -2592,7 +2592,7 @@ type Image struct {
 	// Of the file as stored.
 	FileSizeBytes int64                  `protobuf:"varint,11,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// SHA-256 of the file as given, where the stored one differs (qcow2).
+	// SHA-256 of the file as given, where the stored one differs (qcow2, raw.gz, raw.xz).
 	Sha256Source  string `protobuf:"bytes,13,opt,name=sha256_source,json=sha256Source,proto3" json:"sha256_source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -665,6 +665,9 @@ const (
 	// have seen; grants wait.
 	// Next: nothing, it passes in a second, or with the lease of a controller that died.
 	Reason_DATABASE_IN_DOUBT Reason = 379
+	// NOT_FOUND: there is no such selection, or it has expired.
+	// Next: select the machines again.
+	Reason_SELECTION_NOT_FOUND Reason = 393
 )
 
 // Enum value maps for Reason.
@@ -874,6 +877,7 @@ var (
 		377: "API_TOKEN_EXISTS",
 		378: "DATABASE_WENT_BACK",
 		379: "DATABASE_IN_DOUBT",
+		393: "SELECTION_NOT_FOUND",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1080,6 +1084,7 @@ var (
 		"API_TOKEN_EXISTS":               377,
 		"DATABASE_WENT_BACK":             378,
 		"DATABASE_IN_DOUBT":              379,
+		"SELECTION_NOT_FOUND":            393,
 	}
 )
 
@@ -1114,7 +1119,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x8f&\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa9&\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1320,7 +1325,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x13API_TOKEN_NOT_FOUND\x10\xf8\x02\x12\x15\n" +
 	"\x10API_TOKEN_EXISTS\x10\xf9\x02\x12\x17\n" +
 	"\x12DATABASE_WENT_BACK\x10\xfa\x02\x12\x16\n" +
-	"\x11DATABASE_IN_DOUBT\x10\xfb\x02B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x11DATABASE_IN_DOUBT\x10\xfb\x02\x12\x18\n" +
+	"\x13SELECTION_NOT_FOUND\x10\x89\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -9,6 +9,7 @@ package baremetalv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -21,6 +22,54 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type RolloutSpec_Action int32
+
+const (
+	RolloutSpec_ACTION_UNSPECIFIED RolloutSpec_Action = 0
+	// Installs a system and puts the machine in service: the operations ENTER_MAINTENANCE, REIMAGE and EXIT_MAINTENANCE, one
+	// after the other. params are those of REIMAGE. What runs on the machine before is lost.
+	RolloutSpec_PROVISION RolloutSpec_Action = 1
+)
+
+// Enum value maps for RolloutSpec_Action.
+var (
+	RolloutSpec_Action_name = map[int32]string{
+		0: "ACTION_UNSPECIFIED",
+		1: "PROVISION",
+	}
+	RolloutSpec_Action_value = map[string]int32{
+		"ACTION_UNSPECIFIED": 0,
+		"PROVISION":          1,
+	}
+)
+
+func (x RolloutSpec_Action) Enum() *RolloutSpec_Action {
+	p := new(RolloutSpec_Action)
+	*p = x
+	return p
+}
+
+func (x RolloutSpec_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RolloutSpec_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_rollout_proto_enumTypes[0].Descriptor()
+}
+
+func (RolloutSpec_Action) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_rollout_proto_enumTypes[0]
+}
+
+func (x RolloutSpec_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RolloutSpec_Action.Descriptor instead.
+func (RolloutSpec_Action) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{0, 0}
+}
 
 type Rollout_State int32
 
@@ -73,11 +122,11 @@ func (x Rollout_State) String() string {
 }
 
 func (Rollout_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_rollout_proto_enumTypes[0].Descriptor()
+	return file_baremetal_v1_rollout_proto_enumTypes[1].Descriptor()
 }
 
 func (Rollout_State) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_rollout_proto_enumTypes[0]
+	return &file_baremetal_v1_rollout_proto_enumTypes[1]
 }
 
 func (x Rollout_State) Number() protoreflect.EnumNumber {
@@ -137,11 +186,11 @@ func (x RolloutMachine_State) String() string {
 }
 
 func (RolloutMachine_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_rollout_proto_enumTypes[1].Descriptor()
+	return file_baremetal_v1_rollout_proto_enumTypes[2].Descriptor()
 }
 
 func (RolloutMachine_State) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_rollout_proto_enumTypes[1]
+	return &file_baremetal_v1_rollout_proto_enumTypes[2]
 }
 
 func (x RolloutMachine_State) Number() protoreflect.EnumNumber {
@@ -156,9 +205,9 @@ func (RolloutMachine_State) EnumDescriptor() ([]byte, []int) {
 // RolloutSpec says what is done, where, and how carefully.
 type RolloutSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which machines, as in ListMachinesRequest. Required; at most 10,000 machines.
+	// Which machines, as in ListMachinesRequest, unless selection_id says so; at most 10,000 machines.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// What is done, as in StartRunRequest.
+	// What is done, as in StartRunRequest, where action is not set.
 	Type   string            `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	PlanId string            `protobuf:"bytes,3,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	Params map[string]string `protobuf:"bytes,4,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -182,7 +231,15 @@ type RolloutSpec struct {
 	// Begin only once another caller has approved.
 	RequireApproval bool `protobuf:"varint,14,opt,name=require_approval,json=requireApproval,proto3" json:"require_approval,omitempty"`
 	// Free text for lists; at most 200 bytes.
-	Title         string `protobuf:"bytes,15,opt,name=title,proto3" json:"title,omitempty"`
+	Title string `protobuf:"bytes,15,opt,name=title,proto3" json:"title,omitempty"`
+	// Which machines, by CreateSelection; instead of filter.
+	SelectionId string `protobuf:"bytes,16,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
+	// What is done instead of a type or a plan.
+	Action RolloutSpec_Action `protobuf:"varint,17,opt,name=action,proto3,enum=baremetal.v1.RolloutSpec_Action" json:"action,omitempty"`
+	// What new systems are given for their first boot, by a reimage or PROVISION. It is stored sealed, and never sent back.
+	Seed *SystemSeed `protobuf:"bytes,18,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Names what seed was, and tells nothing of it. Set by the server.
+	SeedId        string `protobuf:"bytes,19,opt,name=seed_id,json=seedId,proto3" json:"seed_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,6 +379,34 @@ func (x *RolloutSpec) GetTitle() string {
 	return ""
 }
 
+func (x *RolloutSpec) GetSelectionId() string {
+	if x != nil {
+		return x.SelectionId
+	}
+	return ""
+}
+
+func (x *RolloutSpec) GetAction() RolloutSpec_Action {
+	if x != nil {
+		return x.Action
+	}
+	return RolloutSpec_ACTION_UNSPECIFIED
+}
+
+func (x *RolloutSpec) GetSeed() *SystemSeed {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
+}
+
+func (x *RolloutSpec) GetSeedId() string {
+	if x != nil {
+		return x.SeedId
+	}
+	return ""
+}
+
 // RolloutGate closes when so many machines have failed. Each number is a gate of its own; 0 is none.
 type RolloutGate struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -435,7 +520,9 @@ type RolloutPreview struct {
 	// What is done on machines, each list once.
 	StepLists []*RolloutSteps `protobuf:"bytes,6,rep,name=step_lists,json=stepLists,proto3" json:"step_lists,omitempty"`
 	// Budgets that leave less room than the rollout would use.
-	Budgets       []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	Budgets []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Machines in phase READY among those that would be worked on.
+	InService     int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,6 +604,13 @@ func (x *RolloutPreview) GetBudgets() []*RolloutBudget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *RolloutPreview) GetInService() int32 {
+	if x != nil {
+		return x.InService
+	}
+	return 0
 }
 
 // RolloutSteps are the steps of the plan as they would run.
@@ -854,7 +948,7 @@ func (x *GetRolloutRequest) GetRolloutId() string {
 
 type ListRolloutsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Terms of state=…
+	// Terms of state=…, request_id=…
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1677,7 +1771,9 @@ type RolloutMachine struct {
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// In a preview: which of step_lists, from 0.
-	StepList      int32 `protobuf:"varint,10,opt,name=step_list,json=stepList,proto3" json:"step_list,omitempty"`
+	StepList int32 `protobuf:"varint,10,opt,name=step_list,json=stepList,proto3" json:"step_list,omitempty"`
+	// Operations that follow the one under way before the machine is done.
+	StagesLeft    int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1782,11 +1878,236 @@ func (x *RolloutMachine) GetStepList() int32 {
 	return 0
 }
 
+func (x *RolloutMachine) GetStagesLeft() int32 {
+	if x != nil {
+		return x.StagesLeft
+	}
+	return 0
+}
+
+type CreateSelectionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required for idempotency.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Which machines, as in ListMachinesRequest; or machine_ids. At most 10,000 machines.
+	Filter     string   `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	MachineIds []string `protobuf:"bytes,3,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
+	// How long it is kept: 1 second to 7 days, by default an hour. A rollout that was created keeps its machines.
+	Ttl           *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSelectionRequest) Reset() {
+	*x = CreateSelectionRequest{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSelectionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSelectionRequest) ProtoMessage() {}
+
+func (x *CreateSelectionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSelectionRequest.ProtoReflect.Descriptor instead.
+func (*CreateSelectionRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CreateSelectionRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *CreateSelectionRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *CreateSelectionRequest) GetMachineIds() []string {
+	if x != nil {
+		return x.MachineIds
+	}
+	return nil
+}
+
+func (x *CreateSelectionRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+type GetSelectionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SelectionId   string                 `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSelectionRequest) Reset() {
+	*x = GetSelectionRequest{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSelectionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSelectionRequest) ProtoMessage() {}
+
+func (x *GetSelectionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSelectionRequest.ProtoReflect.Descriptor instead.
+func (*GetSelectionRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GetSelectionRequest) GetSelectionId() string {
+	if x != nil {
+		return x.SelectionId
+	}
+	return ""
+}
+
+// Selection is a set of machines that does not change when the fleet does.
+type Selection struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	SelectionId string                 `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
+	Count       int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// SHA-256 over the machines' ids, sorted, each with a line feed behind it; lower hex.
+	Digest    string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Filter    string                 `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Sorted; of GetSelection alone.
+	MachineIds    []string `protobuf:"bytes,8,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Selection) Reset() {
+	*x = Selection{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Selection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Selection) ProtoMessage() {}
+
+func (x *Selection) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Selection.ProtoReflect.Descriptor instead.
+func (*Selection) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Selection) GetSelectionId() string {
+	if x != nil {
+		return x.SelectionId
+	}
+	return ""
+}
+
+func (x *Selection) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Selection) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Selection) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *Selection) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Selection) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Selection) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Selection) GetMachineIds() []string {
+	if x != nil {
+		return x.MachineIds
+	}
+	return nil
+}
+
 var File_baremetal_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x17baremetal/v1/plan.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x04\n" +
+	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x17baremetal/v1/plan.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x06\n" +
 	"\vRolloutSpec\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x17\n" +
@@ -1804,15 +2125,22 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\fsoak_seconds\x18\f \x01(\x05R\vsoakSeconds\x12\x17\n" +
 	"\aon_gate\x18\r \x01(\tR\x06onGate\x12)\n" +
 	"\x10require_approval\x18\x0e \x01(\bR\x0frequireApproval\x12\x14\n" +
-	"\x05title\x18\x0f \x01(\tR\x05title\x1a9\n" +
+	"\x05title\x18\x0f \x01(\tR\x05title\x12!\n" +
+	"\fselection_id\x18\x10 \x01(\tR\vselectionId\x128\n" +
+	"\x06action\x18\x11 \x01(\x0e2 .baremetal.v1.RolloutSpec.ActionR\x06action\x12,\n" +
+	"\x04seed\x18\x12 \x01(\v2\x18.baremetal.v1.SystemSeedR\x04seed\x12\x17\n" +
+	"\aseed_id\x18\x13 \x01(\tR\x06seedId\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"/\n" +
+	"\x06Action\x12\x16\n" +
+	"\x12ACTION_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tPROVISION\x10\x01\"C\n" +
 	"\vRolloutGate\x12\x1a\n" +
 	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\"F\n" +
 	"\x15PreviewRolloutRequest\x12-\n" +
-	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xd6\x02\n" +
+	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xf5\x02\n" +
 	"\x0eRolloutPreview\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12 \n" +
@@ -1821,7 +2149,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bmachines\x18\x05 \x03(\v2\x1c.baremetal.v1.RolloutMachineR\bmachines\x129\n" +
 	"\n" +
 	"step_lists\x18\x06 \x03(\v2\x1a.baremetal.v1.RolloutStepsR\tstepLists\x125\n" +
-	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\"\x9a\x01\n" +
+	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\x12\x1d\n" +
+	"\n" +
+	"in_service\x18\b \x01(\x05R\tinService\"\x9a\x01\n" +
 	"\fRolloutSteps\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12(\n" +
 	"\x05steps\x18\x02 \x03(\v2\x12.baremetal.v1.StepR\x05steps\x12+\n" +
@@ -1938,7 +2268,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tsucceeded\x18\x04 \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x05 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x06 \x01(\x05R\askipped\x12\x1a\n" +
-	"\bcanceled\x18\a \x01(\x05R\bcanceled\"\xef\x03\n" +
+	"\bcanceled\x18\a \x01(\x05R\bcanceled\"\x90\x04\n" +
 	"\x0eRolloutMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +
@@ -1953,7 +2283,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\vfinished_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x1b\n" +
 	"\tstep_list\x18\n" +
-	" \x01(\x05R\bstepList\"n\n" +
+	" \x01(\x05R\bstepList\x12\x1f\n" +
+	"\vstages_left\x18\v \x01(\x05R\n" +
+	"stagesLeft\"n\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +
@@ -1962,7 +2294,29 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tSUCCEEDED\x10\x04\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x05\x12\f\n" +
-	"\bCANCELED\x10\x062\xb6\x06\n" +
+	"\bCANCELED\x10\x06\"\x9d\x01\n" +
+	"\x16CreateSelectionRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x1f\n" +
+	"\vmachine_ids\x18\x03 \x03(\tR\n" +
+	"machineIds\x12+\n" +
+	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"8\n" +
+	"\x13GetSelectionRequest\x12!\n" +
+	"\fselection_id\x18\x01 \x01(\tR\vselectionId\"\xaa\x02\n" +
+	"\tSelection\x12!\n" +
+	"\fselection_id\x18\x01 \x01(\tR\vselectionId\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x05 \x01(\tR\tcreatedBy\x129\n" +
+	"\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1f\n" +
+	"\vmachine_ids\x18\b \x03(\tR\n" +
+	"machineIds2\xd4\a\n" +
 	"\x0eRolloutService\x12S\n" +
 	"\x0ePreviewRollout\x12#.baremetal.v1.PreviewRolloutRequest\x1a\x1c.baremetal.v1.RolloutPreview\x12J\n" +
 	"\rCreateRollout\x12\".baremetal.v1.CreateRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12L\n" +
@@ -1974,7 +2328,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\fWatchRollout\x12!.baremetal.v1.WatchRolloutRequest\x1a\x15.baremetal.v1.Rollout0\x01\x12H\n" +
 	"\fPauseRollout\x12!.baremetal.v1.PauseRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12J\n" +
 	"\rResumeRollout\x12\".baremetal.v1.ResumeRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12J\n" +
-	"\rCancelRollout\x12\".baremetal.v1.CancelRolloutRequest\x1a\x15.baremetal.v1.RolloutB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\rCancelRollout\x12\".baremetal.v1.CancelRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12P\n" +
+	"\x0fCreateSelection\x12$.baremetal.v1.CreateSelectionRequest\x1a\x17.baremetal.v1.Selection\x12J\n" +
+	"\fGetSelection\x12!.baremetal.v1.GetSelectionRequest\x1a\x17.baremetal.v1.SelectionB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_rollout_proto_rawDescOnce sync.Once
@@ -1988,88 +2344,103 @@ func file_baremetal_v1_rollout_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_rollout_proto_rawDescData
 }
 
-var file_baremetal_v1_rollout_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_rollout_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_baremetal_v1_rollout_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_baremetal_v1_rollout_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_baremetal_v1_rollout_proto_goTypes = []any{
-	(Rollout_State)(0),                  // 0: baremetal.v1.Rollout.State
-	(RolloutMachine_State)(0),           // 1: baremetal.v1.RolloutMachine.State
-	(*RolloutSpec)(nil),                 // 2: baremetal.v1.RolloutSpec
-	(*RolloutGate)(nil),                 // 3: baremetal.v1.RolloutGate
-	(*PreviewRolloutRequest)(nil),       // 4: baremetal.v1.PreviewRolloutRequest
-	(*RolloutPreview)(nil),              // 5: baremetal.v1.RolloutPreview
-	(*RolloutSteps)(nil),                // 6: baremetal.v1.RolloutSteps
-	(*RolloutBudget)(nil),               // 7: baremetal.v1.RolloutBudget
-	(*CreateRolloutRequest)(nil),        // 8: baremetal.v1.CreateRolloutRequest
-	(*ApproveRolloutRequest)(nil),       // 9: baremetal.v1.ApproveRolloutRequest
-	(*GetRolloutRequest)(nil),           // 10: baremetal.v1.GetRolloutRequest
-	(*ListRolloutsRequest)(nil),         // 11: baremetal.v1.ListRolloutsRequest
-	(*ListRolloutsResponse)(nil),        // 12: baremetal.v1.ListRolloutsResponse
-	(*ListRolloutMachinesRequest)(nil),  // 13: baremetal.v1.ListRolloutMachinesRequest
-	(*ListRolloutMachinesResponse)(nil), // 14: baremetal.v1.ListRolloutMachinesResponse
-	(*WatchRolloutRequest)(nil),         // 15: baremetal.v1.WatchRolloutRequest
-	(*PauseRolloutRequest)(nil),         // 16: baremetal.v1.PauseRolloutRequest
-	(*ResumeRolloutRequest)(nil),        // 17: baremetal.v1.ResumeRolloutRequest
-	(*CancelRolloutRequest)(nil),        // 18: baremetal.v1.CancelRolloutRequest
-	(*Rollout)(nil),                     // 19: baremetal.v1.Rollout
-	(*RolloutWave)(nil),                 // 20: baremetal.v1.RolloutWave
-	(*RolloutTally)(nil),                // 21: baremetal.v1.RolloutTally
-	(*RolloutMachine)(nil),              // 22: baremetal.v1.RolloutMachine
-	nil,                                 // 23: baremetal.v1.RolloutSpec.ParamsEntry
-	(*Step)(nil),                        // 24: baremetal.v1.Step
-	(*timestamppb.Timestamp)(nil),       // 25: google.protobuf.Timestamp
+	(RolloutSpec_Action)(0),             // 0: baremetal.v1.RolloutSpec.Action
+	(Rollout_State)(0),                  // 1: baremetal.v1.Rollout.State
+	(RolloutMachine_State)(0),           // 2: baremetal.v1.RolloutMachine.State
+	(*RolloutSpec)(nil),                 // 3: baremetal.v1.RolloutSpec
+	(*RolloutGate)(nil),                 // 4: baremetal.v1.RolloutGate
+	(*PreviewRolloutRequest)(nil),       // 5: baremetal.v1.PreviewRolloutRequest
+	(*RolloutPreview)(nil),              // 6: baremetal.v1.RolloutPreview
+	(*RolloutSteps)(nil),                // 7: baremetal.v1.RolloutSteps
+	(*RolloutBudget)(nil),               // 8: baremetal.v1.RolloutBudget
+	(*CreateRolloutRequest)(nil),        // 9: baremetal.v1.CreateRolloutRequest
+	(*ApproveRolloutRequest)(nil),       // 10: baremetal.v1.ApproveRolloutRequest
+	(*GetRolloutRequest)(nil),           // 11: baremetal.v1.GetRolloutRequest
+	(*ListRolloutsRequest)(nil),         // 12: baremetal.v1.ListRolloutsRequest
+	(*ListRolloutsResponse)(nil),        // 13: baremetal.v1.ListRolloutsResponse
+	(*ListRolloutMachinesRequest)(nil),  // 14: baremetal.v1.ListRolloutMachinesRequest
+	(*ListRolloutMachinesResponse)(nil), // 15: baremetal.v1.ListRolloutMachinesResponse
+	(*WatchRolloutRequest)(nil),         // 16: baremetal.v1.WatchRolloutRequest
+	(*PauseRolloutRequest)(nil),         // 17: baremetal.v1.PauseRolloutRequest
+	(*ResumeRolloutRequest)(nil),        // 18: baremetal.v1.ResumeRolloutRequest
+	(*CancelRolloutRequest)(nil),        // 19: baremetal.v1.CancelRolloutRequest
+	(*Rollout)(nil),                     // 20: baremetal.v1.Rollout
+	(*RolloutWave)(nil),                 // 21: baremetal.v1.RolloutWave
+	(*RolloutTally)(nil),                // 22: baremetal.v1.RolloutTally
+	(*RolloutMachine)(nil),              // 23: baremetal.v1.RolloutMachine
+	(*CreateSelectionRequest)(nil),      // 24: baremetal.v1.CreateSelectionRequest
+	(*GetSelectionRequest)(nil),         // 25: baremetal.v1.GetSelectionRequest
+	(*Selection)(nil),                   // 26: baremetal.v1.Selection
+	nil,                                 // 27: baremetal.v1.RolloutSpec.ParamsEntry
+	(*SystemSeed)(nil),                  // 28: baremetal.v1.SystemSeed
+	(*Step)(nil),                        // 29: baremetal.v1.Step
+	(*timestamppb.Timestamp)(nil),       // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 31: google.protobuf.Duration
 }
 var file_baremetal_v1_rollout_proto_depIdxs = []int32{
-	23, // 0: baremetal.v1.RolloutSpec.params:type_name -> baremetal.v1.RolloutSpec.ParamsEntry
-	3,  // 1: baremetal.v1.RolloutSpec.wave_gate:type_name -> baremetal.v1.RolloutGate
-	3,  // 2: baremetal.v1.RolloutSpec.total_gate:type_name -> baremetal.v1.RolloutGate
-	2,  // 3: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	2,  // 4: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
-	20, // 5: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
-	22, // 6: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
-	6,  // 7: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
-	7,  // 8: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
-	24, // 9: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
-	2,  // 10: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	19, // 11: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
-	22, // 12: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
-	2,  // 13: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
-	0,  // 14: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
-	20, // 15: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
-	21, // 16: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
-	25, // 17: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
-	25, // 18: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
-	25, // 19: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
-	25, // 20: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
-	25, // 21: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
-	21, // 22: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
-	1,  // 23: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
-	25, // 24: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
-	25, // 25: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
-	4,  // 26: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
-	8,  // 27: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
-	9,  // 28: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
-	10, // 29: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
-	11, // 30: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
-	13, // 31: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
-	15, // 32: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
-	16, // 33: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
-	17, // 34: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
-	18, // 35: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
-	5,  // 36: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
-	19, // 37: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
-	19, // 38: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
-	19, // 39: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
-	12, // 40: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
-	14, // 41: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
-	19, // 42: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
-	19, // 43: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
-	19, // 44: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
-	19, // 45: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
-	36, // [36:46] is the sub-list for method output_type
-	26, // [26:36] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	27, // 0: baremetal.v1.RolloutSpec.params:type_name -> baremetal.v1.RolloutSpec.ParamsEntry
+	4,  // 1: baremetal.v1.RolloutSpec.wave_gate:type_name -> baremetal.v1.RolloutGate
+	4,  // 2: baremetal.v1.RolloutSpec.total_gate:type_name -> baremetal.v1.RolloutGate
+	0,  // 3: baremetal.v1.RolloutSpec.action:type_name -> baremetal.v1.RolloutSpec.Action
+	28, // 4: baremetal.v1.RolloutSpec.seed:type_name -> baremetal.v1.SystemSeed
+	3,  // 5: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	3,  // 6: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
+	21, // 7: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
+	23, // 8: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
+	7,  // 9: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
+	8,  // 10: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
+	29, // 11: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
+	3,  // 12: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	20, // 13: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
+	23, // 14: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
+	3,  // 15: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
+	1,  // 16: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
+	21, // 17: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
+	22, // 18: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
+	30, // 19: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
+	30, // 20: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 21: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
+	30, // 22: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
+	30, // 23: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
+	22, // 24: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
+	2,  // 25: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
+	30, // 26: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
+	30, // 27: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 28: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
+	30, // 29: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
+	30, // 30: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 31: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
+	9,  // 32: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
+	10, // 33: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
+	11, // 34: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
+	12, // 35: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
+	14, // 36: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
+	16, // 37: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
+	17, // 38: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
+	18, // 39: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
+	19, // 40: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
+	24, // 41: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
+	25, // 42: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
+	6,  // 43: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
+	20, // 44: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
+	20, // 45: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
+	20, // 46: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
+	13, // 47: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
+	15, // 48: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
+	20, // 49: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
+	20, // 50: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
+	20, // 51: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
+	20, // 52: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
+	26, // 53: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
+	26, // 54: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
+	43, // [43:55] is the sub-list for method output_type
+	31, // [31:43] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_rollout_proto_init() }
@@ -2077,14 +2448,15 @@ func file_baremetal_v1_rollout_proto_init() {
 	if File_baremetal_v1_rollout_proto != nil {
 		return
 	}
+	file_baremetal_v1_machine_proto_init()
 	file_baremetal_v1_plan_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_rollout_proto_rawDesc), len(file_baremetal_v1_rollout_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   22,
+			NumEnums:      3,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

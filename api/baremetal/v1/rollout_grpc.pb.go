@@ -29,6 +29,8 @@ const (
 	RolloutService_PauseRollout_FullMethodName        = "/baremetal.v1.RolloutService/PauseRollout"
 	RolloutService_ResumeRollout_FullMethodName       = "/baremetal.v1.RolloutService/ResumeRollout"
 	RolloutService_CancelRollout_FullMethodName       = "/baremetal.v1.RolloutService/CancelRollout"
+	RolloutService_CreateSelection_FullMethodName     = "/baremetal.v1.RolloutService/CreateSelection"
+	RolloutService_GetSelection_FullMethodName        = "/baremetal.v1.RolloutService/GetSelection"
 )
 
 // RolloutServiceClient is the client API for RolloutService service.
@@ -59,6 +61,11 @@ type RolloutServiceClient interface {
 	ResumeRollout(ctx context.Context, in *ResumeRolloutRequest, opts ...grpc.CallOption) (*Rollout, error)
 	// CancelRollout starts no further machine, cancels operations that have not begun, and ends when those under way have.
 	CancelRollout(ctx context.Context, in *CancelRolloutRequest, opts ...grpc.CallOption) (*Rollout, error)
+	// CreateSelection keeps a set of machines as it is now, for rollouts to act on; idempotent by request_id. A machine that
+	// does not exist is NOT_FOUND with reason MACHINE_NOT_FOUND, and nothing is kept.
+	CreateSelection(ctx context.Context, in *CreateSelectionRequest, opts ...grpc.CallOption) (*Selection, error)
+	// GetSelection gives a selection with its machines, until it expires.
+	GetSelection(ctx context.Context, in *GetSelectionRequest, opts ...grpc.CallOption) (*Selection, error)
 }
 
 type rolloutServiceClient struct {
@@ -178,6 +185,26 @@ func (c *rolloutServiceClient) CancelRollout(ctx context.Context, in *CancelRoll
 	return out, nil
 }
 
+func (c *rolloutServiceClient) CreateSelection(ctx context.Context, in *CreateSelectionRequest, opts ...grpc.CallOption) (*Selection, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Selection)
+	err := c.cc.Invoke(ctx, RolloutService_CreateSelection_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rolloutServiceClient) GetSelection(ctx context.Context, in *GetSelectionRequest, opts ...grpc.CallOption) (*Selection, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Selection)
+	err := c.cc.Invoke(ctx, RolloutService_GetSelection_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RolloutServiceServer is the server API for RolloutService service.
 // All implementations must embed UnimplementedRolloutServiceServer
 // for forward compatibility.
@@ -206,6 +233,11 @@ type RolloutServiceServer interface {
 	ResumeRollout(context.Context, *ResumeRolloutRequest) (*Rollout, error)
 	// CancelRollout starts no further machine, cancels operations that have not begun, and ends when those under way have.
 	CancelRollout(context.Context, *CancelRolloutRequest) (*Rollout, error)
+	// CreateSelection keeps a set of machines as it is now, for rollouts to act on; idempotent by request_id. A machine that
+	// does not exist is NOT_FOUND with reason MACHINE_NOT_FOUND, and nothing is kept.
+	CreateSelection(context.Context, *CreateSelectionRequest) (*Selection, error)
+	// GetSelection gives a selection with its machines, until it expires.
+	GetSelection(context.Context, *GetSelectionRequest) (*Selection, error)
 	mustEmbedUnimplementedRolloutServiceServer()
 }
 
@@ -245,6 +277,12 @@ func (UnimplementedRolloutServiceServer) ResumeRollout(context.Context, *ResumeR
 }
 func (UnimplementedRolloutServiceServer) CancelRollout(context.Context, *CancelRolloutRequest) (*Rollout, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRollout not implemented")
+}
+func (UnimplementedRolloutServiceServer) CreateSelection(context.Context, *CreateSelectionRequest) (*Selection, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateSelection not implemented")
+}
+func (UnimplementedRolloutServiceServer) GetSelection(context.Context, *GetSelectionRequest) (*Selection, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSelection not implemented")
 }
 func (UnimplementedRolloutServiceServer) mustEmbedUnimplementedRolloutServiceServer() {}
 func (UnimplementedRolloutServiceServer) testEmbeddedByValue()                        {}
@@ -440,6 +478,42 @@ func _RolloutService_CancelRollout_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RolloutService_CreateSelection_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateSelectionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RolloutServiceServer).CreateSelection(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RolloutService_CreateSelection_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RolloutServiceServer).CreateSelection(ctx, req.(*CreateSelectionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RolloutService_GetSelection_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSelectionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RolloutServiceServer).GetSelection(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RolloutService_GetSelection_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RolloutServiceServer).GetSelection(ctx, req.(*GetSelectionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RolloutService_ServiceDesc is the grpc.ServiceDesc for RolloutService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -482,6 +556,14 @@ var RolloutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelRollout",
 			Handler:    _RolloutService_CancelRollout_Handler,
+		},
+		{
+			MethodName: "CreateSelection",
+			Handler:    _RolloutService_CreateSelection_Handler,
+		},
+		{
+			MethodName: "GetSelection",
+			Handler:    _RolloutService_GetSelection_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

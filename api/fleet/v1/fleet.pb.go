@@ -5130,8 +5130,10 @@ type IssueIdentityResponse struct {
 	Hostname        string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	ImageRef        string `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	ImageDigest     string `protobuf:"bytes,6,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// A serialized baremetal.v1.SystemSeed: what the new system is given for its first boot. Empty: nothing.
+	Seed          []byte `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IssueIdentityResponse) Reset() {
@@ -5204,6 +5206,13 @@ func (x *IssueIdentityResponse) GetImageDigest() string {
 		return x.ImageDigest
 	}
 	return ""
+}
+
+func (x *IssueIdentityResponse) GetSeed() []byte {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
 }
 
 type FetchBlobRequest struct {
@@ -5773,7 +5782,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x13enrolment_addresses\x18\v \x03(\tR\x12enrolmentAddresses\"5\n" +
 	"\x14IssueIdentityRequest\x12\x1d\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\"\xd8\x01\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"\xec\x01\n" +
 	"\x15IssueIdentityResponse\x12)\n" +
 	"\x10bootstrap_bundle\x18\x01 \x01(\tR\x0fbootstrapBundle\x12\x19\n" +
 	"\btoken_id\x18\x02 \x01(\tR\atokenId\x12\x1d\n" +
@@ -5781,7 +5790,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x1a\n" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x12\x1b\n" +
 	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x12!\n" +
-	"\fimage_digest\x18\x06 \x01(\tR\vimageDigest\"B\n" +
+	"\fimage_digest\x18\x06 \x01(\tR\vimageDigest\x12\x12\n" +
+	"\x04seed\x18\a \x01(\fR\x04seed\"B\n" +
 	"\x10FetchBlobRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +

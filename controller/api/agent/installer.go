@@ -179,8 +179,14 @@ func (s *Server) IssueIdentity(
 	if err != nil {
 		return nil, err
 	}
+	var seed []byte
+	if out.SeedID != "" {
+		if seed, err = s.cfg.Secrets.OpenSeed(out.SeedID, out.SealedSeed); err != nil {
+			return nil, s.sealed(err, "the new system's seed", out.SeedID)
+		}
+	}
 	return &fleetv1.IssueIdentityResponse{
 		BootstrapBundle: bundle, TokenId: tokenID, MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef,
-		ImageDigest: out.ImageDigest,
+		ImageDigest: out.ImageDigest, Seed: seed,
 	}, nil
 }

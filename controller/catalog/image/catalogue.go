@@ -46,6 +46,8 @@ type Config struct {
 	Addresses webhook.Policy
 	// MaxBytes bounds one file; 0 means 64 GiB.
 	MaxBytes int64
+	// MaxRaw bounds what a file may hold when it is unpacked; 0 means 4 TiB.
+	MaxRaw int64
 	// Stall is how long a source may send nothing; 0 means a minute.
 	Stall time.Duration
 }
@@ -73,6 +75,9 @@ func New(c Config) *Catalogue {
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 64 << 30
+	}
+	if c.MaxRaw == 0 {
+		c.MaxRaw = maxRaw
 	}
 	if c.Stall == 0 {
 		c.Stall = time.Minute

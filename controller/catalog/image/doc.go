@@ -1,5 +1,5 @@
 // Package image brings files into the image catalogue: it fetches or takes them, looks whether they are what they are
-// said to be and can be written, converts qcow2, and adds the entry.
+// said to be and can be written, converts what installers do not read, and adds the entry.
 //
 // # What is authoritative
 //
@@ -9,9 +9,9 @@
 // # What an operating system's image must be
 //
 // A whole disk of 512-byte sectors with a GUID partition table at its start: what an installer writes must be able to
-// boot, and its partition table is the last that is written. It is stored as it was given, raw or raw.zst; a qcow2 is
-// converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB: installers have
-// little memory.
+// boot, and its partition table is the last that is written. It is stored as it was given, raw or raw.zst; qcow2, gzip
+// and xz are converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB:
+// installers have little memory.
 //
 // # Failure handling
 //

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -23,7 +24,7 @@ const (
 
 	kindOS = "os"
 
-	// maxRaw bounds what a small file may claim to be: 4 TiB.
+	// maxRaw bounds what a small file may claim to be, unless the configuration says less: 4 TiB.
 	maxRaw = 4 << 40
 	// MaxWindow is the largest window of a zstd stream that installers are asked to hold, in bytes.
 	MaxWindow = 32 << 20
@@ -36,7 +37,7 @@ func unsupported(format string, args ...any) *failure.Error {
 }
 
 // inspect finds out what the bytes are, and makes the whole entry for them. The file to keep is the one that came or,
-// for a qcow2, a new one.
+// where it is converted, a new one.
 func (c *Catalogue) inspect(
 	ctx context.Context, said *baremetalv1.Image, got *blob.Writer,
 ) (*baremetalv1.Image, *blob.Writer, error) {
@@ -53,10 +54,13 @@ func (c *Catalogue) inspect(
 	case entry.GetFormat() == formatRaw:
 		facts.arch, err = checkDisk(got, got.Size())
 	case entry.GetFormat() == formatZstd:
-		facts, err = unpacked(ctx, got)
+		facts, err = c.unpacked(ctx, got)
 	case entry.GetFormat() == formatQcow2:
 		entry.Format = formatZstd
 		file, facts, err = c.convert(ctx, got)
+	case entry.GetFormat() == formatGzip, entry.GetFormat() == formatXZ:
+		file, facts, err = c.recompress(ctx, got, entry.GetFormat())
+		entry.Format = formatZstd
 	}
 	if err == nil {
 		err = complete(entry, said, got, file, facts)
@@ -91,15 +95,19 @@ func formatOf(said *baremetalv1.Image, got io.ReaderAt) string {
 	if said.GetFormat() != "" {
 		return said.GetFormat()
 	}
-	var head [4]byte
+	var head [6]byte
 	if _, err := got.ReadAt(head[:], 0); err != nil {
 		return formatRaw // shorter than any image: refused as one
 	}
 	switch {
-	case string(head[:]) == string(magicQcow2):
+	case bytes.HasPrefix(head[:], magicQcow2):
 		return formatQcow2
-	case string(head[:]) == string(magicZstd), isSkippable(head):
+	case bytes.HasPrefix(head[:], magicZstd), isSkippable([4]byte(head[:])):
 		return formatZstd
+	case bytes.HasPrefix(head[:], magicGzip):
+		return formatGzip
+	case bytes.Equal(head[:], magicXZ):
+		return formatXZ
 	}
 	return formatRaw
 }
@@ -126,7 +134,7 @@ func complete(entry, said *baremetalv1.Image, got, file *blob.Writer, facts raw)
 	}
 	if e := matches("sha256_file", said.GetSha256File(), file.SHA256()); e != nil {
 		if file != got {
-			e = e.WithField("image.sha256_source", "the digest of a qcow2 file itself goes here")
+			e = e.WithField("image.sha256_source", "the digest of a file that is converted goes here")
 		}
 		return e
 	}
@@ -178,7 +186,7 @@ func minimumDisk(entry, said *baremetalv1.Image) error {
 }
 
 // unpacked reads a zstd stream to its end.
-func unpacked(ctx context.Context, file *blob.Writer) (raw, error) {
+func (c *Catalogue) unpacked(ctx context.Context, file *blob.Writer) (raw, error) {
 	d, err := zstd.NewReader(io.NewSectionReader(file, 0, file.Size()),
 		zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxWindow(MaxWindow), zstd.WithDecoderMaxMemory(maxRaw))
 	if err != nil {
@@ -187,7 +195,11 @@ func unpacked(ctx context.Context, file *blob.Writer) (raw, error) {
 	defer d.Close()
 	sum := sha256.New()
 	head := &ends{}
-	n, err := io.CopyBuffer(io.MultiWriter(sum, head), &limited{ctx: ctx, r: d}, make([]byte, copyBytes))
+	n, err := io.CopyBuffer(
+		io.MultiWriter(sum, head),
+		&limited{ctx: ctx, r: d, most: c.cfg.MaxRaw},
+		make([]byte, copyBytes),
+	)
 	if err != nil {
 		return raw{}, streamError(ctx, err)
 	}
@@ -215,9 +227,9 @@ func streamError(ctx context.Context, err error) error {
 
 // limited ends with the context, and when more comes than any image has.
 type limited struct {
-	ctx  context.Context
-	r    io.Reader
-	seen int64
+	ctx        context.Context
+	r          io.Reader
+	seen, most int64
 }
 
 func (l *limited) Read(p []byte) (int, error) {
@@ -225,8 +237,8 @@ func (l *limited) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := l.r.Read(p)
-	if l.seen += int64(n); l.seen > maxRaw {
-		return n, unsupported("the image is bigger than %d TiB", int64(maxRaw)>>40)
+	if l.seen += int64(n); l.seen > l.most {
+		return n, unsupported("the image is bigger than %d bytes", l.most)
 	}
 	return n, err
 }

@@ -131,7 +131,7 @@ func compress(ctx context.Context, w io.Writer, img qcow2image.Image) (raw, erro
 	}
 	enc.ResetContentSize(w, img.Size())
 	sum := sha256.New()
-	in := &limited{ctx: ctx, r: &faulty{r: faultyAt{img}, size: img.Size()}}
+	in := &limited{ctx: ctx, r: &faulty{r: faultyAt{img}, size: img.Size()}, most: maxRaw}
 	n, err := io.CopyBuffer(io.MultiWriter(enc, sum), in, make([]byte, 1<<20))
 	// The encoder of an image that ends early only complains about the length.
 	if cerr := enc.Close(); err == nil {

@@ -851,13 +851,23 @@ WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND (cardinality($14::text[]) = 0 OR NOT m.node_state = ANY($14::text[]))
   AND (cardinality($15::text[]) = 0 OR m.machine_id = ANY($15::text[]))
   AND (cardinality($16::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM unnest($16::text[]) AS want(type)
+      SELECT 1 FROM (SELECT unnest($16::text[]) AS key, unnest($17::text[]) AS regexp) AS want
+      WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
+                              WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
+                              ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
+  AND (cardinality($18::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest($18::text[]) AS key, unnest($19::text[]) AS regexp) AS bad
+      WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
+                 WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
+                 ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
+  AND (cardinality($20::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($20::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
                         WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
-  AND (cardinality($17::text[]) = 0 OR NOT EXISTS (
+  AND (cardinality($21::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($17::text[])))
-ORDER BY m.machine_id LIMIT $18
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($21::text[])))
+ORDER BY m.machine_id LIMIT $22
 `
 
 type WalkMachinesParams struct {
@@ -876,6 +886,10 @@ type WalkMachinesParams struct {
 	NodeStates        []string
 	NotNodeStates     []string
 	Among             []string
+	Keys              []string
+	Regexps           []string
+	NotKeys           []string
+	NotRegexps        []string
 	WithConditions    []string
 	WithoutConditions []string
 	PageSize          int32
@@ -899,6 +913,10 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.NodeStates,
 		arg.NotNodeStates,
 		arg.Among,
+		arg.Keys,
+		arg.Regexps,
+		arg.NotKeys,
+		arg.NotRegexps,
 		arg.WithConditions,
 		arg.WithoutConditions,
 		arg.PageSize,

@@ -397,6 +397,7 @@ type Rollout struct {
 	FinishedAt       *time.Time
 	WakeAt           *time.Time
 	Version          int64
+	StagedWakeAt     *time.Time
 }
 
 type RolloutMachine struct {
@@ -411,6 +412,7 @@ type RolloutMachine struct {
 	Message     string
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
+	StagesLeft  int32
 }
 
 type Script struct {
@@ -420,6 +422,17 @@ type Script struct {
 	Interpreter string
 	Destructive bool
 	CreatedAt   time.Time
+}
+
+type Selection struct {
+	SelectionID string
+	RequestID   string
+	Filter      string
+	MachineIds  []string
+	Digest      string
+	CreatedBy   string
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
 }
 
 type Site struct {

@@ -45,9 +45,11 @@ func (q *Queries) ClaimRolloutMachines(ctx context.Context, arg ClaimRolloutMach
 }
 
 const dueRollouts = `-- name: DueRollouts :many
-SELECT rollout_id FROM rollouts WHERE wake_at <= $1 ORDER BY wake_at LIMIT 100
+SELECT rollout_id FROM rollouts WHERE wake_at <= $1 OR staged_wake_at <= $1
+ORDER BY coalesce(wake_at, staged_wake_at) LIMIT 100
 `
 
+// Those of several operations per machine have another column, which older versions do not look at.
 func (q *Queries) DueRollouts(ctx context.Context, now *time.Time) ([]string, error) {
 	rows, err := q.db.Query(ctx, dueRollouts, now)
 	if err != nil {
@@ -69,7 +71,7 @@ func (q *Queries) DueRollouts(ctx context.Context, now *time.Time) ([]string, er
 }
 
 const getRollout = `-- name: GetRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1
 `
 
 func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -101,12 +103,13 @@ func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, er
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const getRolloutByRequest = `-- name: GetRolloutByRequest :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE request_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE request_id = $1
 `
 
 func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Rollout, error) {
@@ -138,12 +141,13 @@ func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Ro
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const holdRollout = `-- name: HoldRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1 FOR SHARE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 FOR SHARE
 `
 
 // Who starts a machine holds the rollout's state as it is.
@@ -176,6 +180,7 @@ func (q *Queries) HoldRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
@@ -223,9 +228,9 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) er
 }
 
 const insertRolloutMachines = `-- name: InsertRolloutMachines :exec
-INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message)
+INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message, stages_left)
 SELECT $1, unnest($2::integer[]), unnest($3::text[]), unnest($4::integer[]), unnest($5::text[]),
-       unnest($6::text[]), unnest($7::text[]), unnest($8::text[])
+       unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), $9
 `
 
 type InsertRolloutMachinesParams struct {
@@ -237,6 +242,7 @@ type InsertRolloutMachinesParams struct {
 	States     []string
 	Reasons    []string
 	Messages   []string
+	StagesLeft int32
 }
 
 func (q *Queries) InsertRolloutMachines(ctx context.Context, arg InsertRolloutMachinesParams) error {
@@ -249,12 +255,13 @@ func (q *Queries) InsertRolloutMachines(ctx context.Context, arg InsertRolloutMa
 		arg.States,
 		arg.Reasons,
 		arg.Messages,
+		arg.StagesLeft,
 	)
 	return err
 }
 
 const listRolloutMachines = `-- name: ListRolloutMachines :many
-SELECT rollout_id, position, machine_id, wave, domain, state, operation_id, reason, message, started_at, finished_at FROM rollout_machines
+SELECT rollout_id, position, machine_id, wave, domain, state, operation_id, reason, message, started_at, finished_at, stages_left FROM rollout_machines
 WHERE rollout_id = $1 AND position > $2
   AND ($3::text = '' OR state = ANY(CASE WHEN $3::text = 'RUNNING' THEN ARRAY['STARTING', 'RUNNING'] ELSE ARRAY[$3::text] END))
   AND ($4::integer < 0 OR wave = $4)
@@ -296,6 +303,7 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 			&i.Message,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.StagesLeft,
 		); err != nil {
 			return nil, err
 		}
@@ -308,14 +316,15 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts
-WHERE ($1::text = '' OR state = $1)
-  AND ($2::text = '' OR (created_at, rollout_id) < ($3::timestamptz, $2::text))
-ORDER BY created_at DESC, rollout_id DESC LIMIT $4
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
+  AND ($3::text = '' OR (created_at, rollout_id) < ($4::timestamptz, $3::text))
+ORDER BY created_at DESC, rollout_id DESC LIMIT $5
 `
 
 type ListRolloutsParams struct {
 	State      string
+	RequestID  string
 	BeforeID   string
 	BeforeTime time.Time
 	PageSize   int32
@@ -324,6 +333,7 @@ type ListRolloutsParams struct {
 func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]Rollout, error) {
 	rows, err := q.db.Query(ctx, listRollouts,
 		arg.State,
+		arg.RequestID,
 		arg.BeforeID,
 		arg.BeforeTime,
 		arg.PageSize,
@@ -361,6 +371,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.FinishedAt,
 			&i.WakeAt,
 			&i.Version,
+			&i.StagedWakeAt,
 		); err != nil {
 			return nil, err
 		}
@@ -373,7 +384,8 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const lockDueRollout = `-- name: LockDueRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1 AND wake_at <= $2 FOR UPDATE SKIP LOCKED
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
+FOR UPDATE SKIP LOCKED
 `
 
 type LockDueRolloutParams struct {
@@ -411,12 +423,13 @@ func (q *Queries) LockDueRollout(ctx context.Context, arg LockDueRolloutParams) 
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = $1 FOR UPDATE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -448,12 +461,13 @@ func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.FinishedAt,
 		&i.WakeAt,
 		&i.Version,
+		&i.StagedWakeAt,
 	)
 	return i, err
 }
 
 const lockStartingMachine = `-- name: LockStartingMachine :one
-SELECT machine_id FROM rollout_machines
+SELECT stages_left FROM rollout_machines
 WHERE rollout_id = $1 AND machine_id = $2 AND state = 'STARTING' FOR UPDATE
 `
 
@@ -462,11 +476,11 @@ type LockStartingMachineParams struct {
 	MachineID string
 }
 
-func (q *Queries) LockStartingMachine(ctx context.Context, arg LockStartingMachineParams) (string, error) {
+func (q *Queries) LockStartingMachine(ctx context.Context, arg LockStartingMachineParams) (int32, error) {
 	row := q.db.QueryRow(ctx, lockStartingMachine, arg.RolloutID, arg.MachineID)
-	var machine_id string
-	err := row.Scan(&machine_id)
-	return machine_id, err
+	var stages_left int32
+	err := row.Scan(&stages_left)
+	return stages_left, err
 }
 
 const moveRolloutMachine = `-- name: MoveRolloutMachine :exec
@@ -607,7 +621,7 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 }
 
 const rolloutsByIDs = `-- name: RolloutsByIDs :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version FROM rollouts WHERE rollout_id = ANY($1::text[])
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = ANY($1::text[])
 `
 
 func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rollout, error) {
@@ -645,6 +659,7 @@ func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rol
 			&i.FinishedAt,
 			&i.WakeAt,
 			&i.Version,
+			&i.StagedWakeAt,
 		); err != nil {
 			return nil, err
 		}
@@ -779,7 +794,7 @@ WHERE r.rollout_id = $1 AND r.state = 'RUNNING' AND o.operation_id = r.operation
   AND o.phase IN ('SUCCEEDED', 'FAILED', 'CANCELED')
 `
 
-// Machines whose operations have ended.
+// Machines whose operations have ended. One that needs another operation becomes STARTING instead, by a trigger.
 func (q *Queries) SettleRolloutMachines(ctx context.Context, rolloutID string) (int64, error) {
 	result, err := q.db.Exec(ctx, settleRolloutMachines, rolloutID)
 	if err != nil {

@@ -240,7 +240,13 @@ func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m db
 }
 
 // Identity is what the next system of a machine needs besides its token.
-type Identity struct{ MachineID, OperationID, ImageRef, ImageDigest string }
+type Identity struct {
+	MachineID, OperationID, ImageRef, ImageDigest string
+	// SeedID names what the operation gives the system for its first boot, "" for nothing; SealedSeed is nil where it is
+	// gone.
+	SeedID     string
+	SealedSeed []byte
+}
 
 // identityLife is how long the next system has to enrol.
 const identityLife = time.Hour
@@ -277,6 +283,13 @@ func (s *Store) IssueIdentity(
 			return err
 		}
 		out.MachineID, out.OperationID = c.TargetID, c.OperationID
+		if c.Kind == string(operation.KindRepave) {
+			seed, err := q.SystemSeedOf(ctx, c.OperationID)
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("read the system's seed: %w", err)
+			}
+			out.SeedID, out.SealedSeed = seed.SeedID, seed.Sealed
+		}
 		return history.Audit(ctx, q, history.AuditEntry{
 			Actor: agentID, Verb: "ISSUE_IDENTITY", Target: c.TargetID, Operation: c.OperationID,
 			Data: map[string]string{"token_id": tokenID},

@@ -310,6 +310,10 @@ type MachineFilter struct {
 	Labels                                              map[string]string
 	// Spec matches fields of the spec by proto name, such as rack or group.
 	Spec map[string]string
+	// MachineIDs must hold the machine's id where it is not nil.
+	MachineIDs []string
+	// Patterns must match, or must not.
+	Patterns []Pattern
 	// NodeStates must hold the node's state where it is not empty; NotNodeStates must not.
 	NodeStates, NotNodeStates []string
 	// Busy is "true" where an operation or a workflow is active, "false", or empty for either. Operating is the same of
@@ -323,9 +327,28 @@ type MachineFilter struct {
 	Sealed bool
 }
 
+// Pattern is a regular expression over one text: machine_id, labels.KEY, or a field of the spec by proto name. A text
+// that is not set matches none.
+type Pattern struct {
+	Key, Regexp string
+	Not         bool
+}
+
+// patterns are the keys and expressions of those that must match, or that must not.
+func (f MachineFilter) patterns(not bool) (keys, regexps []string) {
+	keys, regexps = []string{}, []string{}
+	for _, p := range f.Patterns {
+		if p.Not == not {
+			keys, regexps = append(keys, p.Key), append(regexps, p.Regexp)
+		}
+	}
+	return keys, regexps
+}
+
 // matchesAll says that nothing is asked for.
 func (f MachineFilter) matchesAll() bool {
 	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy+f.Operating+f.Fenced == "" &&
+		f.MachineIDs == nil && len(f.Patterns) == 0 &&
 		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.NodeStates)+len(f.NotNodeStates) == 0
 }
 
@@ -358,6 +381,8 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	if err != nil || none {
 		return nil, err
 	}
+	keys, regexps := f.patterns(false)
+	notKeys, notRegexps := f.patterns(true)
 	rows, err := s.db.CustomPlanLists(ctx).WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider,
 		Site:   f.Site,
@@ -365,6 +390,7 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 		Operating: f.Operating, Fenced: f.Fenced, NodeStates: pgtx.NonNil(f.NodeStates),
 		NotNodeStates: pgtx.NonNil(f.NotNodeStates), Among: among, WithConditions: pgtx.NonNil(f.With),
 		WithoutConditions: pgtx.NonNil(f.Without), PageSize: f.Limit,
+		Keys: keys, Regexps: regexps, NotKeys: notKeys, NotRegexps: notRegexps,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("walk machines: %w", err)
@@ -379,6 +405,9 @@ const fewCandidates = 2000
 // candidates are the machines of which the first of the wanted conditions is true, where they are few; none says that
 // there are none at all.
 func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string, none bool, err error) {
+	if f.MachineIDs != nil {
+		return f.MachineIDs, len(f.MachineIDs) == 0, nil
+	}
 	if len(f.With) == 0 || pgtx.Counting(ctx) != nil {
 		return []string{}, false, nil
 	}

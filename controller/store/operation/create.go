@@ -234,6 +234,9 @@ func (s *Store) Fits(
 	if err := s.installable(ctx, q, m, r, steps); err != nil {
 		return nil, nil, err
 	}
+	if err := takesSeed(r, steps); err != nil {
+		return nil, nil, err
+	}
 	if err := catalogstore.ScriptsReady(ctx, q, m, steps); err != nil {
 		return nil, nil, err
 	}
@@ -241,6 +244,16 @@ func (s *Store) Fits(
 		return nil, nil, err
 	}
 	return p, steps, nil
+}
+
+// takesSeed refuses a seed for work that writes no image by the installer, which alone puts it on a disk.
+func takesSeed(r StartRequest, steps []plan.Filled) error {
+	if r.Params["seed"] == "" || slices.Contains(filledKinds(steps), operation.KindRepave) {
+		return nil
+	}
+	return failure.Precondition("CAPABILITY_MISSING",
+		"nothing in this plan gives a system ssh keys, user-data or a network configuration: only an image that the "+
+			"installer writes is given them").WithField("seed", "the plan has no step of kind repave")
 }
 
 // Create makes an operation in a transaction that holds the machine's lock.

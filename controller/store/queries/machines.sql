@@ -62,6 +62,16 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (cardinality(@node_states::text[]) = 0 OR m.node_state = ANY(@node_states::text[]))
   AND (cardinality(@not_node_states::text[]) = 0 OR NOT m.node_state = ANY(@not_node_states::text[]))
   AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))
+  AND (cardinality(@keys::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
+      WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
+                              WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
+                              ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
+  AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
+      WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
+                 WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
+                 ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
   AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM unnest(@with_conditions::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c

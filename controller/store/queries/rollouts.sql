@@ -5,9 +5,9 @@ VALUES (@rollout_id, @request_id, @spec, @type, @plan_id, @destructive, @digest,
     @now, @now, @wake_at);
 
 -- name: InsertRolloutMachines :exec
-INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message)
+INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message, stages_left)
 SELECT @rollout_id, unnest(@positions::integer[]), unnest(@machine_ids::text[]), unnest(@waves::integer[]), unnest(@domains::text[]),
-       unnest(@states::text[]), unnest(@reasons::text[]), unnest(@messages::text[]);
+       unnest(@states::text[]), unnest(@reasons::text[]), unnest(@messages::text[]), @stages_left;
 
 -- name: GetRollout :one
 SELECT * FROM rollouts WHERE rollout_id = @rollout_id;
@@ -20,7 +20,8 @@ SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR UPDATE;
 
 -- name: LockDueRollout :one
 -- One controller at a time decides on a rollout.
-SELECT * FROM rollouts WHERE rollout_id = @rollout_id AND wake_at <= @now FOR UPDATE SKIP LOCKED;
+SELECT * FROM rollouts WHERE rollout_id = @rollout_id AND (wake_at <= @now OR staged_wake_at <= @now)
+FOR UPDATE SKIP LOCKED;
 
 -- name: HoldRollout :one
 -- Who starts a machine holds the rollout's state as it is.
@@ -28,12 +29,14 @@ SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR SHARE;
 
 -- name: ListRollouts :many
 SELECT * FROM rollouts
-WHERE (@state::text = '' OR state = @state)
+WHERE (@state::text = '' OR state = @state) AND (@request_id::text = '' OR request_id = @request_id)
   AND (@before_id::text = '' OR (created_at, rollout_id) < (@before_time::timestamptz, @before_id::text))
 ORDER BY created_at DESC, rollout_id DESC LIMIT @page_size;
 
 -- name: DueRollouts :many
-SELECT rollout_id FROM rollouts WHERE wake_at <= @now ORDER BY wake_at LIMIT 100;
+-- Those of several operations per machine have another column, which older versions do not look at.
+SELECT rollout_id FROM rollouts WHERE wake_at <= @now OR staged_wake_at <= @now
+ORDER BY coalesce(wake_at, staged_wake_at) LIMIT 100;
 
 -- name: RolloutsByIDs :many
 SELECT * FROM rollouts WHERE rollout_id = ANY(@rollout_ids::text[]);
@@ -59,7 +62,7 @@ SELECT machine_id, domain FROM rollout_machines
 WHERE rollout_id = @rollout_id AND wave = @wave AND state = 'PENDING' ORDER BY position;
 
 -- name: SettleRolloutMachines :execrows
--- Machines whose operations have ended.
+-- Machines whose operations have ended. One that needs another operation becomes STARTING instead, by a trigger.
 UPDATE rollout_machines r
 SET state = o.phase, finished_at = o.finished_at, reason = coalesce(o.error->>'code', ''),
     message = coalesce(o.error->>'message', '')
@@ -79,7 +82,7 @@ WHERE rollout_id = @rollout_id AND state = 'PENDING';
 SELECT machine_id FROM rollout_machines WHERE rollout_id = @rollout_id AND state = 'STARTING' ORDER BY position;
 
 -- name: LockStartingMachine :one
-SELECT machine_id FROM rollout_machines
+SELECT stages_left FROM rollout_machines
 WHERE rollout_id = @rollout_id AND machine_id = @machine_id AND state = 'STARTING' FOR UPDATE;
 
 -- name: MoveRolloutMachine :exec

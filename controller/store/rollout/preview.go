@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
@@ -78,7 +79,11 @@ func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*
 			return nil, err
 		}
 	}
-	for _, f := range r.Machines {
+	walks, err := s.walks(ctx, r, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range walks {
 		if err := p.walk(ctx, f); err != nil {
 			return nil, err
 		}
@@ -87,15 +92,13 @@ func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*
 	if err := p.budgets(ctx, now); err != nil {
 		return nil, err
 	}
-	var err error
 	p.out.Digest, err = p.digest()
 	return p.out, err
 }
 
 // walk looks at every machine that a filter matches.
 func (p *preview) walk(ctx context.Context, f machinestore.MachineFilter) error {
-	const page = 500
-	f.Limit = page
+	f.Limit = selectedAtOnce
 	for {
 		rows, err := p.store.machines.WalkRows(ctx, f)
 		if err != nil {
@@ -107,11 +110,9 @@ func (p *preview) walk(ctx context.Context, f machinestore.MachineFilter) error 
 			}
 		}
 		if len(p.byID) > maxRollout {
-			return failure.Precondition("ROLLOUT_TOO_LARGE",
-				"the filter matches more than %d machines; narrow it, such as by site or rack", maxRollout).
-				WithField("spec.filter", "matches too many machines")
+			return tooManyMachines("spec.filter")
 		}
-		if len(rows) < page {
+		if len(rows) < selectedAtOnce {
 			return nil
 		}
 		f.AfterID = rows[len(rows)-1].MachineID
@@ -127,7 +128,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		return nil
 	}
 	p.byID[m.MachineID] = row
-	pl, steps, err := p.store.operations.Fits(ctx, p.q, m, p.r.Work)
+	pl, steps, err := p.fits(ctx, m)
 	var f *failure.Error
 	switch {
 	case err == nil:
@@ -140,10 +141,49 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 	default:
 		return fmt.Errorf("look at machine %s: %w", m.MachineID, err)
 	}
+	if m.Phase == string(fleet.Ready) {
+		p.out.InService++
+	}
 	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
 	p.places[m.MachineID] = budgetstore.PlaceOf(m.Site, m.Labels)
 	row.StepList, err = p.stepList(ctx, pl, steps)
 	return err
+}
+
+// fits checks every operation that the machine needs, and gives the steps of all. Each is checked on the machine as it
+// is now, but for the phase, which the first of several changes.
+func (p *preview) fits(ctx context.Context, m dbsqlc.Machine) (*baremetalv1.Plan, []plan.Filled, error) {
+	stages := rollout.Stages(p.r.kind())
+	if len(stages) == 1 {
+		return p.store.operations.Fits(ctx, p.q, m, p.r.Work)
+	}
+	var all []plan.Filled
+	for _, t := range stages {
+		_, steps, err := p.store.operations.Fits(ctx, p.q, m, stageWork(p.r.Work, t))
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, steps...)
+		m.Phase = string(fleet.Maintenance)
+	}
+	return &baremetalv1.Plan{PlanId: strings.ToLower(p.r.kind())}, all, nil
+}
+
+// kind is the stored type of the rollout.
+func (r RolloutRequest) kind() string {
+	if r.Spec.GetAction() == baremetalv1.RolloutSpec_PROVISION {
+		return rollout.Provision
+	}
+	return string(r.Work.Type)
+}
+
+// stageWork is the work of one of several operations on a machine. Parameters belong to the one that installs.
+func stageWork(r operationstore.StartRequest, t fleet.OperationType) operationstore.StartRequest {
+	r.Type = t
+	if fleet.Housekeeping(t) {
+		r.Inputs, r.Params = plan.Inputs{}, nil
+	}
+	return r
 }
 
 func domainOf(m dbsqlc.Machine, domain string) string {

@@ -45,7 +45,7 @@ func (s *Store) CreateRollout(
 			rolloutChanged(p.GetDigest(), "fleet, plan or spec have changed since the preview; look at a new one")
 	case len(p.GetWaves()) == 0:
 		return nil, false,
-			failure.Precondition("ROLLOUT_EMPTY", "no machine that the filter matches can be worked on; the preview says why").
+			failure.Precondition("ROLLOUT_EMPTY", "no machine of those chosen can be worked on; the preview says why").
 				WithMeta("refused", fmt.Sprint(len(p.GetMachines())))
 	}
 	id := ids.New(ids.Rollout)
@@ -107,7 +107,7 @@ func insertRollout(
 		return err
 	}
 	row := dbsqlc.InsertRolloutParams{
-		RolloutID: id, RequestID: r.RequestID, Spec: spec, Type: string(r.Work.Type), PlanID: r.Work.PlanID,
+		RolloutID: id, RequestID: r.RequestID, Spec: spec, Type: r.kind(), PlanID: r.Work.PlanID,
 		Destructive: p.GetDestructive(), Digest: p.GetDigest(), State: string(rollout.Running),
 		Waves:     int32(len(p.GetWaves())),
 		CreatedBy: r.Actor, Now: now, WakeAt: &now,
@@ -118,7 +118,7 @@ func insertRollout(
 	if err := q.InsertRollout(ctx, row); err != nil {
 		return fmt.Errorf("insert rollout: %w", err)
 	}
-	machines := dbsqlc.InsertRolloutMachinesParams{RolloutID: id}
+	machines := dbsqlc.InsertRolloutMachinesParams{RolloutID: id, StagesLeft: int32(len(rollout.Stages(r.kind())) - 1)}
 	for i, m := range p.GetMachines() {
 		machines.Positions = append(machines.Positions, int32(i+1))
 		machines.MachineIds = append(machines.MachineIds, m.GetMachineId())
@@ -133,7 +133,8 @@ func insertRollout(
 	}
 	return history.Audit(ctx, q, history.AuditEntry{
 		Actor: r.Actor, Verb: "CREATE_ROLLOUT", Target: id, Request: r.RequestID, Comment: r.Comment,
-		Data: map[string]string{"digest": p.GetDigest(), "filter": r.Spec.GetFilter(), "type": row.Type,
+		Data: map[string]string{"digest": p.GetDigest(), "filter": r.Spec.GetFilter(),
+			"selection_id": r.Spec.GetSelectionId(), "type": row.Type,
 			"plan_id": row.PlanID},
 	}, now)
 }
@@ -164,7 +165,7 @@ func (s *Store) rolloutOf(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rol
 
 // RolloutFilter narrows a list of rollouts. Empty fields match everything.
 type RolloutFilter struct {
-	State string
+	State, RequestID string
 	// BeforeTime and BeforeID are the position of the last row of the page before.
 	BeforeTime time.Time
 	BeforeID   string
@@ -173,8 +174,9 @@ type RolloutFilter struct {
 
 // ListRollouts reads rollouts, newest first.
 func (s *Store) ListRollouts(ctx context.Context, f RolloutFilter) ([]*baremetalv1.Rollout, error) {
-	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, BeforeTime: f.BeforeTime,
-		BeforeID: f.BeforeID, PageSize: f.Limit})
+	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, RequestID: f.RequestID,
+		BeforeTime: f.BeforeTime,
+		BeforeID:   f.BeforeID, PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list rollouts: %w", err)
 	}
@@ -314,7 +316,7 @@ func rolloutMachineMessage(r dbsqlc.RolloutMachine) *baremetalv1.RolloutMachine 
 	}
 	return &baremetalv1.RolloutMachine{
 		MachineId: r.MachineID, Wave: r.Wave, Domain: r.Domain, OperationId: pgtx.StrVal(r.OperationID), Reason: r.Reason,
-		Message:   r.Message,
+		Message: r.Message, StagesLeft: r.StagesLeft,
 		State:     baremetalv1.RolloutMachine_State(baremetalv1.RolloutMachine_State_value[state]),
 		StartedAt: convert.TimestampPtr(r.StartedAt), FinishedAt: convert.TimestampPtr(r.FinishedAt),
 	}

@@ -63,7 +63,11 @@ func preview(t testing.TB, s *store.Store, r rolloutstore.RolloutRequest) *barem
 
 func roll(t testing.TB, s *store.Store, spec *baremetalv1.RolloutSpec) *rolling {
 	t.Helper()
-	r := rolloutRequest(spec)
+	return begin(t, s, rolloutRequest(spec))
+}
+
+func begin(t testing.TB, s *store.Store, r rolloutstore.RolloutRequest) *rolling {
+	t.Helper()
 	r.Digest = preview(t, s, r).GetDigest()
 	ro, created, err := s.CreateRollout(t.Context(), r, storetest.Now())
 	if err != nil || !created {

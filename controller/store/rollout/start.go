@@ -32,14 +32,14 @@ func (s *Store) StartRolloutMachine(
 	var op *baremetalv1.Operation
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		op = nil
-		row, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
+		c, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
 		if err != nil || !claimed {
 			return err
 		}
-		if row.State != string(rollout.Running) {
-			return letGo(ctx, q, row, machineID, now)
+		if c.State != string(rollout.Running) && !rollout.Finishes(c.Type, c.left) {
+			return letGo(ctx, q, c.Rollout, machineID, now)
 		}
-		if op, err = s.startFor(ctx, q, row, machineID, now); err != nil {
+		if op, err = s.startFor(ctx, q, c, machineID, now); err != nil {
 			return err
 		}
 		opID := op.GetOperationId()
@@ -60,21 +60,32 @@ func (s *Store) StartRolloutMachine(
 	return op, fpRolloutStarted.HitCtx(ctx)
 }
 
+// claim is a machine's turn in a rollout.
+type claim struct {
+	dbsqlc.Rollout
+	// left counts the operations that follow the one that is due.
+	left int
+}
+
+// untouched reports whether nothing was done on the machine yet.
+func (c claim) untouched() bool { return c.left == len(rollout.Stages(c.Type))-1 }
+
 // holdClaim holds the rollout's state, and locks the machine's row while it is claimed.
 func holdClaim(
 	ctx context.Context, q *dbsqlc.Queries, rolloutID, machineID string,
-) (row dbsqlc.Rollout, claimed bool, err error) {
-	if row, err = q.HoldRollout(ctx, rolloutID); err != nil {
-		return row, false, fmt.Errorf("hold rollout: %w", err)
+) (c claim, claimed bool, err error) {
+	if c.Rollout, err = q.HoldRollout(ctx, rolloutID); err != nil {
+		return c, false, fmt.Errorf("hold rollout: %w", err)
 	}
-	_, err = q.LockStartingMachine(ctx, dbsqlc.LockStartingMachineParams{RolloutID: rolloutID, MachineID: machineID})
+	left, err := q.LockStartingMachine(ctx, dbsqlc.LockStartingMachineParams{RolloutID: rolloutID, MachineID: machineID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return row, false, nil
+		return c, false, nil
 	}
 	if err != nil {
-		return row, false, fmt.Errorf("lock machine of the rollout: %w", err)
+		return c, false, fmt.Errorf("lock machine of the rollout: %w", err)
 	}
-	return row, true, nil
+	c.left = int(left)
+	return c, true, nil
 }
 
 // letGo gives a claimed machine back: to wait for the rollout to go on, or for good.
@@ -94,9 +105,9 @@ func moveMachine(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.MoveRolloutMac
 }
 
 func (s *Store) startFor(
-	ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, c claim, machineID string, now time.Time,
 ) (*baremetalv1.Operation, error) {
-	r, err := rolloutWork(row, machineID)
+	r, err := rolloutWork(c, machineID)
 	if err != nil {
 		return nil, err
 	}
@@ -110,35 +121,46 @@ func (s *Store) startFor(
 	return s.operations.Create(ctx, q, m, r, now)
 }
 
-// rolloutWork is the request for the work on one machine.
-func rolloutWork(row dbsqlc.Rollout, machineID string) (operationstore.StartRequest, error) {
+// rolloutWork is the request for the work on one machine that is due.
+func rolloutWork(c claim, machineID string) (operationstore.StartRequest, error) {
 	spec := &baremetalv1.RolloutSpec{}
-	if err := proto.Unmarshal(row.Spec, spec); err != nil {
+	if err := proto.Unmarshal(c.Spec, spec); err != nil {
 		return operationstore.StartRequest{}, fmt.Errorf("parse stored spec: %w", err)
 	}
+	t, request := rollout.StageAt(c.Type, c.RolloutID, c.left)
 	r := operationstore.StartRequest{
-		MachineID: machineID, RequestID: row.RolloutID, Type: fleet.OperationType(row.Type), PlanID: row.PlanID,
-		Params: map[string]string{ParamRollout: row.RolloutID}, Actor: row.CreatedBy,
+		MachineID: machineID, RequestID: request, Type: t, PlanID: c.PlanID,
+		Params: map[string]string{ParamRollout: c.RolloutID}, Actor: c.CreatedBy,
+	}
+	if len(rollout.Stages(c.Type)) > 1 && fleet.Housekeeping(t) {
+		return r, nil // the parameters are those of the installation
 	}
 	for k, v := range spec.GetParams() {
 		r.Params[k] = v
+	}
+	if spec.GetSeedId() != "" {
+		r.Params[validate.ParamSeed] = spec.GetSeedId()
 	}
 	var err error
 	r.Inputs, err = validate.Params(r.Type, spec.GetParams(), func(k string) string { return "params[" + k + "]" })
 	return r, err
 }
 
-// refuseRolloutMachine skips a machine that cannot be worked on any more. In a frozen fleet it keeps its turn.
+// refuseRolloutMachine skips a machine that cannot be worked on any more; one on which work was done has failed. In a
+// frozen fleet it keeps its turn.
 func (s *Store) refuseRolloutMachine(
 	ctx context.Context, rolloutID, machineID string, f *failure.Error, now time.Time,
 ) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		_, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
+		c, claimed, err := holdClaim(ctx, q, rolloutID, machineID)
 		if err != nil || !claimed {
 			return err
 		}
 		p := dbsqlc.MoveRolloutMachineParams{
 			RolloutID: rolloutID, MachineID: machineID, State: "SKIPPED", Reason: f.Reason, Message: f.Message, FinishedAt: &now,
+		}
+		if !c.untouched() {
+			p.State = "FAILED"
 		}
 		if f.Reason == "FLEET_FROZEN" {
 			p = dbsqlc.MoveRolloutMachineParams{RolloutID: rolloutID, MachineID: machineID, State: "PENDING"}

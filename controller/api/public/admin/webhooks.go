@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/filter"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -87,13 +88,9 @@ func eventTypes(patterns []string) error {
 }
 
 // webhookFilter checks a filter and writes it in the form that is matched.
-func webhookFilter(filter string) (string, error) {
-	terms, err := validate.Filter(filter, query.MachineKeys)
-	var out []string
-	for _, t := range terms {
-		out = append(out, t.Key+"="+t.Value)
-	}
-	return strings.Join(out, ","), err
+func webhookFilter(text string) (string, error) {
+	terms, err := query.Machines.Parse(text)
+	return filter.Format(terms), err
 }
 
 func concurrency(n int32) error {

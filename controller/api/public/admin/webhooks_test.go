@@ -223,7 +223,11 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	filters := []string{"site=berlin", "rack=r1", "site=berlin,rack=r1", "group=g", "provider=fake", "region=eu",
-		"machine_id=m-001", "labels.env=prod", "labels.none=x", "labels.env=dev,rack=r2"}
+		"machine_id=m-001", "labels.env=prod", "labels.none=x", "labels.env=dev,rack=r2",
+		"rack!=r1", "rack=*", "rack!=*", "rack in (r1, r2),site=ber*", "labels.env not in (dev, x)", "labels.none!=x",
+		"machine_id in (m-000, m-003)", "machine_id=m-00*,state!=BUSY", "phase not in (RMA, FACTORY_READY)",
+		"phase in (RMA, MAINTENANCE, PROVISIONING)", "state not in (BUSY, BLOCKED)", "node_state!=discovered",
+		"conditions.RMA!=true", `labels.env="prod"`}
 	for _, phase := range slices.Sorted(maps.Keys(pb.MachineStatus_Phase_value)) {
 		filters = append(filters, "phase="+phase)
 	}

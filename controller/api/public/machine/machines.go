@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/filter"
 )
 
 // RegisterMachine implements MachineService.
@@ -102,7 +103,7 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 func (s *Server) ListMachines(
 	ctx context.Context, r *baremetalv1.ListMachinesRequest,
 ) (*baremetalv1.ListMachinesResponse, error) {
-	terms, err := validate.Filter(r.GetFilter(), query.MachineKeys)
+	terms, err := query.Machines.Parse(r.GetFilter())
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +134,13 @@ func (s *Server) ListMachines(
 const reconcileRows = 1000
 
 func (s *Server) reconcile(
-	ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []validate.Term,
+	ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []filter.Term,
 ) (*baremetalv1.ListMachinesResponse, error) {
 	size, err := validate.PageSize(r.GetPageSize())
 	if err != nil {
 		return nil, err
 	}
-	only, err := reconcileFilter(r, terms)
-	if err != nil {
+	if err := reconcileFilter(r, terms); err != nil {
 		return nil, err
 	}
 	var since time.Time
@@ -157,8 +157,9 @@ func (s *Server) reconcile(
 			return nil, err
 		}
 	}
-	if only != "" {
-		c.Machines = slices.DeleteFunc(c.Machines, func(m *baremetalv1.Machine) bool { return m.GetMachineId() != only })
+	for _, t := range terms {
+		c.Machines = slices.DeleteFunc(c.Machines,
+			func(m *baremetalv1.Machine) bool { return !t.Holds(m.GetMachineId(), true) })
 	}
 	return &baremetalv1.ListMachinesResponse{
 		Machines: c.Machines, NextCursor: c.Next, SafeUpdatedSince: service.StampIfSet(c.SafeSince), More: c.More,
@@ -167,25 +168,24 @@ func (s *Server) reconcile(
 
 // reconcileFilter refuses what a reconcile cannot answer truthfully. A machine's id is the one key that no change can
 // leave.
-func reconcileFilter(r *baremetalv1.ListMachinesRequest, terms []validate.Term) (machineID string, err error) {
+func reconcileFilter(r *baremetalv1.ListMachinesRequest, terms []filter.Term) error {
 	switch {
 	case r.GetPageToken() != "":
-		return "", failure.Invalid("INVALID_PAGE_TOKEN", "page_token belongs to a walk; a reconcile goes on by cursor").
+		return failure.Invalid("INVALID_PAGE_TOKEN", "page_token belongs to a walk; a reconcile goes on by cursor").
 			WithField("page_token", "not with cursor or updated_since")
 	case r.GetCursor() != "" && r.GetUpdatedSince() != nil:
-		return "", validate.Fault("updated_since", "not together with cursor")
+		return validate.Fault("updated_since", "not together with cursor")
 	case r.GetUpdatedSince() != nil:
 		if err := validate.Since("updated_since", r.GetUpdatedSince()); err != nil {
-			return "", err
+			return err
 		}
 	}
 	for _, t := range terms {
 		if t.Key != "machine_id" {
-			return "", failure.Invalid("FILTER_NOT_ALLOWED_WITH_CURSOR",
+			return failure.Invalid("FILTER_NOT_ALLOWED_WITH_CURSOR",
 				"a machine whose %s changes would vanish from a reconcile in silence; filter what it returns", t.Key).
 				WithField("filter", "not with cursor or updated_since")
 		}
-		machineID = t.Value
 	}
-	return machineID, nil
+	return nil
 }

@@ -42,9 +42,13 @@ func (s *Server) ReimageMachine(
 	p := service.Set(nil, validate.ParamImage, r.GetImageRef())
 	p = service.Set(p, validate.ParamPath, r.GetPath())
 	p = service.Set(p, validate.ParamTimeout, service.Seconds(r.GetTimeoutSeconds()))
+	seed, err := s.KeepSeed(ctx, "seed", r.GetSeed())
+	if err != nil {
+		return nil, err
+	}
 	return s.Begin(ctx, service.Work{
 		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reimage, PlanID: r.GetPlanId(), Params: p,
-		Path: service.Plain,
+		Path: service.Plain, Seed: seed,
 	})
 }
 

@@ -25,7 +25,7 @@ const (
 func (s *Server) ListNodes(
 	ctx context.Context, r *baremetalv1.ListNodesRequest,
 ) (*baremetalv1.ListNodesResponse, error) {
-	terms, err := validate.Filter(r.GetFilter(), query.MachineKeys)
+	terms, err := query.Machines.Parse(r.GetFilter())
 	if err != nil {
 		return nil, err
 	}

@@ -11,21 +11,39 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/filter"
 )
 
-// MachineKeys are the keys of a filter of machines, and their values.
-var MachineKeys = validate.Keys{
-	"phase":           validate.Among(EnumNames(baremetalv1.MachineStatus_Phase_value, "")),
-	"effective_state": validate.Among(effectiveNames()),
-	"node_state":      validate.Among(nodeStateNames()),
-	"provider":        validate.Any,
-	"site":            validate.Any,
-	"region":          validate.Any,
-	"rack":            validate.Any,
-	"group":           validate.Any,
-	"machine_id":      validate.Any,
-	"labels.":         validate.Label,
-	"conditions.":     condition,
+// Machines is the language of a filter of machines. A rack is the field of the spec; the label is labels.rack.
+var Machines = validate.Query{
+	Keys: validate.Keys{
+		"phase":           validate.Among(EnumNames(baremetalv1.MachineStatus_Phase_value, "")),
+		"effective_state": validate.Among(effectiveNames()),
+		"node_state":      validate.Among(nodeStateNames()),
+		"provider":        validate.Any,
+		"site":            validate.Any,
+		"region":          validate.Any,
+		"rack":            validate.Any,
+		"group":           validate.Any,
+		"location":        validate.Any,
+		"serial":          validate.Any,
+		"cluster":         validate.Any,
+		"machine_id":      validate.Any,
+		"labels.":         validate.Label,
+		"conditions.":     condition,
+	},
+	Aliases: map[string]string{"state": "effective_state", "label.": "labels.", "condition.": "conditions."},
+	Text: []string{
+		"provider", "site", "region", "rack", "group", "location", "serial", "cluster", "machine_id", "labels.",
+	},
+}
+
+// specField is the field of the spec that a key stands for.
+func specField(key string) string {
+	if key == "cluster" {
+		return "target_cluster_ref"
+	}
+	return key
 }
 
 // EnumNames are the names of a protobuf enum without its zero value and without their prefix.
@@ -69,9 +87,12 @@ func condition(typeAndValue string) (string, bool) {
 
 // MachineQuery turns a filter into walks that together give what it matches, each machine once: none when its terms
 // contradict each other.
-func MachineQuery(terms []validate.Term) []machinestore.MachineFilter {
-	all := []machinestore.MachineFilter{{}}
+func MachineQuery(terms []filter.Term) []machinestore.MachineFilter {
+	all := inEffective(machinestore.MachineFilter{}, terms)
 	for _, t := range terms {
+		if t.Key == "effective_state" {
+			continue
+		}
 		var next []machinestore.MachineFilter
 		for _, f := range all {
 			next = append(next, narrow(f, t)...)
@@ -81,46 +102,137 @@ func MachineQuery(terms []validate.Term) []machinestore.MachineFilter {
 	return all
 }
 
-func narrow(f machinestore.MachineFilter, t validate.Term) []machinestore.MachineFilter {
-	switch t.Key {
-	case "phase":
-		return narrowPhase(f, t.Value)
-	case "effective_state":
-		return narrowEffective(f, fleet.EffectiveState(t.Value))
-	case "node_state":
-		f.NodeState = t.Value
-	case "provider":
-		f.Provider = t.Value
-	case "site":
-		f.Site = t.Value
-	case "region":
-		f.Region = t.Value
-	case "machine_id":
-		f.MachineID = t.Value
-	case "rack", "group":
-		f.Spec = with(f.Spec, t.Key, t.Value)
-	default:
-		return []machinestore.MachineFilter{narrowDotted(f, t)}
+// inEffective narrows by all terms of the effective state at once: its states overlap with each other's parts.
+func inEffective(f machinestore.MachineFilter, terms []filter.Term) []machinestore.MachineFilter {
+	states := fleet.EffectiveStates()
+	for _, t := range terms {
+		if t.Key == "effective_state" {
+			states = slices.DeleteFunc(states, func(s fleet.EffectiveState) bool { return !t.Holds(string(s), true) })
+		}
 	}
-	return []machinestore.MachineFilter{f}
+	if len(states) == len(fleet.EffectiveStates()) {
+		return one(f)
+	}
+	var out []machinestore.MachineFilter
+	for _, s := range states {
+		out = append(out, narrowEffective(f, s)...)
+	}
+	return out
 }
 
-func narrowDotted(f machinestore.MachineFilter, t validate.Term) machinestore.MachineFilter {
-	if key, ok := strings.CutPrefix(t.Key, "labels."); ok {
-		f.Labels = with(f.Labels, key, t.Value)
-		return f
+func narrow(f machinestore.MachineFilter, t filter.Term) []machinestore.MachineFilter {
+	if slices.Contains(Machines.Text, t.Key) || strings.HasPrefix(t.Key, "labels.") {
+		return one(narrowText(f, t))
 	}
-	name := strings.TrimPrefix(t.Key, "conditions.")
-	if t.Value == "true" {
-		return having(f, fleet.ConditionType(name))
+	if t.Not {
+		return without(one(f), t.Key, t.Values)
 	}
-	return lacking(f, fleet.ConditionType(name))
+	var out []machinestore.MachineFilter
+	for i, v := range t.Values {
+		// Without the values before it, so that no machine is in two walks.
+		for _, rest := range without(one(f), t.Key, t.Values[:i]) {
+			out = append(out, narrowState(rest, t.Key, v.Text)...)
+		}
+	}
+	return out
+}
+
+// narrowText narrows by free text: by an index where one value is asked for, else by a pattern.
+func narrowText(f machinestore.MachineFilter, t filter.Term) machinestore.MachineFilter {
+	value, exact := t.Exact()
+	label, isLabel := strings.CutPrefix(t.Key, "labels.")
+	switch {
+	case t.Key == "machine_id" && !t.Not && f.MachineIDs == nil && !slices.ContainsFunc(t.Values, filter.Value.IsPrefix):
+		for _, v := range t.Values {
+			f.MachineIDs = append(f.MachineIDs, v.Text)
+		}
+	case exact && isLabel:
+		f.Labels = with(f.Labels, label, value)
+	case exact && t.Key == "provider":
+		f.Provider = value
+	case exact && t.Key == "site":
+		f.Site = value
+	case exact && t.Key == "region":
+		f.Region = value
+	case exact && t.Key != "machine_id":
+		f.Spec = with(f.Spec, specField(t.Key), value)
+	default:
+		f.Patterns = append(slices.Clone(f.Patterns), machinestore.Pattern{Key: specField(t.Key), Not: t.Not,
+			Regexp: t.Regexp()})
+	}
+	return f
+}
+
+// without leaves out the machines of which a state has one of the values.
+func without(all []machinestore.MachineFilter, key string, values []filter.Value) []machinestore.MachineFilter {
+	for _, v := range values {
+		var next []machinestore.MachineFilter
+		for _, f := range all {
+			next = append(next, notInState(f, key, v.Text)...)
+		}
+		all = next
+	}
+	return all
+}
+
+// narrowState narrows by a key that has few values.
+func narrowState(f machinestore.MachineFilter, key, value string) []machinestore.MachineFilter {
+	switch key {
+	case "phase":
+		return narrowPhase(f, value)
+	case "node_state":
+		return inStates(f, []string{value})
+	}
+	name := fleet.ConditionType(strings.TrimPrefix(key, "conditions."))
+	if value == "true" {
+		return one(having(f, name))
+	}
+	return one(lacking(f, name))
+}
+
+// notInState is narrowState of all other values.
+func notInState(f machinestore.MachineFilter, key, value string) []machinestore.MachineFilter {
+	switch key {
+	case "phase":
+		return notInPhase(f, value)
+	case "node_state":
+		return one(notInStates(f, []string{value}))
+	}
+	return narrowState(f, key, map[string]string{"true": "false", "false": "true"}[value])
+}
+
+// notInPhase is narrowPhase of all other machines.
+func notInPhase(f machinestore.MachineFilter, phase string) []machinestore.MachineFilter {
+	switch phase {
+	case "PROVISIONING":
+		if f.Operating == "true" {
+			return nil
+		}
+		f.Operating = "false"
+		return one(f)
+	case "IN_SERVICE":
+		return one(lacking(f, fleet.InCustomerCluster))
+	case "RMA":
+		return one(lacking(f, fleet.RMA))
+	case "RETIRED":
+		return one(lacking(f, fleet.RetiredFlag))
+	}
+	var out []machinestore.MachineFilter
+	for _, other := range []fleet.Phase{fleet.FactoryReady, fleet.Ready, fleet.Maintenance} {
+		if string(other) != phase {
+			out = append(out, agree(f, string(other), "")...)
+		}
+	}
+	return out
 }
 
 // narrowPhase knows what the phases meant that are no longer stored.
 func narrowPhase(f machinestore.MachineFilter, phase string) []machinestore.MachineFilter {
 	switch phase {
 	case "PROVISIONING":
+		if f.Operating == "false" {
+			return nil
+		}
 		f.Operating = "true"
 		return one(f)
 	case "IN_SERVICE":

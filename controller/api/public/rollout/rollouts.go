@@ -18,7 +18,10 @@ import (
 )
 
 var (
-	rolloutKeys        = validate.Keys{"state": validate.Among(query.EnumNames(baremetalv1.Rollout_State_value, ""))}
+	rolloutKeys = validate.Keys{
+		"state":      validate.Among(query.EnumNames(baremetalv1.Rollout_State_value, "")),
+		"request_id": validate.Any,
+	}
 	rolloutMachineKeys = validate.Keys{
 		"state": validate.Among(query.EnumNames(baremetalv1.RolloutMachine_State_value, "")),
 		"wave":  waveNumber,
@@ -39,11 +42,16 @@ func (s *Server) rolloutRequest(
 	if r.Spec, err = validate.Rollout(spec); err != nil {
 		return r, err
 	}
-	terms, err := validate.Filter(r.Spec.GetFilter(), query.MachineKeys)
+	terms, err := query.Machines.Parse(r.Spec.GetFilter())
 	if err != nil {
 		return r, err
 	}
 	r.Machines, r.Actor = query.MachineQuery(terms), service.Actor(ctx)
+	// The seed itself is in no row of the rollout, nor in its digest: its name is.
+	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed()); err != nil {
+		return r, err
+	}
+	r.Spec.Seed = nil
 	r.Work, err = rolloutWork(r.Spec)
 	return r, err
 }
@@ -51,6 +59,9 @@ func (s *Server) rolloutRequest(
 // rolloutWork is what is done on each machine, without the machine.
 func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, error) {
 	t, err := service.RunType(spec.GetType(), spec.GetPlanId())
+	if spec.GetAction() == baremetalv1.RolloutSpec_PROVISION {
+		t, err = fleet.Reimage, nil
+	}
 	if err != nil {
 		return operationstore.StartRequest{}, err
 	}
@@ -63,7 +74,7 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 	}
 	r, err := service.Work{
 		MachineID: "each", RequestID: "each", Kind: t, PlanID: spec.GetPlanId(), Params: spec.GetParams(),
-		Path: func(param string) string { return "spec.params[" + param + "]" },
+		Path: func(param string) string { return "spec.params[" + param + "]" }, Seed: spec.GetSeedId(),
 	}.Request()
 	r.MachineID, r.RequestID = "", ""
 	return r, err
@@ -162,7 +173,12 @@ func (s *Server) ListRollouts(
 	}
 	var f rolloutstore.RolloutFilter
 	for _, t := range terms {
-		f.State = t.Value
+		switch t.Key {
+		case "state":
+			f.State = t.Value
+		case "request_id":
+			f.RequestID = t.Value
+		}
 	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Rollout]{
 		Name: "rollouts", Filter: r.GetFilter(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
@@ -123,7 +124,11 @@ func TestRolloutRequestsThatAreRefused(t *testing.T) {
 		change        func(*pb.RolloutSpec)
 		reason, field string
 	}{
-		"no filter":                   {func(s *pb.RolloutSpec) { s.Filter = "" }, "INVALID_FIELD", "spec.filter"},
+		"no filter":            {func(s *pb.RolloutSpec) { s.Filter = "" }, "INVALID_FIELD", "spec.filter"},
+		"machines by two ways": {func(s *pb.RolloutSpec) { s.SelectionId = "sel-1" }, "INVALID_FIELD", "spec.selection_id"},
+		"an action and a type": {func(s *pb.RolloutSpec) { s.Action = pb.RolloutSpec_PROVISION }, "INVALID_FIELD",
+			"spec.type"},
+		"an unknown action":           {func(s *pb.RolloutSpec) { s.Action = 9 }, "INVALID_FIELD", "spec.action"},
 		"a filter that means nothing": {func(s *pb.RolloutSpec) { s.Filter = "colour=red" }, "INVALID_FILTER", ""},
 		"no work":                     {func(s *pb.RolloutSpec) { s.Type = "" }, "UNKNOWN_RUN_TYPE", "type"},
 		"a workflow":                  {func(s *pb.RolloutSpec) { s.Type = "ONBOARD" }, "INVALID_FIELD", "spec.type"},
@@ -335,6 +340,49 @@ func TestSteeringARollout(t *testing.T) {
 		"RESUME_ROLLOUT/tester", "CANCEL_ROLLOUT/tester", "ROLLOUT_CANCELED/system"} {
 		if strings.Count(verbs, want) != 1 {
 			t.Errorf("%s is not once in %s", want, verbs)
+		}
+	}
+}
+
+// TestSelections: a rollout over a selection has its machines, whatever is registered since.
+func TestSelections(t *testing.T) {
+	r := publictest.NewRig(t)
+	for i := range 3 {
+		r.Register(publictest.NewMachine(i))
+	}
+	ctx := t.Context()
+	sel, err := r.Rollouts.CreateSelection(ctx, &pb.CreateSelectionRequest{RequestId: "s-1", Filter: "state=NEW",
+		Ttl: durationpb.New(time.Minute)})
+	if err != nil || sel.GetCount() != 3 || sel.GetExpiresAt().AsTime().Sub(sel.GetCreatedAt().AsTime()) != time.Minute {
+		t.Fatalf("%v, %v", sel, err)
+	}
+	r.Register(publictest.NewMachine(9))
+	spec := &pb.RolloutSpec{SelectionId: sel.GetSelectionId(), Action: pb.RolloutSpec_PROVISION,
+		Params: map[string]string{"image_ref": "ubuntu-2204"}}
+	if p := preview(r, spec); len(p.GetMachines()) != 3 || !p.GetDestructive() {
+		t.Errorf("%v", p)
+	}
+	ro := create(r, "it", spec)
+	if ro.GetTally().GetMachines() != 3 || ro.GetSpec().GetSelectionId() != sel.GetSelectionId() {
+		t.Errorf("%v", ro)
+	}
+	got, err := r.Rollouts.GetSelection(ctx, &pb.GetSelectionRequest{SelectionId: sel.GetSelectionId()})
+	if err != nil || len(got.GetMachineIds()) != 3 {
+		t.Errorf("%v, %v", got, err)
+	}
+	_, err = r.Rollouts.PreviewRollout(ctx, &pb.PreviewRolloutRequest{Spec: &pb.RolloutSpec{SelectionId: "sel-1",
+		Type: "REBOOT"}})
+	publictest.Wants(t, err, failure.KindNotFound, "SELECTION_NOT_FOUND", "selection_id")
+	for what, bad := range map[string]*pb.CreateSelectionRequest{
+		"filter":      {RequestId: "s-2"},
+		"machine_ids": {RequestId: "s-2", Filter: "state=NEW", MachineIds: []string{"m-000"}},
+		"ttl":         {RequestId: "s-2", Filter: "state=NEW", Ttl: durationpb.New(8 * 24 * time.Hour)},
+		"request_id":  {Filter: "state=NEW"},
+	} {
+		_, err := r.Rollouts.CreateSelection(ctx, bad)
+		f := failure.From(err)
+		if f.Kind != failure.KindInvalid || len(f.Fields) != 1 || f.Fields[0].Path != what {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/filter"
 )
 
 // WalkStart is the cursor of before the first page of a walk. It is carried through the others, so that what changes
@@ -19,7 +20,7 @@ type WalkStart struct {
 // Walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do
 // not overlap. Sealed machines are for answers that nobody reads on this side: see store.MachineFilter.
 func (s *Base) Walk(
-	name, filter string, terms []validate.Term, start WalkStart, sealed bool,
+	name, text string, terms []filter.Term, start WalkStart, sealed bool,
 ) List[*baremetalv1.Machine] {
 	walks := query.MachineQuery(terms)
 	partOf := map[*baremetalv1.Machine]int{}
@@ -41,5 +42,5 @@ func (s *Base) Walk(
 	place := func(m *baremetalv1.Machine) validate.Page {
 		return validate.Page{ID: m.GetMachineId(), Part: partOf[m], Cursor: start.Cursor, Safe: start.Safe}
 	}
-	return List[*baremetalv1.Machine]{Name: name, Filter: filter, Read: read, Place: place}
+	return List[*baremetalv1.Machine]{Name: name, Filter: text, Read: read, Place: place}
 }

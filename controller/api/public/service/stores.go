@@ -164,6 +164,7 @@ type Clusters interface {
 type ScriptEntries interface {
 	GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error)
 	ListScripts(ctx context.Context, afterRef string, limit int32) ([]*baremetalv1.Script, error)
+	PutSystemSeed(ctx context.Context, id string, sealed []byte, now time.Time) error
 	SetSSHCredentials(ctx context.Context, ref string, sealed []byte, actor string, now time.Time,
 		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
 	ListSSHCredentials(ctx context.Context, afterRef string, limit int32) ([]credentialstore.SealedCredentials, error)
@@ -190,6 +191,8 @@ type Rollouts interface {
 	ListRollouts(ctx context.Context, f rolloutstore.RolloutFilter) ([]*baremetalv1.Rollout, error)
 	ListRolloutMachines(ctx context.Context, f rolloutstore.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32,
 		error)
+	CreateSelection(ctx context.Context, r rolloutstore.SelectionRequest, now time.Time) (*baremetalv1.Selection, error)
+	GetSelection(ctx context.Context, id string, now time.Time) (*baremetalv1.Selection, error)
 }
 
 // Explainer gathers what explanations are made of.

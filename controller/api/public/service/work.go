@@ -3,7 +3,11 @@ package service
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"strconv"
+
+	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
@@ -20,6 +24,8 @@ type Work struct {
 	PlanID               string
 	Params               map[string]string
 	Comment              string
+	// Seed names what the new system is given: see KeepSeed.
+	Seed string
 	// Path names a parameter's field in the request.
 	Path func(param string) string
 }
@@ -47,6 +53,23 @@ func (s *Base) Begin(ctx context.Context, w Work) (*baremetalv1.Operation, error
 	return s.Engine.Start(ctx, r)
 }
 
+// KeepSeed checks what a new system is to be given and stores it sealed. It returns the name for Work.Seed, which tells
+// nothing of the content; "" for a seed that is nil.
+func (s *Base) KeepSeed(ctx context.Context, path string, seed *baremetalv1.SystemSeed) (string, error) {
+	if seed == nil {
+		return "", nil
+	}
+	if err := validate.SystemSeed(path, seed); err != nil {
+		return "", err
+	}
+	plain, err := proto.MarshalOptions{Deterministic: true}.Marshal(seed)
+	if err != nil {
+		return "", fmt.Errorf("encode seed: %w", err)
+	}
+	id, sealed := s.Config.Secrets.SealSeed(plain)
+	return id, s.Store.PutSystemSeed(ctx, id, sealed, s.Clock.Now())
+}
+
 // Request checks everything that can be checked without looking at the machine.
 func (w Work) Request() (operationstore.StartRequest, error) {
 	r := operationstore.StartRequest{
@@ -65,6 +88,7 @@ func (w Work) Request() (operationstore.StartRequest, error) {
 	if r.Inputs, err = validate.Params(w.Kind, w.Params, w.Path); err != nil {
 		return r, err
 	}
+	r.Params = Set(maps.Clone(w.Params), validate.ParamSeed, w.Seed)
 	if w.Params[validate.ParamReboot] == "true" {
 		if w.PlanID != "" {
 			return r, validate.Fault(w.Path(validate.ParamReboot), "not together with plan_id")

@@ -1,0 +1,72 @@
+package cmdline
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+
+	"github.com/ingot-metal/ingot/agent/config"
+	"github.com/ingot-metal/ingot/agent/state"
+	"github.com/ingot-metal/ingot/internal/doctor"
+)
+
+const (
+	// offerTime is how long another server may take to answer: dnsmasq looks for two seconds whether an address is free.
+	offerTime = 4 * time.Second
+	// pxeClass makes servers answer that serve network boot alone (UEFI specification, E.2: x86-64).
+	pxeClass = "PXEClient:Arch:00007:UNDI:003016"
+)
+
+// checkOtherDHCP asks the network of a device for an address, as a machine does that boots from it. This machine's own
+// server does not hear that: a device does not receive what it sends.
+func checkOtherDHCP(ctx context.Context, device string, proxy bool) doctor.Finding {
+	client, err := nclient4.New(device, nclient4.WithTimeout(offerTime), nclient4.WithRetry(1))
+	if errors.Is(err, os.ErrPermission) {
+		return doctor.Warning("dhcp", "may not look for other DHCP servers", "run doctor as root")
+	}
+	if err != nil {
+		return doctor.Fault("dhcp", device+": "+err.Error(), "ip link show "+device)
+	}
+	defer func() { _ = client.Close() }() // it is a socket that nobody needs any more
+	offer, err := client.DiscoverOffer(ctx, dhcpv4.WithBroadcast(true),
+		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(pxeClass)))
+	if err != nil && !errors.Is(err, nclient4.ErrNoResponse) {
+		return doctor.Fault("dhcp", device+": "+err.Error(), "ip link show "+device)
+	}
+	return judgeOffer(device, offer, proxy)
+}
+
+// judgeOffer says of another server's offer, nil for none, whether it is as it should be.
+func judgeOffer(device string, offer *dhcpv4.DHCPv4, proxy bool) doctor.Finding {
+	what := "no other DHCP server answers on " + device
+	if offer != nil {
+		what = "another DHCP server, " + offer.ServerIdentifier().String() + ", answers on " + device + " and offers " +
+			offer.YourIPAddr.String()
+	}
+	switch {
+	case proxy && offer == nil:
+		return doctor.Fault("dhcp", what+", whose segment has mode proxy",
+			"start that server, or have this one give the addresses: ingot site set, mode: dhcp")
+	case !proxy && offer != nil:
+		return doctor.Fault("dhcp", what, "stop that server, or have it give the addresses: ingot site set, mode: proxy")
+	}
+	return doctor.Well("dhcp", what)
+}
+
+// proxied are the devices on which another server gives the addresses, as the controller has last told the agent.
+func proxied(ctx context.Context, c config.Config) map[string]bool {
+	devices := map[string]bool{}
+	// An agent that has not been told anything has another finding.
+	_ = withStore(ctx, c, func(s *state.Store) error {
+		doc, err := s.SiteDocument(ctx)
+		for _, segment := range doc.GetSegments() {
+			devices[segment.GetInterface()] = segment.GetMode() == "proxy"
+		}
+		return err
+	})
+	return devices
+}

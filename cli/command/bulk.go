@@ -1,0 +1,210 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+// Bulk is work on several machines: a rollout, however few they are.
+type Bulk struct {
+	Targets     Targets
+	maxInFlight int32
+	maxFailures int32
+	dry, Yes    bool
+	// Comment goes into the audit log.
+	Comment string
+	// FailedPercent stops the rollout where no flag says when; 0 stops it at the first failure.
+	FailedPercent int32
+}
+
+// Register adds the flags to a command that has those of WorkFlags, and of its own.
+func (b *Bulk) Register(a *App, cmd *cobra.Command) {
+	b.Targets.Register(a, cmd)
+	f := cmd.Flags()
+	f.Int32Var(&b.maxInFlight, "max-in-flight", 0, "machines under work at a time (default: all that budgets let through)")
+	f.Int32Var(&b.maxFailures, "max-failures", 0, "pause when so many machines have failed (default: "+b.gateText()+")")
+	f.BoolVar(&b.Yes, "yes", false, "do not ask before several machines are worked on")
+	if f.Lookup("dry-run") == nil {
+		f.BoolVar(&b.dry, "dry-run", false, "begin nothing, and say what would happen on which machines")
+	}
+}
+
+func (b *Bulk) gateText() string {
+	if b.FailedPercent > 0 {
+		return fmt.Sprintf("%d %%", b.FailedPercent)
+	}
+	return "1"
+}
+
+// Single is the one machine that the words name, where the verb is an operation on it and no rollout.
+func (b *Bulk) Single(args []string) (string, bool) {
+	if b.dry {
+		return "", false
+	}
+	return b.Targets.Single(args)
+}
+
+// StartOn is a call that starts work on a machine.
+type StartOn func(
+	ctx context.Context, svc *Services, machine, requestID string, stepSeconds int32,
+) (*pb.Operation, error)
+
+// WorkOn starts an operation on the one machine that is named, or a rollout of the same over several.
+func (a *App) WorkOn(
+	cmd *cobra.Command, args []string, b *Bulk, w *WorkFlags, spec *pb.RolloutSpec, call StartOn,
+) error {
+	if machine, ok := b.Single(args); ok {
+		return a.Work(
+			cmd,
+			machine,
+			w,
+			func(ctx context.Context, svc *Services, id string, secs int32) (*pb.Operation, error) {
+				return call(ctx, svc, machine, id, secs)
+			},
+		)
+	}
+	seconds, err := w.StepSeconds()
+	if err != nil {
+		return err
+	}
+	if seconds > 0 && spec.GetParams() != nil {
+		spec.Params["timeout_seconds"] = strconv.Itoa(int(seconds))
+	}
+	return a.Roll(cmd, b, w, args, spec)
+}
+
+// Roll begins a rollout over the machines, or finds the one that the same request has begun, and shows it. spec says
+// what is done.
+func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spec *pb.RolloutSpec) error {
+	ctx := cmd.Context()
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	repeat := w.RequestID != ""
+	id := a.Request(w)
+	if repeat {
+		// The rollout may be under way: its machines are busy now, and a preview would not be the same any more.
+		r, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{Filter: "request_id=" + strconv.Quote(id)})
+		if err != nil {
+			return err
+		}
+		if all := r.GetRollouts(); len(all) == 1 {
+			return a.showRollout(cmd, svc, w, all[0])
+		}
+	}
+	sel, err := a.selection(ctx, svc, &b.Targets, args, id)
+	if err != nil {
+		return err
+	}
+	if sel.GetCount() == 0 {
+		return &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no machine matches %s", sel.GetFilter())}
+	}
+	spec.SelectionId, spec.MaxInFlight = sel.GetSelectionId(), b.maxInFlight
+	switch {
+	case b.maxFailures > 0:
+		spec.TotalGate = &pb.RolloutGate{Failures: b.maxFailures}
+	case b.FailedPercent > 0:
+		spec.TotalGate = &pb.RolloutGate{Percent: b.FailedPercent}
+	}
+	p, err := svc.Rollouts.PreviewRollout(ctx, &pb.PreviewRolloutRequest{Spec: spec})
+	if err != nil {
+		return err
+	}
+	if b.dry {
+		return a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide()) }, p.GetDigest())
+	}
+	a.noteRefused(p)
+	if n := ready(p); n > 0 {
+		if err := a.ConfirmCount(b.Yes, consequence(cmd, p), n); err != nil {
+			return err
+		}
+	}
+	ro, err := svc.Rollouts.CreateRollout(ctx,
+		&pb.CreateRolloutRequest{RequestId: id, Spec: spec, Digest: p.GetDigest(), Comment: b.Comment})
+	if err != nil {
+		return err
+	}
+	return a.showRollout(cmd, svc, w, ro)
+}
+
+func (a *App) showRollout(cmd *cobra.Command, svc *Services, w *WorkFlags, ro *pb.Rollout) error {
+	if !w.Waits() {
+		a.Note("To follow it: ingot rollout watch %s", ro.GetRolloutId())
+		return a.Print(ro, func() string { return a.Style().Rollout(ro, a.Now()) }, ro.GetRolloutId())
+	}
+	if err := a.WatchRollout(cmd.Context(), svc, ro.GetRolloutId()); err != nil {
+		return err
+	}
+	end, err := svc.Rollouts.GetRollout(cmd.Context(), &pb.GetRolloutRequest{RolloutId: ro.GetRolloutId()})
+	if err == nil && end.GetTally().GetFailed() > 0 {
+		return &ExitError{Code: ExitFailed} // fewer than stop it, and not what was asked for
+	}
+	return err
+}
+
+// ready counts the machines that would be worked on.
+func ready(p *pb.RolloutPreview) int {
+	n := 0
+	for _, w := range p.GetWaves() {
+		n += int(w.GetTally().GetMachines())
+	}
+	return n
+}
+
+// noteRefused says which machines are left out, by reason.
+func (a *App) noteRefused(p *pb.RolloutPreview) {
+	byReason := map[string][]string{}
+	var reasons []string
+	text := map[string]string{}
+	for _, m := range p.GetMachines() {
+		if m.GetState() != pb.RolloutMachine_SKIPPED {
+			continue
+		}
+		if byReason[m.GetReason()] == nil {
+			reasons = append(reasons, m.GetReason())
+			text[m.GetReason()] = m.GetMessage()
+		}
+		byReason[m.GetReason()] = append(byReason[m.GetReason()], m.GetMachineId())
+	}
+	for _, r := range reasons {
+		names := byReason[r]
+		slices.SortFunc(names, CompareNames)
+		a.Note("left out: %s: %s (%s)", view.NameList(names), view.Clean(text[r]), r)
+	}
+	for _, u := range p.GetBudgets() {
+		a.Note("budget %s allows %d %s; %d would be used at once: the rest waits", u.GetName(), u.GetLimit(), u.GetKind(),
+			u.GetWanted())
+	}
+}
+
+// consequence is what a person agrees to.
+func consequence(cmd *cobra.Command, p *pb.RolloutPreview) string {
+	text := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+	if p.GetDestructive() {
+		text += ": the data on the disks of %d machines is lost"
+	} else {
+		text += " %d machines"
+	}
+	if n := p.GetInService(); n > 0 {
+		text += fmt.Sprintf("; %d of them in service", n)
+	}
+	return text + "."
+}
+
+// ConfirmCount asks before something is done to so many machines. what holds a %d for their number.
+func (a *App) ConfirmCount(yes bool, what string, n int) error {
+	text := fmt.Sprintf(what, n)
+	if n == 1 {
+		text = strings.Replace(text, "1 machines", "1 machine", 1)
+	}
+	return a.Confirm(yes, text, strconv.Itoa(n))
+}

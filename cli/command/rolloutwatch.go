@@ -1,0 +1,95 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+// WatchRollout shows a rollout until it has ended, each machine that fails at once. A lost connection is made again.
+func (a *App) WatchRollout(ctx context.Context, svc *Services, id string) error {
+	scr, cfg := a.People()
+	live := view.NewRolloutLive(cfg)
+	var last *pb.Rollout
+	show := func(r *pb.Rollout) error {
+		if r.GetVersion() == last.GetVersion() {
+			return nil
+		}
+		last = r
+		if a.Document() {
+			return a.Stream(r, func() string { return "" }, id)
+		}
+		text := ""
+		if live.NewFailures(r) {
+			failed, err := failedMachines(ctx, svc, id)
+			if err != nil {
+				return err
+			}
+			text = live.Failed(failed)
+		}
+		scr.Put(text+live.Change(r), live.Status(r, a.Now()))
+		return scr.Err
+	}
+	var back client.Backoff
+	for lost := false; ; {
+		err := readRollout(ctx, svc, id, show)
+		over := errors.Is(err, io.EOF)
+		switch {
+		case over && view.RolloutEnded(last):
+			if !a.Document() {
+				scr.Put(live.End(last), "")
+			}
+			return exitByRollout(last)
+		case ctx.Err() != nil:
+			scr.Put("", "")
+			a.Note("%s goes on. To come back: ingot rollout watch %s   To stop it: ingot rollout pause %s", id, id, id)
+			return err
+		case !over && !client.Transient(err):
+			return err
+		}
+		if !lost && !over {
+			lost = true
+			a.Note("! connection lost, retrying…")
+		}
+		select {
+		case <-ctx.Done():
+		case <-a.Config.Clock.After(back.Next()):
+		}
+	}
+}
+
+// readRollout hands on what one stream gives, and returns why it has ended: io.EOF where the server has.
+func readRollout(ctx context.Context, svc *Services, id string, show func(*pb.Rollout) error) error {
+	stream, err := svc.Rollouts.WatchRollout(ctx, &pb.WatchRolloutRequest{RolloutId: id})
+	for err == nil {
+		var r *pb.Rollout
+		if r, err = stream.Recv(); err == nil {
+			err = show(r)
+		}
+	}
+	return err
+}
+
+// failedMachines are those of a rollout that have failed, in its order.
+func failedMachines(ctx context.Context, svc *Services, id string) ([]*pb.RolloutMachine, error) {
+	return Pages(0, func(size int32, page string) ([]*pb.RolloutMachine, string, error) {
+		r, err := svc.Rollouts.ListRolloutMachines(ctx, &pb.ListRolloutMachinesRequest{
+			RolloutId: id, Filter: "state=FAILED", PageSize: size, PageToken: page,
+		})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+}
+
+func exitByRollout(r *pb.Rollout) error {
+	switch r.GetState() {
+	case pb.Rollout_FAILED:
+		return &ExitError{Code: ExitFailed}
+	case pb.Rollout_CANCELED:
+		return &ExitError{Code: ExitCanceled}
+	}
+	return nil
+}

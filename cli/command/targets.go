@@ -1,0 +1,177 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// Targets are the machines that a verb acts on: names with ranges, a filter, all, or a file of names.
+type Targets struct {
+	filter, file string
+	all          bool
+}
+
+// TargetsHelp ends the long help of verbs that take several machines.
+const TargetsHelp = `
+
+Machines are names, also with ranges such as r42-[01-16], those of --select, of a file, or --all. More
+than one are a rollout: asked for once with their count (--yes for scripts), under the budgets, and
+carried out by the controller whatever becomes of this command. The exit code is 5 if one has failed.`
+
+// Register adds the flags; -f for the file unless the verb has another use for it.
+func (t *Targets) Register(a *App, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.filter, "select", "", "machines that a filter matches, such as 'rack=r42,state=NEW'; see ingot list")
+	f.BoolVar(&t.all, "all", false, "every machine")
+	const help = "file with names of machines, one or several a line; - is standard input"
+	if f.Lookup("file") == nil {
+		f.StringVarP(&t.file, "file", "f", "", help)
+	} else {
+		f.StringVar(&t.file, "machines-file", "", help)
+	}
+	cmd.Args = func(_ *cobra.Command, args []string) error { return t.check(args) }
+	cmd.ValidArgsFunction = a.CompleteMachines()
+}
+
+func (t *Targets) check(args []string) error {
+	ways := 0
+	for _, given := range []bool{len(args) > 0, t.filter != "", t.all, t.file != ""} {
+		if given {
+			ways++
+		}
+	}
+	switch ways {
+	case 0:
+		return Usagef("which machines? Give names, --select FILTER, --all or a file of names")
+	case 1:
+		return nil
+	}
+	return Usagef("give names, --select, --all or a file of names, not several of them")
+}
+
+// Single is the one machine that is named; false where the words may stand for several.
+func (t *Targets) Single(args []string) (string, bool) {
+	if len(args) != 1 || strings.ContainsAny(args[0], "[]") {
+		return "", false
+	}
+	return args[0], true
+}
+
+// names are those that are given, in their order; nil where a filter says which machines.
+func (a *App) names(t *Targets, args []string) ([]string, error) {
+	if t.filter != "" || t.all {
+		return nil, nil
+	}
+	if t.file != "" {
+		raw, err := a.ReadInput(t.file)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(raw)) {
+			line, _, _ = strings.Cut(line, "#")
+			args = append(args, strings.Fields(line)...)
+		}
+	}
+	var out []string
+	for _, arg := range args {
+		names, err := ExpandNames(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			if !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, Usagef("%s names no machine", t.file)
+	}
+	return out, nil
+}
+
+// Machines are the ids of the machines, in the order of people.
+func (a *App) Machines(ctx context.Context, svc *Services, t *Targets, args []string) ([]string, error) {
+	out, err := a.names(t, args)
+	if err != nil || out != nil {
+		return out, err
+	}
+	machines, err := Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
+		r, err := svc.Machines.ListMachines(ctx,
+			&pb.ListMachinesRequest{Filter: t.filter, PageSize: size, PageToken: token})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+	for _, m := range machines {
+		out = append(out, m.GetMachineId())
+	}
+	slices.SortFunc(out, CompareNames)
+	return out, err
+}
+
+// selection keeps the machines in the controller, under a request id of the verb's own.
+func (a *App) selection(
+	ctx context.Context, svc *Services, t *Targets, args []string, requestID string,
+) (*pb.Selection, error) {
+	r := &pb.CreateSelectionRequest{RequestId: requestID + "/selection", Filter: t.filter}
+	if t.all {
+		r.Filter = "machine_id=*"
+	}
+	var err error
+	if r.MachineIds, err = a.names(t, args); err != nil {
+		return nil, err
+	}
+	return svc.Rollouts.CreateSelection(ctx, r)
+}
+
+// Each does something that is no operation on every machine, one after the other. It goes on after one that fails, and
+// returns the first failure.
+func (a *App) Each(
+	cmd *cobra.Command,
+	t *Targets,
+	args []string,
+	yes bool,
+	what string,
+	do func(ctx context.Context, machine string) error,
+) error {
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	machines, err := a.Machines(cmd.Context(), svc, t, args)
+	if err != nil {
+		return err
+	}
+	if _, single := t.Single(args); !single && len(machines) > 1 {
+		if err := a.ConfirmCount(yes, what, len(machines)); err != nil {
+			return err
+		}
+	}
+	var first error
+	failed := 0
+	for _, m := range machines {
+		a.Subject.Machine = m
+		err := do(cmd.Context(), m)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return err
+		case err != nil && len(machines) == 1:
+			return err
+		case err != nil:
+			failed++
+			a.Note("%s: %s", m, ErrorText(err))
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	if first != nil {
+		return &ExitError{Code: ExitCode(first), Err: Usagef("%d of %d machines failed", failed, len(machines))}
+	}
+	return nil
+}

@@ -1,0 +1,347 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/doctor"
+)
+
+const (
+	// leafSoon is less than what is left of a listener's certificate when the controller replaces it.
+	leafSoon = 7 * 24 * time.Hour
+	// caSoon is long enough to give every agent another root.
+	caSoon = 90 * 24 * time.Hour
+	// tokenSoon is when a token's end is near.
+	tokenSoon = 14 * 24 * time.Hour
+	// mostSkew is how far the clocks of this machine and the controller may differ.
+	mostSkew = 10 * time.Second
+	// mostNamed bounds the machines that a finding names.
+	mostNamed = 10
+)
+
+func (a commands) doctorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the installation, and say what to do about what is missing",
+		Long: `Check the installation over the API: the controllers, their certificates and clocks, sites and their
+agents, the installer, BMCs and their credentials, tokens, webhooks. It changes nothing. It needs
+scope admin. Exit code 5 when a check fails; warnings are not failures.
+
+ingot-controller doctor checks a controller's machine, ingot-agent doctor that of an agent.`,
+		Example: "  ingot doctor\n  ingot doctor -o json | jq '.checks[] | select(.level != \"ok\")'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			list := (&examination{a: a, svc: svc, version: cmd.Root().Version}).all(cmd.Context())
+			out := &strings.Builder{}
+			if a.Document() {
+				err = doctor.JSON(out, list)
+			} else {
+				err = doctor.Text(out, list)
+			}
+			if err != nil {
+				err = &command.ExitError{Code: command.ExitFailed}
+			}
+			if writeErr := a.Write(out.String()); writeErr != nil {
+				return writeErr
+			}
+			return err
+		},
+	}
+}
+
+// examination is one run of doctor.
+type examination struct {
+	a       commands
+	svc     *command.Services
+	version string
+	server  *pb.ServerInfo
+	found   []doctor.Finding
+}
+
+func (x *examination) well(check, what string) {
+	x.found = append(x.found, doctor.Well(check, view.Clean(what)))
+}
+
+func (x *examination) warn(check, what, remedy string) {
+	x.found = append(x.found, doctor.Warning(check, view.Clean(what), view.Clean(remedy)))
+}
+
+func (x *examination) fault(check, what, remedy string) {
+	x.found = append(x.found, doctor.Fault(check, view.Clean(what), view.Clean(remedy)))
+}
+
+// all makes every check. Where the controller does not answer there is no other.
+func (x *examination) all(ctx context.Context) []doctor.Finding {
+	if !x.checkServer(ctx) {
+		return x.found
+	}
+	for _, c := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"controllers", x.checkControllers}, {"sites", x.checkSites}, {"agents", x.checkAgents},
+		{"bmc", x.checkBMCs},
+		{"tokens", x.checkTokens}, {"webhooks", x.checkWebhooks},
+	} {
+		before := len(x.found)
+		if err := c.do(ctx); err != nil {
+			x.fault(c.name, status.Convert(err).Message(), "journalctl -u ingot-controller")
+		} else if len(x.found) == before {
+			x.well(c.name, "nothing to do")
+		}
+	}
+	return x.found
+}
+
+// checkServer reports whether the controller answers an admin.
+func (x *examination) checkServer(ctx context.Context) bool {
+	var p peer.Peer
+	var err error
+	if x.server, err = x.svc.Admin.GetServerInfo(ctx, &pb.GetServerInfoRequest{}, grpc.Peer(&p)); err != nil {
+		x.fault("controller", status.Convert(err).Message(),
+			"ingot config get-contexts; on the controller's machine: ingot-controller doctor")
+		return false
+	}
+	x.well("controller", "version "+x.server.GetVersion()+" answers")
+	if x.version != "" && x.version != x.server.GetVersion() {
+		x.warn("version", "this program is "+x.version+", the controller "+x.server.GetVersion(),
+			"install the same version of both")
+	}
+	if skew := x.a.Now().Sub(x.server.GetServerTime().AsTime()).Abs(); skew > mostSkew {
+		x.warn("time", "the controller's clock differs by "+skew.Round(time.Second).String(),
+			"a time service on both machines: apt install chrony")
+	}
+	if since := x.server.GetFrozenSince(); since != nil {
+		x.warn("freeze", "the fleet is frozen since "+view.Time(since)+": "+x.server.GetFrozenBecause(),
+			"ingot server thaw, once its reason is gone")
+	}
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		x.checkChain(info)
+	}
+	return true
+}
+
+// checkChain looks at the certificates that the controller has shown.
+func (x *examination) checkChain(info credentials.TLSInfo) {
+	for i, c := range info.State.PeerCertificates {
+		what, soon, remedy := "the listener's certificate", leafSoon,
+			"systemctl restart ingot-controller replaces its own; of tls.cert_file, install the next one"
+		if i > 0 {
+			what, soon, remedy = "the certificate of "+c.Subject.CommonName, caSoon,
+				"plan for another CA: every agent needs its root before this one ends"
+		}
+		x.found = append(x.found, doctor.Ends("certificate", view.Clean(what), c.NotAfter, x.a.Now(), soon, remedy))
+	}
+}
+
+func (x *examination) checkControllers(ctx context.Context) error {
+	r, err := x.svc.Admin.ListControllers(ctx, &pb.ListControllersRequest{})
+	for _, c := range r.GetControllers() {
+		if c.GetState() != pb.Controller_SERVING {
+			continue
+		}
+		what := c.GetControllerId() + " on " + c.GetHostname()
+		if c.GetVersion() != x.server.GetVersion() {
+			x.warn("controllers", what+" has version "+c.GetVersion()+", and the one that answers "+x.server.GetVersion(),
+				"finish the upgrade")
+		}
+	}
+	return err
+}
+
+func (x *examination) checkSites(ctx context.Context) error {
+	r, err := x.svc.Admin.ListSites(ctx, &pb.ListSitesRequest{})
+	if err != nil {
+		return err
+	}
+	serving := false
+	for _, s := range r.GetSites() {
+		if len(s.GetSegments()) == 0 {
+			continue
+		}
+		serving = true
+		switch {
+		case s.GetAgentId() == "":
+			x.fault("sites", s.GetSite()+" has segments and no agent", "ingot token issue --role site --site "+s.GetSite()+
+				" --bare, and on its machine ingot-agent setup --token-file -")
+		case s.GetAppliedRevision() < s.GetRevision():
+			x.warn("sites", fmt.Sprintf("%s serves by revision %d of %d", s.GetSite(), s.GetAppliedRevision(),
+				s.GetRevision()), "on its machine: ingot-agent doctor")
+		}
+	}
+	if !serving {
+		return nil
+	}
+	return x.checkInstaller(ctx)
+}
+
+func (x *examination) checkInstaller(ctx context.Context) error {
+	for _, kind := range []string{"installer-kernel", "installer-uki"} {
+		r, err := x.svc.Admin.ListImages(ctx, &pb.ListImagesRequest{Filter: "kind=" + kind, PageSize: 1})
+		if err != nil {
+			return err
+		}
+		if len(r.GetImages()) > 0 {
+			return nil
+		}
+	}
+	x.fault("installer", "there is none, so that no machine can be installed from the network",
+		"on the controller's machine: apt install ingot-installer, then ingot setup again")
+	return nil
+}
+
+func (x *examination) checkAgents(ctx context.Context) error {
+	agents, err := command.Pages(0, func(size int32, token string) ([]*pb.Agent, string, error) {
+		r, err := x.svc.Admin.ListAgents(ctx, &pb.ListAgentsRequest{PageSize: size, PageToken: token})
+		return r.GetAgents(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	var others []string
+	for _, agent := range agents {
+		name := agent.GetAgentId()
+		if m := agent.GetMachineId(); m != "" {
+			name += " of " + m
+		}
+		if agent.GetConnected() && agent.GetVersion() != x.server.GetVersion() {
+			others = append(others, name)
+		}
+		if agent.GetConnected() {
+			continue
+		}
+		end := certificateEnd(agent)
+		switch {
+		case agent.GetRole() == pb.AgentRole_AGENT_ROLE_SITE && !end.IsZero():
+			x.fault("agents", "the agent of site "+agent.GetSite()+" is away since "+view.Time(agent.GetLastHeartbeatAt()),
+				"on its machine: ingot-agent doctor; systemctl status ingot-agent")
+		case !end.IsZero() && end.After(x.a.Now()) && end.Before(x.a.Now().Add(certificateSoon)):
+			x.warn("agents", name+" is away, and its certificate ends on "+end.UTC().Format(time.RFC3339),
+				"on its machine: ingot-agent doctor")
+		}
+	}
+	if len(others) > 0 {
+		x.warn("agents", fmt.Sprintf("%d have another version than the controller: %s", len(others), firstOf(others)),
+			"upgrade them; older agents go on working meanwhile")
+	}
+	return nil
+}
+
+// firstOf names the first of a list.
+func firstOf(names []string) string {
+	if len(names) <= mostNamed {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-mostNamed)
+}
+
+func (x *examination) checkBMCs(ctx context.Context) error {
+	return errors.Join(x.checkReachable(ctx), x.checkCredentials(ctx), x.checkCertificates(ctx))
+}
+
+func (x *examination) checkReachable(ctx context.Context) error {
+	r, err := x.svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: "conditions.BMCReachable=false",
+		PageSize: mostNamed})
+	var names []string
+	for _, m := range r.GetMachines() {
+		if m.GetSpec().GetBmcEndpoint() != "" {
+			names = append(names, m.GetMachineId())
+		}
+	}
+	if len(names) > 0 {
+		more := ""
+		if r.GetNextPageToken() != "" {
+			more = " and more"
+		}
+		x.warn("bmc", "no answer from those of "+strings.Join(names, ", ")+more, "ingot why "+names[0])
+	}
+	return err
+}
+
+func (x *examination) checkCredentials(ctx context.Context) error {
+	r, err := x.svc.Admin.ListBMCCredentials(ctx, &pb.ListBMCCredentialsRequest{})
+	for _, c := range r.GetCredentials() {
+		ref := c.GetCredentialsRef()
+		what, allow := "credentials "+ref+" ", "ingot bmc credentials allow "+ref
+		if c.GetAdopted() {
+			x.warn("bmc", what+"may go where an upgrade found them in use: "+strings.Join(c.GetAllowedEndpoints(), " "),
+				allow+" --allow … with those that are right")
+		}
+		if c.GetAllowPlainHttp() {
+			x.warn("bmc", what+"may be sent without TLS", allow+
+				" --allow-plain-http=false, and redfish:// in the machines' bmc_endpoint")
+		}
+		if c.GetAllowUnverifiedTls() {
+			x.warn("bmc", what+"may be sent whatever certificate a BMC shows", allow+" --allow-unverified-tls=false")
+		}
+		if n := len(c.GetRefusedMachines()); n > 0 {
+			x.fault("bmc", fmt.Sprintf("%sare not for the BMCs of %d machines that name them: %s", what, n,
+				firstOf(c.GetRefusedMachines())), allow+" --allow …, or correct bmc_endpoint")
+		}
+	}
+	return err
+}
+
+func (x *examination) checkCertificates(ctx context.Context) error {
+	all, err := command.Pages(0, func(size int32, page string) ([]*pb.BMCCertificate, string, error) {
+		r, err := x.svc.Admin.ListBMCCertificates(ctx, &pb.ListBMCCertificatesRequest{Changed: true, PageSize: size,
+			PageToken: page})
+		return r.GetCertificates(), r.GetNextPageToken(), err
+	})
+	for _, c := range all {
+		remedy := "no machine has this BMC any more"
+		if ids := c.GetMachineIds(); len(ids) > 0 {
+			remedy = "compare, then ingot bmc trust " + ids[0] + " --sha256 " + c.GetOfferedSha256()
+		}
+		x.fault("bmc", c.GetEndpoint()+" shows another certificate since "+view.Time(c.GetOfferedAt())+
+			" and gets no password", remedy)
+	}
+	return err
+}
+
+func (x *examination) checkTokens(ctx context.Context) error {
+	r, err := x.svc.Admin.ListAPITokens(ctx, &pb.ListAPITokensRequest{PageSize: 500})
+	for _, t := range r.GetTokens() {
+		if end := t.GetExpiresAt(); end != nil && t.GetRevokedAt() == nil && end.AsTime().After(x.a.Now()) &&
+			end.AsTime().Before(x.a.Now().Add(tokenSoon)) {
+			x.warn("tokens", t.GetName()+" ends on "+view.Time(end),
+				"ingot token create "+t.GetName()+" --scope "+t.GetScope())
+		}
+	}
+	return err
+}
+
+func (x *examination) checkWebhooks(ctx context.Context) error {
+	all, err := command.Pages(0, func(size int32, token string) ([]*pb.Webhook, string, error) {
+		r, err := x.svc.Admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token})
+		return r.GetWebhooks(), r.GetNextPageToken(), err
+	})
+	for _, w := range all {
+		switch {
+		case w.GetState() != "active" && w.GetStateReason() != "OPERATOR":
+			x.fault("webhooks", w.GetWebhookId()+" is "+w.GetState()+": "+w.GetStateReason(),
+				"ingot webhook test "+w.GetWebhookId()+"; ingot webhook resume "+w.GetWebhookId())
+		case w.GetFailingSince() != nil:
+			x.warn("webhooks", w.GetWebhookId()+" takes nothing since "+view.Time(w.GetFailingSince()),
+				"ingot webhook test "+w.GetWebhookId())
+		}
+	}
+	return err
+}

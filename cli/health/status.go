@@ -1,0 +1,314 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
+)
+
+// fleetStatus is what the page of the fleet shows.
+type fleetStatus struct {
+	server *pb.ServerInfo
+	sites  []siteStatus
+	// attention are the first machines that need somebody, of so many.
+	attention    []*pb.Machine
+	rollouts     []*pb.Rollout
+	running      int32
+	pending      int32
+	budgets      []*pb.Budget
+	slots        []*pb.BudgetSlot
+	certificates []*pb.Agent
+}
+
+// siteStatus counts the machines of a site by effective state; -1 where they could not be counted in time.
+type siteStatus struct {
+	site   string
+	counts map[string]int32
+}
+
+const (
+	// mostAttention bounds the machines that are named.
+	mostAttention = 10
+	// certificateSoon is when the end of a certificate is near: agents renew theirs long before.
+	certificateSoon = 7 * 24 * time.Hour
+)
+
+var effectiveStates = []string{"IDLE", "NEW", "BUSY", "MAINTENANCE_IDLE", "ATTENTION", "BLOCKED"}
+
+func (a commands) statusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the fleet on one page",
+		Long: `Show the fleet on one page: machines by effective state and site, what needs somebody and the
+next command, what runs, a freeze, budgets in use, and agents whose certificates end within a week.`,
+		Example: "  ingot status\n  ingot status -o json | jq .attention",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.readStatus(cmd.Context())
+			if err != nil {
+				return err
+			}
+			doc, err := s.document(a.Now())
+			if err != nil {
+				return err
+			}
+			return a.Print(doc, func() string { return s.text(a.Style(), a.Now()) }, s.server.GetControllerId())
+		},
+	}
+}
+
+func (a commands) readStatus(ctx context.Context) (*fleetStatus, error) {
+	svc, err := a.Services()
+	if err != nil {
+		return nil, err
+	}
+	s := &fleetStatus{}
+	if s.server, err = svc.Admin.GetServerInfo(ctx, &pb.GetServerInfoRequest{}); err != nil {
+		return nil, err
+	}
+	for _, read := range []func(context.Context, *command.Services) error{
+		s.readSites, s.readAttention, s.readWork, s.readBudgets, s.readCertificates(a.Now()),
+	} {
+		if err := read(ctx, svc); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) error {
+	r, err := svc.Admin.ListSites(ctx, &pb.ListSitesRequest{})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, site := range r.GetSites() {
+		names = append(names, site.GetSite())
+	}
+	slices.SortFunc(names, command.CompareNames)
+	if len(names) != 1 {
+		names = append(names, "")
+	}
+	for _, name := range names {
+		one := siteStatus{site: name, counts: map[string]int32{}}
+		for _, state := range effectiveStates {
+			filter := command.JoinFilter("effective_state", state, "site", name)
+			m, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: filter, PageSize: 1})
+			if err != nil {
+				return err
+			}
+			if one.counts[state] = m.GetTotalSize(); m.GetTotalSize() == 0 && len(m.GetMachines()) > 0 {
+				one.counts[state] = -1
+			}
+		}
+		s.sites = append(s.sites, one)
+	}
+	return nil
+}
+
+func (s *fleetStatus) readAttention(ctx context.Context, svc *command.Services) error {
+	r, err := svc.Machines.ListMachines(ctx,
+		&pb.ListMachinesRequest{Filter: "effective_state=ATTENTION", PageSize: mostAttention})
+	s.attention = r.GetMachines()
+	return err
+}
+
+func (s *fleetStatus) readWork(ctx context.Context, svc *command.Services) error {
+	for _, state := range []string{"PAUSED", "AWAITING_APPROVAL", "RUNNING", "STOPPING"} {
+		r, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{Filter: "state=" + state})
+		if err != nil {
+			return err
+		}
+		s.rollouts = append(s.rollouts, r.GetRollouts()...)
+	}
+	var err error
+	if s.running, err = operationsIn(ctx, svc, "RUNNING"); err != nil {
+		return err
+	}
+	s.pending, err = operationsIn(ctx, svc, "PENDING")
+	return err
+}
+
+func operationsIn(ctx context.Context, svc *command.Services, phase string) (int32, error) {
+	r, err := svc.Operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "phase=" + phase, PageSize: 1})
+	if r.GetTotalSize() == 0 && len(r.GetOperations()) > 0 {
+		return -1, err
+	}
+	return r.GetTotalSize(), err
+}
+
+func (s *fleetStatus) readBudgets(ctx context.Context, svc *command.Services) error {
+	r, err := svc.Budgets.ListBudgets(ctx, &pb.ListBudgetsRequest{})
+	if err != nil {
+		return err
+	}
+	s.budgets = r.GetBudgets()
+	s.slots, err = command.Pages(0, func(size int32, token string) ([]*pb.BudgetSlot, string, error) {
+		r, err := svc.Budgets.ListBudgetSlots(ctx, &pb.ListBudgetSlotsRequest{PageSize: size, PageToken: token})
+		return r.GetSlots(), r.GetNextPageToken(), err
+	})
+	return err
+}
+
+// readCertificates looks for agents that are away, and whose certificates end soon: those that are here renew theirs.
+func (s *fleetStatus) readCertificates(now time.Time) func(context.Context, *command.Services) error {
+	return func(ctx context.Context, svc *command.Services) error {
+		agents, err := command.Pages(0, func(size int32, token string) ([]*pb.Agent, string, error) {
+			r, err := svc.Admin.ListAgents(ctx,
+				&pb.ListAgentsRequest{Filter: "connected=false", PageSize: size, PageToken: token})
+			return r.GetAgents(), r.GetNextPageToken(), err
+		})
+		for _, agent := range agents {
+			if end := certificateEnd(agent); !end.IsZero() && end.After(now) && end.Before(now.Add(certificateSoon)) {
+				s.certificates = append(s.certificates, agent)
+			}
+		}
+		return err
+	}
+}
+
+// certificateEnd is when the last certificate of an agent that is not revoked ends.
+func certificateEnd(agent *pb.Agent) time.Time {
+	var end time.Time
+	for _, c := range agent.GetCerts() {
+		if c.GetRevokedAt() == nil && c.GetNotAfter().AsTime().After(end) {
+			end = c.GetNotAfter().AsTime()
+		}
+	}
+	return end
+}
+
+// failedSlots are those that somebody must look at: they free themselves no more.
+func (s *fleetStatus) failedSlots() int {
+	n := 0
+	for _, slot := range s.slots {
+		if p := slot.GetOperationPhase(); p == "FAILED" || p == "CANCELED" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *fleetStatus) text(style view.Style, now time.Time) string {
+	var b strings.Builder
+	if s.server.GetFrozenSince() != nil {
+		b.WriteString(style.Bad("The fleet is frozen") + " since " + view.Age(s.server.GetFrozenSince(), now) + ": " +
+			view.Clean(s.server.GetFrozenBecause()) + "  → ingot server thaw\n\n")
+	}
+	t := &view.Table{Header: append([]string{"SITE"}, effectiveStates...)}
+	for _, site := range s.sites {
+		row := []string{view.Clean(site.site)}
+		if site.site == "" {
+			row[0] = "all"
+		}
+		for _, state := range effectiveStates {
+			row = append(row, countText(site.counts[state]))
+		}
+		t.Add(row...)
+	}
+	b.WriteString(t.String())
+	s.attentionText(&b, style)
+	s.workText(&b, style)
+	for _, agent := range s.certificates {
+		fmt.Fprintf(
+			&b,
+			"\nThe certificate of agent %s (%s), which is away, ends in %s  → start it before, or enrol it anew\n",
+			agent.GetAgentId(),
+			view.Clean(agent.GetMachineId()+agent.GetSite()),
+			view.Duration(certificateEnd(agent).Sub(now).Truncate(time.Minute)),
+		)
+	}
+	return b.String()
+}
+
+func countText(n int32) string {
+	if n < 0 {
+		return "?"
+	}
+	return fmt.Sprint(n)
+}
+
+func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style) {
+	if len(s.attention) == 0 {
+		return
+	}
+	b.WriteString("\nNeeds somebody:\n")
+	for _, m := range s.attention {
+		b.WriteString("  " + style.Bad(m.GetMachineId()) + "  " + m.GetStatus().GetAttentionReason() + ": " +
+			view.Clean(m.GetStatus().GetAttentionMessage()) + "  → ingot why " + m.GetMachineId() + "\n")
+	}
+	if len(s.attention) == mostAttention {
+		b.WriteString("  All of them: ingot list --select state=ATTENTION\n")
+	}
+}
+
+func (s *fleetStatus) workText(b *strings.Builder, style view.Style) {
+	fmt.Fprintf(b, "\nOperations: %s under way, %s waiting\n", countText(s.running), countText(s.pending))
+	for _, r := range s.rollouts {
+		y := r.GetTally()
+		state := r.GetState().String()
+		next := "ingot rollout watch "
+		switch r.GetState() {
+		case pb.Rollout_PAUSED:
+			state, next = style.Warn(state), "ingot rollout resume "
+		case pb.Rollout_AWAITING_APPROVAL:
+			state, next = style.Warn(state), "ingot rollout get "
+		}
+		fmt.Fprintf(b, "Rollout %s %s %s: %d of %d done, %d failed  → %s%s\n", r.GetRolloutId(),
+			view.Clean(r.GetSpec().GetTitle()), state, y.GetSucceeded()+y.GetFailed(), y.GetMachines(), y.GetFailed(), next,
+			r.GetRolloutId())
+	}
+	if len(s.budgets) == 0 {
+		b.WriteString("Budgets: none  → ingot budget set fleet --domain fleet --at-once N\n")
+		return
+	}
+	fmt.Fprintf(b, "Budgets: %d, %d slots held", len(s.budgets), len(s.slots))
+	if n := s.failedSlots(); n > 0 {
+		fmt.Fprintf(b, ", %s by work that failed  → ingot budget slots", style.Warn(fmt.Sprint(n)))
+	}
+	b.WriteByte('\n')
+}
+
+// document is the same for programs.
+func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
+	sites, attention, rollouts, certificates := map[string]any{}, []any{}, []any{}, []any{}
+	for _, site := range s.sites {
+		counts := map[string]any{}
+		for state, n := range site.counts {
+			counts[state] = float64(n)
+		}
+		name := site.site
+		if name == "" {
+			name = "all"
+		}
+		sites[name] = counts
+	}
+	for _, m := range s.attention {
+		attention = append(attention, map[string]any{"machine_id": m.GetMachineId(),
+			"reason": m.GetStatus().GetAttentionReason(), "message": m.GetStatus().GetAttentionMessage()})
+	}
+	for _, r := range s.rollouts {
+		rollouts = append(rollouts, map[string]any{"rollout_id": r.GetRolloutId(), "state": r.GetState().String(),
+			"wait_reason": r.GetWaitReason(), "machines": float64(r.GetTally().GetMachines()),
+			"failed": float64(r.GetTally().GetFailed())})
+	}
+	for _, agent := range s.certificates {
+		certificates = append(certificates, map[string]any{"agent_id": agent.GetAgentId(),
+			"not_after": certificateEnd(agent).Format(time.RFC3339)})
+	}
+	return structpb.NewStruct(map[string]any{
+		"as_of": now.UTC().Format(time.RFC3339), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
+		"attention": attention, "rollouts": rollouts, "certificates": certificates,
+		"operations":   map[string]any{"running": float64(s.running), "pending": float64(s.pending)},
+		"budget_slots": map[string]any{"held": float64(len(s.slots)), "by_failed_work": float64(s.failedSlots())},
+	})
+}

@@ -1,0 +1,63 @@
+package work
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+// failedPercent stops a provisioning: one bad disk does not hold up a rack, a bad image does.
+const failedPercent = 20
+
+func (a commands) provisionCmd() *cobra.Command {
+	var w command.WorkFlags
+	b := command.Bulk{FailedPercent: failedPercent}
+	var seed command.SeedFlags
+	var image, path string
+	cmd := &cobra.Command{
+		Use:   "provision MACHINE… --image IMAGE",
+		Short: "Install an image on machines and put them in service, from wherever they are",
+		Long: `Install an image and put the machines in service. A machine that is new or discovered is
+approved by it, one in service is taken out first. All data on their system disks is lost.
+
+The controller drives it: each machine enters maintenance, is reimaged, and leaves maintenance when
+its new system has answered. One that fails stays in maintenance, and its reason is shown at once.
+With the same --request-id the command comes back to what is under way, and begins nothing anew.` +
+			command.TargetsHelp,
+		Example: `  ingot provision --select rack=r42,state=NEW --image debian-13 --ssh-key key.pub --user-data web.yaml
+  ingot provision 'r42-[01-16]' --image debian-13 --max-in-flight 8 --yes
+  ingot provision -f machines.txt --image debian-13 --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := seed.Read(a.App)
+			if err != nil {
+				return err
+			}
+			spec := &pb.RolloutSpec{
+				Seed:   given,
+				Action: pb.RolloutSpec_PROVISION, Title: strings.TrimSpace("provision " + image),
+				Params: map[string]string{"image_ref": image, "path": path},
+			}
+			seconds, err := w.StepSeconds()
+			if err != nil {
+				return err
+			}
+			if seconds > 0 {
+				spec.Params["timeout_seconds"] = strconv.Itoa(int(seconds))
+			}
+			return a.Roll(cmd, &b, &w, args, spec)
+		},
+	}
+	w.Register(cmd)
+	seed.Register(cmd)
+	a.Must(cmd.Flags().MarkHidden("hostname")) // it fits one machine only
+	b.Register(a.App, cmd)
+	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
+	cmd.Flags().StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext or bmc")
+	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
+	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
+	return cmd
+}

@@ -1,0 +1,136 @@
+package validate
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"net/mail"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/ssh"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// ParamSeed names the seed of the new system, which is stored sealed. Clients give the seed, and never its name.
+const ParamSeed = "seed"
+
+// Bounds of a seed.
+const (
+	maxSeedText = 64 << 10 // bytes
+	maxSeedKeys = 64
+	maxSeedKey  = 8 << 10 // bytes
+)
+
+// SystemSeed checks what a new system is to be given, before anything is written. No message repeats what is in it.
+func SystemSeed(path string, s *baremetalv1.SystemSeed) error {
+	var f faults
+	if s.GetHostname() != "" {
+		f.add(path+".hostname", hostname(s.GetHostname()))
+	}
+	if n := len(s.GetSshAuthorizedKeys()); n > maxSeedKeys {
+		f.add(path+".ssh_authorized_keys", fmt.Sprintf("%d keys; at most %d", n, maxSeedKeys))
+	}
+	for i, key := range s.GetSshAuthorizedKeys() {
+		f.add(fmt.Sprintf("%s.ssh_authorized_keys[%d]", path, i), publicKey(key))
+	}
+	f.add(path+".user_data", cloudInitData(s.GetUserData()))
+	f.add(path+".network_config", networkConfig(s.GetNetworkConfig()))
+	return f.err()
+}
+
+func publicKey(line string) string {
+	if len(line) > maxSeedKey {
+		return fmt.Sprintf("at most %d bytes", maxSeedKey)
+	}
+	_, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(line))
+	if strings.Contains(line, "PRIVATE KEY") {
+		return "a private key; give the public one"
+	}
+	if err != nil || len(bytes.TrimSpace(rest)) > 0 || strings.ContainsAny(strings.TrimSpace(line), "\r\n") {
+		return "not one public key as in authorized_keys"
+	}
+	return ""
+}
+
+// plainHeaders are beginnings of user-data whose rest is cloud-init's business alone (cloud-init, "User-data formats").
+var plainHeaders = []string{"#!", "#include", "#cloud-boothook", "#part-handler", "## template: jinja"}
+
+func cloudInitData(s string) string {
+	first, _, _ := strings.Cut(s, "\n")
+	first = strings.TrimRight(first, "\r ")
+	switch {
+	case s == "":
+		return ""
+	case len(s) > maxSeedText:
+		return fmt.Sprintf("at most %d bytes", maxSeedText)
+	case first == "#cloud-config":
+		return yamlOf(s, yaml.MappingNode, "a mapping")
+	case first == "#cloud-config-archive":
+		return yamlOf(s, yaml.SequenceNode, "a list")
+	}
+	for _, h := range plainHeaders {
+		if strings.HasPrefix(first, h) {
+			return ""
+		}
+	}
+	if m, err := mail.ReadMessage(strings.NewReader(s)); err == nil && m.Header.Get("Content-Type") != "" {
+		if _, _, err := mime.ParseMediaType(m.Header.Get("Content-Type")); err == nil {
+			return ""
+		}
+	}
+	return "cloud-init would ignore it: it begins with none of #cloud-config, #!, #include, #cloud-boothook, " +
+		"## template: jinja, or MIME headers"
+}
+
+func networkConfig(s string) string {
+	if len(s) > maxSeedText {
+		return fmt.Sprintf("at most %d bytes", maxSeedText)
+	}
+	if s == "" {
+		return ""
+	}
+	if problem := yamlOf(s, yaml.MappingNode, "a mapping"); problem != "" {
+		return problem
+	}
+	var c struct {
+		Version any `yaml:"version"`
+		Network struct {
+			Version any `yaml:"version"`
+		} `yaml:"network"`
+	}
+	if yaml.Unmarshal([]byte(s), &c) != nil || c.Version == nil && c.Network.Version == nil {
+		return "has no version: 1 or 2"
+	}
+	v := c.Version
+	if v == nil {
+		v = c.Network.Version
+	}
+	if v != 1 && v != 2 {
+		return "its version is neither 1 nor 2"
+	}
+	return ""
+}
+
+var yamlLine = regexp.MustCompile(`line \d+`)
+
+// yamlOf reports what keeps the text from being YAML of a kind; an empty document is one.
+func yamlOf(s string, kind yaml.Kind, what string) string {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(s), &doc); err != nil {
+		return "not YAML: the fault is in " + orHere(yamlLine.FindString(err.Error()))
+	}
+	if len(doc.Content) > 0 && doc.Content[0].Kind != kind && doc.Content[0].Tag != "!!null" {
+		return "not " + what + " in YAML"
+	}
+	return ""
+}
+
+func orHere(line string) string {
+	if line == "" {
+		return "its structure"
+	}
+	return line
+}

@@ -1,0 +1,46 @@
+package validate_test
+
+import (
+	"strings"
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/validate"
+)
+
+const aKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBsGJVxh5G2c2Ks0W6bZ6tkZkHcRYW8bm7Yb8J1c0WfL me@box"
+
+func TestSystemSeed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seed *baremetalv1.SystemSeed
+		want string
+	}{
+		"nothing": {},
+		"all": {seed: &baremetalv1.SystemSeed{Hostname: "r42-07.example.net", SshAuthorizedKeys: []string{aKey},
+			UserData: "#cloud-config\npackages: [nginx]\n", NetworkConfig: "version: 2\nethernets: {}\n"}},
+		"script":           {seed: &baremetalv1.SystemSeed{UserData: "#!/bin/sh\necho x\n"}},
+		"empty config":     {seed: &baremetalv1.SystemSeed{UserData: "#cloud-config\n"}},
+		"MIME":             {seed: &baremetalv1.SystemSeed{UserData: "Content-Type: multipart/mixed; boundary=x\n\n--x\n"}},
+		"network: version": {seed: &baremetalv1.SystemSeed{NetworkConfig: "network:\n  version: 1\n"}},
+		"host name":        {&baremetalv1.SystemSeed{Hostname: "a b"}, "seed.hostname"},
+		"private key":      {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{"-----BEGIN PRIVATE KEY-----\nhush"}}, "private"},
+		"two keys":         {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{aKey + "\n" + aKey}}, "ssh_authorized_keys[0]"},
+		"no header":        {&baremetalv1.SystemSeed{UserData: "packages: [hush]\n"}, "cloud-init would ignore it"},
+		"no YAML":          {&baremetalv1.SystemSeed{UserData: "#cloud-config\na: hush: b\n"}, "line 2"},
+		"a list":           {&baremetalv1.SystemSeed{UserData: "#cloud-config\n- hush\n"}, "not a mapping"},
+		"too much":         {&baremetalv1.SystemSeed{UserData: "#!" + strings.Repeat("x", 64<<10)}, "at most 65536"},
+		"version 3":        {&baremetalv1.SystemSeed{NetworkConfig: "version: 3\n"}, "neither 1 nor 2"},
+		"no version":       {&baremetalv1.SystemSeed{NetworkConfig: "ethernets: {}\n"}, "no version"},
+	} {
+		err := validate.SystemSeed("seed", c.seed)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		case err != nil && strings.Contains(err.Error(), "hush"):
+			t.Errorf("%s repeats the secret: %v", name, err)
+		}
+	}
+}

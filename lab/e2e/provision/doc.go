@@ -1,0 +1,2 @@
+// Package provision holds the test that takes many machines into service by the command line alone.
+package provision
