@@ -130,8 +130,8 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks:   acks{waiting: map[string]waitingAck{}},
-		lease:  lease{length: c.Lease, clock: c.Monotonic},
+		acks:    acks{waiting: map[string]waitingAck{}},
+		lease:   lease{length: c.Lease, clock: c.Monotonic},
 		signals: newSignals(), outbox: outbox{waiting: newSignal()},
 		inbox: outbox{waiting: newSignal()},
 	}

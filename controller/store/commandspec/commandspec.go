@@ -96,13 +96,20 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 	c, step := o.Command, o.Step
 	s := o.Operation.Steps[c.StepIdx]
 	spec := &fleetv1.CommandSpec{
-		CommandId: c.ID, OperationId: o.Operation.ID, TargetId: o.Operation.MachineID, Step: s.Name, Attempt: int32(c.Attempt),
-		NeedsGrant: true, TimeoutMs: int32(executorTimeout(s.Timeout).Milliseconds()),
+		CommandId:   c.ID,
+		OperationId: o.Operation.ID,
+		TargetId:    o.Operation.MachineID,
+		Step:        s.Name,
+		Attempt:     int32(c.Attempt),
+		NeedsGrant:  true,
+		TimeoutMs:   int32(executorTimeout(s.Timeout).Milliseconds()),
 		// No grant is given after the deadline, and one that was given in time may be used: the executor's own limit lies
 		// behind both.
-		ExpiresAt: timestamppb.New(c.Deadline.Add(s.Timeout)), Provider: o.Machine.Provider,
+		ExpiresAt:         timestamppb.New(c.Deadline.Add(s.Timeout)),
+		Provider:          o.Machine.Provider,
 		BmcEndpoint:       o.Spec.GetBmcEndpoint(),
-		BmcCredentialsRef: o.Spec.GetBmcCredentialsRef(), MacAddresses: o.Spec.GetMacAddresses(),
+		BmcCredentialsRef: o.Spec.GetBmcCredentialsRef(),
+		MacAddresses:      o.Spec.GetMacAddresses(),
 	}
 	var err error
 	switch c.Kind {
@@ -273,4 +280,3 @@ func (o *Order) bootAddress(ctx context.Context, q *dbsqlc.Queries) (string, err
 	}
 	return "", failure.Unavailable("SITE_AGENT_SILENT", "the site's agent has not said where its boot server is")
 }
-
