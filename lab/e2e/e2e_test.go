@@ -22,6 +22,10 @@ func TestARebootFromEndToEnd(t *testing.T) {
 				op.GetEvidence()["boot_id_before"] == op.GetEvidence()["boot_id_after"] {
 				t.Errorf("evidence %v", op.GetEvidence())
 			}
+			// One for each transaction that has changed it: created, sent, granted, ended.
+			if v := op.GetVersion(); v > 4 {
+				t.Errorf("a reboot took %d transactions", v)
+			}
 			rig.Clean(t, m.WaitQuiet(rig.Soon))
 		})
 	}

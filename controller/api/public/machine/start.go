@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
-// RebootMachine implements MachineService.
+// RebootMachine has the operation of a reboot created; it implements MachineService.
 func (s *Server) RebootMachine(
 	ctx context.Context, r *baremetalv1.RebootMachineRequest,
 ) (*baremetalv1.Operation, error) {
@@ -35,7 +35,7 @@ func (s *Server) NetbootMachine(
 	})
 }
 
-// ReimageMachine implements MachineService.
+// ReimageMachine has the operation of a reimage created; it implements MachineService.
 func (s *Server) ReimageMachine(
 	ctx context.Context, r *baremetalv1.ReimageMachineRequest,
 ) (*baremetalv1.Operation, error) {
