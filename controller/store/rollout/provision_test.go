@@ -14,9 +14,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
-	"github.com/ingot-metal/ingot/controller/store/operationquery"
 )
 
 func provisioning(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {

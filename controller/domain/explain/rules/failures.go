@@ -301,6 +301,11 @@ func exactly(_ *scene, v *verdict, message string) {
 
 // refinements make a cause more exact where the message or the facts allow it.
 var refinements = map[string]func(*scene, *verdict, string){
+	"FLEET_FROZEN": func(s *scene, v *verdict, _ string) {
+		if s.Freeze.Active() {
+			v.Reason = s.Freeze.Reason()
+		}
+	},
 	"BMC_AUTH_FAILED": func(s *scene, v *verdict, message string) {
 		v.who = "correct credentials for " + s.bmc()
 		switch {

@@ -387,6 +387,11 @@ var faultsOfRule = []fault{
 		l.f.Freeze = fleet.Freeze{Since: l.now, Restored: true}
 		l.refused("FLEET_FROZEN", "the fleet is frozen after a restore")
 	}, "FLEET_FROZEN", explain.OnOperator, []string{"was frozen", "gave no leave"}, "", "ingot server thaw"},
+	{"database went back, grant refused", func(l *lab) {
+		l.host().reboot().look()
+		l.f.Freeze = fleet.Freeze{Since: l.now, WentBack: true, Comment: "it lacks beat 3"}
+		l.refused("FLEET_FROZEN", "the fleet is frozen: the database has gone back: it lacks beat 3")
+	}, "DATABASE_WENT_BACK", explain.OnOperator, []string{"was frozen", "gave no leave"}, "", "ingot server thaw"},
 	{"in service without an image", func(l *lab) {
 		l.host().condition(fleet.Provisioned, false, "GrantOfDestructiveCommand", "")
 		l.phase, l.f.Machine.Status.Phase = fleet.Ready, baremetalv1.MachineStatus_READY
