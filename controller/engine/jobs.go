@@ -66,7 +66,8 @@ func (w *operationWorker) NextRetry(job *river.Job[operationArgs]) time.Time {
 	return w.e.clock.Now().Add(retryDelay(job.Attempt))
 }
 
-// Work implements river.Worker. Another run of it, or one that ends anywhere, changes nothing more.
+// Work evaluates the operation if it is due; it implements river.Worker. Another run of it, or one that ends anywhere,
+// changes nothing more.
 func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs]) error {
 	if err := fpInJob.HitCtx(ctx); err != nil {
 		return err

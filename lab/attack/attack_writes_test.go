@@ -65,6 +65,7 @@ func writes() []write {
 		{"NodeService/TransitionNode",
 			`{"node_id": "m-w", "request_id": "w-10", "state": "NODE_STATE_QUARANTINED", "comment": "it smells"}`, nil},
 		{"AdminService/ClearIntervention", `{"machine_id": "m-w", "comment": "aired"}`, nil},
+		{"RolloutService/CreateSelection", `{"request_id": "w-21", "filter": "labels.a=b"}`, nil},
 		{"RolloutService/PreviewRollout", `{"spec": {"filter": "labels.a=b", "type": "REBOOT"}}`, id("digest", "digest")},
 		{"RolloutService/CreateRollout", `{"request_id": "w-11", "comment": "why", "digest": "$digest",
 			"spec": {"filter": "labels.a=b", "type": "REBOOT"}}`, id("rollout", "rollout_id")},
@@ -138,7 +139,7 @@ func writes() []write {
 var heldElsewhere = map[string]string{
 	"AdminService/SettleCommand":      "lab/e2e.TestADeadlineWithoutAResultFencesUntilAnOperatorSettles",
 	"AdminService/ForgetTPM":          "controller/store/identity.TestTPMIsRecordedByItsProof",
-	"AdminService/RedeliverWebhook":   "controller/engine.TestRedelivery",
+	"AdminService/RedeliverWebhook":   "controller/engine/delivery.TestRedelivery",
 	"RolloutService/ApproveRollout":   "controller/api/public/rollout.TestSteeringARollout",
 	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
 }
