@@ -11,10 +11,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"sync/atomic"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/config"
-	"github.com/ingot-metal/ingot/agent/state"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/doctor"
@@ -30,18 +30,6 @@ const (
 	bmcsAtOnce = 32
 )
 
-// bmcs are those of the site, as the controller has last told the agent.
-func bmcs(ctx context.Context, c config.Config) []*fleetv1.BMCTarget {
-	var list []*fleetv1.BMCTarget
-	// An agent that has not been told anything has another finding.
-	_ = withStore(ctx, c, func(s *state.Store) error {
-		doc, err := s.SiteDocument(ctx)
-		list = doc.GetBmcs()
-		return err
-	})
-	return list
-}
-
 // checkBMCs asks every BMC for what it says to anybody. It sends no password.
 func checkBMCs(ctx context.Context, list []*fleetv1.BMCTarget) []doctor.Finding {
 	if len(list) == 0 {
@@ -50,12 +38,17 @@ func checkBMCs(ctx context.Context, list []*fleetv1.BMCTarget) []doctor.Finding 
 	ctx, cancel := context.WithTimeout(ctx, bmcsTime)
 	defer cancel()
 	findings := make([]doctor.Finding, len(list))
-	group, _ := task.New(ctx)
-	next := make(chan int)
+	var next, asked atomic.Int64
+	group, ctx := task.New(ctx)
 	for range min(bmcsAtOnce, len(list)) {
-		group.Go("ask BMCs", func(context.Context) error {
-			for i := range next {
-				if err := askBMC(ctx, list[i].GetEndpoint()); err != nil {
+		group.Go("ask BMCs", func(ctx context.Context) error {
+			for i := next.Add(1) - 1; i < int64(len(list)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				err := askBMC(ctx, list[i].GetEndpoint())
+				if ctx.Err() != nil {
+					return nil // it had less time than it may take
+				}
+				asked.Add(1)
+				if err != nil {
 					findings[i] = doctor.Fault("bmc", list[i].GetMachineId()+": "+err.Error(),
 						"correct bmc_endpoint, its cable or its VLAN; ingot why "+list[i].GetMachineId())
 				}
@@ -63,22 +56,26 @@ func checkBMCs(ctx context.Context, list []*fleetv1.BMCTarget) []doctor.Finding 
 			return nil
 		})
 	}
-	for i := range list {
-		next <- i
-	}
-	close(next)
 	err := group.Wait()
-	var out []doctor.Finding
-	for _, f := range findings {
-		if f.Level != "" {
-			out = append(out, f)
+	out := slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Level == "" })
+	if err != nil {
+		return append(out, doctor.Fault("bmc", err.Error(), "ingot list --select conditions.BMCReachable=false"))
+	}
+	if n := int64(len(list)) - asked.Load(); n > 0 {
+		out = append(out, doctor.Warning("bmc", fmt.Sprintf("%d were not asked within %s", n, bmcsTime),
+			"ingot list --select conditions.BMCReachable=false"))
+	}
+	return append(out, doctor.Well("bmc", fmt.Sprintf("%d of %d BMCs answer", asked.Load()-faults(out), len(list))))
+}
+
+// faults counts the findings of what does not work.
+func faults(list []doctor.Finding) (n int64) {
+	for _, f := range list {
+		if f.Level == doctor.Fail {
+			n++
 		}
 	}
-	if err != nil {
-		return append(out, doctor.Fault("bmc", err.Error(), ""))
-	}
-	summary := doctor.Well("bmc", fmt.Sprintf("%d of %d BMCs answer", len(list)-len(out), len(list)))
-	return append(out, summary)
+	return n
 }
 
 func askBMC(ctx context.Context, endpoint string) error {

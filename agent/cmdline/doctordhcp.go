@@ -11,6 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/config"
 	"github.com/ingot-metal/ingot/agent/state"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/doctor"
 )
 
@@ -57,16 +58,21 @@ func judgeOffer(device string, offer *dhcpv4.DHCPv4, proxy bool) doctor.Finding 
 	return doctor.Well("dhcp", what)
 }
 
-// proxied are the devices on which another server gives the addresses, as the controller has last told the agent.
-func proxied(ctx context.Context, c config.Config) map[string]bool {
-	devices := map[string]bool{}
-	// An agent that has not been told anything has another finding.
-	_ = withStore(ctx, c, func(s *state.Store) error {
-		doc, err := s.SiteDocument(ctx)
-		for _, segment := range doc.GetSegments() {
-			devices[segment.GetInterface()] = segment.GetMode() == "proxy"
-		}
+// siteDocument is what the controller has last told a site's agent; nil where there is nothing yet.
+func siteDocument(ctx context.Context, c config.Config) (doc *fleetv1.SiteDocument) {
+	// A memory that cannot be read has a finding of its own: see checkState.
+	_ = withStore(ctx, c, func(s *state.Store) (err error) {
+		doc, err = s.SiteDocument(ctx)
 		return err
 	})
+	return doc
+}
+
+// proxied are the devices on which another server gives the addresses.
+func proxied(doc *fleetv1.SiteDocument) map[string]bool {
+	devices := map[string]bool{}
+	for _, segment := range doc.GetSegments() {
+		devices[segment.GetInterface()] = segment.GetMode() == "proxy"
+	}
 	return devices
 }

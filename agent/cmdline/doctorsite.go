@@ -24,7 +24,8 @@ func checkSite(ctx context.Context, c config.Config) []doctor.Finding {
 	list := []doctor.Finding{checkBootPrograms(c.Site.TFTPDir, tftp.Debian),
 		doctor.Space(c.Site.CacheDir, faultBytes, warnBytes,
 			"df -h "+c.Site.CacheDir+"; make room, or set site.cache_dir")}
-	serving, proxy := running(c.StateDir), proxied(ctx, c)
+	serving, doc := running(c.StateDir), siteDocument(ctx, c)
+	proxy := proxied(doc)
 	for _, name := range c.Site.Interfaces {
 		address, f := checkDevice(name)
 		list = append(list, f)
@@ -41,7 +42,7 @@ func checkSite(ctx context.Context, c config.Config) []doctor.Finding {
 			list = append(list, doctor.Port(ctx, p.network, net.JoinHostPort(address, strconv.Itoa(p.port))))
 		}
 	}
-	return append(list, checkBMCs(ctx, bmcs(ctx, c))...)
+	return append(list, checkBMCs(ctx, doc.GetBmcs())...)
 }
 
 func checkBootPrograms(dirs ...string) doctor.Finding {

@@ -25,7 +25,8 @@ func TestPoolIsTheOtherHalf(t *testing.T) {
 	if err != nil || s.GetPoolStart() != "10.20.0.10" || s.GetPoolEnd() != "10.20.0.20" {
 		t.Errorf("a pool that was given: %v, %v", s, err)
 	}
-	for _, bad := range []string{"10.20.0.10", "10.20.0.10-x", "10.20.0.20-10.20.0.10", "10.20.1.1-10.20.1.9", "fd00::1-fd00::9"} {
+	for _, bad := range []string{"10.20.0.10", "10.20.0.10-x", "10.20.0.20-10.20.0.10", "10.20.1.1-10.20.1.9",
+		"fd00::1-fd00::9"} {
 		if s, err := segment.New("eth1", "10.20.0.1/24", bad); err == nil {
 			t.Errorf("pool %q gives %v", bad, s)
 		}

@@ -111,7 +111,8 @@ func TestFilterRefuses(t *testing.T) {
 	for _, s := range []string{
 		"phase", "phase=", "=READY", "phase=ready", "colour=red", "site=a,", ",site=a", "site=a,,rack=b", "site=a,site=a",
 		"labels.=x",
-		"labels=x", "site=a\x00", "site=a\nb", "site!=a", "site=a*", "site in (a, b)", "phase=READY*", `site=""`, "labels.a=b c", strings.Repeat("x", 5000),
+		"labels=x", "site=a\x00", "site=a\nb", "site!=a", "site=a*", "site in (a, b)", "phase=READY*", `site=""`,
+		"labels.a=b c", strings.Repeat("x", 5000),
 		strings.Repeat("site=a,", 40),
 	} {
 		_, err := validate.Filter(s, keys)

@@ -24,14 +24,15 @@ func TestSystemSeed(t *testing.T) {
 		"MIME":             {seed: &baremetalv1.SystemSeed{UserData: "Content-Type: multipart/mixed; boundary=x\n\n--x\n"}},
 		"network: version": {seed: &baremetalv1.SystemSeed{NetworkConfig: "network:\n  version: 1\n"}},
 		"host name":        {&baremetalv1.SystemSeed{Hostname: "a b"}, "seed.hostname"},
-		"private key":      {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{"-----BEGIN PRIVATE KEY-----\nhush"}}, "private"},
-		"two keys":         {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{aKey + "\n" + aKey}}, "ssh_authorized_keys[0]"},
-		"no header":        {&baremetalv1.SystemSeed{UserData: "packages: [hush]\n"}, "cloud-init would ignore it"},
-		"no YAML":          {&baremetalv1.SystemSeed{UserData: "#cloud-config\na: hush: b\n"}, "line 2"},
-		"a list":           {&baremetalv1.SystemSeed{UserData: "#cloud-config\n- hush\n"}, "not a mapping"},
-		"too much":         {&baremetalv1.SystemSeed{UserData: "#!" + strings.Repeat("x", 64<<10)}, "at most 65536"},
-		"version 3":        {&baremetalv1.SystemSeed{NetworkConfig: "version: 3\n"}, "neither 1 nor 2"},
-		"no version":       {&baremetalv1.SystemSeed{NetworkConfig: "ethernets: {}\n"}, "no version"},
+		"private key": {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{"-----BEGIN PRIVATE KEY-----\nhush"}},
+			"private"},
+		"two keys":   {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{aKey + "\n" + aKey}}, "ssh_authorized_keys[0]"},
+		"no header":  {&baremetalv1.SystemSeed{UserData: "packages: [hush]\n"}, "cloud-init would ignore it"},
+		"no YAML":    {&baremetalv1.SystemSeed{UserData: "#cloud-config\na: hush: b\n"}, "line 2"},
+		"a list":     {&baremetalv1.SystemSeed{UserData: "#cloud-config\n- hush\n"}, "not a mapping"},
+		"too much":   {&baremetalv1.SystemSeed{UserData: "#!" + strings.Repeat("x", 64<<10)}, "at most 65536"},
+		"version 3":  {&baremetalv1.SystemSeed{NetworkConfig: "version: 3\n"}, "neither 1 nor 2"},
+		"no version": {&baremetalv1.SystemSeed{NetworkConfig: "ethernets: {}\n"}, "no version"},
 	} {
 		err := validate.SystemSeed("seed", c.seed)
 		switch {

@@ -249,8 +249,9 @@ func TestARootIsGrownBeforeItsFirstBoot(t *testing.T) {
 				_, err := tree.Stat("usr/bin/ingot-agent")
 				return err
 			})
-			out, err := exec.Command("sh", "-c", fmt.Sprintf("dd if=%s bs=1M iflag=direct skip=%d count=%d of=%s status=none && "+
-				"/usr/sbin/e2fsck -fn %[4]s", device, p[1].Offset>>20, p[1].Size>>20, filepath.Join(t.TempDir(), "root"))).
+			out, err := exec.Command("sh", "-c",
+				fmt.Sprintf("dd if=%s bs=1M iflag=direct skip=%d count=%d of=%s status=none && "+
+					"/usr/sbin/e2fsck -fn %[4]s", device, p[1].Offset>>20, p[1].Size>>20, filepath.Join(t.TempDir(), "root"))).
 				CombinedOutput()
 			if err != nil {
 				t.Errorf("e2fsck: %v: %s", err, out)

@@ -110,9 +110,10 @@ func TestWhatIsRefusedInGzipAndXZ(t *testing.T) {
 		"dictionary": {&pb.Image{}, compressed(t, small, "xz", "-c", "--lzma2=dict=65MiB"), "dictionary of more than 64 MiB"},
 		"qcow2":      {&pb.Image{}, compressed(t, qemuImg(t, small), "gzip", "-c"), "a compressed qcow2"},
 		"no disk":    {&pb.Image{}, compressed(t, small[most/2:], "xz", "-c"), "partition table"},
-		"rubbish":    {&pb.Image{}, append(compressed(t, small, "gzip", "-c"), "rubbish behind the stream"...), "no sound raw.gz"},
-		"not gzip":   {&pb.Image{Format: "raw.gz"}, small, "no sound raw.gz"},
-		"not xz":     {&pb.Image{Format: "raw.xz"}, small, "no sound raw.xz"},
+		"rubbish": {&pb.Image{}, append(compressed(t, small, "gzip", "-c"), "rubbish behind the stream"...),
+			"no sound raw.gz"},
+		"not gzip": {&pb.Image{Format: "raw.gz"}, small, "no sound raw.gz"},
+		"not xz":   {&pb.Image{Format: "raw.xz"}, small, "no sound raw.xz"},
 	} {
 		c.im.ImageRef = "x"
 		if _, err := r.put(c.im, c.file); !failure.HasReason(err, "IMAGE_UNSUPPORTED") ||

@@ -1,4 +1,4 @@
-// Package commandspec makes what an executor is told: one action for each kind of command.
+// Package commandspec makes the specification of a command: one action for each kind.
 package commandspec
 
 import (
@@ -50,7 +50,7 @@ type Order struct {
 // it.
 func (o *Order) nodeName() string { return o.Machine.MachineID }
 
-// clusterAction is what a site agent is told to do in a cluster.
+// clusterAction is the action of a site agent in a cluster.
 func (o *Order) clusterAction(
 	ctx context.Context, q *dbsqlc.Queries, kind operation.Kind, step *baremetalv1.Step,
 ) (*fleetv1.CommandSpec_Cluster, error) {
@@ -73,7 +73,7 @@ func (o *Order) clusterAction(
 	return &fleetv1.CommandSpec_Cluster{Cluster: a}, nil
 }
 
-// joinAction is what the machine's own agent is told.
+// joinAction is the action by which the machine joins a cluster.
 func (o *Order) joinAction(
 	ctx context.Context, q *dbsqlc.Queries, step *baremetalv1.Step,
 ) (*fleetv1.CommandSpec_Join, error) {
@@ -91,7 +91,7 @@ func (o *Order) joinAction(
 	return &fleetv1.CommandSpec_Join{Join: a}, nil
 }
 
-// Message returns what the executor is told to do.
+// Message returns the specification of the command.
 func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.CommandSpec, error) {
 	c, step := o.Command, o.Step
 	s := o.Operation.Steps[c.StepIdx]
@@ -182,7 +182,7 @@ func providerStep(s *baremetalv1.Step) *baremetalv1.ProviderAction {
 	return s.GetProviderAction()
 }
 
-// providerAction is what the site's agent is told to do through the machine's provider.
+// providerAction is an action of the site agent through the provider of the machine.
 func (o *Order) providerAction(a *baremetalv1.ProviderAction) *fleetv1.CommandSpec_ProviderAction {
 	return &fleetv1.CommandSpec_ProviderAction{ProviderAction: &fleetv1.ProviderAction{
 		Action: a.GetAction(), Params: a.GetParams(), RegionRef: pgtx.OrText(o.Spec.GetProviderRef(),
@@ -190,7 +190,7 @@ func (o *Order) providerAction(a *baremetalv1.ProviderAction) *fleetv1.CommandSp
 	}}
 }
 
-// scriptAction is what the site agent is told: which bytes, with which arguments, on whom. A script that is gone all
+// scriptAction is the run of a script by the site agent: its bytes, arguments and machine. A script that is gone all
 // the same leaves an action that no agent takes.
 func (o *Order) scriptAction(
 	ctx context.Context, q *dbsqlc.Queries, s *baremetalv1.SshCommand,
@@ -234,7 +234,7 @@ func (o *Order) powerAction() *fleetv1.PowerAction {
 	return a
 }
 
-// installerAction names the installer's kernel and what it is told: where its site is, and under which token it boots.
+// installerAction names the kernel of the installer and its parameters: the address of its site and its boot token.
 func (o *Order) installerAction(
 	ctx context.Context, q *dbsqlc.Queries,
 ) (*fleetv1.CommandSpec_Installer, error) {
