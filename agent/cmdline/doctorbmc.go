@@ -39,7 +39,7 @@ func checkBMCs(ctx context.Context, list []*fleetv1.BMCTarget) []doctor.Finding 
 	defer cancel()
 	findings := make([]doctor.Finding, len(list))
 	var next, asked atomic.Int64
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx) // each function gets its context
 	for range min(bmcsAtOnce, len(list)) {
 		group.Go("ask BMCs", func(ctx context.Context) error {
 			for i := next.Add(1) - 1; i < int64(len(list)) && ctx.Err() == nil; i = next.Add(1) - 1 {
