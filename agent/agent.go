@@ -37,6 +37,8 @@ type HostFactory func(ctx context.Context, down func()) (h host.Host, release fu
 // Config is what an Agent needs. StateDir and Host are required.
 type Config struct {
 	StateDir string
+	// RunDir is a directory that lives as long as the machine's boot, for what was started in it. None: that is not kept.
+	RunDir string
 	// InMemory keeps the database, not the identity, in memory. For benchmarks.
 	InMemory bool
 	Host     HostFactory
@@ -149,7 +151,7 @@ func (a *Agent) next(ctx context.Context, err error) (again bool, _ error) {
 		a.store = a.store.Reopen()
 		a.cfg.Log.Info("simulated machine went down; the agent starts again with it")
 		return ctx.Err() == nil, nil
-	case errors.Is(err, dispatch.ErrRolledBack):
+	case errors.Is(err, state.ErrRolledBack):
 		a.store = a.store.Reopen()
 		return true, a.forget(ctx)
 	case ctx.Err() != nil && !errors.Is(err, session.ErrSuperseded):

@@ -2,7 +2,10 @@ package agent_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,4 +234,42 @@ func TestAStopDuringConfirmationRollsBack(t *testing.T) {
 	r.blockNew.Store(false)
 	r.start()
 	wantOutcome(t, r.c.WaitResult(id), fleetv1.CommandResult_FAILED, "CONFIG_ROLLED_BACK")
+}
+
+// TestACopyOfTheMemoryFromBeforeTheStart is put back in the same boot, when the command has had its effect and nobody
+// has heard of it. Asked again, the controller gives leave again: the copy says truly that it asked before.
+func TestACopyOfTheMemoryFromBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	for kind, k := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, agenttest.Hooks{}, "")
+			r.worldWith(sim.WorldConfig{Delay: time.Second}) // the copy is put back before a reboot has come about
+			copied := filepath.Join(t.TempDir(), "state")
+			var once sync.Once
+			r.onFailpoint("agent.after-grant", func() {
+				once.Do(func() {
+					if err := os.CopyFS(copied, os.DirFS(r.cfg.StateDir)); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+			r.fp.Set("agent.after-effect", failpoint.Error().At(1))
+			r.start()
+			id := r.c.Order(k.spec(t))
+			if !r.endOrAnswer(id) {
+				t.Fatalf("answered without a crash: %v", r.c.Results(id))
+			}
+			r.cfg.StateDir = copied
+			if err := os.Chmod(filepath.Join(copied, "credentials.pem"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.start()
+			wantOutcome(t, r.c.WaitResult(id), fleetv1.CommandResult_UNKNOWN, "AGENT_STATE_ROLLED_BACK")
+			r.c.Wait("the effect", func() bool { return r.effects(id, k.effect) > 0 })
+			if n := r.effects(id, k.effect); n != 1 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
 }

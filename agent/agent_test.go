@@ -46,10 +46,18 @@ func newRigOn(t *testing.T, c *agenttest.Controller, script string) *rig {
 		t.Fatal(err)
 	}
 	r.cfg = agent.Config{
-		StateDir: t.TempDir(), Host: agent.SimulatedHost(r.world, c.MachineID, 20*time.Millisecond), Bundle: c.Bundle(),
-		Version: "test", Failpoints: r.fp, Log: quietLog(),
-		RebootSettle: 300 * time.Millisecond, RebootPoll: 10 * time.Millisecond, ResendEvery: 50 * time.Millisecond,
-		GrantWait: 500 * time.Millisecond, Dial: r.dial,
+		StateDir:     t.TempDir(),
+		RunDir:       t.TempDir(),
+		Host:         agent.SimulatedHost(r.world, c.MachineID, 20*time.Millisecond),
+		Bundle:       c.Bundle(),
+		Version:      "test",
+		Failpoints:   r.fp,
+		Log:          quietLog(),
+		RebootSettle: 300 * time.Millisecond,
+		RebootPoll:   10 * time.Millisecond,
+		ResendEvery:  50 * time.Millisecond,
+		GrantWait:    500 * time.Millisecond,
+		Dial:         r.dial,
 	}
 	return r
 }

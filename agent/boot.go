@@ -69,8 +69,12 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	if a.simulated {
 		log = log.With("simulated", true)
 	}
+	begun, err := state.OpenBegun(ctx, store, a.cfg.RunDir, l.ident.BootID, log)
+	if err != nil {
+		return nil, err
+	}
 	l.dispatcher = dispatch.New(dispatch.Config{
-		Store: store, Resolve: l.resolve, AgentID: l.who.AgentID, BootID: l.ident.BootID, Simulated: l.simulated(),
+		Store: begun, Resolve: l.resolve, AgentID: l.who.AgentID, BootID: l.ident.BootID, Simulated: l.simulated(),
 		Log: log, Clock: a.cfg.Clock, Boottime: a.cfg.Boottime, ResendEvery: a.cfg.ResendEvery, GrantWait: a.cfg.GrantWait,
 		Quiet: a.cfg.Quiet,
 	})

@@ -100,8 +100,16 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 		return agent.Config{}, fmt.Errorf("make state directory: %w", err)
 	}
 	cfg := agent.Config{
-		StateDir: c.StateDir, Role: c.Role, Bundle: bundle, Region: c.Region, Provider: c.Provider, Addresses: c.Addresses,
-		Version: a.version, BuildTime: buildTime(), Log: log,
+		StateDir:  c.StateDir,
+		RunDir:    runDir(c),
+		Role:      c.Role,
+		Bundle:    bundle,
+		Region:    c.Region,
+		Provider:  c.Provider,
+		Addresses: c.Addresses,
+		Version:   a.version,
+		BuildTime: buildTime(),
+		Log:       log,
 	}
 	world := sim.WorldConfig{
 		Dir: c.Sim.Dir, Script: c.Sim.Script, Delay: c.Sim.Delay, RepaveTime: c.Sim.RepaveTime, Recorder: c.Sim.Recorder,
@@ -131,6 +139,20 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 	w, err := sim.OpenWorld(world)
 	cfg.Host = agent.SimulatedHost(w, c.Sim.MachineID, simPoll)
 	return cfg, err
+}
+
+// runDir is that of the configuration, or what lives as long as the boot: of a simulated machine, of a service, or of
+// any other process.
+func runDir(c config.Config) string {
+	switch own := os.Getenv("RUNTIME_DIRECTORY"); {
+	case c.RunDir != "":
+		return c.RunDir
+	case c.Host == "sim":
+		return filepath.Join(c.Sim.Dir, "run", c.Sim.MachineID)
+	case own != "":
+		return own
+	}
+	return filepath.Join("/run", filepath.Base(c.StateDir))
 }
 
 func siteConfig(c config.Config) *agent.SiteConfig {

@@ -28,6 +28,9 @@ const DefaultStateDir = "/var/lib/ingot"
 type Config struct {
 	// StateDir holds the agent's memory and identity.
 	StateDir string `yaml:"state_dir"`
+	// RunDir lives as long as the machine's boot, and holds what was started in it. Without it: $RUNTIME_DIRECTORY, which
+	// systemd sets, or a directory below /run.
+	RunDir string `yaml:"run_dir"`
 	// Host is real or sim.
 	Host string `yaml:"host"`
 	// Role is host or site; it must be that of the token.
@@ -131,6 +134,7 @@ func (c Config) problems() []string {
 	}
 	add(c.StateDir == "", "state_dir is empty")
 	add(!strings.HasPrefix(c.StateDir, "/") && c.StateDir != "", "state_dir %q is not an absolute path", c.StateDir)
+	add(!strings.HasPrefix(c.RunDir, "/") && c.RunDir != "", "run_dir %q is not an absolute path", c.RunDir)
 	add(c.Host != "real" && c.Host != "sim", "host is %q, not real or sim", c.Host)
 	add(c.Role != "host" && c.Role != "site", "role is %q, not host or site", c.Role)
 	for i, a := range c.Addresses {

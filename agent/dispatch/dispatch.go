@@ -35,9 +35,6 @@ var (
 // acknowledgement.
 var commandAgain = failpoint.Register("wire.command-again")
 
-// ErrRolledBack says that the controller knows more of this memory than the memory itself.
-var ErrRolledBack = errors.New("the agent's memory is an old copy of itself")
-
 // Resolver finds the executor of a command, or says why there is none.
 type Resolver func(spec *fleetv1.CommandSpec) (executor.Executor, *executor.Result)
 

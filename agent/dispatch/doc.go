@@ -26,5 +26,5 @@
 //   - Time-out: the executor says what it knows; one that doesn't return in time is answered for with UNKNOWN, and its
 //     target stays closed until it does return.
 //   - Full disk: a command that cannot be made durable is not acknowledged and is tried again; a result waits.
-//   - Rolled-back memory: the dispatcher ends with ErrRolledBack, and its owner takes a new state id.
+//   - Rolled-back memory: the dispatcher ends with state.ErrRolledBack, and its owner takes a new state id.
 package dispatch

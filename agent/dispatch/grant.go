@@ -232,7 +232,7 @@ func heldGrant(g *fleetv1.Grant, stateID string) ([]byte, error) {
 
 func (d *Dispatcher) refused(ctx context.Context, j *job, g *fleetv1.GrantRefused) (*executor.Result, error) {
 	if g.GetReason() == baremetalv1.Reason_AGENT_STATE_ROLLED_BACK.String() {
-		return nil, ErrRolledBack
+		return nil, state.ErrRolledBack
 	}
 	if g.GetFinal() {
 		r := executor.Refused(baremetalv1.Reason_GRANT_REFUSED, "%s: %s", g.GetReason(), g.GetMessage())

@@ -143,7 +143,7 @@ func TestAnAgentThatIsAnOldCopyEnds(t *testing.T) {
 	t.Parallel()
 	exec := &scriptedExecutor{}
 	r := start(t, memory(t), exec, nil)
-	r.dies = dispatch.ErrRolledBack
+	r.dies = state.ErrRolledBack
 	r.l.answer = func(g *fleetv1.GrantRequest) { r.l.refuse(g, "AGENT_STATE_ROLLED_BACK", true) }
 	r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})
 	<-r.ended

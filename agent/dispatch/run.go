@@ -69,7 +69,7 @@ func (d *Dispatcher) run(ctx context.Context, j *job, bad error) error {
 
 // stopped tells an ordinary stop from what the agent must die of.
 func (d *Dispatcher) stopped(ctx context.Context, err error) error {
-	if errors.Is(err, failpoint.ErrInjected) || errors.Is(err, ErrRolledBack) {
+	if errors.Is(err, failpoint.ErrInjected) || errors.Is(err, state.ErrRolledBack) {
 		return err
 	}
 	if ctx.Err() != nil || errors.Is(err, executor.ErrInterrupted) {

@@ -14,7 +14,7 @@
 //
 //	dial -> Hello -> Welcome -> streaming -> (broken | Drain | rotated certificate) -> wait -> dial
 //	                                      -> Superseded -> ErrSuperseded, the end
-//	             Welcome(state_rolled_back) -> dispatch.ErrRolledBack, the owner takes a new state id
+//	             Welcome(state_rolled_back) -> state.ErrRolledBack, the owner takes a new state id
 //
 // # Failure handling
 //

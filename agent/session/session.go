@@ -92,7 +92,7 @@ func New(cfg Config) *Runner {
 // Connected says whether a session is open now.
 func (r *Runner) Connected() bool { return r.connected.Load() }
 
-// Run returns nil when ctx ends, and otherwise only with ErrSuperseded, dispatch.ErrRolledBack or an error of
+// Run returns nil when ctx ends, and otherwise only with ErrSuperseded, state.ErrRolledBack or an error of
 // the agent itself.
 func (r *Runner) Run(ctx context.Context) error {
 	select {
@@ -125,7 +125,7 @@ func (f fatal) Unwrap() error { return f.error }
 
 func isFinal(err error) bool {
 	var f fatal
-	return errors.Is(err, ErrSuperseded) || errors.Is(err, dispatch.ErrRolledBack) ||
+	return errors.Is(err, ErrSuperseded) || errors.Is(err, state.ErrRolledBack) ||
 		errors.As(err, &f)
 }
 

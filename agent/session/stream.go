@@ -13,7 +13,6 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
-	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -141,7 +140,7 @@ func (s *session) makeHello(ctx context.Context) (*fleetv1.Hello, error) {
 func (s *session) accept(ctx context.Context) error {
 	w := s.welcome
 	if w.GetStateRolledBack() {
-		return dispatch.ErrRolledBack
+		return state.ErrRolledBack
 	}
 	if s.isNext {
 		if err := s.r.cfg.Dir.Promote(); err != nil {

@@ -16,6 +16,9 @@ var (
 	ErrFenced = errors.New("state handle is fenced")
 	// ErrConflict says that a command is not in the state that the change starts from.
 	ErrConflict = errors.New("command is in another state")
+	// ErrRolledBack says that the memory is an old copy: the controller, or the machine's boot, knows more of it than it
+	// does itself.
+	ErrRolledBack = errors.New("the agent's memory is an old copy of itself")
 	// ErrInUse says that another process works on the state directory.
 	ErrInUse = errors.New("state directory is in use by another process")
 )
