@@ -51,7 +51,7 @@ func (a *agent) run(ctx context.Context) error {
 		case errors.Is(err, errDown):
 			a.f.reboots.Add(1)
 			a.memory.Store(a.memory.Load().reopen())
-		case errors.Is(err, dispatch.ErrRolledBack):
+		case errors.Is(err, state.ErrRolledBack):
 			// The memory is younger than the controller's: identities were kept, and this is another process.
 			a.memory.Store(a.memory.Load().reopen())
 			if err := a.forget(); err != nil {
