@@ -1208,8 +1208,11 @@ WITH told AS (
     SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS state_id, unnest($3::bigint[]) AS seq,
            unnest($4::text[]) AS machine_id, unnest($5::timestamptz[]) AS at, unnest($6::text[]) AS hash,
            unnest($7::text[]) AS document, unnest($8::boolean[]) AS simulated),
+held AS (
+    SELECT s.agent_id, s.state_id FROM agent_states s JOIN told USING (agent_id, state_id)
+    ORDER BY s.agent_id, s.state_id FOR UPDATE OF s),
 taken AS (
-    UPDATE agent_states s SET last_event_seq = told.seq FROM told
+    UPDATE agent_states s SET last_event_seq = told.seq FROM told JOIN held USING (agent_id, state_id)
     WHERE s.agent_id = told.agent_id AND s.state_id = told.state_id AND s.last_event_seq < told.seq
     RETURNING told.agent_id, told.state_id, told.seq, told.machine_id, told.at, told.hash, told.document, told.simulated),
 kept AS (

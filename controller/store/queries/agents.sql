@@ -243,8 +243,11 @@ WITH told AS (
     SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id, unnest(@seqs::bigint[]) AS seq,
            unnest(@machine_ids::text[]) AS machine_id, unnest(@ats::timestamptz[]) AS at, unnest(@hashes::text[]) AS hash,
            unnest(@documents::text[]) AS document, unnest(@simulated::boolean[]) AS simulated),
+held AS (
+    SELECT s.agent_id, s.state_id FROM agent_states s JOIN told USING (agent_id, state_id)
+    ORDER BY s.agent_id, s.state_id FOR UPDATE OF s),
 taken AS (
-    UPDATE agent_states s SET last_event_seq = told.seq FROM told
+    UPDATE agent_states s SET last_event_seq = told.seq FROM told JOIN held USING (agent_id, state_id)
     WHERE s.agent_id = told.agent_id AND s.state_id = told.state_id AND s.last_event_seq < told.seq
     RETURNING told.*),
 kept AS (

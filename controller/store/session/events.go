@@ -25,20 +25,27 @@ type EventKey struct {
 	Seq              uint64
 }
 
-// once runs fn in the transaction that takes the event's number; one that has been seen does nothing.
+// errSeen takes back what was done for an event whose number has been taken before.
+var errSeen = errors.New("event has been seen")
+
+// once runs fn in the transaction that takes the event's number; one that has been seen does nothing. The number is
+// taken last: a grant, too, locks its operation and machine before the memory of the agent.
 func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries) error) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := fn(q); err != nil {
+			return err
+		}
 		n, err := q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: k.AgentID, StateID: k.StateID,
 			Seq: int64(k.Seq)})
 		if err != nil {
 			return fmt.Errorf("take event number: %w", err)
 		}
 		if n == 0 && !planted.EventNumber {
-			return nil
+			return errSeen
 		}
-		return fn(q)
+		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errSeen) {
 		return fmt.Errorf("store event %d of agent %s: %w", k.Seq, k.AgentID, err)
 	}
 	return nil

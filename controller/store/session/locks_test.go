@@ -102,3 +102,36 @@ func twoSessions(t *testing.T, s *store.Store) (first, second sessionstore.Hello
 	storetest.Open(t, s, first)
 	return first, second
 }
+
+// An event takes the number of its agent's memory after it has locked its operation, as a grant does: while it waits for
+// the operation, a grant gets the memory.
+func TestAnEventLocksInTheOrderOfAGrant(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	a, id, c := storetest.Rebooting(t, s, "m-1")
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }() // after a commit there is nothing to roll back
+	if _, err := tx.Exec(t.Context(), "SELECT FROM operations WHERE operation_id = $1 FOR UPDATE", id); err != nil {
+		t.Fatal(err)
+	}
+	logged := make(chan error, 1)
+	task.Background("log", func() {
+		logged <- s.LogEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5}, c.ID, "stdout",
+			[]byte("line"), storetest.Now())
+	})
+	testkit.Eventually(t, 10*time.Second, func() bool { return storetest.WaitingForLocks(t, s) == 1 },
+		"the event waits for the operation")
+	if _, err := tx.Exec(t.Context(), "SELECT FROM agent_states WHERE agent_id = $1 FOR UPDATE NOWAIT",
+		a.ID); err != nil {
+		t.Fatalf("the memory is held by who waits for the operation: %v", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-logged; err != nil {
+		t.Fatal(err)
+	}
+}
