@@ -293,6 +293,13 @@ lab-stock: deps ## Install an image that knows nothing of Ingot on BIOS and UEFI
 	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE); }
 	INGOT_TEST_STOCK=$(STOCK_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalStock ./lab
 
+.PHONY: first-rack
+first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debian beside three empty machines (root; 20 minutes)
+	@scripts/install-deps units
+	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE); }
+	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
+	STOCK_IMAGE=$(STOCK_IMAGE) scripts/first-rack
+
 .PHONY: smoke
 smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab

@@ -3,6 +3,7 @@ package admin
 import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"slices"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
@@ -144,11 +145,14 @@ func (a commands) siteListCmd() *cobra.Command {
 }
 
 func (a commands) siteLeasesCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:               "leases SITE",
-		Short:             "Show the addresses that a site's agent has given",
-		Long:              `Show the DHCP leases of a site, as its agent has reported them.`,
-		Example:           "  ingot site leases berlin",
+	var machine string
+	cmd := &cobra.Command{
+		Use:   "leases SITE",
+		Short: "Show the addresses that a site's agent has given",
+		Long: `Show the DHCP leases of a site, as its agent has reported them. With -o name the addresses
+alone.`,
+		Example: `  ingot site leases berlin
+  ssh debian@"$(ingot site leases berlin --machine m-1 -o name)"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -164,6 +168,9 @@ func (a commands) siteLeasesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if machine != "" {
+				leases = slices.DeleteFunc(leases, func(l *pb.SiteLease) bool { return l.GetMachineId() != machine })
+			}
 			names := make([]string, len(leases))
 			for i, l := range leases {
 				names[i] = l.GetAddress()
@@ -173,6 +180,8 @@ func (a commands) siteLeasesCmd() *cobra.Command {
 			}, names...)
 		},
 	}
+	cmd.Flags().StringVar(&machine, "machine", "", "those of this machine alone")
+	return cmd
 }
 
 func (a commands) siteDiscoveredCmd() *cobra.Command {

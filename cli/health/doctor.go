@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	caSoon = 90 * 24 * time.Hour
 	// tokenSoon is when a token's end is near.
 	tokenSoon = 14 * 24 * time.Hour
+	// firstLook is when the BMC of a new machine has been asked.
+	firstLook = time.Minute
 	// mostSkew is how far the clocks of this machine and the controller may differ.
 	mostSkew = 10 * time.Second
 	// mostNamed bounds the machines that a finding names.
@@ -166,13 +169,31 @@ func (x *examination) checkControllers(ctx context.Context) error {
 	return err
 }
 
-func (x *examination) checkSites(ctx context.Context) error {
+// listSites waits a little for agents that have just been told something new.
+func (x *examination) listSites(ctx context.Context) ([]*pb.Site, error) {
+	for range 3 {
+		r, err := x.svc.Admin.ListSites(ctx, &pb.ListSitesRequest{})
+		late := func(s *pb.Site) bool { return s.GetAgentId() != "" && s.GetAppliedRevision() < s.GetRevision() }
+		if err != nil || !slices.ContainsFunc(r.GetSites(), late) {
+			return r.GetSites(), err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-x.a.Config.Clock.After(time.Second):
+		}
+	}
 	r, err := x.svc.Admin.ListSites(ctx, &pb.ListSitesRequest{})
+	return r.GetSites(), err
+}
+
+func (x *examination) checkSites(ctx context.Context) error {
+	sites, err := x.listSites(ctx)
 	if err != nil {
 		return err
 	}
 	serving := false
-	for _, s := range r.GetSites() {
+	for _, s := range sites {
 		if len(s.GetSegments()) == 0 {
 			continue
 		}
@@ -261,7 +282,7 @@ func (x *examination) checkReachable(ctx context.Context) error {
 		PageSize: mostNamed})
 	var names []string
 	for _, m := range r.GetMachines() {
-		if m.GetSpec().GetBmcEndpoint() != "" {
+		if asked := m.GetCreatedAt().AsTime().Before(x.a.Now().Add(-firstLook)); asked && m.GetSpec().GetBmcEndpoint() != "" {
 			names = append(names, m.GetMachineId())
 		}
 	}

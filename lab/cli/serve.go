@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,15 +26,17 @@ const runningFile = "running"
 // mixed alternates.
 const mixed = "mixed"
 
-const firmwareHelp = "bios, uefi or mixed"
+const firmwareHelp = "bios, uefi or mixed, or a list of which each machine takes the next: bios,uefi,uefi+tpm"
 
 // upOptions are those of up, which hands them on to serve.
 type upOptions struct {
 	dir, firmware, bmc, frontpage, cache, bin, name string
 
 	machines int
+	memory   int
 	wornDisk bool
 	tpm      bool
+	bare     bool
 	join     metal.Controller
 }
 
@@ -47,6 +50,8 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 		"directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
 	f.BoolVar(&o.tpm, "tpm", false, "give each machine a TPM 2.0 of its own (package swtpm)")
+	f.BoolVar(&o.bare, "bare", false, "machines, BMCs and their switch alone, without controller and site agent")
+	f.IntVar(&o.memory, "memory", 0, "memory of a machine in MiB (default 512)")
 	f.IntVar(&o.machines, "machines", 2, "how many machines; one takes half a GiB of memory while it is on")
 	f.BoolVar(&o.wornDisk, "worn-disk", false, "give each machine a second disk, NAME-worn, that refuses to be written")
 	f.StringVar(&o.join.Frontpage, "server", "", "host:port of a controller that runs already; none is started then")
@@ -68,6 +73,7 @@ func (o *upOptions) args() []string {
 		"--dir", o.dir, "--firmware", o.firmware, "--bmc", o.bmc, "--frontpage", o.frontpage, "--cache", o.cache,
 		"--bin", o.bin, "--name", o.name, "--machines", strconv.Itoa(o.machines), "--tpm=" + strconv.FormatBool(o.tpm),
 	}
+	args = append(args, "--memory", strconv.Itoa(o.memory), "--bare="+strconv.FormatBool(o.bare))
 	if o.wornDisk {
 		args = append(args, "--worn-disk")
 	}
@@ -78,22 +84,27 @@ func (o *upOptions) args() []string {
 		"--fleet", o.join.Fleet, "--enrolment", o.join.Enrolment)
 }
 
-// mix gives firmware and protocol of the machine with the index: four in a row have all combinations.
-func (o *upOptions) mix(i int) (vm.Firmware, metal.Protocol, error) {
-	fw, protocol := vm.Firmware(o.firmware), metal.Protocol(o.bmc)
+// withTPM stands behind the firmware of a machine that has a TPM.
+const withTPM = "+tpm"
+
+// mix gives firmware, TPM and protocol of the machine with the index: four in a row have all combinations.
+func (o *upOptions) mix(i int) (fw vm.Firmware, tpm bool, protocol metal.Protocol, err error) {
+	list := strings.Split(o.firmware, ",")
 	if o.firmware == mixed {
-		fw = []vm.Firmware{vm.BIOS, vm.UEFI}[i%2]
+		list = []string{string(vm.BIOS), string(vm.UEFI)}
 	}
+	name, tpm := strings.CutSuffix(list[i%len(list)], withTPM)
+	fw, protocol, tpm = vm.Firmware(name), metal.Protocol(o.bmc), tpm || o.tpm
 	if o.bmc == mixed {
 		protocol = []metal.Protocol{metal.Redfish, metal.IPMI, metal.IPMI, metal.Redfish}[i%4]
 	}
 	switch {
 	case fw != vm.BIOS && fw != vm.UEFI:
-		return "", "", fmt.Errorf("--firmware %q is not bios, uefi or mixed", o.firmware)
+		return "", false, "", fmt.Errorf("--firmware %q is not %s", o.firmware, firmwareHelp)
 	case protocol != metal.Redfish && protocol != metal.IPMI:
-		return "", "", fmt.Errorf("--bmc %q is not redfish, ipmi or mixed", o.bmc)
+		return "", false, "", fmt.Errorf("--bmc %q is not redfish, ipmi or mixed", o.bmc)
 	}
-	return fw, protocol, vm.Available(fw)
+	return fw, tpm, protocol, vm.Available(fw)
 }
 
 func labServe() *cobra.Command {
@@ -142,12 +153,14 @@ func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab
 	}
 	cfg := metal.Config{
 		Dir: o.dir, Controller: filepath.Join(bin, "ingot-controller"), Agent: filepath.Join(bin, "ingot-agent"),
-		Frontpage: o.frontpage, Log: slog.Default(),
+		Frontpage: o.frontpage, Bare: o.bare, Log: slog.Default(),
 	}
 	if o.join.Frontpage != "" {
 		cfg.Join = &o.join
 	}
-	fmt.Fprintln(progress, "controller, site agent, provisioning segment")
+	if !o.bare {
+		fmt.Fprintln(progress, "controller, site agent, provisioning segment")
+	}
 	lab, err := metal.Up(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -157,16 +170,19 @@ func (o *upOptions) start(ctx context.Context, progress io.Writer) (_ *metal.Lab
 			err = errors.Join(err, lab.Close())
 		}
 	}()
-	fmt.Fprintln(progress, "installer and tiny image, into the catalogue")
-	if err := o.addImages(ctx, lab, cfg.Agent); err != nil {
-		return nil, err
+	if !o.bare {
+		fmt.Fprintln(progress, "installer and tiny image, into the catalogue")
+		if err := o.addImages(ctx, lab, cfg.Agent); err != nil {
+			return nil, err
+		}
 	}
 	for i := range o.machines {
-		fw, protocol, err := o.mix(i)
+		fw, tpm, protocol, err := o.mix(i)
 		if err != nil {
 			return nil, err
 		}
-		cfg := metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol, TPM: o.tpm}
+		cfg := metal.MachineConfig{Name: fmt.Sprintf("%s-%d", o.name, i+1), Firmware: fw, BMC: protocol, TPM: tpm,
+			MemoryMB: o.memory}
 		if o.wornDisk {
 			cfg.Disks = []chassis.Disk{
 				{Serial: cfg.Name + "-d0", Bytes: metal.DiskBytes},

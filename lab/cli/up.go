@@ -37,7 +37,7 @@ namespace. Root is not needed where the kernel lets users make user namespaces.`
 
 // up starts serve as a process of its own and shows its progress until it is ready.
 func (o *upOptions) up(ctx context.Context, out io.Writer) error {
-	if _, _, err := o.mix(0); err != nil {
+	if _, _, _, err := o.mix(0); err != nil {
 		return err
 	}
 	if answer, conn, err := metal.Ask(ctx, o.dir, metal.Request{Do: "status"}); err == nil {
@@ -132,6 +132,10 @@ func (o *upOptions) spawn(ctx context.Context, out io.Writer) error {
 const ready = "ready"
 
 func whatNext(out io.Writer, s *metal.Status) error {
+	if s.Frontpage == "" {
+		_, err := fmt.Fprintf(out, "\nThe machines: %[1]s list\nThe end: %[1]s down\n", self())
+		return err
+	}
 	fmt.Fprintf(out, "\nIn this shell:\n\n    eval \"$(%s env)\"\n    export PATH=%s:$PATH\n\n", self(),
 		filepath.Dir(self()))
 	if len(s.Machines) == 0 {
@@ -167,8 +171,8 @@ func labCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say whether this user can put up a lab on this host", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, _, first := o.mix(0)
-			_, _, second := o.mix(1)
+			_, _, _, first := o.mix(0)
+			_, _, _, second := o.mix(1)
 			if err := cmp.Or(first, second, network.BecomeRoot()); err != nil {
 				return err
 			}

@@ -46,6 +46,9 @@ type Config struct {
 	Join *Controller
 	// Frontpage is the address for clients on the host's loopback; a free port when its port is 0.
 	Frontpage string
+	// Bare leaves out controller and site agent: machines, their BMCs and the switch alone, for a site that somebody else
+	// plugs in.
+	Bare bool
 	// Proxy leaves giving addresses to another DHCP server.
 	Proxy bool
 	Log   *slog.Logger
@@ -75,16 +78,17 @@ func Up(ctx context.Context, cfg Config) (*Lab, error) {
 		cfg.Log = slog.Default()
 	}
 	l := &Lab{cfg: cfg}
-	for _, step := range []struct {
+	type step struct {
 		name string
 		do   func(context.Context) error
-	}{
-		{"make directories", l.directories},
-		{"make the network", l.wire},
-		{"start the controller", l.findController},
-		{"set up the site", l.setUpSite},
-		{"start the site agent", l.enrolSite},
-	} {
+	}
+	steps := []step{{"make directories", l.directories}, {"make the network", l.wire}}
+	if !cfg.Bare {
+		steps = append(steps, step{"give the site its address", l.addressSite},
+			step{"start the controller", l.findController}, step{"set up the site", l.setUpSite},
+			step{"start the site agent", l.enrolSite})
+	}
+	for _, step := range steps {
 		if err := step.do(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", step.name, err), l.Close())
 		}
@@ -112,9 +116,11 @@ func (l *Lab) wire(context.Context) (err error) {
 	if l.rack, err = network.New(); err != nil {
 		return err
 	}
-	if l.sw, err = l.rack.Switch(SwitchDevice); err != nil {
-		return err
-	}
+	l.sw, err = l.rack.Switch(SwitchDevice)
+	return err
+}
+
+func (l *Lab) addressSite(context.Context) error {
 	if err := l.sw.Card(l.ns, siteCard, netip.MustParsePrefix(SiteAddress+"/24")); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ type Machine struct {
 // DiskBytes is the size of a machine's disk unless its configuration says otherwise.
 const DiskBytes = 2 << 30
 
-// AddMachine builds a machine into the rack and tells the controller of it.
+// AddMachine builds a machine into the rack and tells the lab's controller of it, if there is one.
 func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	if cfg.Disks == nil {
 		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: DiskBytes}}
@@ -80,7 +80,7 @@ func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, erro
 	if err := l.build(ctx, m, slot); err != nil {
 		return nil, fmt.Errorf("build machine %s: %w", cfg.Name, err)
 	}
-	if cfg.Unknown {
+	if cfg.Unknown || l.cfg.Bare {
 		return m, nil
 	}
 	if _, err := l.client.Machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: m.record()}); err != nil {

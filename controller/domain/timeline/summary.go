@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,11 +17,11 @@ func Summary(kind string, v map[string]string) string {
 	case Operation:
 		return withReason(v["type"]+" "+v["phase"], v["wait_reason"], v["error"])
 	case Step:
-		return withReason("step "+v["step"]+" "+v["state"], "", cmp.Or(v["message"], v["evidence"]))
+		return withReason("step "+v["step"]+" "+v["state"], "", cmp.Or(v["message"], proof(v["evidence"])))
 	case Command:
 		return withReason(fmt.Sprintf("%s (attempt %s of step %s) %s", v["kind"], v["attempt"], v["step"],
 			joined(v["state"], v["outcome"])),
-			joined(v["reason"], v["settled_by"]), v["evidence"])
+			joined(v["reason"], v["settled_by"]), proof(v["evidence"]))
 	case Workflow:
 		return workflowSummary(v)
 	case NodeState:
@@ -30,6 +31,24 @@ func Summary(kind string, v map[string]string) string {
 	default:
 		return values(v)
 	}
+}
+
+// proof is evidence (a JSON object) in one line. What does not fit there is for `ingot ops get`.
+func proof(evidence string) string {
+	var fields map[string]string
+	if json.Unmarshal([]byte(evidence), &fields) != nil {
+		return evidence
+	}
+	const most = 80
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(fields)) {
+		if len(fields[k]) <= most {
+			out = append(out, k+"="+fields[k])
+		} else {
+			out = append(out, k+"=…")
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // workflowSummary names the stage where it is still to be done, or has failed.

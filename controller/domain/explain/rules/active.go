@@ -42,6 +42,8 @@ var activeRules = []rule{
 	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
 	// the executor claims success, and there is no proof yet.
 	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
+	// the installer has restarted the machine into the system that it wrote, which has not reported.
+	{"booting", func(s *scene) bool { return s.granted() && s.bootsNewSystem() }, (*scene).booting},
 	// the executor has a grant, and is silent.
 	{"granted-and-silent", func(s *scene) bool {
 		return s.granted() && s.exec != nil && !s.exec.Live &&
@@ -242,6 +244,26 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Actions = []explain.Action{{Command: "look at the machine's console",
+		Consequence: "shows whether it boots, and where it stays"}}
+}
+
+// bootsNewSystem says that the installer is gone because it has restarted the machine: it does not come back.
+func (s *scene) bootsNewSystem() bool {
+	return s.cmd.Kind == operation.KindReboot && s.exec != nil && s.exec.Role == "installer" && !s.exec.Live
+}
+
+// booting: what a machine does between the installer and the first word of its new system.
+func (s *scene) booting(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "the agent of the machine's new system", s.cmd.GrantedAt
+	e.Cause.Text = "the installer has restarted the machine, and its new system has not reported for " +
+		span(s.Now.Sub(s.cmd.GrantedAt))
+	if s.status.GetPowerState() == "off" && s.throughBMC() {
+		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
+		e.Cause.Text += "; the BMC says that the machine is off"
+	}
+	e.Cause.Facts = append(s.commandFacts(),
+		"a first boot may take minutes: the firmware's tests, and what the image does once")
 	e.Actions = []explain.Action{{Command: "look at the machine's console",
 		Consequence: "shows whether it boots, and where it stays"}}
 }

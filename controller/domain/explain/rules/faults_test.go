@@ -232,6 +232,9 @@ var faultsOfImages = []fault{
 		l.target.boot = "boot-new"
 		l.do(operation.SessionOpened{AgentID: "a-new", StateID: a.StateID, BootID: "boot-new", OfTarget: true})
 	}, "EVIDENCE_MISSING", explain.OnOperator, []string{"sha256:0dd"}, "", "ingot reimage m-1"},
+	{"new system is slow to come up", func(l *lab) { l.written().granted().gone(instID).after(2 * time.Minute) },
+		"", explain.OnAgent, []string{"new system has not reported for 2 min", "a first boot may take minutes"},
+		"OUTCOME_UNKNOWN", "console"},
 	{"new system does not come up", func(l *lab) {
 		l.written().granted().says(operation.OutcomeSucceeded, "", "", false).gone(instID).after(3 * time.Minute)
 	}, "EVIDENCE_MISSING", explain.OnAgent, []string{"has not come back with another boot id"}, "EVIDENCE_MISSING",

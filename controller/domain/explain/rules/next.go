@@ -51,7 +51,8 @@ func (s *scene) nextWay() string {
 }
 
 func (s *scene) nextGranted() (string, time.Time) {
-	if s.exec != nil && !s.exec.Live && s.exec.Role == "installer" && s.spec.GetBmcEndpoint() != "" &&
+	if s.exec != nil && !s.exec.Live && s.exec.Role == "installer" && !s.bootsNewSystem() &&
+		s.spec.GetBmcEndpoint() != "" &&
 		s.step.RetryCount < s.step.MaxRetries {
 		return "switches the machine off and on through its BMC, and starts again from the installer",
 			s.exec.LastSeen.Add(operation.InstallerLost)
