@@ -58,10 +58,8 @@ func (s *scene) console() explain.Action {
 		return explain.Action{Command: "ingot logs " + s.Op.ID,
 			Consequence: "shows the operation's log, and for admins the machine's serial console"}
 	}
-	return explain.Action{
-		Command:     "look at the machine's console",
-		Consequence: "shows whether it boots, and where it stays",
-	}
+	return explain.Action{Command: "look at the machine's console",
+		Consequence: "shows whether it boots, and where it stays"}
 }
 
 func (s *scene) siteGet() explain.Action {

@@ -244,8 +244,7 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Actions = []explain.Action{{Command: "look at the machine's console",
-		Consequence: "shows whether it boots, and where it stays"}}
+	e.Actions = []explain.Action{s.console()}
 }
 
 // bootsNewSystem says that the installer is gone because it has restarted the machine: it does not come back.
@@ -256,16 +255,10 @@ func (s *scene) bootsNewSystem() bool {
 // booting: what a machine does between the installer and the first word of its new system.
 func (s *scene) booting(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "the agent of the machine's new system", s.cmd.GrantedAt
-	e.Cause.Text = "the installer has restarted the machine, and its new system has not reported for " +
-		span(s.Now.Sub(s.cmd.GrantedAt))
-	if s.status.GetPowerState() == "off" && s.throughBMC() {
-		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
-		e.Cause.Text += "; the BMC says that the machine is off"
-	}
+	e.Cause.Text = "the machine was restarted, and its new system has not reported for " + span(s.Now.Sub(e.Since))
 	e.Cause.Facts = append(s.commandFacts(),
 		"a first boot may take minutes: the firmware's tests, and what the image does once")
-	e.Actions = []explain.Action{{Command: "look at the machine's console",
-		Consequence: "shows whether it boots, and where it stays"}}
+	e.Actions = []explain.Action{s.console()}
 }
 
 // leavesOnPurpose says that the executor's silence is what the command brings about.

@@ -98,12 +98,9 @@ func (s *scene) summary(e *explain.Explanation) string {
 
 func unique(all []explain.Action) []explain.Action {
 	seen := map[string]bool{}
-	var out []explain.Action
-	for _, a := range all {
-		if !seen[a.Command] {
-			seen[a.Command] = true
-			out = append(out, a)
-		}
-	}
-	return out
+	return slices.DeleteFunc(all, func(a explain.Action) bool {
+		known := seen[a.Command]
+		seen[a.Command] = true
+		return known
+	})
 }

@@ -234,11 +234,11 @@ var faultsOfImages = []fault{
 	}, "EVIDENCE_MISSING", explain.OnOperator, []string{"sha256:0dd"}, "", "ingot reimage m-1"},
 	{"new system is slow to come up", func(l *lab) { l.written().granted().gone(instID).after(2 * time.Minute) },
 		"", explain.OnAgent, []string{"new system has not reported for 2 min", "a first boot may take minutes"},
-		"OUTCOME_UNKNOWN", "console"},
+		"OUTCOME_UNKNOWN", "ingot logs op-1"},
 	{"new system does not come up", func(l *lab) {
 		l.written().granted().says(operation.OutcomeSucceeded, "", "", false).gone(instID).after(3 * time.Minute)
 	}, "EVIDENCE_MISSING", explain.OnAgent, []string{"has not come back with another boot id"}, "EVIDENCE_MISSING",
-		"console"},
+		"ingot logs op-1"},
 	{"erase is not supported", func(l *lab) {
 		l.installing().fails("ERASE_UNSUPPORTED", "disk QM1: no sanitize")
 	}, "ERASE_UNSUPPORTED", explain.OnOperator, []string{"cannot be erased by that method"}, "",
@@ -303,7 +303,7 @@ var faultsOfAgents = []fault{
 	{"reboot that nothing confirms", func(l *lab) {
 		l.host().reboot().look().granted().says(operation.OutcomeSucceeded, "", "", false).after(40 * time.Second)
 	},
-		"EVIDENCE_MISSING", explain.OnAgent, []string{"still shows the boot of before"}, "EVIDENCE_MISSING", "console"},
+		"EVIDENCE_MISSING", explain.OnAgent, []string{"still shows the boot of before"}, "EVIDENCE_MISSING", "ingot logs op-1"},
 	{"reboot that nothing confirmed: fence", func(l *lab) {
 		l.host().reboot().look().granted().says(operation.OutcomeSucceeded, "", "", false).after(time.Hour)
 	},
