@@ -300,10 +300,17 @@ var faultsOfAgents = []fault{
 		l.find(hostID).StateID = "s-2"
 		l.do(operation.SessionOpened{AgentID: hostID, StateID: "s-2", BootID: "boot-a-host", OfTarget: true})
 	}, "OUTCOME_UNKNOWN", explain.OnOperator, []string{"another memory"}, "settles by itself", "ingot settle m-1 cmd-1"},
-	{"reboot that nothing confirms", func(l *lab) {
-		l.host().reboot().look().granted().says(operation.OutcomeSucceeded, "", "", false).after(40 * time.Second)
+	{
+		"reboot that nothing confirms",
+		func(l *lab) {
+			l.host().reboot().look().granted().says(operation.OutcomeSucceeded, "", "", false).after(40 * time.Second)
+		},
+		"EVIDENCE_MISSING",
+		explain.OnAgent,
+		[]string{"still shows the boot of before"},
+		"EVIDENCE_MISSING",
+		"ingot logs op-1",
 	},
-		"EVIDENCE_MISSING", explain.OnAgent, []string{"still shows the boot of before"}, "EVIDENCE_MISSING", "ingot logs op-1"},
 	{"reboot that nothing confirmed: fence", func(l *lab) {
 		l.host().reboot().look().granted().says(operation.OutcomeSucceeded, "", "", false).after(time.Hour)
 	},
