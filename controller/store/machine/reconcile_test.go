@@ -238,7 +238,7 @@ func (w *writers) run(g *task.Group, slow []string) {
 // Writers at full speed beside readers with small pages: no reader misses a change. A reader by plain time, in the same
 // run, does.
 func TestReconcileNeverMisses(t *testing.T) {
-	duration, hold := 30*time.Second, 5*time.Second
+	duration, hold := 15*time.Second, 4*time.Second
 	if testing.Short() {
 		duration, hold = 8*time.Second, 2*time.Second
 	}
