@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s Sav
 		if want, err = linksOf(s.Applied); err != nil {
 			return errors.Join(leftErr, err)
 		}
+		want = withSavedMTU(want, s.Links, made)
 		others = SavedOthers{} // they went with the kernel that had them
 	}
 	freed := freedCards(s.Links, made, want)
@@ -89,6 +91,23 @@ func freedCards(saved, made, want []SavedLink) []SavedLink {
 		_, still := findLink(want, l.Name)
 		return !named || still || l.Bond != nil || l.VLANID != 0
 	})
+}
+
+// withSavedMTU gives the links of the configuration before their saved MTU where it leaves that alone and the change
+// had set one, on the link or below its VLAN: networkd never sets an MTU back. What limits a VLAN's comes first.
+func withSavedMTU(want, saved, made []SavedLink) []SavedLink {
+	for i, w := range want {
+		m, _ := findLink(made, w.Name)
+		below, _ := findLink(made, w.Parent)
+		if s, known := findLink(saved, w.Name); known && w.MTU == 0 && (m.MTU != 0 || below.MTU != 0) {
+			want[i].MTU = s.MTU
+		}
+	}
+	slices.SortStableFunc(
+		want,
+		func(a, b SavedLink) int { return cmp.Compare(min(len(a.Parent), 1), min(len(b.Parent), 1)) },
+	)
+	return want
 }
 
 // atRest is how the kernel shows freed cards when the change is undone on another boot: without addresses or routes,

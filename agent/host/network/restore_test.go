@@ -1,6 +1,7 @@
 package network
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -20,6 +21,31 @@ func TestCardsOfAnUndoneChangeGetTheirMTUBack(t *testing.T) {
 	if !slices.EqualFunc(got, []SavedLink{{Name: "c2", MTU: 1500}},
 		func(a, b SavedLink) bool { return a.Name == b.Name && a.MTU == b.MTU }) {
 		t.Errorf("cards to set: %+v", got)
+	}
+}
+
+// A boot has read the files of the change, which gave c0 an MTU, and so its VLAN. The configuration before leaves that
+// alone. c1 had one of its own then, and c2 gets one from nobody.
+func TestLinksOfTheConfigurationBeforeGetTheirMTUBack(t *testing.T) {
+	t.Parallel()
+	saved := []SavedLink{{Name: "c0", MTU: 1500}, {Name: "c1", MTU: 1450}, {Name: "c2", MTU: 1500},
+		{Name: "tag", MTU: 1500, VLANID: 20}}
+	made := wantedLinks(Config{Interfaces: []Interface{
+		{Name: "c0", MTU: 1400}, {Name: "c1", MTU: 1400}, {Name: "c2"},
+		{Name: "tag", VLAN: &VLAN{ID: 21, Parent: "c0"}},
+	}}, nil)
+	before := wantedLinks(Config{Interfaces: []Interface{
+		{Name: "tag", VLAN: &VLAN{ID: 20, Parent: "c0"}}, {Name: "c0"}, {Name: "c1", MTU: 1450}, {Name: "c2"},
+	}}, nil)
+	got := map[string]int{}
+	for _, l := range withSavedMTU(before, saved, made) {
+		if _, under := got[l.Parent]; l.Parent != "" && !under {
+			t.Errorf("%s comes before %s, which limits its MTU", l.Name, l.Parent)
+		}
+		got[l.Name] = l.MTU
+	}
+	if want := map[string]int{"c0": 1500, "c1": 1450, "c2": 0, "tag": 1500}; !maps.Equal(got, want) {
+		t.Errorf("MTUs %v, want %v", got, want)
 	}
 }
 
