@@ -65,14 +65,20 @@ func (b *Begun) compare(ctx context.Context) error {
 	return err
 }
 
-// Start starts a command as [Store.Start] does, and then keeps that for this boot.
+// Start starts a command as [Store.Start] does, and then keeps that for this boot. ErrRolledBack: a process with another
+// copy of this memory has started the command in this boot.
 func (b *Begun) Start(ctx context.Context, id string, intent, grant []byte, now time.Time) error {
-	if err := b.Store.Start(ctx, id, intent, grant, now); err != nil {
+	if err := b.Store.Start(ctx, id, intent, grant, now); err != nil || b.dir == "" {
 		return err
 	}
-	if b.dir != "" {
-		b.complain(os.WriteFile(b.file(id), nil, 0o600)) // without a sync: it does not outlive the boot
+	f, err := os.OpenFile(b.file(id), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	switch {
+	case err == nil:
+		err = f.Close()
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%w: command %s was started in this boot by another process", ErrRolledBack, id)
 	}
+	b.complain(err)
 	return nil
 }
 

@@ -36,10 +36,15 @@ func TestBegunTellsAnOldCopy(t *testing.T) {
 	must(t, b.Start(ctx, "settled", nil, nil, now))
 	must(t, b.Finish(ctx, "settled", nil, now))
 	must(t, b.Settle(ctx, "settled"))
-	if _, err := open(copied, "boot-1"); err != nil {
+	early, err := open(copied, "boot-1")
+	if err != nil {
 		t.Errorf("nothing is begun, and yet: %v", err)
 	}
 	must(t, b.Start(ctx, "started", nil, nil, now))
+	if err := early.Start(ctx, "started", nil, nil, now); !errors.Is(err, state.ErrRolledBack) {
+		t.Errorf("a copy that runs beside its original starts the same command: %v", err)
+	}
+	must(t, early.Store.Unstart(ctx, "started"))
 	if _, err := open(dir, "boot-1"); err != nil {
 		t.Errorf("the memory itself: %v", err)
 	}

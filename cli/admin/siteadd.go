@@ -2,6 +2,8 @@ package admin
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -13,7 +15,8 @@ import (
 )
 
 func (a commands) siteAddCmd() *cobra.Command {
-	var device, address, pool, mode, discovery string
+	var device, address, pool, router, mode, discovery string
+	var dns []string
 	cmd := &cobra.Command{
 		Use:   "add SITE --segment INTERFACE --address ADDRESS/BITS",
 		Short: "Add a segment to a site, and make the site where there is none",
@@ -27,6 +30,9 @@ differs is refused: ingot site set replaces segments.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			added, err := segment.New(device, address, pool)
 			if err != nil {
+				return command.Usagef("%w", err)
+			}
+			if err := segment.Reach(added, router, dns); err != nil {
 				return command.Usagef("%w", err)
 			}
 			added.Mode, added.Discovery = mode, discovery
@@ -44,6 +50,8 @@ differs is refused: ingot site set replaces segments.`,
 	f.StringVar(&device, "segment", "", "network device of the site agent's machine (required)")
 	f.StringVar(&address, "address", "", "the device's own address with its prefix length (required)")
 	f.StringVar(&pool, "pool", "", "addresses for machines, FIRST-LAST (default: half of the network)")
+	f.StringVar(&router, "router", "", "default router of the machines (default: none)")
+	f.StringSliceVar(&dns, "dns", nil, "name servers of the machines (default: none)")
 	f.StringVar(&mode, "mode", "dhcp", "dhcp, or proxy where another server gives the addresses")
 	f.StringVar(&discovery, "discovery", "report", "what a machine gets that is in no inventory: off, report or boot")
 	command.Fixed(cmd, "mode", "dhcp", "proxy")
@@ -68,11 +76,15 @@ func (a commands) addSegment(cmd *cobra.Command, site string, added *pb.Segment,
 			continue
 		}
 		same := s.GetAddress() == added.GetAddress() && cmp.Or(s.GetMode(), "dhcp") == added.GetMode() &&
+			(added.GetRouter() == "" || s.GetRouter() == added.GetRouter()) &&
+			(len(added.GetDns()) == 0 || slices.Equal(s.GetDns(), added.GetDns())) &&
 			(!pool || s.GetPoolStart() == added.GetPoolStart() && s.GetPoolEnd() == added.GetPoolEnd())
 		if !same {
-			return nil, command.Invalidf("site %s serves %s otherwise: address %s, pool %s-%s, mode %s; "+
+			return nil, command.Invalidf("site %s serves %s otherwise: address %s, pool %s-%s, router %s, name servers %s, "+
+				"mode %s; "+
 				"to change it: ingot site get %s -o yaml, then ingot site set", site, s.GetInterface(), s.GetAddress(),
-				s.GetPoolStart(), s.GetPoolEnd(), s.GetMode(), site)
+				s.GetPoolStart(), s.GetPoolEnd(), cmp.Or(s.GetRouter(), "none"), cmp.Or(strings.Join(s.GetDns(), ","), "none"),
+				s.GetMode(), site)
 		}
 		return have, nil
 	}

@@ -46,6 +46,17 @@ func New(device, address, pool string) (*pb.Segment, error) {
 	return s, nil
 }
 
+// Reach tells machines on the segment their router and name servers; "" and none tell them nothing.
+func Reach(s *pb.Segment, router string, dns []string) error {
+	for _, a := range append([]string{router}, dns...) {
+		if ip, err := netip.ParseAddr(a); a != "" && (err != nil || !ip.Is4()) {
+			return fmt.Errorf("%q is not an IPv4 address", a)
+		}
+	}
+	s.Router, s.Dns = router, dns
+	return nil
+}
+
 // half returns the first and the last address of the half without own.
 func half(own netip.Prefix) (start, end netip.Addr, err error) {
 	if own.Bits() > longestPrefix {

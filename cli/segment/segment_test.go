@@ -57,3 +57,19 @@ func TestPoolIsInTheNetwork(t *testing.T) {
 		}
 	})
 }
+
+func TestMachinesAreToldAddressesOnly(t *testing.T) {
+	s, err := segment.New("eth1", "10.20.0.1/24", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := segment.Reach(s, "10.20.0.254", []string{"192.0.2.53", "192.0.2.54"}); err != nil ||
+		s.GetRouter() != "10.20.0.254" || len(s.GetDns()) != 2 {
+		t.Errorf("%v, %v", s, err)
+	}
+	for _, bad := range []string{"router.example.net", "fd00::1", "10.20.0.254/24"} {
+		if segment.Reach(s, bad, nil) == nil || segment.Reach(s, "", []string{bad}) == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

@@ -47,6 +47,8 @@ never overwritten.`,
 	f.StringVar(&o.name, "name", "", "host name or address that clients and agents dial (required)")
 	f.StringVar(&o.site, "site", "", "make this machine a site of this name")
 	f.StringVar(&o.segment, "segment", "", "network device that the site serves")
+	f.StringVar(&o.router, "router", "", "default router of the machines (default: none)")
+	f.StringSliceVar(&o.dns, "dns", nil, "name servers of the machines (default: none)")
 	f.StringVar(&o.pool, "pool", "", "addresses for machines, FIRST-LAST (default: half of the device's network)")
 	f.StringVar(&o.databaseURL, "database-url", "",
 		"PostgreSQL elsewhere; - reads it from standard input, as one with a password must be")
@@ -57,7 +59,8 @@ never overwritten.`,
 
 // install is one run of setup.
 type install struct {
-	name, site, segment, pool, databaseURL string
+	name, site, segment, pool, router, databaseURL string
+	dns                                            []string
 
 	dryRun bool
 	getenv func(string) string
@@ -75,8 +78,8 @@ func (o *install) prepare(app *command.App) error {
 	if (o.site == "") != (o.segment == "") {
 		return command.Usagef("give --site and --segment together")
 	}
-	if o.pool != "" && o.site == "" {
-		return command.Usagef("--pool needs --site")
+	if (o.pool != "" || o.router != "" || len(o.dns) > 0) && o.site == "" {
+		return command.Usagef("--pool, --router and --dns need --site")
 	}
 	if o.databaseURL == "-" {
 		raw, err := app.ReadInput("-")
@@ -249,8 +252,10 @@ func (o *install) findSegment() error {
 	}
 	for _, a := range list {
 		if p, ok := a.(*net.IPNet); ok && p.IP.To4() != nil && p.IP.IsGlobalUnicast() {
-			o.served, err = segment.New(o.segment, p.String(), o.pool)
-			return err
+			if o.served, err = segment.New(o.segment, p.String(), o.pool); err != nil {
+				return err
+			}
+			return segment.Reach(o.served, o.router, o.dns)
 		}
 	}
 	return fmt.Errorf("%s has no IPv4 address: give it a fixed one, such as 10.42.0.1/24, in the system's network "+

@@ -91,13 +91,17 @@ func (o *install) checkSite(ctx context.Context) (string, []change, error) {
 				return "", nil, fmt.Errorf("site %s gives machines on %s the addresses %s-%s, not %s: ingot site set changes it",
 					o.site, o.segment, g.GetPoolStart(), g.GetPoolEnd(), o.pool)
 			}
+			if (o.router != "" && g.GetRouter() != o.router) || (len(o.dns) > 0 && !slices.Equal(g.GetDns(), o.dns)) {
+				return "", nil, fmt.Errorf("site %s tells machines on %s another router or other name servers (%q, %q): "+
+					"ingot site set changes them", o.site, o.segment, g.GetRouter(), g.GetDns())
+			}
 			return fmt.Sprintf("site %s serves %s as %s, machines get %s-%s", o.site, o.segment, g.GetAddress(),
 				g.GetPoolStart(), g.GetPoolEnd()), nil, nil
 		}
 	}
 	return "", []change{{what, func(ctx context.Context) error {
 		args := []string{"site", "add", o.site, "--segment", o.segment, "--address", o.served.GetAddress(), "--pool",
-			o.served.GetPoolStart() + "-" + o.served.GetPoolEnd()}
+			o.served.GetPoolStart() + "-" + o.served.GetPoolEnd(), "--router", o.router, "--dns", strings.Join(o.dns, ",")}
 		_, err := o.ingot(ctx, "root", "", args...)
 		return err
 	}}}, nil
