@@ -65,8 +65,8 @@ func (b *Begun) compare(ctx context.Context) error {
 	return err
 }
 
-// Start starts a command as [Store.Start] does, and then keeps that for this boot. ErrRolledBack: a process with another
-// copy of this memory has started the command in this boot.
+// Start starts a command as [Store.Start] does, and then keeps that for this boot. ErrRolledBack: a process with
+// another copy of this memory has started the command in this boot.
 func (b *Begun) Start(ctx context.Context, id string, intent, grant []byte, now time.Time) error {
 	if err := b.Store.Start(ctx, id, intent, grant, now); err != nil || b.dir == "" {
 		return err
