@@ -24,7 +24,7 @@ import (
 // the life.
 func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	s := storetest.New(t)
-	operations, seed := storetest.Setting(t, "INGOT_HISTORY_OPERATIONS", 500),
+	operations, seed := storetest.Setting(t, "INGOT_HISTORY_OPERATIONS", 1000),
 		storetest.Setting(t, "INGOT_HISTORY_SEED", 1)
 	const workers, each = 4, 8
 	lives := make([]*life, workers*each)
