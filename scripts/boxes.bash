@@ -93,7 +93,7 @@ must() {
 }
 
 # install_packages BOX PACKAGE...: from dist/; they start and enable nothing.
-install_packages() { # BOX PACKAGE...
+install_packages() {
   local box=$1
   shift
   cp "$(command -v busybox)" "$work/$box/opt/busybox"

@@ -97,8 +97,8 @@ func freedCards(saved, made, want []SavedLink) []SavedLink {
 // had set one, on the link or below its VLAN: networkd never sets an MTU back. What limits a VLAN's comes first.
 func withSavedMTU(want, saved, made []SavedLink) []SavedLink {
 	for i, w := range want {
-		m, _ := findLink(made, w.Name)
-		below, _ := findLink(made, w.Parent)
+		m, _ := findLink(made, w.Name)       // one that the change does not name has no MTU of it
+		below, _ := findLink(made, w.Parent) // nor has a link without a parent
 		if s, known := findLink(saved, w.Name); known && w.MTU == 0 && (m.MTU != 0 || below.MTU != 0) {
 			want[i].MTU = s.MTU
 		}

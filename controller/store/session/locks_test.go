@@ -103,8 +103,8 @@ func twoSessions(t *testing.T, s *store.Store) (first, second sessionstore.Hello
 	return first, second
 }
 
-// An event takes the number of its agent's memory after it has locked its operation, as a grant does: while it waits for
-// the operation, a grant gets the memory.
+// An event takes the number of its agent's memory after it has locked its operation, as a grant does: while it waits
+// for the operation, a grant gets the memory.
 func TestAnEventLocksInTheOrderOfAGrant(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
