@@ -53,8 +53,8 @@ both say of themselves is a problem.`,
   ingot discover --bmc 10.42.1.7,10.42.1.8 --credentials rack42 --site r42 --register dc1- --by-serial`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.prefix == "" && (f.bySerial || f.dry || f.rack != "") {
-				return command.Usagef("--rack, --by-serial and --dry-run say how machines are registered: give --register")
+			if f.prefix == "" && (f.bySerial || f.rack != "") {
+				return command.Usagef("--rack and --by-serial say how machines are registered: give --register")
 			}
 			return a.discover(cmd.Context(), &f)
 		},
@@ -223,15 +223,15 @@ func (a commands) noteNext(f *flags, fresh []newMachine) {
 		a.Note("There is nothing to register")
 		return
 	}
-	without := 0
+	var without []string
 	for _, n := range fresh {
 		if len(n.bmc.GetMacAddresses()) == 0 {
-			without++
+			without = append(without, n.machine.GetMachineId())
 		}
 	}
-	if without > 0 {
-		a.Note("%d have no MAC address, without which a machine cannot boot from the network: "+
-			"ingot machine update MACHINE --mac-addresses", without)
+	if len(without) > 0 {
+		a.Note("Without a MAC address, and so without boots from the network: %s. Add it: "+
+			"ingot machine update MACHINE --mac-addresses", view.NameList(without))
 	}
 	if f.rack != "" {
 		a.Note("Next: ingot provision --select rack=%s,state=NEW --image IMAGE", f.rack)

@@ -128,7 +128,9 @@ func (s Style) BMCCertificates(list []*pb.BMCCertificate) *Table {
 
 // DiscoveredBMCs is the table of `ingot discover`.
 func (s Style) DiscoveredBMCs(list []*pb.DiscoveredBMC) *Table {
-	t := &Table{Header: []string{"ADDRESS", "PROTOCOL", "VENDOR", "MODEL", "SERIAL", "MAC_ADDRESSES", "MACHINE", "PROBLEM"}}
+	t := &Table{
+		Header: []string{"ADDRESS", "PROTOCOL", "VENDOR", "MODEL", "SERIAL", "MAC_ADDRESSES", "MACHINE", "PROBLEM"},
+	}
 	for _, b := range list {
 		_, address, ok := strings.Cut(b.GetEndpoint(), "://")
 		if !ok {

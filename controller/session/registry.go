@@ -41,7 +41,7 @@ type Peer struct {
 	Simulated, Locked                                      bool
 	// Discovers says that the agent looks for BMCs when it is asked to.
 	Discovers bool
-	Epoch                                                  int64
+	Epoch     int64
 }
 
 // Session is one live session.

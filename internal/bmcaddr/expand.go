@@ -10,8 +10,8 @@ import (
 // MaxExpanded is how many addresses one discovery of BMCs may have.
 const MaxExpanded = 1024
 
-// Expand returns the addresses of a list of addresses and networks in CIDR form, each once, in the order of the list. Of
-// a network of IPv4 with four or more, the first and the last are no host's. The error names the entry that is wrong.
+// Expand returns the addresses of a list of addresses and networks in CIDR form, each once, in the order of the list.
+// Of a network of IPv4 with four or more, the first and the last are no host's. The error names the entry that is wrong.
 func Expand(networks []string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	known := map[netip.Addr]bool{}

@@ -61,8 +61,8 @@ type About struct {
 	Serial string
 	// Vendor and Model are this project's where they are empty.
 	Vendor, Model string
-	MACs   []string // lower case with colons, in the order of the slots
-	UEFI   bool
+	MACs          []string // lower case with colons, in the order of the slots
+	UEFI          bool
 }
 
 func (a About) vendor() string { return cmp.Or(a.Vendor, "Ingot") }

@@ -123,11 +123,17 @@ func collection(path, kind, name string, paths []string) object {
 
 func (r *Redfish) root() object {
 	return entity(rootPath+"/", "ServiceRoot.v1_15_0.ServiceRoot", "RootService", object{
-		"Name": "Root Service", "RedfishVersion": "1.15.0", "UUID": r.cfg.Chassis.About().UUID, "Vendor": r.cfg.Chassis.About().vendor(),
-		"Product": "Laboratory BMC", "Systems": link(rootPath + "/Systems"), "Chassis": link(rootPath + "/Chassis"),
-		"Managers": link(rootPath + "/Managers"), "SessionService": link(rootPath + "/SessionService"),
-		"EventService": link(rootPath + "/EventService"),
-		"Links":        object{"Sessions": link(sessionsPath)},
+		"Name":           "Root Service",
+		"RedfishVersion": "1.15.0",
+		"UUID":           r.cfg.Chassis.About().UUID,
+		"Vendor":         r.cfg.Chassis.About().vendor(),
+		"Product":        "Laboratory BMC",
+		"Systems":        link(rootPath + "/Systems"),
+		"Chassis":        link(rootPath + "/Chassis"),
+		"Managers":       link(rootPath + "/Managers"),
+		"SessionService": link(rootPath + "/SessionService"),
+		"EventService":   link(rootPath + "/EventService"),
+		"Links":          object{"Sessions": link(sessionsPath)},
 		"ProtocolFeaturesSupported": object{
 			"ExpandQuery":     object{"ExpandAll": false, "Levels": false, "Links": false, "NoLinks": false},
 			"OnlyMemberQuery": false, "SelectQuery": false, "FilterQuery": false, "ExcerptQuery": false,
@@ -157,7 +163,7 @@ func (r *Redfish) getChassis(w http.ResponseWriter, req *http.Request) {
 	r.answer(w, req, entity(chassisPath, "Chassis.v1_21_0.Chassis", "1", object{
 		"ChassisType": "RackMount", "Manufacturer": about.vendor(), "Model": about.model(), "SerialNumber": about.Serial,
 		"NetworkAdapters": link(adaptersPath),
-		"PowerState": powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
+		"PowerState":      powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
 		"Links": object{"ComputerSystems": []object{link(r.cfg.Shape.system())}, "ManagedBy": []object{link(managerPath)}},
 	}))
 }

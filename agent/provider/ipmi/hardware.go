@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
-// Hardware reads the machine's own FRU (37.1 of the specification, device 0): its product area, or else its board. There
-// are no MAC addresses in it, and the system's GUID is left out: controllers differ in its byte order.
+// Hardware reads the machine's own FRU (device 0): its product area, or else its board. There are no MAC addresses in
+// it, and the system's GUID is left out: controllers differ in its byte order.
 func (c *Client) Hardware(ctx context.Context) (found provider.Hardware, err error) {
 	err = c.call(ctx, func() error {
 		fru, err := c.api.GetFRU(ctx, 0, "")

@@ -166,7 +166,13 @@ func TestARackOfManyVendors(t *testing.T) {
 		services[n] = r.redfish(n, machine(n, g.vendor, g.model), g.shape, g.faults, password)
 	}
 	r.ipmi(18, machine(18, "Quanta", "D52B"))
-	locks := r.redfish(19, machine(19, "HPE", "ProLiant"), lab.ILO, lab.Faults{LockAfter: 3, WrongPassword: 400}, "another")
+	locks := r.redfish(
+		19,
+		machine(19, "HPE", "ProLiant"),
+		lab.ILO,
+		lab.Faults{LockAfter: 3, WrongPassword: 400},
+		"another",
+	)
 	liar := machine(20, "Dell Inc.", "PowerEdge R650")
 	liar.Info.Serial = "SN-001"
 	services[20] = r.redfish(20, liar, lab.IDRAC9, lab.Faults{}, password)
@@ -185,7 +191,8 @@ func TestARackOfManyVendors(t *testing.T) {
 	for n, g := range good {
 		f, m := found(r, out, n), machine(n, g.vendor, g.model).Info
 		if f.Protocol != bmc.Redfish || f.Endpoint != "redfish://"+r.listen(n) || f.Vendor != m.Vendor || f.Model != m.Model ||
-			f.Serial != m.Serial || f.UUID != m.UUID || !slices.Equal(f.MACs, m.MACs) {
+			f.Serial != m.Serial || f.UUID != m.UUID ||
+			!slices.Equal(f.MACs, m.MACs) {
 			t.Errorf("%s is taken for %+v", m.Name, f)
 		}
 		if n != 1 && f.Problem != "" {
@@ -280,7 +287,8 @@ func TestAWrongPasswordIsSentToThreeBMCs(t *testing.T) {
 			untried++
 		}
 	}
-	if wrong() != 3 || untried != 5 || !strings.HasPrefix(out.Problem, "3 BMCs in a row have refused the credentials rack") {
+	if wrong() != 3 || untried != 5 ||
+		!strings.HasPrefix(out.Problem, "3 BMCs in a row have refused the credentials rack") {
 		t.Errorf("%d log-ins, %d not tried, %q", wrong(), untried, out.Problem)
 	}
 	// What was refused is not sent there again, by no later discovery: the others are tried, three at most.

@@ -669,7 +669,7 @@ const (
 	// Next: select the machines again.
 	Reason_SELECTION_NOT_FOUND Reason = 393
 	// FAILED_PRECONDITION: no agent of the site has a session, or none that can do this.
-	// Next: `ingot agent list --site SITE`: is one connected, and as new as the controller?
+	// Next: `ingot agent list --filter site=SITE`: is one connected, and as new as the controller?
 	Reason_SITE_AGENT_UNAVAILABLE Reason = 394
 	// FAILED_PRECONDITION: the site's agent has its session with another controller, which the message names.
 	// Next: the same command with `--server` and the address of that controller.

@@ -25,8 +25,8 @@ type Discovery struct {
 	Port      int32
 }
 
-// CredentialsForDiscovery reads what a site's agent logs in to unknown BMCs with, and writes who looks for them into the
-// audit log. Where the credentials are for none of the addresses they come without their secret.
+// CredentialsForDiscovery reads what a site's agent logs in to unknown BMCs with, and writes into the audit log who
+// looks for them. Where the credentials are for none of the addresses they come without their secret.
 func (s *Store) CredentialsForDiscovery(
 	ctx context.Context, d Discovery, now time.Time,
 ) (SealedCredentials, error) {

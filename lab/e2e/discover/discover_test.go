@@ -64,9 +64,20 @@ func newWorld(t *testing.T, cluster *harness.Cluster) *world {
 func (w *world) add(n int, serial, password string) *bmc.Redfish {
 	w.t.Helper()
 	b, err := bmc.StartRedfish(w.t.Context(), bmc.RedfishConfig{
-		Chassis: &bmc.Memory{Info: bmc.About{Name: fmt.Sprint(n), UUID: fmt.Sprintf("6f1d2c3b-0000-4000-8000-0000000000%02x", n),
-			Serial: serial, MACs: []string{fmt.Sprintf("52:54:00:00:02:%02x", n)}, Vendor: "Dell Inc.", Model: "PowerEdge R650"}},
-		Listen: fmt.Sprintf("127.65.0.%d:%d", n, w.port), User: user, Password: password, Shape: bmc.IDRAC9,
+		Chassis: &bmc.Memory{
+			Info: bmc.About{
+				Name:   fmt.Sprint(n),
+				UUID:   fmt.Sprintf("6f1d2c3b-0000-4000-8000-0000000000%02x", n),
+				Serial: serial,
+				MACs:   []string{fmt.Sprintf("52:54:00:00:02:%02x", n)},
+				Vendor: "Dell Inc.",
+				Model:  "PowerEdge R650",
+			},
+		},
+		Listen:   fmt.Sprintf("127.65.0.%d:%d", n, w.port),
+		User:     user,
+		Password: password,
+		Shape:    bmc.IDRAC9,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -84,8 +95,9 @@ func (w *world) add(n int, serial, password string) *bmc.Redfish {
 // discover runs the command and wants words in what it prints.
 func (w *world) discover(words []string, more ...string) string {
 	w.t.Helper()
-	code, out := w.Ingot(append([]string{"discover", "--bmc", "127.65.0.0/28", "--port", fmt.Sprint(w.port), "--credentials",
-		"rack42", "--site", site}, more...)...)
+	code, out := w.Ingot(
+		append([]string{"discover", "--bmc", "127.65.0.0/28", "--port", fmt.Sprint(w.port), "--credentials",
+			"rack42", "--site", site}, more...)...)
 	if code != 0 {
 		w.t.Fatalf("exit code %d: %s", code, out)
 	}
@@ -118,8 +130,15 @@ func TestAnAdminDiscoversARack(t *testing.T) {
 		Site: site, MacAddresses: []string{"52:54:00:00:02:02"},
 	}})
 
-	dry := w.discover([]string{"SN-A", "PowerEdge R650", "Would register r42-01", "SN-D is what", "refuses the credentials",
-		"6 BMCs at 14 addresses"}, "--register", "r42-", "--rack", "r42", "--dry-run")
+	dry := w.discover(
+		[]string{"SN-A", "PowerEdge R650", "Would register r42-01", "SN-D is what", "refuses the credentials",
+			"6 BMCs at 14 addresses"},
+		"--register",
+		"r42-",
+		"--rack",
+		"r42",
+		"--dry-run",
+	)
 	if n := len(w.machines()); n != 1 || strings.Contains(dry, "Would register r42-02") {
 		t.Errorf("%d machines after a dry run:\n%s", n, dry)
 	}

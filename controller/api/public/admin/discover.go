@@ -79,7 +79,10 @@ func (s *Server) siteSession(ctx context.Context, site string) (*session.Session
 		return nil, err
 	}
 	const most = 100
-	agents, err := s.Store.ListAgents(ctx, agentstore.AgentFilter{Site: site, Role: "site", Connected: "true", Limit: most})
+	agents, err := s.Store.ListAgents(
+		ctx,
+		agentstore.AgentFilter{Site: site, Role: "site", Connected: "true", Limit: most},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +207,8 @@ func macs(list []string) (out []string) {
 	return out
 }
 
-// recognize names the machine that each BMC is of. One that is another machine's by what it says than by where it is, or
-// that two machines could have, has a problem.
+// recognize names the machine that each BMC is of. A BMC that says it is of a machine with another BMC has a problem,
+// and one that two machines could have.
 func (s *Server) recognize(ctx context.Context, site string, bmcs []*baremetalv1.DiscoveredBMC) error {
 	var all []string
 	for _, b := range bmcs {
