@@ -26,6 +26,8 @@ type discoveryRun struct {
 	mu   sync.Mutex
 	id   string
 	stop context.CancelFunc
+	// stopped is the id that was told to stop last, perhaps before it has begun.
+	stopped string
 }
 
 // begin makes d the one that is under way, unless there is another.
@@ -35,7 +37,7 @@ func (r *discoveryRun) begin(
 	limit := min(time.Duration(d.GetTimeoutMs())*time.Millisecond, discoveryMost)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.id != "" {
+	if r.id != "" || r.stopped == d.GetDiscoveryId() {
 		return nil, nil, false
 	}
 	own, cancel := context.WithTimeout(ctx, limit)
@@ -51,7 +53,7 @@ func (r *discoveryRun) begin(
 func (r *discoveryRun) cancel(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.id == id && id != "" {
+	if r.stopped = id; r.id == id && id != "" {
 		r.stop()
 	}
 }

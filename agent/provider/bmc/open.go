@@ -50,7 +50,7 @@ func (p *Provider) dial(
 	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
 	cfg.System, cfg.UUID, cfg.Serial = e.System, t.UUID, t.Serial
 	if t.MachineID == "" {
-		cfg.MaxDocument = MaxUnknownDocument
+		cfg.MaxDocument, cfg.OneLogin = MaxUnknownDocument, true
 	}
 	c, err := redfish.Open(ctx, cfg)
 	if err != nil {

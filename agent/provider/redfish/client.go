@@ -36,6 +36,8 @@ type Config struct {
 	Grace time.Duration
 	// Heard, where set, is told how long each answer took.
 	Heard func(time.Duration)
+	// OneLogin: a session that has ended is not renewed, so that the password is used for one log-in.
+	OneLogin bool
 	// MaxDocument is how many bytes a document may have; 0 means 8 MiB.
 	MaxDocument int
 }
@@ -185,7 +187,7 @@ func (c *Client) call(ctx context.Context, fn func(context.Context) error) error
 	defer c.mu.Unlock()
 	c.rt.ctx = ctx
 	err := c.rt.hint(classify(ctx, fn(ctx)))
-	if !errors.Is(err, provider.ErrCredentials) || c.basic {
+	if !errors.Is(err, provider.ErrCredentials) || c.basic || c.cfg.OneLogin {
 		return err
 	}
 	old := c.api

@@ -190,8 +190,10 @@ func TestARackOfManyVendors(t *testing.T) {
 	}
 	for n, g := range good {
 		f, m := found(r, out, n), machine(n, g.vendor, g.model).Info
-		if f.Protocol != bmc.Redfish || f.Endpoint != "redfish://"+r.listen(n) || f.Vendor != m.Vendor || f.Model != m.Model ||
-			f.Serial != m.Serial || f.UUID != m.UUID ||
+		if f.Protocol != bmc.Redfish || f.Endpoint != "redfish://"+r.listen(n) || f.Vendor != m.Vendor ||
+			f.Model != m.Model ||
+			f.Serial != m.Serial ||
+			f.UUID != m.UUID ||
 			!slices.Equal(f.MACs, m.MACs) {
 			t.Errorf("%s is taken for %+v", m.Name, f)
 		}

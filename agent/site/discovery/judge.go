@@ -12,7 +12,7 @@ const (
 	// mostText is more characters than a vendor, model or serial number has.
 	mostText = 64
 	// mostMACs is more than a machine has.
-	mostMACs = 64
+	mostMACs = 32
 )
 
 // unset are serial numbers and UUIDs that factories leave in boards, in lower case: they belong to nobody.

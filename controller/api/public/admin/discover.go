@@ -28,9 +28,11 @@ const (
 	// lookFor is how long a site's agent looks for BMCs, and awaitReport how long its report is awaited.
 	lookFor     = 4*time.Minute + 30*time.Second
 	awaitReport = 5 * time.Minute
-	// mostShown is more characters than a word of a BMC has in a report, and mostMACs more addresses.
-	mostShown = 400
-	mostMACs  = 64
+	// mostText is more characters than a BMC's word for a thing has, mostProblem than a problem, and mostMACs more
+	// addresses than a machine. With them an answer stays below 4 MiB.
+	mostText    = 100
+	mostProblem = 400
+	mostMACs    = 32
 )
 
 // DiscoverBMCs implements AdminService.
@@ -164,7 +166,7 @@ func (s *Server) awaitDiscovery(
 				out.Bmcs = append(out.Bmcs, discovered(found))
 			}
 			if report.GetDone() {
-				out.Skipped, out.Problem = report.GetSkipped(), shown(report.GetProblem())
+				out.Skipped, out.Problem = report.GetSkipped(), shown(report.GetProblem(), mostProblem)
 				return out, nil
 			}
 		case <-sess.Context().Done():
@@ -183,18 +185,27 @@ func (s *Server) awaitDiscovery(
 
 func discovered(f *fleetv1.FoundBMC) *baremetalv1.DiscoveredBMC {
 	return &baremetalv1.DiscoveredBMC{
-		Endpoint: shown(f.GetEndpoint()), Protocol: shown(f.GetProtocol()), Vendor: shown(f.GetVendor()),
-		Model: shown(f.GetModel()), SerialNumber: shown(f.GetSerialNumber()), SystemUuid: shown(f.GetSystemUuid()),
-		MacAddresses: macs(f.GetMacAddresses()), Problem: shown(f.GetProblem()),
+		Endpoint: shown(
+			f.GetEndpoint(),
+			mostText,
+		),
+		Protocol: shown(f.GetProtocol(), mostText),
+		Vendor:   shown(f.GetVendor(), mostText),
+		Model: shown(
+			f.GetModel(),
+			mostText,
+		),
+		SerialNumber: shown(f.GetSerialNumber(), mostText),
+		SystemUuid:   shown(f.GetSystemUuid(), mostText),
+		MacAddresses: macs(f.GetMacAddresses()),
+		Problem:      shown(f.GetProblem(), mostProblem),
 	}
 }
 
 // shown bounds what an agent says.
-func shown(text string) string {
-	if r := []rune(strings.ToValidUTF8(text, "?")); len(r) > mostShown {
-		return string(r[:mostShown])
-	}
-	return strings.ToValidUTF8(text, "?")
+func shown(text string, most int) string {
+	r := []rune(strings.ToValidUTF8(text, "?"))
+	return string(r[:min(len(r), most)])
 }
 
 // macs are those of the addresses that are some.
