@@ -11,7 +11,7 @@ import (
 const MaxExpanded = 1024
 
 // Expand returns the addresses of a list of addresses and networks in CIDR form, each once, in the order of the list.
-// Of a network of IPv4 with four or more, the first and the last are no host's. The error names the entry that is wrong.
+// Of a network of IPv4 with four or more, the first and the last are no host's. The error names the wrong entry.
 func Expand(networks []string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	known := map[netip.Addr]bool{}
