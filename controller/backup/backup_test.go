@@ -266,9 +266,11 @@ func TestAHostileBackupIsRefused(t *testing.T) {
 			(*e)[1].data = append((*e)[1].data, 'x')
 			(*e)[1].Size++
 		},
-		"a huge small file":   func(m *backup.Manifest, _ *[]entry) { m.Members[1].Size = 1 << 40 },
-		"other bytes":         func(_ *backup.Manifest, e *[]entry) { (*e)[1].data = bytes.Repeat([]byte{'x'}, len((*e)[1].data)) },
-		"a member twice":      func(m *backup.Manifest, e *[]entry) { m.Members, *e = append(m.Members, m.Members[1]), append(*e, (*e)[1]) },
+		"a huge small file": func(m *backup.Manifest, _ *[]entry) { m.Members[1].Size = 1 << 40 },
+		"other bytes":       func(_ *backup.Manifest, e *[]entry) { (*e)[1].data = bytes.Repeat([]byte{'x'}, len((*e)[1].data)) },
+		"a member twice": func(m *backup.Manifest, e *[]entry) {
+			m.Members, *e = append(m.Members, m.Members[1]), append(*e, (*e)[1])
+		},
 		"a member not listed": func(_ *backup.Manifest, e *[]entry) { *e = append(*e, (*e)[1]) },
 		"a member missing":    func(_ *backup.Manifest, e *[]entry) { *e = (*e)[:len(*e)-1] },
 		"no tokens": func(m *backup.Manifest, e *[]entry) {

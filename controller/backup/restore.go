@@ -92,8 +92,10 @@ func (r *restore) look(ctx context.Context) error {
 		return errors.Join(all, err)
 	}
 	if len(names) > 0 {
-		inTheWay(fmt.Sprintf("the data directory %s has %s", r.Config.DataDir, strings.Join(names[:min(len(names), 5)], ", ")),
-			"name an empty one, or stop its controller and move it away")
+		inTheWay(
+			fmt.Sprintf("the data directory %s has %s", r.Config.DataDir, strings.Join(names[:min(len(names), 5)], ", ")),
+			"name an empty one, or stop its controller and move it away",
+		)
 	}
 	return errors.Join(all, r.AsOwner(func() error { return r.lookAtDatabase(ctx) }))
 }

@@ -83,7 +83,7 @@ func writeBackup(ctx context.Context, o backup.Options, path string) (m backup.M
 	if err != nil {
 		return m, 0, fmt.Errorf("write the backup: %w", err)
 	}
-	defer scratch.Close()                              //nolint:errcheck // it has no name any more
+	defer scratch.Close()                            //nolint:errcheck // it has no name any more
 	if err = os.Remove(scratch.Name()); err != nil { // whatever happens, it ends with this process
 		return m, 0, fmt.Errorf("write the backup: %w", err)
 	}

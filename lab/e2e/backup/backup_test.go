@@ -42,18 +42,16 @@ func server(t *testing.T) (c *localpg.Cluster, dir string) {
 	return c, filepath.Join(dir, "pg")
 }
 
-// writeImage writes an image that is larger than what every backup holds, and gives the digest of its bytes.
-func writeImage(t *testing.T) (path, digest string) {
+// writeImage writes an image that is larger than what every backup holds, also when it is compressed.
+func writeImage(t *testing.T) string {
 	t.Helper()
-	raw := make([]byte, 3<<20)
-	rand.NewChaCha8([32]byte{7}).Read(raw) //nolint:errcheck // never fails
-	raw[510], raw[511] = 0x55, 0xaa           // a disk with a boot record
-	path = filepath.Join(t.TempDir(), "system.img")
+	raw := rig.WholeDisk(4 << 20)
+	rand.NewChaCha8([32]byte{7}).Read(raw[1<<20 : 3<<20]) //nolint:errcheck // never fails
+	path := filepath.Join(t.TempDir(), "system.img")
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(raw)
-	return path, hex.EncodeToString(sum[:])
+	return path
 }
 
 func reimage(t *testing.T, c *harness.Client, m *harness.Machine, request string) *baremetalv1.Operation {
@@ -104,14 +102,13 @@ func TestALostControllerGoesOnFromItsBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Start("")
-	image, _ := writeImage(t)
-	if code, out := c.Ingot("image", "add", "kept-1", image); code != 0 {
+	if code, out := c.Ingot("image", "add", "kept-1", writeImage(t)); code != 0 {
 		t.Fatalf("image add: %d\n%s", code, out)
 	}
 	images := storeDigests(t, c.ImagesDir())
 
-	done := c.NewMachine(t, harness.MachineOptions{})                             // its work ends before the backup
-	late := c.NewMachine(t, harness.MachineOptions{Script: "reboot:late=6s"})     // its work is under way
+	done := c.NewMachine(t, harness.MachineOptions{})                           // its work ends before the backup
+	late := c.NewMachine(t, harness.MachineOptions{Script: "reboot:late=6s"})   // its work is under way
 	unknown := c.NewMachine(t, harness.MachineOptions{Delay: time.Millisecond}) // its work begins afterwards
 	machines := []*harness.Machine{done, late, unknown}
 	for _, m := range machines {
