@@ -92,21 +92,3 @@ func withoutPassword(databaseURL string) (clean, password string, err error) {
 	u.RawQuery = query.Encode()
 	return u.String(), parsed.Password, nil
 }
-
-// tables names some of what is in the database already, whoever made it; nothing for an empty one.
-func tables(ctx context.Context, databaseURL string) (names []string, err error) {
-	conn, err := pgconn.Connect(ctx, databaseURL)
-	if err != nil {
-		return nil, err
-	}
-	results, err := conn.Exec(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
-		ORDER BY c.relname LIMIT 3`).ReadAll()
-	if err = errors.Join(err, conn.Close(ctx)); err != nil {
-		return nil, fmt.Errorf("list the tables: %w", err)
-	}
-	for _, row := range results[0].Rows {
-		names = append(names, string(row[0]))
-	}
-	return names, nil
-}

@@ -131,7 +131,7 @@ func (r *restore) lookAtDatabase(ctx context.Context) error {
 		return fmt.Errorf("the backup is of PostgreSQL %d, and database.url leads to version %d: use %d or newer", r.Server,
 			major, r.Server)
 	}
-	tables, err := tables(ctx, r.Config.Database.URL)
+	tables, err := s.Relations(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ controller may run meanwhile. pg_dump of the server's version must be installed.
 
 The file holds every secret of the controller, and is not encrypted. It has mode 0600, and its name only once it is
 whole. Root works with the rights of the user that owns the data directory.`,
-		Example: "  ingot-controller backup --config /etc/ingot/controller.yaml --out /root/ingot.tar.zst",
+		Example: "  ingot-controller backup --config /etc/ingot/controller.yaml --out /var/backups/ingot.tar.zst",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.forBackup()
@@ -126,7 +126,7 @@ images, migrates the schema, and does what after-restore does: the fleet stays f
 The configuration FILE says which database and which directories. Where it does not exist, the backup's is used and
 written there. Database and data directory must be empty. Root works with the rights of the user that owns the data
 directory.`,
-		Example: "  ingot-controller restore --config /etc/ingot/controller.yaml /root/ingot.tar.zst",
+		Example: "  ingot-controller restore --config /etc/ingot/controller.yaml /var/backups/ingot.tar.zst",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := os.Open(args[0])
