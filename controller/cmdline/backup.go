@@ -120,8 +120,8 @@ func restoreCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE.tar.zst",
 		Short: "Make a controller of a backup on another, empty host",
-		Long: `restore verifies every digest of a backup before it writes anything. Then it restores database, keys, tokens and
-images, migrates the schema, and does what after-restore does: the fleet stays frozen until "ingot server thaw".
+		Long: `restore verifies every digest of a backup before it writes anything. Then it restores database, keys, tokens
+and images, migrates the schema, and does what after-restore does: the fleet stays frozen until "ingot server thaw".
 
 The configuration FILE says which database and which directories. Where it does not exist, the backup's is used and
 written there. Database and data directory must be empty. Root works with the rights of the user that owns the data
