@@ -81,7 +81,7 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	l.runner = session.New(session.Config{
 		Store: store, Dir: state.Dir(a.cfg.StateDir), Dispatcher: l.dispatcher, Addresses: l.addresses, Dial: a.cfg.Dial,
 		Hello: l.hello, Heartbeat: l.heartbeat, Reenroll: l.reenroll, Welcomed: l.welcomed, Ended: l.a.cfg.Disconnected,
-		BuildTime: a.cfg.BuildTime, Clock: a.cfg.Clock, Log: log,
+		Discover: l.discoverBMCs, BuildTime: a.cfg.BuildTime, Clock: a.cfg.Clock, Log: log,
 	})
 	if l.isSite() {
 		return l, l.setUpSite(log)
@@ -223,12 +223,15 @@ func (l *life) readImageDigest(ctx context.Context) string {
 // capSSH: it runs scripts on machines over SSH.
 const capSSH = "ssh"
 
+// capDiscovery: it looks for BMCs.
+const capDiscovery = "bmc-discovery"
+
 // capCluster: it speaks to clusters about machines.
 const capCluster = "cluster"
 
 func (l *life) capabilities() []string {
 	if l.isSite() && l.site != nil {
-		return append(l.providers.Capabilities(), capSSH, capCluster, "provider:"+provideraction.Provider)
+		return append(l.providers.Capabilities(), capSSH, capCluster, capDiscovery, "provider:"+provideraction.Provider)
 	}
 	if l.isSite() {
 		return l.providers.Capabilities()

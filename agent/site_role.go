@@ -55,6 +55,8 @@ type siteWork struct {
 	// regions of MAAS, and what they say of the site's machines.
 	regions *regions
 	maas    *maas.Prober
+	// discovery is the one that is under way.
+	discovery discoveryRun
 }
 
 // setUpSite makes the site's own provider and its services.

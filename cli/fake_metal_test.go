@@ -116,3 +116,18 @@ func (f *fakeServer) DeleteBMCCredentials(
 	f.sent = append(f.sent, r)
 	return someCredentials, nil
 }
+
+func (f *fakeServer) DiscoverBMCs(
+	_ context.Context, r *pb.DiscoverBMCsRequest,
+) (*pb.DiscoverBMCsResponse, error) {
+	f.sent = append(f.sent, r)
+	return &pb.DiscoverBMCsResponse{Addresses: 254, Skipped: 7, Problem: "it stopped", Bmcs: []*pb.DiscoveredBMC{
+		{Endpoint: "redfish://10.42.1.1", Protocol: "redfish", Vendor: "Dell Inc.", Model: "PowerEdge R650",
+			SerialNumber: "SN/1 A", MacAddresses: []string{"52:54:00:aa:00:01", "52:54:00:aa:00:02"}},
+		{Endpoint: "ipmi://10.42.1.2", Protocol: "ipmi", Vendor: "Quanta"},
+		{Endpoint: "redfish://10.42.1.3", Protocol: "redfish", Vendor: "ev\x1b[2Jil", SerialNumber: "SN-3",
+			Problem: "the serial number SN-3 is what 10.42.1.4 says too"},
+		{Endpoint: "redfish://10.42.1.5", Protocol: "redfish", SerialNumber: "SN-5", MachineId: "machine-1"},
+		{Endpoint: "10.42.1.6", Problem: "something listens, and gives no answer of Redfish within 10s"},
+	}}, nil
+}

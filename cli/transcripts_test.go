@@ -195,3 +195,17 @@ func TestRolloutCommands(t *testing.T) {
 		"__complete rollout get ''",
 	)
 }
+
+func TestDiscoverCommand(t *testing.T) {
+	const discover = "discover --bmc 10.42.1.0/24,10.43.1.1 --credentials rack-42 --site r42"
+	golden(t, "discover", fleet,
+		discover,
+		discover+" -o name --port 8443",
+		discover+" --register machine- --rack r42 --dry-run",
+		discover+" --register machine- --rack r42",
+		discover+" --register m- --by-serial -o json",
+		discover+" --rack r42",
+		"discover --bmc 10.42.1.0/24",
+		"__complete discover --credentials ''",
+	)
+}

@@ -98,7 +98,7 @@ func (c *Controller) behindDoor() []grpc.ServerOption {
 func (c *Controller) registerFrontpage(s *grpc.Server) {
 	public.Register(s, service.New(service.Config{
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock,
-		Draining:      c.draining,
+		Draining: c.draining, Sessions: c.sessions,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
 		Info:        service.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},

@@ -144,6 +144,13 @@ type Event struct {
 	Message  string
 }
 
+// Hardware is what a BMC says of its machine, unchecked. What it does not say is empty.
+type Hardware struct {
+	Vendor, Model, Serial, UUID string
+	// MACs of the machine's network interfaces, lower case with colons.
+	MACs []string
+}
+
 // What a BMC's protocol adapter ends with. Their texts carry no secret.
 var (
 	// ErrCredentials: the BMC refuses name and password. Trying again may lock the account.

@@ -45,6 +45,8 @@ type Config struct {
 	Reenroll func(ctx context.Context) error
 	// Welcomed is called after every Welcome; it may be nil.
 	Welcomed func(*fleetv1.Welcome)
+	// Discover looks for BMCs, with a context of the session, and sends what it has found; nil where the agent does not.
+	Discover func(ctx context.Context, d *fleetv1.DiscoverBMCs, send func(*fleetv1.BMCsDiscovered))
 	// Ended is called when a session that was welcomed has ended; it may be nil.
 	Ended func()
 	// BuildTime is a moment known to have passed.

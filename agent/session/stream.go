@@ -206,6 +206,8 @@ func (s *session) receive(ctx context.Context, group *task.Group, stream command
 				}
 			case *fleetv1.ControllerMessage_Drain:
 				s.drain(group, b.Drain)
+			case *fleetv1.ControllerMessage_DiscoverBmcs:
+				s.discover(group, b.DiscoverBmcs)
 			}
 		}
 		if err := s.handle(ctx, list); err != nil {
@@ -305,5 +307,18 @@ func (s *session) drain(group *task.Group, d *fleetv1.Drain) {
 		case <-s.r.cfg.Clock.After(wait):
 			return errDrained
 		}
+	})
+}
+
+// discover looks for BMCs beside everything else.
+func (s *session) discover(group *task.Group, d *fleetv1.DiscoverBMCs) {
+	if s.r.cfg.Discover == nil {
+		return
+	}
+	group.Go("discover BMCs", func(ctx context.Context) error {
+		s.r.cfg.Discover(ctx, d, func(found *fleetv1.BMCsDiscovered) {
+			s.link.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_BmcsDiscovered{BmcsDiscovered: found}})
+		})
+		return nil
 	})
 }

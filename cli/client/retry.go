@@ -27,6 +27,8 @@ var once = map[string]bool{
 	pb.AdminService_CreateWebhook_FullMethodName:       true,
 	pb.AdminService_RedeliverWebhook_FullMethodName:    true,
 	pb.AdminService_TestWebhook_FullMethodName:         true,
+	// It sends a password to BMCs.
+	pb.AdminService_DiscoverBMCs_FullMethodName: true,
 	// It acknowledges failures, of which there may be more meanwhile.
 	pb.RolloutService_ResumeRollout_FullMethodName: true,
 }
@@ -35,7 +37,7 @@ var once = map[string]bool{
 // gone is noticed by its pings.
 var long = map[string]bool{
 	pb.AdminService_AddImage_FullMethodName: true, pb.RolloutService_PreviewRollout_FullMethodName: true,
-	pb.RolloutService_CreateRollout_FullMethodName: true,
+	pb.RolloutService_CreateRollout_FullMethodName: true, pb.AdminService_DiscoverBMCs_FullMethodName: true,
 }
 
 // Repeatable says whether a call of the method may be sent again when its answer was lost.

@@ -125,3 +125,23 @@ func (s Style) BMCCertificates(list []*pb.BMCCertificate) *Table {
 	}
 	return t
 }
+
+// DiscoveredBMCs is the table of `ingot discover`.
+func (s Style) DiscoveredBMCs(list []*pb.DiscoveredBMC) *Table {
+	t := &Table{
+		Header: []string{"ADDRESS", "PROTOCOL", "VENDOR", "MODEL", "SERIAL", "MAC_ADDRESSES", "MACHINE", "PROBLEM"},
+	}
+	for _, b := range list {
+		_, address, ok := strings.Cut(b.GetEndpoint(), "://")
+		if !ok {
+			address = b.GetEndpoint()
+		}
+		problem := Clean(b.GetProblem())
+		if problem != "" {
+			problem = s.Warn(problem)
+		}
+		t.Add(Clean(address), Clean(b.GetProtocol()), Clean(b.GetVendor()), Clean(b.GetModel()), Clean(b.GetSerialNumber()),
+			Clean(shortList(b.GetMacAddresses())), b.GetMachineId(), problem)
+	}
+	return t
+}

@@ -200,6 +200,7 @@ var adminMethods = []string{
 	baremetalv1.AdminService_DeleteBMCCredentials_FullMethodName,
 	baremetalv1.AdminService_TrustBMCCertificate_FullMethodName,
 	baremetalv1.AdminService_UnparkBMC_FullMethodName,
+	baremetalv1.AdminService_DiscoverBMCs_FullMethodName,
 	baremetalv1.AdminService_CreateAPIToken_FullMethodName,
 	baremetalv1.AdminService_ListAPITokens_FullMethodName,
 	baremetalv1.AdminService_RevokeAPIToken_FullMethodName,

@@ -39,7 +39,9 @@ type Peer struct {
 	AgentID, SessionID, MachineID, Role, Site, Fingerprint string
 	StateID, BootID, Hardware                              string
 	Simulated, Locked                                      bool
-	Epoch                                                  int64
+	// Discovers says that the agent looks for BMCs when it is asked to.
+	Discovers bool
+	Epoch     int64
 }
 
 // Session is one live session.
@@ -59,6 +61,7 @@ type Session struct {
 	stored atomic.Int64 // the one that the database has
 	// cloneSuspect is set when a session with other hardware has taken over: if this one still speaks, both live.
 	cloneSuspect atomic.Bool
+	discovery    discovery
 }
 
 // New makes a session. Its context ends with parent, or with a cause.

@@ -138,6 +138,7 @@ func writes() []write {
 // heldElsewhere are methods whose situation takes more than this suite, with the test that looks at their audit rows.
 var heldElsewhere = map[string]string{
 	"AdminService/SettleCommand":      "lab/e2e.TestADeadlineWithoutAResultFencesUntilAnOperatorSettles",
+	"AdminService/DiscoverBMCs":       "lab/e2e/discover.TestAnAdminDiscoversARack",
 	"AdminService/ForgetTPM":          "controller/store/identity.TestTPMIsRecordedByItsProof",
 	"AdminService/RedeliverWebhook":   "controller/engine/delivery.TestRedelivery",
 	"RolloutService/ApproveRollout":   "controller/api/public/rollout.TestSteeringARollout",

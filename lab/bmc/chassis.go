@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"cmp"
 	"context"
 	"io"
 )
@@ -58,6 +59,12 @@ type About struct {
 	Name   string
 	UUID   string // RFC 4122, lower case
 	Serial string
-	MACs   []string // lower case with colons, in the order of the slots
-	UEFI   bool
+	// Vendor and Model are this project's where they are empty.
+	Vendor, Model string
+	MACs          []string // lower case with colons, in the order of the slots
+	UEFI          bool
 }
+
+func (a About) vendor() string { return cmp.Or(a.Vendor, "Ingot") }
+
+func (a About) model() string { return cmp.Or(a.Model, "Laboratory machine") }

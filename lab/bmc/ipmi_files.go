@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ func (s *IPMI) writeFiles() error {
 	if err := os.WriteFile(s.path("lan.conf"), []byte(lan), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("bmc.emu"), []byte(emulation), 0o600); err != nil {
+	if err := os.WriteFile(s.path("bmc.emu"), []byte(emulation+s.fruLines()), 0o600); err != nil {
 		return err
 	}
 	// It holds what the BMC keeps over a restart; a new machine has nothing there.
@@ -33,8 +34,39 @@ sensor_add 0x20 0 1 1 1
 sensor_set_value 0x20 0 1 23 0
 sensor_set_event_support 0x20 0 1 enable scanning per-state 000000000000000 000000000000000 000000000000000 000000000000000
 main_sdr_add 0x20 0 0 0x51 1 0x35 0x20 0 1 7 1 0x67 0x68 1 1 0 0 0 0 0 0 0 1 0 0 1 0 0 0 0 0 0 0 0 0 0xff 0 0 0 0 0 0 0 0 0 0 0 0 0xca 0x49 0x6e 0x6c 0x65 0x74 0x20 0x54 0x65 0x6d 0x70
-mc_enable 0x20
 `
+
+// fruLines give the controller its FRU, with a product area (Platform Management FRU Information Storage Definition 1.3,
+// 8 and 12), and start it.
+func (s *IPMI) fruLines() string {
+	about := s.cfg.Chassis.About()
+	area := []byte{1, 0, 0} // version, length, English
+	for _, text := range []string{about.vendor(), about.model(), "", "", about.Serial} {
+		area = append(area, 0xc0|byte(len(text))) // eight-bit ASCII
+		area = append(area, text...)
+	}
+	area = append(area, 0xc1) // no more fields
+	for len(area)%8 != 7 {
+		area = append(area, 0)
+	}
+	area[1] = byte(len(area)+1) / 8
+	all := slices.Concat(summed([]byte{1, 0, 0, 0, 1, 0, 0}), summed(area))
+	var b strings.Builder
+	fmt.Fprintf(&b, "mc_add_fru_data 0x20 0 %d data", len(all))
+	for _, x := range all {
+		fmt.Fprintf(&b, " %#02x", x)
+	}
+	return b.String() + "\nmc_enable 0x20\n"
+}
+
+// summed adds the byte that makes the sum zero.
+func summed(b []byte) []byte {
+	var sum byte
+	for _, x := range b {
+		sum += x
+	}
+	return append(b, -sum)
+}
 
 // helperScript does what ChassisControl does. The simulator stands still while its helper runs, for each question
 // anew; perl, which every Debian has, is there in a tenth of the time that this program would take.

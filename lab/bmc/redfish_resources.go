@@ -15,6 +15,9 @@ const (
 	chassisPath = rootPath + "/Chassis/1"
 	resetPart   = "/Actions/ComputerSystem.Reset"
 	logPath     = managerPath + "/LogServices/SEL"
+	// The machine's one network card (DSP2046, NetworkAdapter and NetworkDeviceFunction).
+	adaptersPath  = chassisPath + "/NetworkAdapters"
+	functionsPath = adaptersPath + "/1/NetworkDeviceFunctions"
 )
 
 type object = map[string]any
@@ -34,6 +37,13 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	members(rootPath+"/Managers", "Manager", "Manager Collection", one(managerPath))
 	members(rootPath+"/Chassis", "Chassis", "Chassis Collection", one(chassisPath))
 	members(systemPath+"/EthernetInterfaces", "EthernetInterface", "Ethernet Interface Collection", r.nicPaths)
+	members(adaptersPath, "NetworkAdapter", "Network Adapter Collection", one(adaptersPath+"/1"))
+	members(functionsPath, "NetworkDeviceFunction", "Network Device Function Collection", r.functionPaths)
+	get(adaptersPath+"/1", func() object {
+		return entity(adaptersPath+"/1", "NetworkAdapter.v1_9_0.NetworkAdapter", "1",
+			object{"NetworkDeviceFunctions": link(functionsPath)})
+	})
+	mux.HandleFunc("GET "+functionsPath+"/{id}", r.getFunction)
 	members(managerPath+"/LogServices", "LogService", "Log Service Collection", one(logPath))
 	members(logPath+"/Entries", "LogEntry", "Log Entry Collection", func() []string { return nil })
 	members(sessionsPath, "Session", "Session Collection", r.sessionPaths)
@@ -113,11 +123,17 @@ func collection(path, kind, name string, paths []string) object {
 
 func (r *Redfish) root() object {
 	return entity(rootPath+"/", "ServiceRoot.v1_15_0.ServiceRoot", "RootService", object{
-		"Name": "Root Service", "RedfishVersion": "1.15.0", "UUID": r.cfg.Chassis.About().UUID, "Vendor": "Ingot",
-		"Product": "Laboratory BMC", "Systems": link(rootPath + "/Systems"), "Chassis": link(rootPath + "/Chassis"),
-		"Managers": link(rootPath + "/Managers"), "SessionService": link(rootPath + "/SessionService"),
-		"EventService": link(rootPath + "/EventService"),
-		"Links":        object{"Sessions": link(sessionsPath)},
+		"Name":           "Root Service",
+		"RedfishVersion": "1.15.0",
+		"UUID":           r.cfg.Chassis.About().UUID,
+		"Vendor":         r.cfg.Chassis.About().vendor(),
+		"Product":        "Laboratory BMC",
+		"Systems":        link(rootPath + "/Systems"),
+		"Chassis":        link(rootPath + "/Chassis"),
+		"Managers":       link(rootPath + "/Managers"),
+		"SessionService": link(rootPath + "/SessionService"),
+		"EventService":   link(rootPath + "/EventService"),
+		"Links":          object{"Sessions": link(sessionsPath)},
 		"ProtocolFeaturesSupported": object{
 			"ExpandQuery":     object{"ExpandAll": false, "Levels": false, "Links": false, "NoLinks": false},
 			"OnlyMemberQuery": false, "SelectQuery": false, "FilterQuery": false, "ExcerptQuery": false,
@@ -145,8 +161,9 @@ func (r *Redfish) getChassis(w http.ResponseWriter, req *http.Request) {
 	}
 	about := r.cfg.Chassis.About()
 	r.answer(w, req, entity(chassisPath, "Chassis.v1_21_0.Chassis", "1", object{
-		"ChassisType": "RackMount", "Manufacturer": "Ingot", "Model": "Laboratory machine", "SerialNumber": about.Serial,
-		"PowerState": powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
+		"ChassisType": "RackMount", "Manufacturer": about.vendor(), "Model": about.model(), "SerialNumber": about.Serial,
+		"NetworkAdapters": link(adaptersPath),
+		"PowerState":      powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
 		"Links": object{"ComputerSystems": []object{link(r.cfg.Shape.system())}, "ManagedBy": []object{link(managerPath)}},
 	}))
 }
@@ -157,6 +174,27 @@ func (r *Redfish) nicPaths() []string {
 		out = append(out, fmt.Sprintf("%s/EthernetInterfaces/%d", r.cfg.Shape.system(), i+1))
 	}
 	return out
+}
+
+func (r *Redfish) functionPaths() []string {
+	var out []string
+	for i := range r.cfg.Chassis.About().MACs {
+		out = append(out, fmt.Sprintf("%s/%d", functionsPath, i+1))
+	}
+	return out
+}
+
+// getFunction answers with the function of one port. Its addresses are a level deeper than an interface's.
+func (r *Redfish) getFunction(w http.ResponseWriter, req *http.Request) {
+	for i, mac := range r.cfg.Chassis.About().MACs {
+		if id := fmt.Sprint(i + 1); id == req.PathValue("id") {
+			r.answer(w, req, entity(req.URL.Path, "NetworkDeviceFunction.v1_9_0.NetworkDeviceFunction", id, object{
+				"NetDevFuncType": "Ethernet", "Ethernet": object{"MACAddress": mac, "PermanentMACAddress": mac},
+			}))
+			return
+		}
+	}
+	refuse(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such function.")
 }
 
 func (r *Redfish) getNIC(w http.ResponseWriter, req *http.Request) {

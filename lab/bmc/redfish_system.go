@@ -52,7 +52,7 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 	}
 	path := shape.system()
 	doc := entity(path, "ComputerSystem.v1_20_0.ComputerSystem", path[len(systemsPath)+1:], object{
-		"Name": about.Name, "SystemType": "Physical", "Manufacturer": "Ingot", "Model": "Laboratory machine",
+		"Name": about.Name, "SystemType": "Physical", "Manufacturer": about.vendor(), "Model": about.model(),
 		"UUID": about.UUID, "SerialNumber": about.Serial, "PowerState": powerWords[power], "Status": healthy(),
 		"IndicatorLED": r.led.get(), "LocationIndicatorActive": r.led.get() == "Lit",
 		"Boot":               r.boot(once, r.targets(shape.SystemTargets)),

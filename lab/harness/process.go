@@ -129,7 +129,7 @@ type ControllerProcess struct {
 	t   testing.TB
 	dir string
 	bin string
-	url string
+	at  place
 
 	Front, Fleet, Enrolment *Relay
 	addresses               controller.Addresses
@@ -187,9 +187,22 @@ func (p place) listen() string {
 func newControllerProcess(t testing.TB, p place) *ControllerProcess {
 	t.Helper()
 	c := &ControllerProcess{
-		t: t, dir: t.TempDir(), bin: Build(t).Controller, url: p.url,
+		t: t, dir: t.TempDir(), bin: Build(t).Controller, at: p,
 		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
 	}
+	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
+	if err != nil {
+		t.Fatalf("make token: %v", err)
+	}
+	c.Client = newClient(t, c.Front.Address(), filepath.Join(c.dir, "data", "ca.pem"), secret)
+	c.configure()
+	return c
+}
+
+// configure writes the configuration file.
+func (c *ControllerProcess) configure() {
+	c.t.Helper()
+	p := c.at
 	fleet, enrolment := cmp.Or(p.fleet, c.Fleet.Address()), cmp.Or(p.enrolment, c.Enrolment.Address())
 	names := []string{"127.0.0.1", "localhost"}
 	for _, address := range []string{fleet, p.host + ":0"} {
@@ -197,11 +210,6 @@ func newControllerProcess(t testing.TB, p place) *ControllerProcess {
 			names = append(names, host)
 		}
 	}
-	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
-	if err != nil {
-		t.Fatalf("make token: %v", err)
-	}
-	c.Client = newClient(t, c.Front.Address(), filepath.Join(c.dir, "data", "ca.pem"), secret)
 	file := fmt.Sprintf(`
 listen: %s
 data_dir: %q
@@ -213,12 +221,11 @@ tokens_file: %q
 log: {level: warn}
 %s
 %s
-`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), c.url, p.pool(), strings.Join(names, `", "`),
+`, p.listen(), filepath.Join(c.dir, "data"), cmp.Or(p.images, c.images()), p.url, p.pool(), strings.Join(names, `", "`),
 		fleet, enrolment, c.TokensFile(), p.times(), p.lines)
 	if err := os.WriteFile(c.configFile(), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	return c
 }
 
 func (c *ControllerProcess) images() string { return filepath.Join(c.dir, "data", "images") }

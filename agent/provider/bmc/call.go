@@ -16,6 +16,13 @@ import (
 // call runs fn with a session at the BMC of t, alone there, if the budget allows. Its error is one of package
 // failure, a refusal of package host, or the end of ctx.
 func (p *Provider) call(ctx context.Context, t provider.Target, fn func(context.Context, driver) error) error {
+	return p.callWith(ctx, t, nil, fn)
+}
+
+// callWith is call with credentials that are not asked for. The session ends with it, and they are forgotten.
+func (p *Provider) callWith(
+	ctx context.Context, t provider.Target, lent *Credentials, fn func(context.Context, driver) error,
+) error {
 	e, err := ParseEndpoint(t.BMCEndpoint)
 	if err != nil {
 		return err
@@ -26,6 +33,13 @@ func (p *Provider) call(ctx context.Context, t provider.Target, fn func(context.
 	}
 	defer l.release()
 	defer p.seen(l)
+	if lent != nil {
+		l.known, l.knownBy, l.have = *lent, t.CredentialsRef, true
+		defer func() {
+			l.close(ctx)
+			l.known, l.have = Credentials{}, false
+		}()
+	}
 	creds, id, err := p.admit(ctx, l, e, t)
 	if err != nil {
 		return err

@@ -21,6 +21,8 @@ type driver interface {
 	Sensors(ctx context.Context) ([]provider.Sensor, error)
 	EventLog(ctx context.Context, limit int) ([]provider.Event, error)
 	Console(ctx context.Context, out io.Writer) error
+	// Hardware returns what it has read even where the rest could not be.
+	Hardware(ctx context.Context) (provider.Hardware, error)
 	Close(ctx context.Context) error
 }
 

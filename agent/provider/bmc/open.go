@@ -49,6 +49,9 @@ func (p *Provider) dial(
 	cfg := p.redfish(l, e, creds)
 	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
 	cfg.System, cfg.UUID, cfg.Serial = e.System, t.UUID, t.Serial
+	if t.MachineID == "" {
+		cfg.MaxDocument, cfg.OneLogin = MaxUnknownDocument, true
+	}
 	c, err := redfish.Open(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,10 @@ type Config struct {
 	Grace time.Duration
 	// Heard, where set, is told how long each answer took.
 	Heard func(time.Duration)
+	// OneLogin: a session that has ended is not renewed, so that the password is used for one log-in.
+	OneLogin bool
+	// MaxDocument is how many bytes a document may have; 0 means 8 MiB.
+	MaxDocument int
 }
 
 // Client is logged in at one BMC and knows the system there. Its methods may be called from several goroutines and
@@ -64,6 +68,19 @@ func Probe(ctx context.Context, cfg Config) error {
 		return nil // it keeps even its root to itself, and it speaks HTTP as Redfish does
 	}
 	return err
+}
+
+// Vendor reads the service root, which needs no log-in, and returns the vendor that it names, if any. It fails where
+// Probe does, and where the root is kept to those who are logged in: nothing shows then that this is Redfish.
+func Vendor(ctx context.Context, cfg Config) (string, error) {
+	c, err := newClient(cfg)
+	if err != nil {
+		return "", err
+	}
+	defer c.pool.CloseIdleConnections()
+	c.rt.ctx = ctx
+	err = essential(ctx, c.readRoot(ctx))
+	return c.root.Vendor.V, err
 }
 
 // Open logs in and finds the system. Close must be called on the Client.
@@ -103,7 +120,11 @@ func newClient(cfg Config) (*Client, error) {
 		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
 	}
-	rt := &transport{base: pool, origin: origin, timeout: cfg.Timeout, grace: cfg.Grace, heard: cfg.Heard}
+	if cfg.MaxDocument == 0 {
+		cfg.MaxDocument = maxDocument
+	}
+	rt := &transport{base: pool, origin: origin, timeout: cfg.Timeout, grace: cfg.Grace, heard: cfg.Heard,
+		most: cfg.MaxDocument}
 	return &Client{cfg: cfg, pool: pool, rt: rt}, nil
 }
 
@@ -166,7 +187,7 @@ func (c *Client) call(ctx context.Context, fn func(context.Context) error) error
 	defer c.mu.Unlock()
 	c.rt.ctx = ctx
 	err := c.rt.hint(classify(ctx, fn(ctx)))
-	if !errors.Is(err, provider.ErrCredentials) || c.basic {
+	if !errors.Is(err, provider.ErrCredentials) || c.basic || c.cfg.OneLogin {
 		return err
 	}
 	old := c.api

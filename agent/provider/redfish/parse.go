@@ -102,6 +102,8 @@ func (c collection) links() []path {
 type system struct {
 	UUID                    lenient[string]
 	Serial                  lenient[string] `json:"SerialNumber"`
+	Manufacturer            lenient[string]
+	Model                   lenient[string]
 	PowerState              lenient[redfish.PowerState]
 	IndicatorLED            lenient[string]
 	LocationIndicatorActive *lenient[bool]

@@ -29,6 +29,7 @@ type transport struct {
 	base    http.RoundTripper
 	origin  *url.URL
 	timeout time.Duration
+	most    int             // bytes of a document
 	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
 	// heard is told how long each answer took.
 	heard func(time.Duration)
@@ -86,7 +87,7 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	if t.heard != nil {
 		t.heard(time.Since(began))
 	}
-	resp.Body = &body{inner: resp.Body, left: maxDocument, done: cancel}
+	resp.Body = &body{inner: resp.Body, left: t.most, done: cancel}
 	switch {
 	case resp.StatusCode == http.StatusOK && isRoot(req):
 		err = t.keepRoot(resp)

@@ -5097,6 +5097,262 @@ func (x *SetBMCCredentialsRequest) GetCreateOnly() bool {
 	return false
 }
 
+type DiscoverBMCsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Site  string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// Addresses, and networks in CIDR form; at most 1,024 addresses in all.
+	Networks []string `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty"`
+	// What to log in with; the allowed endpoints of these credentials say where.
+	CredentialsRef string `protobuf:"bytes,3,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	// Where the BMCs listen, both Redfish and IPMI; 0 means 443 and 623.
+	Port          int32 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscoverBMCsRequest) Reset() {
+	*x = DiscoverBMCsRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscoverBMCsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscoverBMCsRequest) ProtoMessage() {}
+
+func (x *DiscoverBMCsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscoverBMCsRequest.ProtoReflect.Descriptor instead.
+func (*DiscoverBMCsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *DiscoverBMCsRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *DiscoverBMCsRequest) GetNetworks() []string {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+func (x *DiscoverBMCsRequest) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+func (x *DiscoverBMCsRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+type DiscoverBMCsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What answers, by address.
+	Bmcs []*DiscoveredBMC `protobuf:"bytes,1,rep,name=bmcs,proto3" json:"bmcs,omitempty"`
+	// How many addresses were asked for, and how many nobody came to before the time was over.
+	Addresses int32 `protobuf:"varint,2,opt,name=addresses,proto3" json:"addresses,omitempty"`
+	Skipped   int32 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Why the site's agent did less than was asked for; empty when it did all.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscoverBMCsResponse) Reset() {
+	*x = DiscoverBMCsResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscoverBMCsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscoverBMCsResponse) ProtoMessage() {}
+
+func (x *DiscoverBMCsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscoverBMCsResponse.ProtoReflect.Descriptor instead.
+func (*DiscoverBMCsResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *DiscoverBMCsResponse) GetBmcs() []*DiscoveredBMC {
+	if x != nil {
+		return x.Bmcs
+	}
+	return nil
+}
+
+func (x *DiscoverBMCsResponse) GetAddresses() int32 {
+	if x != nil {
+		return x.Addresses
+	}
+	return 0
+}
+
+func (x *DiscoverBMCsResponse) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *DiscoverBMCsResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// DiscoveredBMC is what answers at one address, in its own words: nobody vouches for them.
+type DiscoveredBMC struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With the scheme of its protocol, such as redfish://10.42.1.7: good for a machine's bmc_endpoint.
+	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// "redfish" or "ipmi"; empty where something listens that gave no answer.
+	Protocol     string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Vendor       string `protobuf:"bytes,3,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	Model        string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	SerialNumber string `protobuf:"bytes,5,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	SystemUuid   string `protobuf:"bytes,6,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	// Of the machine's network interfaces, lower case with colons; empty where the BMC does not show them.
+	MacAddresses []string `protobuf:"bytes,7,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// Why no machine should be registered with it as it is; empty where nothing speaks against it.
+	Problem string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	// The machine that has this BMC, or that serial number, UUID or MAC address; empty where there is none.
+	MachineId     string `protobuf:"bytes,9,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscoveredBMC) Reset() {
+	*x = DiscoveredBMC{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscoveredBMC) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscoveredBMC) ProtoMessage() {}
+
+func (x *DiscoveredBMC) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscoveredBMC.ProtoReflect.Descriptor instead.
+func (*DiscoveredBMC) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *DiscoveredBMC) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetSystemUuid() string {
+	if x != nil {
+		return x.SystemUuid
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
+}
+
+func (x *DiscoveredBMC) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *DiscoveredBMC) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
 // BMCCertificate is what a BMC has shown to the agent of its site.
 type BMCCertificate struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -5117,7 +5373,7 @@ type BMCCertificate struct {
 
 func (x *BMCCertificate) Reset() {
 	*x = BMCCertificate{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5129,7 +5385,7 @@ func (x *BMCCertificate) String() string {
 func (*BMCCertificate) ProtoMessage() {}
 
 func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5142,7 +5398,7 @@ func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCertificate.ProtoReflect.Descriptor instead.
 func (*BMCCertificate) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BMCCertificate) GetSite() string {
@@ -5215,7 +5471,7 @@ type ListBMCCertificatesRequest struct {
 
 func (x *ListBMCCertificatesRequest) Reset() {
 	*x = ListBMCCertificatesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5483,7 @@ func (x *ListBMCCertificatesRequest) String() string {
 func (*ListBMCCertificatesRequest) ProtoMessage() {}
 
 func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5496,7 @@ func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCertificatesRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCertificatesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListBMCCertificatesRequest) GetChanged() bool {
@@ -5281,7 +5537,7 @@ type ListBMCCertificatesResponse struct {
 
 func (x *ListBMCCertificatesResponse) Reset() {
 	*x = ListBMCCertificatesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5549,7 @@ func (x *ListBMCCertificatesResponse) String() string {
 func (*ListBMCCertificatesResponse) ProtoMessage() {}
 
 func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5562,7 @@ func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCertificatesResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCertificatesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListBMCCertificatesResponse) GetCertificates() []*BMCCertificate {
@@ -5335,7 +5591,7 @@ type UnparkBMCRequest struct {
 
 func (x *UnparkBMCRequest) Reset() {
 	*x = UnparkBMCRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5603,7 @@ func (x *UnparkBMCRequest) String() string {
 func (*UnparkBMCRequest) ProtoMessage() {}
 
 func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +5616,7 @@ func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnparkBMCRequest.ProtoReflect.Descriptor instead.
 func (*UnparkBMCRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UnparkBMCRequest) GetMachineId() string {
@@ -5388,7 +5644,7 @@ type UnparkBMCResponse struct {
 
 func (x *UnparkBMCResponse) Reset() {
 	*x = UnparkBMCResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5656,7 @@ func (x *UnparkBMCResponse) String() string {
 func (*UnparkBMCResponse) ProtoMessage() {}
 
 func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +5669,7 @@ func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnparkBMCResponse.ProtoReflect.Descriptor instead.
 func (*UnparkBMCResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *UnparkBMCResponse) GetEndpoint() string {
@@ -5443,7 +5699,7 @@ type TrustBMCCertificateRequest struct {
 
 func (x *TrustBMCCertificateRequest) Reset() {
 	*x = TrustBMCCertificateRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +5711,7 @@ func (x *TrustBMCCertificateRequest) String() string {
 func (*TrustBMCCertificateRequest) ProtoMessage() {}
 
 func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5724,7 @@ func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustBMCCertificateRequest.ProtoReflect.Descriptor instead.
 func (*TrustBMCCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TrustBMCCertificateRequest) GetMachineId() string {
@@ -5514,7 +5770,7 @@ type APIToken struct {
 
 func (x *APIToken) Reset() {
 	*x = APIToken{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5782,7 @@ func (x *APIToken) String() string {
 func (*APIToken) ProtoMessage() {}
 
 func (x *APIToken) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5795,7 @@ func (x *APIToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
 func (*APIToken) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *APIToken) GetTokenId() string {
@@ -5617,7 +5873,7 @@ type CreateAPITokenRequest struct {
 
 func (x *CreateAPITokenRequest) Reset() {
 	*x = CreateAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +5885,7 @@ func (x *CreateAPITokenRequest) String() string {
 func (*CreateAPITokenRequest) ProtoMessage() {}
 
 func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,7 +5898,7 @@ func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CreateAPITokenRequest) GetName() string {
@@ -5677,7 +5933,7 @@ type CreateAPITokenResponse struct {
 
 func (x *CreateAPITokenResponse) Reset() {
 	*x = CreateAPITokenResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5689,7 +5945,7 @@ func (x *CreateAPITokenResponse) String() string {
 func (*CreateAPITokenResponse) ProtoMessage() {}
 
 func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5702,7 +5958,7 @@ func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CreateAPITokenResponse) GetToken() *APIToken {
@@ -5731,7 +5987,7 @@ type ListAPITokensRequest struct {
 
 func (x *ListAPITokensRequest) Reset() {
 	*x = ListAPITokensRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5743,7 +5999,7 @@ func (x *ListAPITokensRequest) String() string {
 func (*ListAPITokensRequest) ProtoMessage() {}
 
 func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5756,7 +6012,7 @@ func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensRequest.ProtoReflect.Descriptor instead.
 func (*ListAPITokensRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListAPITokensRequest) GetPageSize() int32 {
@@ -5790,7 +6046,7 @@ type ListAPITokensResponse struct {
 
 func (x *ListAPITokensResponse) Reset() {
 	*x = ListAPITokensResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +6058,7 @@ func (x *ListAPITokensResponse) String() string {
 func (*ListAPITokensResponse) ProtoMessage() {}
 
 func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +6071,7 @@ func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensResponse.ProtoReflect.Descriptor instead.
 func (*ListAPITokensResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListAPITokensResponse) GetTokens() []*APIToken {
@@ -5841,7 +6097,7 @@ type RevokeAPITokenRequest struct {
 
 func (x *RevokeAPITokenRequest) Reset() {
 	*x = RevokeAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5853,7 +6109,7 @@ func (x *RevokeAPITokenRequest) String() string {
 func (*RevokeAPITokenRequest) ProtoMessage() {}
 
 func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5866,7 +6122,7 @@ func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RevokeAPITokenRequest) GetTokenId() string {
@@ -5887,7 +6143,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5899,7 +6155,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5912,7 +6168,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListBMCCredentialsRequest) GetPageSize() int32 {
@@ -5942,7 +6198,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6210,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6223,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -6002,7 +6258,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6270,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6283,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -6055,7 +6311,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6067,7 +6323,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6080,7 +6336,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -6116,7 +6372,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +6384,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +6397,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -6652,7 +6908,29 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\vcreate_only\x18\x0f \x01(\bR\n" +
 	"createOnlyB\x13\n" +
 	"\x11_allow_plain_httpB\x17\n" +
-	"\x15_allow_unverified_tls\"\xb3\x02\n" +
+	"\x15_allow_unverified_tls\"\x82\x01\n" +
+	"\x13DiscoverBMCsRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1a\n" +
+	"\bnetworks\x18\x02 \x03(\tR\bnetworks\x12'\n" +
+	"\x0fcredentials_ref\x18\x03 \x01(\tR\x0ecredentialsRef\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\"\x99\x01\n" +
+	"\x14DiscoverBMCsResponse\x12/\n" +
+	"\x04bmcs\x18\x01 \x03(\v2\x1b.baremetal.v1.DiscoveredBMCR\x04bmcs\x12\x1c\n" +
+	"\taddresses\x18\x02 \x01(\x05R\taddresses\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\x05R\askipped\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\x99\x02\n" +
+	"\rDiscoveredBMC\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x16\n" +
+	"\x06vendor\x18\x03 \x01(\tR\x06vendor\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12#\n" +
+	"\rserial_number\x18\x05 \x01(\tR\fserialNumber\x12\x1f\n" +
+	"\vsystem_uuid\x18\x06 \x01(\tR\n" +
+	"systemUuid\x12#\n" +
+	"\rmac_addresses\x18\a \x03(\tR\fmacAddresses\x12\x18\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\t \x01(\tR\tmachineId\"\xb3\x02\n" +
 	"\x0eBMCCertificate\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x1f\n" +
@@ -6746,7 +7024,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\x82\x1d\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x032\xd9\x1d\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -6791,7 +7069,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x14DeleteBMCCredentials\x12).baremetal.v1.DeleteBMCCredentialsRequest\x1a\x1c.baremetal.v1.BMCCredentials\x12j\n" +
 	"\x13ListBMCCertificates\x12(.baremetal.v1.ListBMCCertificatesRequest\x1a).baremetal.v1.ListBMCCertificatesResponse\x12]\n" +
 	"\x13TrustBMCCertificate\x12(.baremetal.v1.TrustBMCCertificateRequest\x1a\x1c.baremetal.v1.BMCCertificate\x12L\n" +
-	"\tUnparkBMC\x12\x1e.baremetal.v1.UnparkBMCRequest\x1a\x1f.baremetal.v1.UnparkBMCResponse\x12[\n" +
+	"\tUnparkBMC\x12\x1e.baremetal.v1.UnparkBMCRequest\x1a\x1f.baremetal.v1.UnparkBMCResponse\x12U\n" +
+	"\fDiscoverBMCs\x12!.baremetal.v1.DiscoverBMCsRequest\x1a\".baremetal.v1.DiscoverBMCsResponse\x12[\n" +
 	"\x0eCreateAPIToken\x12#.baremetal.v1.CreateAPITokenRequest\x1a$.baremetal.v1.CreateAPITokenResponse\x12X\n" +
 	"\rListAPITokens\x12\".baremetal.v1.ListAPITokensRequest\x1a#.baremetal.v1.ListAPITokensResponse\x12M\n" +
 	"\x0eRevokeAPIToken\x12#.baremetal.v1.RevokeAPITokenRequest\x1a\x16.baremetal.v1.APITokenB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
@@ -6809,7 +7088,7 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
 	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
@@ -6877,205 +7156,211 @@ var file_baremetal_v1_admin_proto_goTypes = []any{
 	(*ListDiscoveredResponse)(nil),        // 63: baremetal.v1.ListDiscoveredResponse
 	(*BMCCredentials)(nil),                // 64: baremetal.v1.BMCCredentials
 	(*SetBMCCredentialsRequest)(nil),      // 65: baremetal.v1.SetBMCCredentialsRequest
-	(*BMCCertificate)(nil),                // 66: baremetal.v1.BMCCertificate
-	(*ListBMCCertificatesRequest)(nil),    // 67: baremetal.v1.ListBMCCertificatesRequest
-	(*ListBMCCertificatesResponse)(nil),   // 68: baremetal.v1.ListBMCCertificatesResponse
-	(*UnparkBMCRequest)(nil),              // 69: baremetal.v1.UnparkBMCRequest
-	(*UnparkBMCResponse)(nil),             // 70: baremetal.v1.UnparkBMCResponse
-	(*TrustBMCCertificateRequest)(nil),    // 71: baremetal.v1.TrustBMCCertificateRequest
-	(*APIToken)(nil),                      // 72: baremetal.v1.APIToken
-	(*CreateAPITokenRequest)(nil),         // 73: baremetal.v1.CreateAPITokenRequest
-	(*CreateAPITokenResponse)(nil),        // 74: baremetal.v1.CreateAPITokenResponse
-	(*ListAPITokensRequest)(nil),          // 75: baremetal.v1.ListAPITokensRequest
-	(*ListAPITokensResponse)(nil),         // 76: baremetal.v1.ListAPITokensResponse
-	(*RevokeAPITokenRequest)(nil),         // 77: baremetal.v1.RevokeAPITokenRequest
-	(*ListBMCCredentialsRequest)(nil),     // 78: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 79: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 80: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 81: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 82: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 83: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 84: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 85: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 86: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 87: baremetal.v1.Machine
+	(*DiscoverBMCsRequest)(nil),           // 66: baremetal.v1.DiscoverBMCsRequest
+	(*DiscoverBMCsResponse)(nil),          // 67: baremetal.v1.DiscoverBMCsResponse
+	(*DiscoveredBMC)(nil),                 // 68: baremetal.v1.DiscoveredBMC
+	(*BMCCertificate)(nil),                // 69: baremetal.v1.BMCCertificate
+	(*ListBMCCertificatesRequest)(nil),    // 70: baremetal.v1.ListBMCCertificatesRequest
+	(*ListBMCCertificatesResponse)(nil),   // 71: baremetal.v1.ListBMCCertificatesResponse
+	(*UnparkBMCRequest)(nil),              // 72: baremetal.v1.UnparkBMCRequest
+	(*UnparkBMCResponse)(nil),             // 73: baremetal.v1.UnparkBMCResponse
+	(*TrustBMCCertificateRequest)(nil),    // 74: baremetal.v1.TrustBMCCertificateRequest
+	(*APIToken)(nil),                      // 75: baremetal.v1.APIToken
+	(*CreateAPITokenRequest)(nil),         // 76: baremetal.v1.CreateAPITokenRequest
+	(*CreateAPITokenResponse)(nil),        // 77: baremetal.v1.CreateAPITokenResponse
+	(*ListAPITokensRequest)(nil),          // 78: baremetal.v1.ListAPITokensRequest
+	(*ListAPITokensResponse)(nil),         // 79: baremetal.v1.ListAPITokensResponse
+	(*RevokeAPITokenRequest)(nil),         // 80: baremetal.v1.RevokeAPITokenRequest
+	(*ListBMCCredentialsRequest)(nil),     // 81: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 82: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 83: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 84: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 85: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 86: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 87: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 88: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 89: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 90: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	84,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	87,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
 	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	85,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	85,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	85,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	88,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	88,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
 	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	85,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	88,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
 	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	85,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	85,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	85,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	85,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	85,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	88,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	88,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	88,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	88,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	88,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
 	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	85,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	85,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	85,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	85,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	85,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	83,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	88,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	88,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	88,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	88,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	88,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	86,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
 	20,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	85,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	85,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
-	85,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
+	88,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	88,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
+	88,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
 	23,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
 	31,  // 31: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
 	1,   // 32: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	85,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	85,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	85,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	85,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	85,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	85,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	88,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	88,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	88,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	88,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	88,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
 	34,  // 39: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
 	34,  // 40: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
 	34,  // 41: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	85,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	85,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	88,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	88,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
 	42,  // 45: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	85,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	85,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	85,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	88,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	88,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
 	41,  // 50: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
 	41,  // 51: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
 	41,  // 52: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	86,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	84,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	89,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	87,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
 	53,  // 55: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	85,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	85,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	85,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	85,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	88,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	88,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	88,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
 	56,  // 61: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	85,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	88,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
 	56,  // 63: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
 	55,  // 64: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	85,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	85,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	88,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	88,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
 	61,  // 67: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	85,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	85,  // 69: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	85,  // 70: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
-	66,  // 71: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	85,  // 72: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
-	85,  // 73: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	85,  // 74: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	85,  // 75: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	85,  // 76: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	84,  // 77: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	72,  // 78: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	72,  // 79: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	64,  // 80: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 81: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 82: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 83: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 84: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 85: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 86: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 87: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 88: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 89: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 90: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 91: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 92: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 93: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 94: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 95: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 96: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 97: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 98: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 99: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 100: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 101: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 102: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 103: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 104: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 105: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 106: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 107: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 108: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 109: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 110: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 111: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	81,  // 112: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 113: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 114: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 115: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 116: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 117: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	78,  // 118: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	80,  // 119: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	67,  // 120: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	71,  // 121: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	69,  // 122: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
-	73,  // 123: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	75,  // 124: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	77,  // 125: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	3,   // 126: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 127: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 128: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 129: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 130: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 131: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	87,  // 132: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	87,  // 133: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	87,  // 134: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 135: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	87,  // 136: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 137: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 138: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 139: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 140: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 141: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 142: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 143: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 144: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 145: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 146: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 147: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 148: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 149: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 150: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 151: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 152: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 153: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 154: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 155: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	82,  // 156: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 157: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 158: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 159: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 160: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 161: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	79,  // 162: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 163: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	68,  // 164: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	66,  // 165: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	70,  // 166: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
-	74,  // 167: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	76,  // 168: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	72,  // 169: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	126, // [126:170] is the sub-list for method output_type
-	82,  // [82:126] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	88,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 69: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
+	88,  // 70: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	88,  // 71: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	69,  // 72: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	88,  // 73: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	88,  // 74: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 75: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 76: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	88,  // 77: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	87,  // 78: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	75,  // 79: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	75,  // 80: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	64,  // 81: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	54,  // 82: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 83: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 84: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 85: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 86: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 87: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 88: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 89: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 90: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 91: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17,  // 92: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	19,  // 93: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	21,  // 94: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	24,  // 95: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	26,  // 96: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	28,  // 97: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	29,  // 98: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	32,  // 99: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	37,  // 100: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	35,  // 101: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	36,  // 102: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	38,  // 103: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	40,  // 104: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	43,  // 105: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	44,  // 106: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	45,  // 107: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	47,  // 108: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	48,  // 109: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	49,  // 110: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	51,  // 111: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	50,  // 112: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	84,  // 113: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	57,  // 114: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	58,  // 115: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	59,  // 116: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	62,  // 117: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	65,  // 118: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	81,  // 119: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	83,  // 120: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	70,  // 121: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	74,  // 122: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	72,  // 123: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	66,  // 124: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
+	76,  // 125: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	78,  // 126: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	80,  // 127: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	3,   // 128: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 129: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 130: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 131: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 132: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 133: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	90,  // 134: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	90,  // 135: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	90,  // 136: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18,  // 137: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	90,  // 138: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	22,  // 139: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	25,  // 140: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	27,  // 141: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	33,  // 142: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	30,  // 143: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	33,  // 144: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	34,  // 145: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	34,  // 146: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	34,  // 147: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	39,  // 148: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	34,  // 149: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	41,  // 150: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 151: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 152: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	41,  // 153: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 154: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	53,  // 155: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	52,  // 156: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	53,  // 157: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	85,  // 158: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	55,  // 159: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	55,  // 160: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	60,  // 161: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	63,  // 162: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	64,  // 163: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	82,  // 164: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	64,  // 165: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	71,  // 166: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	69,  // 167: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	73,  // 168: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	67,  // 169: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
+	77,  // 170: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	79,  // 171: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	75,  // 172: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	128, // [128:173] is the sub-list for method output_type
+	83,  // [83:128] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -7095,7 +7380,7 @@ func file_baremetal_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   82,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -60,6 +60,7 @@ const (
 	AdminService_ListBMCCertificates_FullMethodName   = "/baremetal.v1.AdminService/ListBMCCertificates"
 	AdminService_TrustBMCCertificate_FullMethodName   = "/baremetal.v1.AdminService/TrustBMCCertificate"
 	AdminService_UnparkBMC_FullMethodName             = "/baremetal.v1.AdminService/UnparkBMC"
+	AdminService_DiscoverBMCs_FullMethodName          = "/baremetal.v1.AdminService/DiscoverBMCs"
 	AdminService_CreateAPIToken_FullMethodName        = "/baremetal.v1.AdminService/CreateAPIToken"
 	AdminService_ListAPITokens_FullMethodName         = "/baremetal.v1.AdminService/ListAPITokens"
 	AdminService_RevokeAPIToken_FullMethodName        = "/baremetal.v1.AdminService/RevokeAPIToken"
@@ -150,6 +151,10 @@ type AdminServiceClient interface {
 	// UnparkBMC has a machine's BMC asked again that is left alone since it refused its credentials: once, with those that it has now. Each call
 	// is one more try at a password that may be wrong, which can lock the BMC's account.
 	UnparkBMC(ctx context.Context, in *UnparkBMCRequest, opts ...grpc.CallOption) (*UnparkBMCResponse, error)
+	// DiscoverBMCs has a site's agent look for BMCs at the given addresses, and answers when it has reported, within five
+	// minutes. The agent logs in to each BMC at most once, and nowhere that the credentials are not for. Nothing is stored
+	// but a row of the audit log.
+	DiscoverBMCs(ctx context.Context, in *DiscoverBMCsRequest, opts ...grpc.CallOption) (*DiscoverBMCsResponse, error)
 	// CreateAPIToken makes a bearer token for this API. Its secret is shown once and stored hashed.
 	CreateAPIToken(ctx context.Context, in *CreateAPITokenRequest, opts ...grpc.CallOption) (*CreateAPITokenResponse, error)
 	// ListAPITokens shows bearer tokens, those of the answering controller's file included, without secrets.
@@ -579,6 +584,16 @@ func (c *adminServiceClient) UnparkBMC(ctx context.Context, in *UnparkBMCRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) DiscoverBMCs(ctx context.Context, in *DiscoverBMCsRequest, opts ...grpc.CallOption) (*DiscoverBMCsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiscoverBMCsResponse)
+	err := c.cc.Invoke(ctx, AdminService_DiscoverBMCs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminServiceClient) CreateAPIToken(ctx context.Context, in *CreateAPITokenRequest, opts ...grpc.CallOption) (*CreateAPITokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateAPITokenResponse)
@@ -694,6 +709,10 @@ type AdminServiceServer interface {
 	// UnparkBMC has a machine's BMC asked again that is left alone since it refused its credentials: once, with those that it has now. Each call
 	// is one more try at a password that may be wrong, which can lock the BMC's account.
 	UnparkBMC(context.Context, *UnparkBMCRequest) (*UnparkBMCResponse, error)
+	// DiscoverBMCs has a site's agent look for BMCs at the given addresses, and answers when it has reported, within five
+	// minutes. The agent logs in to each BMC at most once, and nowhere that the credentials are not for. Nothing is stored
+	// but a row of the audit log.
+	DiscoverBMCs(context.Context, *DiscoverBMCsRequest) (*DiscoverBMCsResponse, error)
 	// CreateAPIToken makes a bearer token for this API. Its secret is shown once and stored hashed.
 	CreateAPIToken(context.Context, *CreateAPITokenRequest) (*CreateAPITokenResponse, error)
 	// ListAPITokens shows bearer tokens, those of the answering controller's file included, without secrets.
@@ -832,6 +851,9 @@ func (UnimplementedAdminServiceServer) TrustBMCCertificate(context.Context, *Tru
 }
 func (UnimplementedAdminServiceServer) UnparkBMC(context.Context, *UnparkBMCRequest) (*UnparkBMCResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UnparkBMC not implemented")
+}
+func (UnimplementedAdminServiceServer) DiscoverBMCs(context.Context, *DiscoverBMCsRequest) (*DiscoverBMCsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiscoverBMCs not implemented")
 }
 func (UnimplementedAdminServiceServer) CreateAPIToken(context.Context, *CreateAPITokenRequest) (*CreateAPITokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateAPIToken not implemented")
@@ -1590,6 +1612,24 @@ func _AdminService_UnparkBMC_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_DiscoverBMCs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiscoverBMCsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).DiscoverBMCs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_DiscoverBMCs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).DiscoverBMCs(ctx, req.(*DiscoverBMCsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_CreateAPIToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateAPITokenRequest)
 	if err := dec(in); err != nil {
@@ -1810,6 +1850,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UnparkBMC",
 			Handler:    _AdminService_UnparkBMC_Handler,
+		},
+		{
+			MethodName: "DiscoverBMCs",
+			Handler:    _AdminService_DiscoverBMCs_Handler,
 		},
 		{
 			MethodName: "CreateAPIToken",

@@ -668,6 +668,15 @@ const (
 	// NOT_FOUND: there is no such selection, or it has expired.
 	// Next: select the machines again.
 	Reason_SELECTION_NOT_FOUND Reason = 393
+	// FAILED_PRECONDITION: no agent of the site has a session, or none that can do this.
+	// Next: `ingot agent list --filter site=SITE`: is one connected, and as new as the controller?
+	Reason_SITE_AGENT_UNAVAILABLE Reason = 394
+	// FAILED_PRECONDITION: the site's agent has its session with another controller, which the message names.
+	// Next: the same command with `--server` and the address of that controller.
+	Reason_SITE_AGENT_ELSEWHERE Reason = 395
+	// FAILED_PRECONDITION: the site's agent is looking for BMCs already.
+	// Next: wait until it has ended, five minutes at most.
+	Reason_DISCOVERY_UNDER_WAY Reason = 396
 )
 
 // Enum value maps for Reason.
@@ -878,6 +887,9 @@ var (
 		378: "DATABASE_WENT_BACK",
 		379: "DATABASE_IN_DOUBT",
 		393: "SELECTION_NOT_FOUND",
+		394: "SITE_AGENT_UNAVAILABLE",
+		395: "SITE_AGENT_ELSEWHERE",
+		396: "DISCOVERY_UNDER_WAY",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1085,6 +1097,9 @@ var (
 		"DATABASE_WENT_BACK":             378,
 		"DATABASE_IN_DOUBT":              379,
 		"SELECTION_NOT_FOUND":            393,
+		"SITE_AGENT_UNAVAILABLE":         394,
+		"SITE_AGENT_ELSEWHERE":           395,
+		"DISCOVERY_UNDER_WAY":            396,
 	}
 )
 
@@ -1119,7 +1134,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa9&\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xfb&\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1326,7 +1341,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x10API_TOKEN_EXISTS\x10\xf9\x02\x12\x17\n" +
 	"\x12DATABASE_WENT_BACK\x10\xfa\x02\x12\x16\n" +
 	"\x11DATABASE_IN_DOUBT\x10\xfb\x02\x12\x18\n" +
-	"\x13SELECTION_NOT_FOUND\x10\x89\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x13SELECTION_NOT_FOUND\x10\x89\x03\x12\x1b\n" +
+	"\x16SITE_AGENT_UNAVAILABLE\x10\x8a\x03\x12\x19\n" +
+	"\x14SITE_AGENT_ELSEWHERE\x10\x8b\x03\x12\x18\n" +
+	"\x13DISCOVERY_UNDER_WAY\x10\x8c\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

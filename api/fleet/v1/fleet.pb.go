@@ -94,6 +94,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Result
 	//	*AgentMessage_SupersededAck
 	//	*AgentMessage_Progress
+	//	*AgentMessage_BmcsDiscovered
 	Message       isAgentMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -190,6 +191,15 @@ func (x *AgentMessage) GetProgress() *Progress {
 	return nil
 }
 
+func (x *AgentMessage) GetBmcsDiscovered() *BMCsDiscovered {
+	if x != nil {
+		if x, ok := x.Message.(*AgentMessage_BmcsDiscovered); ok {
+			return x.BmcsDiscovered
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Message interface {
 	isAgentMessage_Message()
 }
@@ -218,6 +228,10 @@ type AgentMessage_Progress struct {
 	Progress *Progress `protobuf:"bytes,6,opt,name=progress,proto3,oneof"`
 }
 
+type AgentMessage_BmcsDiscovered struct {
+	BmcsDiscovered *BMCsDiscovered `protobuf:"bytes,7,opt,name=bmcs_discovered,json=bmcsDiscovered,proto3,oneof"`
+}
+
 func (*AgentMessage_Hello) isAgentMessage_Message() {}
 
 func (*AgentMessage_Ack) isAgentMessage_Message() {}
@@ -229,6 +243,8 @@ func (*AgentMessage_Result) isAgentMessage_Message() {}
 func (*AgentMessage_SupersededAck) isAgentMessage_Message() {}
 
 func (*AgentMessage_Progress) isAgentMessage_Message() {}
+
+func (*AgentMessage_BmcsDiscovered) isAgentMessage_Message() {}
 
 type ControllerMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -242,6 +258,7 @@ type ControllerMessage struct {
 	//	*ControllerMessage_ResultAck
 	//	*ControllerMessage_Superseded
 	//	*ControllerMessage_Drain
+	//	*ControllerMessage_DiscoverBmcs
 	Message       isControllerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -356,6 +373,15 @@ func (x *ControllerMessage) GetDrain() *Drain {
 	return nil
 }
 
+func (x *ControllerMessage) GetDiscoverBmcs() *DiscoverBMCs {
+	if x != nil {
+		if x, ok := x.Message.(*ControllerMessage_DiscoverBmcs); ok {
+			return x.DiscoverBmcs
+		}
+	}
+	return nil
+}
+
 type isControllerMessage_Message interface {
 	isControllerMessage_Message()
 }
@@ -392,6 +418,10 @@ type ControllerMessage_Drain struct {
 	Drain *Drain `protobuf:"bytes,8,opt,name=drain,proto3,oneof"`
 }
 
+type ControllerMessage_DiscoverBmcs struct {
+	DiscoverBmcs *DiscoverBMCs `protobuf:"bytes,9,opt,name=discover_bmcs,json=discoverBmcs,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Message() {}
 
 func (*ControllerMessage_Command) isControllerMessage_Message() {}
@@ -407,6 +437,8 @@ func (*ControllerMessage_ResultAck) isControllerMessage_Message() {}
 func (*ControllerMessage_Superseded) isControllerMessage_Message() {}
 
 func (*ControllerMessage_Drain) isControllerMessage_Message() {}
+
+func (*ControllerMessage_DiscoverBmcs) isControllerMessage_Message() {}
 
 // Hello is the first message of a session.
 type Hello struct {
@@ -4708,6 +4740,290 @@ func (x *GetBMCCredentialsResponse) GetAllowUnverifiedTls() bool {
 	return false
 }
 
+// DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
+// session.
+type DiscoverBMCs struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	DiscoveryId string                 `protobuf:"bytes,1,opt,name=discovery_id,json=discoveryId,proto3" json:"discovery_id,omitempty"`
+	// Ends the discovery of that id; all other fields are empty then.
+	Stop bool `protobuf:"varint,2,opt,name=stop,proto3" json:"stop,omitempty"`
+	// In CIDR form. Of IPv4 the first and the last address of a network with four or more are left out.
+	Networks []string `protobuf:"bytes,3,rep,name=networks,proto3" json:"networks,omitempty"`
+	// Where BMCs listen, both Redfish and IPMI; 0 means 443 and 623.
+	Port int32 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	// What to log in with, for the agent's memory only. Unset: no address is covered by the credentials, so that nothing
+	// but what is known without them is read.
+	CredentialsRef string                     `protobuf:"bytes,5,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	Credentials    *GetBMCCredentialsResponse `protobuf:"bytes,6,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// When the agent ends by itself and reports what it has.
+	TimeoutMs     int32 `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiscoverBMCs) Reset() {
+	*x = DiscoverBMCs{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiscoverBMCs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiscoverBMCs) ProtoMessage() {}
+
+func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
+func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *DiscoverBMCs) GetDiscoveryId() string {
+	if x != nil {
+		return x.DiscoveryId
+	}
+	return ""
+}
+
+func (x *DiscoverBMCs) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+func (x *DiscoverBMCs) GetNetworks() []string {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+func (x *DiscoverBMCs) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *DiscoverBMCs) GetCredentialsRef() string {
+	if x != nil {
+		return x.CredentialsRef
+	}
+	return ""
+}
+
+func (x *DiscoverBMCs) GetCredentials() *GetBMCCredentialsResponse {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+func (x *DiscoverBMCs) GetTimeoutMs() int32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+// BMCsDiscovered reports BMCs to the controller that asked for them. There may be several; the last one has done set.
+type BMCsDiscovered struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	DiscoveryId string                 `protobuf:"bytes,1,opt,name=discovery_id,json=discoveryId,proto3" json:"discovery_id,omitempty"`
+	Bmcs        []*FoundBMC            `protobuf:"bytes,2,rep,name=bmcs,proto3" json:"bmcs,omitempty"`
+	Done        bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	// Addresses that nobody came to before the time was over.
+	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Why the discovery did less than was asked for; empty when it did all.
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BMCsDiscovered) Reset() {
+	*x = BMCsDiscovered{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCsDiscovered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCsDiscovered) ProtoMessage() {}
+
+func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
+func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *BMCsDiscovered) GetDiscoveryId() string {
+	if x != nil {
+		return x.DiscoveryId
+	}
+	return ""
+}
+
+func (x *BMCsDiscovered) GetBmcs() []*FoundBMC {
+	if x != nil {
+		return x.Bmcs
+	}
+	return nil
+}
+
+func (x *BMCsDiscovered) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *BMCsDiscovered) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *BMCsDiscovered) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// FoundBMC is what answers at one address, in its own words.
+type FoundBMC struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With the scheme of its protocol, as a machine's bmc_endpoint is.
+	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// "redfish" or "ipmi".
+	Protocol     string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Vendor       string `protobuf:"bytes,3,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	Model        string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	SerialNumber string `protobuf:"bytes,5,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	SystemUuid   string `protobuf:"bytes,6,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	// Of the machine's network interfaces, lower case with colons.
+	MacAddresses []string `protobuf:"bytes,7,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// Why it is not known what machine this is; empty where it is.
+	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundBMC) Reset() {
+	*x = FoundBMC{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundBMC) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundBMC) ProtoMessage() {}
+
+func (x *FoundBMC) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
+func (*FoundBMC) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *FoundBMC) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *FoundBMC) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *FoundBMC) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *FoundBMC) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *FoundBMC) GetSerialNumber() string {
+	if x != nil {
+		return x.SerialNumber
+	}
+	return ""
+}
+
+func (x *FoundBMC) GetSystemUuid() string {
+	if x != nil {
+		return x.SystemUuid
+	}
+	return ""
+}
+
+func (x *FoundBMC) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
+}
+
+func (x *FoundBMC) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type GetSSHCredentialsRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
@@ -4718,7 +5034,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4730,7 +5046,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4743,7 +5059,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -4772,7 +5088,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +5100,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +5113,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -4844,7 +5160,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +5172,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +5185,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -4971,7 +5287,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5299,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5312,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -5086,7 +5402,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5414,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5427,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -5138,7 +5454,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5466,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5479,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -5226,7 +5542,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5554,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5567,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -5279,7 +5595,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5607,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5620,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -5325,15 +5641,16 @@ var File_fleet_v1_fleet_proto protoreflect.FileDescriptor
 
 const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
-	"\x14fleet/v1/fleet.proto\x12\bfleet.v1\x1a\x16fleet/v1/cluster.proto\x1a\x13fleet/v1/maas.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x02\n" +
+	"\x14fleet/v1/fleet.proto\x12\bfleet.v1\x1a\x16fleet/v1/cluster.proto\x1a\x13fleet/v1/maas.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x03\n" +
 	"\fAgentMessage\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.fleet.v1.HelloH\x00R\x05hello\x12(\n" +
 	"\x03ack\x18\x02 \x01(\v2\x14.fleet.v1.CommandAckH\x00R\x03ack\x12=\n" +
 	"\rgrant_request\x18\x03 \x01(\v2\x16.fleet.v1.GrantRequestH\x00R\fgrantRequest\x121\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.fleet.v1.CommandResultH\x00R\x06result\x12@\n" +
 	"\x0esuperseded_ack\x18\x05 \x01(\v2\x17.fleet.v1.SupersededAckH\x00R\rsupersededAck\x120\n" +
-	"\bprogress\x18\x06 \x01(\v2\x12.fleet.v1.ProgressH\x00R\bprogressB\t\n" +
-	"\amessage\"\xae\x03\n" +
+	"\bprogress\x18\x06 \x01(\v2\x12.fleet.v1.ProgressH\x00R\bprogress\x12C\n" +
+	"\x0fbmcs_discovered\x18\a \x01(\v2\x18.fleet.v1.BMCsDiscoveredH\x00R\x0ebmcsDiscoveredB\t\n" +
+	"\amessage\"\xed\x03\n" +
 	"\x11ControllerMessage\x12-\n" +
 	"\awelcome\x18\x01 \x01(\v2\x11.fleet.v1.WelcomeH\x00R\awelcome\x12-\n" +
 	"\acommand\x18\x02 \x01(\v2\x11.fleet.v1.CommandH\x00R\acommand\x12'\n" +
@@ -5345,7 +5662,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"superseded\x18\a \x01(\v2\x14.fleet.v1.SupersededH\x00R\n" +
 	"superseded\x12'\n" +
-	"\x05drain\x18\b \x01(\v2\x0f.fleet.v1.DrainH\x00R\x05drainB\t\n" +
+	"\x05drain\x18\b \x01(\v2\x0f.fleet.v1.DrainH\x00R\x05drain\x12=\n" +
+	"\rdiscover_bmcs\x18\t \x01(\v2\x16.fleet.v1.DiscoverBMCsH\x00R\fdiscoverBmcsB\t\n" +
 	"\amessage\"\x81\x05\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
@@ -5739,7 +6057,32 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x12+\n" +
 	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12(\n" +
 	"\x10allow_plain_http\x18\x05 \x01(\bR\x0eallowPlainHttp\x120\n" +
-	"\x14allow_unverified_tls\x18\x06 \x01(\bR\x12allowUnverifiedTls\"b\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bR\x12allowUnverifiedTls\"\x84\x02\n" +
+	"\fDiscoverBMCs\x12!\n" +
+	"\fdiscovery_id\x18\x01 \x01(\tR\vdiscoveryId\x12\x12\n" +
+	"\x04stop\x18\x02 \x01(\bR\x04stop\x12\x1a\n" +
+	"\bnetworks\x18\x03 \x03(\tR\bnetworks\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\x12'\n" +
+	"\x0fcredentials_ref\x18\x05 \x01(\tR\x0ecredentialsRef\x12E\n" +
+	"\vcredentials\x18\x06 \x01(\v2#.fleet.v1.GetBMCCredentialsResponseR\vcredentials\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\a \x01(\x05R\ttimeoutMs\"\xa3\x01\n" +
+	"\x0eBMCsDiscovered\x12!\n" +
+	"\fdiscovery_id\x18\x01 \x01(\tR\vdiscoveryId\x12&\n" +
+	"\x04bmcs\x18\x02 \x03(\v2\x12.fleet.v1.FoundBMCR\x04bmcs\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\bR\x04done\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\xf5\x01\n" +
+	"\bFoundBMC\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x16\n" +
+	"\x06vendor\x18\x03 \x01(\tR\x06vendor\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12#\n" +
+	"\rserial_number\x18\x05 \x01(\tR\fserialNumber\x12\x1f\n" +
+	"\vsystem_uuid\x18\x06 \x01(\tR\n" +
+	"systemUuid\x12#\n" +
+	"\rmac_addresses\x18\a \x03(\tR\fmacAddresses\x12\x18\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\"b\n" +
 	"\x18GetSSHCredentialsRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12'\n" +
@@ -5825,7 +6168,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -5881,30 +6224,33 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*SegmentObservation)(nil),        // 51: fleet.v1.SegmentObservation
 	(*GetBMCCredentialsRequest)(nil),  // 52: fleet.v1.GetBMCCredentialsRequest
 	(*GetBMCCredentialsResponse)(nil), // 53: fleet.v1.GetBMCCredentialsResponse
-	(*GetSSHCredentialsRequest)(nil),  // 54: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 55: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 56: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 57: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 58: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 59: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 60: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 61: fleet.v1.FetchBlobResponse
-	nil,                               // 62: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 63: fleet.v1.Report.FieldsEntry
-	nil,                               // 64: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 65: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 66: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 67: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 68: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 69: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 70: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 71: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 72: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 73: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 74: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 75: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 76: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 77: fleet.v1.GetMAASRegionResponse
+	(*DiscoverBMCs)(nil),              // 54: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 55: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 56: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 57: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 58: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 59: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 60: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 61: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 62: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 63: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 64: fleet.v1.FetchBlobResponse
+	nil,                               // 65: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 66: fleet.v1.Report.FieldsEntry
+	nil,                               // 67: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 68: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 70: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 71: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 72: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 73: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 74: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 75: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 76: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 77: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 78: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 79: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 80: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -5913,93 +6259,97 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	23, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
 	26, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
 	28, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	6,  // 6: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
-	7,  // 7: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	20, // 8: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	21, // 9: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	22, // 10: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	24, // 11: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	25, // 12: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	27, // 13: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	5,  // 14: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
-	4,  // 15: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
-	20, // 16: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	66, // 17: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	66, // 18: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 19: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	15, // 20: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	16, // 21: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	17, // 22: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	11, // 23: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	12, // 24: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	13, // 25: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	10, // 26: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	67, // 27: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	68, // 28: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	69, // 29: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	17, // 30: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
-	9,  // 31: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
-	0,  // 32: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	62, // 33: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	66, // 34: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 35: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	32, // 36: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	31, // 37: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	66, // 38: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	66, // 39: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	33, // 40: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	34, // 41: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	35, // 42: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	36, // 43: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	37, // 44: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	31, // 45: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	63, // 46: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	64, // 47: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	48, // 48: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	49, // 49: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	50, // 50: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	51, // 51: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	65, // 52: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	70, // 53: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	43, // 54: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	44, // 55: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	45, // 56: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	46, // 57: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	47, // 58: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	71, // 59: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	66, // 60: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	66, // 61: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	66, // 62: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	66, // 63: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 64: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	29, // 65: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	39, // 66: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	41, // 67: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	52, // 68: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	54, // 69: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	72, // 70: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	73, // 71: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	74, // 72: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	56, // 73: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	58, // 74: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	60, // 75: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 76: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	38, // 77: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	40, // 78: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	42, // 79: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	53, // 80: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	55, // 81: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	75, // 82: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	76, // 83: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	77, // 84: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	57, // 85: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	59, // 86: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	61, // 87: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	76, // [76:88] is the sub-list for method output_type
-	64, // [64:76] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	55, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
+	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
+	20, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	21, // 10: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	22, // 11: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	24, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	25, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	27, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	54, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	5,  // 16: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
+	4,  // 17: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
+	20, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
+	69, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	69, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	15, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	16, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	17, // 24: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	11, // 25: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	12, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	13, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	10, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	70, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	71, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	72, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	17, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
+	0,  // 34: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	65, // 35: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	69, // 36: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	30, // 37: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	32, // 38: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	31, // 39: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	69, // 40: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	69, // 41: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	33, // 42: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	34, // 43: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	35, // 44: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	36, // 45: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	37, // 46: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	31, // 47: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	66, // 48: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	67, // 49: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	48, // 50: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	49, // 51: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	50, // 52: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	51, // 53: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	68, // 54: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	73, // 55: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	43, // 56: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	44, // 57: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	45, // 58: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	46, // 59: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	47, // 60: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	74, // 61: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	69, // 62: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	69, // 63: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	69, // 64: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	69, // 65: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	53, // 66: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	56, // 67: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 68: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	29, // 69: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	39, // 70: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	41, // 71: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	52, // 72: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	57, // 73: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	75, // 74: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	76, // 75: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	77, // 76: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	59, // 77: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	61, // 78: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	63, // 79: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 80: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	38, // 81: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	40, // 82: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	42, // 83: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	53, // 84: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	58, // 85: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	78, // 86: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	79, // 87: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	80, // 88: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	60, // 89: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	62, // 90: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	64, // 91: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	80, // [80:92] is the sub-list for method output_type
+	68, // [68:80] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -6016,6 +6366,7 @@ func file_fleet_v1_fleet_proto_init() {
 		(*AgentMessage_Result)(nil),
 		(*AgentMessage_SupersededAck)(nil),
 		(*AgentMessage_Progress)(nil),
+		(*AgentMessage_BmcsDiscovered)(nil),
 	}
 	file_fleet_v1_fleet_proto_msgTypes[1].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
@@ -6026,6 +6377,7 @@ func file_fleet_v1_fleet_proto_init() {
 		(*ControllerMessage_ResultAck)(nil),
 		(*ControllerMessage_Superseded)(nil),
 		(*ControllerMessage_Drain)(nil),
+		(*ControllerMessage_DiscoverBmcs)(nil),
 	}
 	file_fleet_v1_fleet_proto_msgTypes[7].OneofWrappers = []any{
 		(*CommandSpec_Reboot)(nil),
@@ -6061,7 +6413,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   65,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

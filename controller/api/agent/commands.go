@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -69,6 +70,9 @@ type Server struct {
 func New(c Config) *Server {
 	return &Server{cfg: c, gate: sessionLimit{limits: c.Admission, clock: c.Clock}}
 }
+
+// capDiscovery is the capability of agents that look for BMCs.
+const capDiscovery = "bmc-discovery"
 
 // cutAfter is how long a session's stream may take to end before its connection is closed under it.
 const cutAfter = 5 * time.Second
@@ -172,7 +176,7 @@ func (s *Server) open(
 	p := session.Peer{
 		AgentID: who.ID, SessionID: ids.New(ids.Session), Fingerprint: pki.Fingerprint(who.Cert.Raw), StateID: h.GetStateId(),
 		BootID: h.GetBootId(), Hardware: h.GetHardwareFingerprint(), Simulated: h.GetSimulated(),
-		Locked: h.GetLockedReason() != "",
+		Locked: h.GetLockedReason() != "", Discovers: slices.Contains(h.GetCapabilities(), capDiscovery),
 	}
 	opened, err := s.cfg.Store.OpenSession(ctx, sessionstore.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,
@@ -398,6 +402,8 @@ func (s *Server) takeOne(sess *session.Session, m *fleetv1.AgentMessage) error {
 			}
 		}
 		return session.ErrSuperseded
+	case *fleetv1.AgentMessage_BmcsDiscovered:
+		sess.Discovered(m.BmcsDiscovered)
 	case *fleetv1.AgentMessage_Progress:
 		p := m.Progress
 		return s.cfg.Store.RecordProgress(ctx, sess.AgentID, p.GetCommandId(), p.GetPercent(), p.GetMessage(),

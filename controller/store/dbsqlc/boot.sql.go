@@ -308,6 +308,64 @@ func (q *Queries) InstallerImages(ctx context.Context) ([]InstallerImagesRow, er
 	return items, nil
 }
 
+const knownHardware = `-- name: KnownHardware :many
+SELECT m.machine_id, m.site, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
+       coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,
+       coalesce(nullif(inv.system ->> 'uuid', ''), r.system_uuid, '')::text AS system_uuid,
+       coalesce(m.spec ->> 'serial', '')::text AS spec_serial,
+       coalesce(nullif(inv.system ->> 'serial', ''), r.serial_number, '')::text AS serial_number
+FROM machines m LEFT JOIN node_reports r ON r.machine_id = m.machine_id
+LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system FROM inventories i
+                   WHERE i.machine_id = m.machine_id ORDER BY i.reported_at DESC LIMIT 1) inv ON true
+WHERE m.deleted_at IS NULL
+  AND (m.site = $1 OR m.machine_id IN (SELECT mm.machine_id FROM machine_macs mm WHERE mm.mac = ANY(CAST($2::text[] AS macaddr[]))))
+ORDER BY m.machine_id
+`
+
+type KnownHardwareParams struct {
+	Site string
+	Macs []string
+}
+
+type KnownHardwareRow struct {
+	MachineID    string
+	Site         string
+	BmcEndpoint  string
+	Macs         []string
+	SystemUuid   string
+	SpecSerial   string
+	SerialNumber string
+}
+
+// What tells the machines of a site, and those anywhere that have one of the MAC addresses.
+func (q *Queries) KnownHardware(ctx context.Context, arg KnownHardwareParams) ([]KnownHardwareRow, error) {
+	rows, err := q.db.Query(ctx, knownHardware, arg.Site, arg.Macs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KnownHardwareRow
+	for rows.Next() {
+		var i KnownHardwareRow
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.Site,
+			&i.BmcEndpoint,
+			&i.Macs,
+			&i.SystemUuid,
+			&i.SpecSerial,
+			&i.SerialNumber,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lastSignOfLife = `-- name: LastSignOfLife :one
 SELECT last_heartbeat_at FROM agent_sessions WHERE agent_id = $1 AND ended_at IS NULL
 `

@@ -134,6 +134,20 @@ LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system, i.document #>> '{os,
 WHERE m.site = @site AND m.deleted_at IS NULL AND m.provider IN ('', 'agent')
 ORDER BY m.machine_id;
 
+-- name: KnownHardware :many
+-- What tells the machines of a site, and those anywhere that have one of the MAC addresses.
+SELECT m.machine_id, m.site, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
+       coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,
+       coalesce(nullif(inv.system ->> 'uuid', ''), r.system_uuid, '')::text AS system_uuid,
+       coalesce(m.spec ->> 'serial', '')::text AS spec_serial,
+       coalesce(nullif(inv.system ->> 'serial', ''), r.serial_number, '')::text AS serial_number
+FROM machines m LEFT JOIN node_reports r ON r.machine_id = m.machine_id
+LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system FROM inventories i
+                   WHERE i.machine_id = m.machine_id ORDER BY i.reported_at DESC LIMIT 1) inv ON true
+WHERE m.deleted_at IS NULL
+  AND (m.site = @site OR m.machine_id IN (SELECT mm.machine_id FROM machine_macs mm WHERE mm.mac = ANY(CAST(@macs::text[] AS macaddr[]))))
+ORDER BY m.machine_id;
+
 -- name: SiteApplied :execrows
 UPDATE sites SET applied_revision = @applied_revision, applied_at = @now, agent_id = @agent_id, boot_addresses = @boot_addresses
 WHERE site = @site AND (applied_revision <> @applied_revision OR agent_id IS DISTINCT FROM @agent_id

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ingot-metal/ingot/migrations"
 )
 
@@ -42,4 +44,19 @@ func (s *Store) Settings(ctx context.Context) (Settings, error) {
 func Newest() (int, error) {
 	all, err := loadMigrations(migrations.Files)
 	return len(all), err
+}
+
+// Relations names some of what is in the database already, whoever made it; nothing for an empty one.
+func (s *Store) Relations(ctx context.Context) ([]string, error) {
+	rows, err := s.db.Pool().Query(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
+		ORDER BY c.relname LIMIT 3`)
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	return names, nil
 }

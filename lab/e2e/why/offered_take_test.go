@@ -2,8 +2,6 @@ package why
 
 import (
 	"context"
-	"encoding/binary"
-	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -225,7 +223,7 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 	case w == "FILE" && slices.Contains(words, "installer-kernel"):
 		return s.file(t, kernelFile())
 	case w == "FILE" && words[0] == "image":
-		return s.file(t, wholeDisk())
+		return s.file(t, string(rig.WholeDisk(1<<20)))
 	}
 	t.Errorf("the placeholder %s of %q has no value here", w, strings.Join(words, " "))
 	return w
@@ -265,24 +263,5 @@ func kernelFile() string {
 	b := make([]byte, 4096)
 	b[0x1fe], b[0x1ff] = 0x55, 0xaa
 	copy(b[0x202:], "HdrS")
-	return string(b)
-}
-
-// wholeDisk returns the image of a disk with a GUID partition table and one partition (UEFI specification 2.10, 5.3).
-func wholeDisk() string {
-	const sector, size = 512, 1 << 20
-	b := make([]byte, size)
-	table, header := b[2*sector:2*sector+128*128], b[sector:sector+92]
-	table[0], table[16] = 1, 1
-	binary.LittleEndian.PutUint64(table[32:], 64)
-	binary.LittleEndian.PutUint64(table[40:], size/sector-34)
-	copy(header, "EFI PART")
-	for at, v := range map[int]uint32{8: 0x10000, 12: 92, 80: 128, 84: 128, 88: crc32.ChecksumIEEE(table)} {
-		binary.LittleEndian.PutUint32(header[at:], v)
-	}
-	for at, v := range map[int]uint64{24: 1, 32: size/sector - 1, 40: 34, 48: size/sector - 34, 72: 2} {
-		binary.LittleEndian.PutUint64(header[at:], v)
-	}
-	binary.LittleEndian.PutUint32(header[16:], crc32.ChecksumIEEE(header))
 	return string(b)
 }

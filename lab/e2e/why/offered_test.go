@@ -229,7 +229,7 @@ var passing = map[string]string{
 func TestEveryOfferedActionSucceeds(t *testing.T) {
 	t.Parallel()
 	r := newWhyRig(t)
-	disk := subject{}.file(t, wholeDisk())
+	disk := subject{}.file(t, string(rig.WholeDisk(1<<20)))
 	if code, out := r.Ingot("image", "add", "system-1", disk); code != 0 {
 		t.Fatalf("image add: exit code %d\n%s", code, out)
 	}

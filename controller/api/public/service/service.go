@@ -10,6 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/secret"
+	"github.com/ingot-metal/ingot/controller/session"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
@@ -52,6 +53,8 @@ type Config struct {
 	Scripts Scripts
 	// Tokens are the bearer tokens in force; nil where there is no guard.
 	Tokens APITokens
+	// Sessions are those of this controller's agents; nil is none.
+	Sessions *session.Registry
 	// Secrets seals BMC credentials and the secrets of webhooks.
 	Secrets *secret.Box
 	// WebhookPolicy says which addresses webhooks may have.

@@ -145,6 +145,9 @@ type Sites interface {
 	TrustBMCCertificate(ctx context.Context, machineID, sum, actor, comment string,
 		now time.Time) (*baremetalv1.BMCCertificate, error)
 	UnparkBMC(ctx context.Context, machineID, actor, comment string, now time.Time) (*baremetalv1.UnparkBMCResponse, error)
+	CredentialsForDiscovery(ctx context.Context, d credentialstore.Discovery, now time.Time,
+	) (credentialstore.SealedCredentials, error)
+	KnownHardware(ctx context.Context, site string, macs []string) ([]machinestore.Hardware, error)
 	ListCredentials(ctx context.Context, afterRef string, limit int32) ([]credentialstore.SealedCredentials, error)
 	DeleteCredentials(ctx context.Context, ref, actor string, now time.Time,
 		opts ...pgtx.WriteOption) (credentialstore.SealedCredentials, error)
