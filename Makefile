@@ -84,8 +84,8 @@ deps: ## Install the Debian packages that tests need (root), or say which
 .PHONY: test
 test: deps bin/tools/gotestsum ## Run every test on a private Postgres, nearly all with the race detector
 ifeq ($(PKG),./...)
-	@# Whole systems have the processors to themselves, and no race detector: PKG=./lab/e2e/... runs them with it.
-	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 1 ./lab/e2e/...
+	@# Whole systems, two at a time as they wait as much as they work, without the race detector: PKG=./lab/e2e/... runs them with it.
+	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
 	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
 	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)|/controller/store(/|$$)')
 	$(TESTPG) $(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
