@@ -68,8 +68,6 @@ type fakeServer struct {
 	lose map[string]error
 	// asked are the unary calls, each with its request as JSON.
 	asked []string
-	// lives answers for workflows, where it is set.
-	lives *lives
 	// pinged is what becomes of a webhook's delivery that was pending; delivered when nil.
 	pinged *pb.WebhookDelivery
 }
@@ -162,10 +160,7 @@ func (f *fakeServer) ReimageMachine(_ context.Context, r *pb.ReimageMachineReque
 	return f.start(r.GetMachineId(), r.GetRequestId())
 }
 
-func (f *fakeServer) GetOperation(_ context.Context, r *pb.GetOperationRequest) (*pb.Operation, error) {
-	if f.lives != nil {
-		return f.lives.poll(r.GetOperationId())
-	}
+func (f *fakeServer) GetOperation(context.Context, *pb.GetOperationRequest) (*pb.Operation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.op, nil

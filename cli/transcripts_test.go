@@ -114,6 +114,8 @@ func TestSeveralMachines(t *testing.T) {
 		"provision machine-[1-3] --image debian-13 --request-id p-1",
 		"provision --select rack=r42,state=NEW --image debian-13 --request-id p-1 --yes --no-wait --max-failures 3",
 		"provision --select rack=r42 --image debian-13 --request-id p-1 --dry-run -o name",
+		"decommission machine-[1-3] --mode full-decommission --enter-maintenance --request-id d-1 --yes --no-wait",
+		"onboard -f testdata/machines.txt --path adopt --request-id o-1 --dry-run -o name",
 		"provision --select rack=none --image debian-13 --request-id p-1 --yes",
 		"provision machine-1 --image debian-13 --request-id again --no-wait -o name",
 		"provision machine-1 --all --image debian-13",

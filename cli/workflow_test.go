@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,9 +22,6 @@ var someWorkflow = &pb.Workflow{
 }
 
 func (f *fakeServer) StartWorkflow(_ context.Context, r *pb.StartWorkflowRequest) (*pb.Operation, error) {
-	if f.lives != nil {
-		return f.lives.start(r)
-	}
 	f.mu.Lock()
 	f.sent = append(f.sent, proto.CloneOf(r))
 	f.mu.Unlock()
@@ -117,29 +113,6 @@ func TestDecommissionAsks(t *testing.T) {
 	if got := f.run(t, "decommission", "machine-1", "--mode", "gently", "--yes"); got.code == 0 ||
 		!strings.Contains(got.err, "soft-reset") {
 		t.Errorf("an unknown mode: %+v", got)
-	}
-}
-
-// TestOnboardingABatch: each machine has a request id of its own that does not change when the batch is given again.
-func TestOnboardingABatch(t *testing.T) {
-	f := fleet()
-	f.op = &pb.Operation{OperationId: "op-1", MachineId: "machine-1", Phase: pb.Operation_SUCCEEDED}
-	args := []string{"onboard", "machine-1", "machine-2", "machine-3", "--yes", "--parallelism", "2", "--request-id",
-		"rack-42"}
-	for range 2 {
-		if got := f.run(t, args...); got.code != 0 || strings.Count(got.out, "SUCCEEDED") != 3 {
-			t.Fatalf("%+v", got)
-		}
-	}
-	slices.Sort(f.starts)
-	if got := strings.Join(f.starts,
-		" "); got != "rack-42/machine-1 rack-42/machine-1 rack-42/machine-2 rack-42/machine-2 rack-42/machine-3 "+
-		"rack-42/machine-3" {
-		t.Errorf("request ids %s", got)
-	}
-	if got := f.run(t, "onboard", "machine-1", "machine-no", "--yes"); got.code == 0 ||
-		!strings.Contains(got.out, "machine-no") {
-		t.Errorf("a machine that there is not: %+v", got)
 	}
 }
 

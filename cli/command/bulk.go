@@ -18,7 +18,8 @@ type Bulk struct {
 	Targets     Targets
 	maxInFlight int32
 	maxFailures int32
-	dry, Yes    bool
+	// Dry begins nothing; Yes asks for nothing.
+	Dry, Yes bool
 	// Comment goes into the audit log.
 	Comment string
 	// FailedPercent stops the rollout where no flag says when; 0 stops it at the first failure.
@@ -31,9 +32,11 @@ func (b *Bulk) Register(a *App, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Int32Var(&b.maxInFlight, "max-in-flight", 0, "machines under work at a time (default: all that budgets let through)")
 	f.Int32Var(&b.maxFailures, "max-failures", 0, "pause when so many machines have failed (default: "+b.gateText()+")")
-	f.BoolVar(&b.Yes, "yes", false, "do not ask before several machines are worked on")
+	if f.Lookup("yes") == nil {
+		f.BoolVar(&b.Yes, "yes", false, "do not ask before several machines are worked on")
+	}
 	if f.Lookup("dry-run") == nil {
-		f.BoolVar(&b.dry, "dry-run", false, "begin nothing, and say what would happen on which machines")
+		f.BoolVar(&b.Dry, "dry-run", false, "begin nothing, and say what would happen on which machines")
 	}
 }
 
@@ -46,7 +49,7 @@ func (b *Bulk) gateText() string {
 
 // Single is the one machine that the words name, where the verb is an operation on it and no rollout.
 func (b *Bulk) Single(args []string) (string, bool) {
-	if b.dry {
+	if b.Dry {
 		return "", false
 	}
 	return b.Targets.Single(args)
@@ -119,7 +122,7 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 	if err != nil {
 		return err
 	}
-	if b.dry {
+	if b.Dry {
 		return a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide()) }, p.GetDigest())
 	}
 	a.noteRefused(p)

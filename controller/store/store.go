@@ -127,7 +127,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	s.sites = sitestore.New(db, s.catalog)
 	s.workflows = workflowstore.New(db, s.operations)
 	s.nodes = nodestore.New(db, s.machines, s.catalog, s.operations, s.workflows)
-	s.rollouts = rolloutstore.New(db, s.machines, s.budgets, s.operations)
+	s.rollouts = rolloutstore.New(db, s.machines, s.budgets, s.operations, s.workflows)
 	s.explains = explainstore.New(db, s.budgets, s.operations, s.workflows, s.nodes)
 	s.webhooks = webhookstore.New(db, s.machines)
 	return s, nil

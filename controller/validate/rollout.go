@@ -65,7 +65,7 @@ func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
 func rolloutAction(f *faults, s *baremetalv1.RolloutSpec) {
 	switch s.GetAction() {
 	case baremetalv1.RolloutSpec_ACTION_UNSPECIFIED:
-	case baremetalv1.RolloutSpec_PROVISION:
+	case baremetalv1.RolloutSpec_PROVISION, baremetalv1.RolloutSpec_ONBOARD, baremetalv1.RolloutSpec_DECOMMISSION:
 		if s.GetType() != "" {
 			f.add("spec.type", "not together with action")
 		}
@@ -74,6 +74,16 @@ func rolloutAction(f *faults, s *baremetalv1.RolloutSpec) {
 		}
 	default:
 		f.add("spec.action", "unknown")
+	}
+	starts := s.GetAction() == baremetalv1.RolloutSpec_ONBOARD || s.GetAction() == baremetalv1.RolloutSpec_DECOMMISSION
+	if !starts && s.GetMode() != baremetalv1.Workflow_MODE_UNSPECIFIED {
+		f.add("spec.mode", "only with action DECOMMISSION")
+	}
+	if !starts && s.GetEnterMaintenance() {
+		f.add("spec.enter_maintenance", "only with action ONBOARD or DECOMMISSION")
+	}
+	if starts && s.GetSeed() != nil {
+		f.add("spec.seed", "only with a reimage or action PROVISION")
 	}
 }
 

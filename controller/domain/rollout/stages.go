@@ -9,6 +9,9 @@ import (
 // Provision is the stored type of a rollout that installs machines and puts them in service.
 const Provision = "PROVISION"
 
+// Param is the parameter of an operation that names the rollout that has made it.
+const Param = "rollout_id"
+
 // Stages are the operations that a rollout of a stored type does on each machine, one after the other.
 func Stages(kind string) []fleet.OperationType {
 	if kind == Provision {

@@ -153,6 +153,12 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 // fits checks every operation that the machine needs, and gives the steps of all. Each is checked on the machine as it
 // is now, but for the phase, which the first of several changes.
 func (p *preview) fits(ctx context.Context, m dbsqlc.Machine) (*baremetalv1.Plan, []plan.Filled, error) {
+	if w, ok, err := WorkflowOf(p.r.Spec); ok {
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.store.workflows.Fits(ctx, p.q, m, w)
+	}
 	stages := rollout.Stages(p.r.kind())
 	if len(stages) == 1 {
 		return p.store.operations.Fits(ctx, p.q, m, p.r.Work)

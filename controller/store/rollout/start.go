@@ -20,9 +20,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// ParamRollout names the rollout that an operation belongs to.
-const ParamRollout = "rollout_id"
-
 // StartRolloutMachine makes the operation of a machine that is claimed, or lets go of the machine where the rollout
 // does not run any more. The operation and the machine's row change together, and the request is the rollout's: whoever
 // repeats it finds the same operation. It returns nil where somebody else has done it.
@@ -107,11 +104,21 @@ func moveMachine(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.MoveRolloutMac
 func (s *Store) startFor(
 	ctx context.Context, q *dbsqlc.Queries, c claim, machineID string, now time.Time,
 ) (*baremetalv1.Operation, error) {
-	r, err := rolloutWork(c, machineID)
+	spec := &baremetalv1.RolloutSpec{}
+	if err := proto.Unmarshal(c.Spec, spec); err != nil {
+		return nil, fmt.Errorf("parse stored spec: %w", err)
+	}
+	m, err := machinestore.LockMachine(ctx, q, machineID)
 	if err != nil {
 		return nil, err
 	}
-	m, err := machinestore.LockMachine(ctx, q, machineID)
+	if w, ok, err := WorkflowOf(spec); ok {
+		if err != nil {
+			return nil, err
+		}
+		return s.beginWorkflow(ctx, q, c, m, w, now)
+	}
+	r, err := rolloutWork(c, spec, machineID)
 	if err != nil {
 		return nil, err
 	}
@@ -122,15 +129,11 @@ func (s *Store) startFor(
 }
 
 // rolloutWork is the request for the work on one machine that is due.
-func rolloutWork(c claim, machineID string) (operationstore.StartRequest, error) {
-	spec := &baremetalv1.RolloutSpec{}
-	if err := proto.Unmarshal(c.Spec, spec); err != nil {
-		return operationstore.StartRequest{}, fmt.Errorf("parse stored spec: %w", err)
-	}
+func rolloutWork(c claim, spec *baremetalv1.RolloutSpec, machineID string) (operationstore.StartRequest, error) {
 	t, request := rollout.StageAt(c.Type, c.RolloutID, c.left)
 	r := operationstore.StartRequest{
 		MachineID: machineID, RequestID: request, Type: t, PlanID: c.PlanID,
-		Params: map[string]string{ParamRollout: c.RolloutID}, Actor: c.CreatedBy,
+		Params: map[string]string{rollout.Param: c.RolloutID}, Actor: c.CreatedBy,
 	}
 	if len(rollout.Stages(c.Type)) > 1 && fleet.Housekeeping(t) {
 		return r, nil // the parameters are those of the installation

@@ -6,6 +6,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
 // Store holds rollouts. It is safe for concurrent use.
@@ -14,11 +15,12 @@ type Store struct {
 	machines   *machinestore.Store
 	budgets    *budgetstore.Store
 	operations *operationstore.Store
+	workflows  *workflowstore.Store
 }
 
 // New returns a store over the stores that it needs.
 func New(db *pgtx.DB, machines *machinestore.Store, budgets *budgetstore.Store,
-	operations *operationstore.Store,
+	operations *operationstore.Store, workflows *workflowstore.Store,
 ) *Store {
-	return &Store{db: db, machines: machines, budgets: budgets, operations: operations}
+	return &Store{db: db, machines: machines, budgets: budgets, operations: operations, workflows: workflows}
 }

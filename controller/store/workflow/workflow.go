@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -42,6 +43,8 @@ type WorkflowStart struct {
 	Params map[string]string
 	Inputs plan.Inputs
 	Actor  string
+	// RolloutID names the rollout that starts it; empty where none does.
+	RolloutID string
 	// DryRun checks everything and keeps nothing; the operation that is returned has no id.
 	DryRun bool
 }
@@ -58,6 +61,9 @@ func (r WorkflowStart) Request() operationstore.StartRequest {
 	p := map[string]string{"mode": string(r.Mode)}
 	if r.EnterMaintenance {
 		p["enter_maintenance"] = "true"
+	}
+	if r.RolloutID != "" {
+		p[rollout.Param] = r.RolloutID
 	}
 	maps.Copy(p, r.Params)
 	return operationstore.StartRequest{MachineID: r.MachineID, RequestID: r.RequestID, Type: operationTypes[r.Kind],
@@ -111,40 +117,68 @@ func foretell(op *baremetalv1.Operation, r WorkflowStart) *baremetalv1.Operation
 	}
 }
 
-func (s *Store) BeginWorkflow(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time,
-) (*baremetalv1.Operation, error) {
+// Fits checks that a workflow may begin on the machine, and gives its plan and steps. A machine that is brought into
+// maintenance first is asked what it would be asked there.
+func (s *Store) Fits(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart,
+) (*baremetalv1.Plan, []plan.Filled, error) {
+	a, err := begins(ctx, q, m, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.entersFirst(m) {
+		if _, _, err := s.operations.Fits(ctx, q, m, r.enters(m)); err != nil {
+			return nil, nil, err
+		}
+		m.Phase = string(fleet.Maintenance)
+	}
+	return s.AttemptFits(ctx, q, m, a)
+}
+
+// begins checks what does not depend on the machine's phase, and gives the first attempt.
+func begins(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart) (Attempt, error) {
 	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
-		return nil, err
+		return Attempt{}, err
 	}
 	if x := workflow.Startable(r.Kind, r.Mode, fleet.NodeState(m.NodeState)); x != nil && m.DeletedAt == nil {
-		return nil, failure.Precondition(x.Reason, "%s", x.Message).WithMeta("machine_id", m.MachineID)
+		return Attempt{}, failure.Precondition(x.Reason, "%s", x.Message).WithMeta("machine_id", m.MachineID)
 	}
 	stages, traits, err := WorkflowPlan(ctx, q, m, r)
 	if err != nil {
-		return nil, err
+		return Attempt{}, err
 	}
 	if name := workflow.NotImplemented(stages); name != "" {
-		return nil, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name,
+		return Attempt{}, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name,
 			workflow.PlanID(r.Kind, r.Mode, traits)).
 			WithMeta("stage", name)
 	}
 	if workflow.Destructive(r.Kind, r.Mode) && m.DeletedAt == nil {
 		if err := nodestate.NoDrift(ctx, q, m); err != nil {
-			return nil, err
+			return Attempt{}, err
 		}
 	}
-	if r.EnterMaintenance && m.Phase != string(fleet.Maintenance) {
+	w := &workflow.Workflow{
+		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode,
+		State: workflow.Pending, Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1,
+	}
+	return Attempt{Workflow: w, Traits: traits, Stages: stages, Request: r.Request()}, nil
+}
+
+// BeginWorkflow creates a workflow and its first attempt on a machine that the transaction has locked.
+func (s *Store) BeginWorkflow(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time,
+) (*baremetalv1.Operation, error) {
+	a, err := begins(ctx, q, m, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.entersFirst(m) {
 		if m, err = s.enterFirst(ctx, q, m, r, now); err != nil {
 			return nil, err
 		}
 	}
-	w := workflow.Workflow{
-		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode,
-		State: workflow.Pending,
-		Plan:  workflow.Names(stages), Stage: stages[0].Name, Attempts: 1,
-	}
-	op, err := s.insertAttempt(ctx, q, m, Attempt{Workflow: &w, Traits: traits, Stages: stages, Request: r.Request()}, now)
+	w := a.Workflow
+	op, err := s.insertAttempt(ctx, q, m, a, now)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +191,7 @@ func (s *Store) BeginWorkflow(
 		return nil, err
 	}
 	if r.DryRun {
-		op.Params["stages"], op.Params[ParamPath] = strings.Join(w.Plan, ","), traits.Path
+		op.Params["stages"], op.Params[ParamPath] = strings.Join(w.Plan, ","), a.Traits.Path
 	}
 	err = q.InsertWorkflow(ctx, dbsqlc.InsertWorkflowParams{
 		WorkflowID: w.ID, MachineID: w.MachineID, Kind: string(w.Kind), Mode: string(w.Mode), State: string(w.State),
@@ -189,14 +223,23 @@ func WorkflowPlan(
 	return workflow.Plan(r.Kind, r.Mode, t), t, nil
 }
 
+func (r WorkflowStart) entersFirst(m dbsqlc.Machine) bool {
+	return r.EnterMaintenance && m.Phase != string(fleet.Maintenance)
+}
+
+// enters is the request for the operation that brings the machine into maintenance.
+func (r WorkflowStart) enters(m dbsqlc.Machine) operationstore.StartRequest {
+	return operationstore.StartRequest{
+		MachineID: m.MachineID, RequestID: r.RequestID + "/enter-maintenance", Type: fleet.EnterMaintenance, Actor: r.Actor,
+		Removes: r.Mode == workflow.FullDecommission,
+	}
+}
+
 // enterFirst opens and ends an operation that brings the machine into maintenance, on the operator's word.
 func (s *Store) enterFirst(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time,
 ) (dbsqlc.Machine, error) {
-	op, err := s.operations.Create(ctx, q, m, operationstore.StartRequest{
-		MachineID: m.MachineID, RequestID: r.RequestID + "/enter-maintenance", Type: fleet.EnterMaintenance, Actor: r.Actor,
-		Removes: r.Mode == workflow.FullDecommission,
-	}, now)
+	op, err := s.operations.Create(ctx, q, m, r.enters(m), now)
 	if err != nil {
 		return m, err
 	}

@@ -8,7 +8,6 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
@@ -44,59 +43,23 @@ func (s *Server) StartWorkflow(
 func workflowStart(r *baremetalv1.StartWorkflowRequest) (workflowstore.WorkflowStart, error) {
 	w := workflowstore.WorkflowStart{
 		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: workflow.Kind(r.GetKind().String()),
-		Mode:             modeOf(r.GetMode()),
 		EnterMaintenance: r.GetEnterMaintenance(), Params: r.GetParams(), DryRun: r.GetDryRun(),
 	}
-	err := service.FirstError(validate.RequestID(r.GetRequestId()), validate.Key("machine_id", r.GetMachineId()),
-		checkWorkflow(r, w))
+	err := service.FirstError(validate.RequestID(r.GetRequestId()), validate.Key("machine_id", r.GetMachineId()))
 	if err != nil {
 		return w, err
 	}
-	w.Inputs, err = workflowInputs(w.Kind)(r.GetParams())
+	if r.GetPlanId() != "" {
+		return w, validate.Fault("plan_id", "a workflow runs the plan of its kind and mode")
+	}
+	if w.Kind != workflow.Onboarding && w.Kind != workflow.Decommission {
+		return w, validate.Fault("kind", "ONBOARDING or DECOMMISSION")
+	}
+	if w.Mode, err = validate.WorkflowMode("mode", w.Kind, r.GetMode()); err != nil {
+		return w, err
+	}
+	w.Inputs, err = validate.WorkflowParams("params", w.Kind, r.GetParams())
 	return w, err
-}
-
-func checkWorkflow(r *baremetalv1.StartWorkflowRequest, w workflowstore.WorkflowStart) error {
-	switch {
-	case r.GetPlanId() != "":
-		return validate.Fault("plan_id", "a workflow runs the plan of its kind and mode")
-	case w.Kind != workflow.Onboarding && w.Kind != workflow.Decommission:
-		return validate.Fault("kind", "ONBOARDING or DECOMMISSION")
-	case !workflow.Fits(w.Kind, w.Mode) && w.Kind == workflow.Onboarding:
-		return validate.Fault("mode", "an onboarding has none")
-	case !workflow.Fits(w.Kind, w.Mode):
-		return validate.Fault("mode", "SOFT_RESET, REIMAGE, STORAGE_CLEANUP or FULL_DECOMMISSION")
-	}
-	return nil
-}
-
-func modeOf(m baremetalv1.Workflow_Mode) workflow.Mode {
-	if m == baremetalv1.Workflow_MODE_UNSPECIFIED {
-		return workflow.NoMode
-	}
-	return workflow.Mode(m.String())
-}
-
-// workflowInputs reads what a workflow's parameters say to its steps; every attempt reads them again.
-func workflowInputs(k workflow.Kind) func(map[string]string) (plan.Inputs, error) {
-	return func(params map[string]string) (plan.Inputs, error) {
-		of := map[string]string{}
-		for key, value := range params {
-			switch {
-			case key == validate.ParamImage || key == validate.ParamTimeout:
-				of[key] = value
-			case key == validate.ParamPath && k == workflow.Onboarding:
-				if err := validate.OneOf("params[path]", value, workflow.PathInstall, workflow.PathAdopt); err != nil {
-					return plan.Inputs{}, err
-				}
-			default:
-				return plan.Inputs{},
-					validate.Fault("params", "%.64q is no parameter of it; image_ref, timeout_seconds, and path of an onboarding are",
-						key)
-			}
-		}
-		return validate.Params(fleet.Onboard, of, func(p string) string { return "params[" + p + "]" })
-	}
 }
 
 // GetWorkflow implements WorkflowService.
@@ -172,6 +135,8 @@ func (s *Server) ActOnWorkflow(
 		Comment:    r.GetComment(),
 		Actor:      service.Actor(ctx),
 		DryRun:     r.GetDryRun(),
-		Inputs:     workflowInputs(workflow.Onboarding),
+		Inputs: func(params map[string]string) (plan.Inputs, error) {
+			return validate.WorkflowParams("params", workflow.Onboarding, params)
+		},
 	})
 }

@@ -58,6 +58,9 @@ func (s *Server) rolloutRequest(
 
 // rolloutWork is what is done on each machine, without the machine.
 func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, error) {
+	if w, ok, err := rolloutstore.WorkflowOf(spec); ok {
+		return w.Request(), err
+	}
 	t, err := service.RunType(spec.GetType(), spec.GetPlanId())
 	if spec.GetAction() == baremetalv1.RolloutSpec_PROVISION {
 		t, err = fleet.Reimage, nil
@@ -66,8 +69,7 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 		return operationstore.StartRequest{}, err
 	}
 	if t == fleet.Onboard || t == fleet.Decommission {
-		return operationstore.StartRequest{},
-			validate.Fault("spec.type", "%s is the type of a workflow's attempts; rollouts run plans", t)
+		return operationstore.StartRequest{}, validate.Fault("spec.type", "set spec.action to %s instead", t)
 	}
 	if !fleet.Wired(t) {
 		return operationstore.StartRequest{}, service.NotWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(t))
