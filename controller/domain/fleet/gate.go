@@ -27,31 +27,29 @@ type typeRule struct {
 	phases []Phase
 	// plan that runs when the request names none; empty where the type needs one.
 	plan string
-	// wired is false where the surface is published and the work behind it is not built.
-	wired bool
 	// housekeeping changes intent only: it touches no machine and proves nothing about it.
 	housekeeping bool
 }
 
 var typeRules = map[OperationType]typeRule{
-	Reboot:      {phases: []Phase{Ready, Maintenance}, plan: "reboot", wired: true},
-	Reconfigure: {phases: []Phase{Ready, Maintenance}, plan: "net-reconfig", wired: true},
-	Netboot:     {phases: []Phase{Maintenance}, plan: "netboot", wired: true},
-	Reimage:     {phases: []Phase{Maintenance}, plan: "repave", wired: true},
-	RunPlan:     {phases: []Phase{Ready, Maintenance}, wired: true},
-	EnterMaintenance: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "enter-maintenance", wired: true,
+	Reboot:      {phases: []Phase{Ready, Maintenance}, plan: "reboot"},
+	Reconfigure: {phases: []Phase{Ready, Maintenance}, plan: "net-reconfig"},
+	Netboot:     {phases: []Phase{Maintenance}, plan: "netboot"},
+	Reimage:     {phases: []Phase{Maintenance}, plan: "repave"},
+	RunPlan:     {phases: []Phase{Ready, Maintenance}},
+	EnterMaintenance: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "enter-maintenance",
 		housekeeping: true},
-	ExitMaintenance: {phases: []Phase{Maintenance}, plan: "exit-maintenance", wired: true, housekeeping: true},
-	JoinCluster:     {phases: []Phase{Maintenance}, plan: "join", wired: true},
-	Upgrade:         {phases: []Phase{Maintenance}, plan: "upgrade", wired: true},
-	RMAType:         {phases: []Phase{Maintenance}, plan: "rma", wired: true},
+	ExitMaintenance: {phases: []Phase{Maintenance}, plan: "exit-maintenance", housekeeping: true},
+	JoinCluster:     {phases: []Phase{Maintenance}, plan: "join"},
+	Upgrade:         {phases: []Phase{Maintenance}, plan: "upgrade"},
+	RMAType:         {phases: []Phase{Maintenance}, plan: "rma"},
 	Onboard:         {phases: []Phase{Maintenance}},
 	Decommission:    {phases: []Phase{Maintenance}},
-	NodeTransition: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition", wired: true,
+	NodeTransition: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition",
 		housekeeping: true},
 }
 
-// OperationTypes lists every type, wired or not.
+// OperationTypes lists every type.
 func OperationTypes() []OperationType {
 	out := make([]OperationType, 0, len(typeRules))
 	for t := range typeRules {
@@ -62,9 +60,6 @@ func OperationTypes() []OperationType {
 
 // Known says whether the type exists at all.
 func Known(t OperationType) bool { _, ok := typeRules[t]; return ok }
-
-// Wired says whether the work behind the type is built.
-func Wired(t OperationType) bool { return typeRules[t].wired }
 
 // DefaultPlan names the plan that runs when a request names none.
 func DefaultPlan(t OperationType) string { return typeRules[t].plan }

@@ -8,13 +8,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
 
-// TestWhatIsBuilt: the work behind every type is built, but for those that workflows stand for.
-func TestWhatIsBuilt(t *testing.T) {
+// TestWhichTypesHaveAPlan: all but the one that needs a plan named, and those that workflows stand for.
+func TestWhichTypesHaveAPlan(t *testing.T) {
 	for _, typ := range fleet.OperationTypes() {
 		workflows := typ == fleet.Onboard || typ == fleet.Decommission
-		if fleet.Wired(typ) == workflows {
-			t.Errorf("%s: wired %t", typ, fleet.Wired(typ))
-		}
 		if plan := fleet.DefaultPlan(typ) != ""; plan == (workflows || typ == fleet.RunPlan) {
 			t.Errorf("%s: has a plan of its own: %t", typ, plan)
 		}

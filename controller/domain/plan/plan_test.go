@@ -274,8 +274,8 @@ func TestBuiltInPlans(t *testing.T) {
 			t.Errorf("%s runs plan %s, which is not built in", op, id)
 			continue
 		}
-		if fleet.Wired(op) != (plan.NotWired(p) == nil) {
-			t.Errorf("%s is wired: %t; the steps of %s: %t", op, fleet.Wired(op), id, plan.NotWired(p) == nil)
+		if s := plan.NotWired(p); s != nil {
+			t.Errorf("%s runs plan %s, whose step %s is not built", op, id, s.GetName())
 		}
 		if plan.Destructive(p) && fleet.Admit(fleet.Facts{Phase: fleet.Ready}, op, false) == nil {
 			t.Errorf("%s loses data and may start in READY", op)

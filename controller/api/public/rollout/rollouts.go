@@ -71,9 +71,6 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 	if t == fleet.Onboard || t == fleet.Decommission {
 		return operationstore.StartRequest{}, validate.Fault("spec.type", "set spec.action to %s instead", t)
 	}
-	if !fleet.Wired(t) {
-		return operationstore.StartRequest{}, service.NotWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(t))
-	}
 	r, err := service.Work{
 		MachineID: "each", RequestID: "each", Kind: t, PlanID: spec.GetPlanId(), Params: spec.GetParams(),
 		Path: func(param string) string { return "spec.params[" + param + "]" }, Seed: spec.GetSeedId(),

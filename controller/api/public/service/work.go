@@ -37,17 +37,14 @@ var MaintenancePlans = map[string]fleet.OperationType{
 	fleet.DefaultPlan(fleet.NodeTransition):   fleet.NodeTransition,
 }
 
-// Begin checks the request, then that the work is built, then starts it.
+// Begin checks the request, then starts the work.
 func (s *Base) Begin(ctx context.Context, w Work) (*baremetalv1.Operation, error) {
-	r, err := w.Request()
-	if err != nil {
-		return nil, err
-	}
 	if w.Kind == fleet.Onboard || w.Kind == fleet.Decommission {
 		return nil, validate.Fault("type", "%s is the type of a workflow's attempts; call StartWorkflow", w.Kind)
 	}
-	if !fleet.Wired(w.Kind) {
-		return nil, NotWired("OPERATION_TYPE_NOT_WIRED", "operations of type "+string(w.Kind))
+	r, err := w.Request()
+	if err != nil {
+		return nil, err
 	}
 	r.Actor = Actor(ctx)
 	return s.Engine.Start(ctx, r)
@@ -82,7 +79,7 @@ func (w Work) Request() (operationstore.StartRequest, error) {
 		validate.Comment("comment", w.Comment),
 		w.checkPlan(),
 	)
-	if err != nil || !fleet.Wired(w.Kind) {
+	if err != nil {
 		return r, err
 	}
 	if r.Inputs, err = validate.Params(w.Kind, w.Params, w.Path); err != nil {
