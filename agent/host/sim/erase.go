@@ -23,7 +23,11 @@ func (m *Machine) DisksToErase(rule string, protected []string) ([]disk.Device, 
 	if err != nil {
 		return nil, invalid("protected disks: %v", err)
 	}
-	only := disk.Device{Name: "simdisk0", Path: "/dev/simdisk0", Serial: diskSerial(m.id), Size: diskBytes, Sector: 4096}
+	st, err := m.world.State(m.id)
+	if err != nil {
+		return nil, err
+	}
+	only := disk.Device{Name: "simdisk0", Path: "/dev/simdisk0", Serial: st.Disk.Disk, Size: diskBytes, Sector: 4096}
 	d, err := disk.Choose([]disk.Device{only}, wanted, keep)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func (m *Machine) Inventory(ctx context.Context) (inventory.Document, error) {
 			{Locator: "DIMM_B1", SizeBytes: 32 * gib, SpeedMTs: 4800, Type: "DDR5", Manufacturer: Vendor,
 				Serial: seedHex(m.id, "B1")[:8]},
 		}},
-		Disks: []inventory.Disk{{Name: "simdisk0", Model: "Simulated disk", Serial: diskSerial(m.id), SizeBytes: diskBytes,
+		Disks: []inventory.Disk{{Name: "simdisk0", Model: "Simulated disk", Serial: st.Disk.Disk, SizeBytes: diskBytes,
 			Transport: "nvme"}},
 		Firmware: []inventory.Firmware{
 			{Component: "bios", Version: "sim-1.0"},

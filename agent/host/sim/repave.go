@@ -49,7 +49,11 @@ func (m *Machine) imageFor(r host.RepaveRequest) (host.DiskImage, error) {
 	if !strings.HasPrefix(r.Digest, "sha256:") || len(r.Digest) != len("sha256:")+64 {
 		return host.DiskImage{}, invalid("repave with digest %q, want sha256:<64 hex digits>", r.Digest)
 	}
-	serial := diskSerial(m.id)
+	st, err := m.world.State(m.id)
+	if err != nil {
+		return host.DiskImage{}, err
+	}
+	serial := st.Disk.Disk
 	if r.DiskRule != "" && r.DiskRule != "serial="+serial {
 		return host.DiskImage{}, invalid("repave the disk with %s, there is only serial=%s", r.DiskRule, serial)
 	}
@@ -139,4 +143,16 @@ func (m *Machine) evidence(ctx context.Context, err error) (host.RepaveEvidence,
 	}
 	image, err := m.DiskImage(ctx)
 	return host.RepaveEvidence{Image: image, Simulated: true}, err
+}
+
+// ReplaceDisk puts an empty disk with another serial number into a machine, as a person does who has switched it off.
+func (w *World) ReplaceDisk(machineID, serial string) error {
+	_, err := w.update(machineID, func(st *MachineState, _ time.Time) error {
+		if st.On {
+			return invalid("replace the disk of %s, which is on", machineID)
+		}
+		st.Disk = host.DiskImage{Disk: serial}
+		return nil
+	})
+	return err
 }
