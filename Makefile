@@ -285,18 +285,20 @@ debian-image: ## Build the Debian image that machines are installed with, where 
 lab-debian: deps debian-image ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)
 	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) go test -tags metal -timeout 30m -count 1 -v -run TestMetalDebian ./lab
 
-# An image as its vendor ships it: make lab-stock STOCK_IMAGE=/path/to/debian-13-genericcloud-amd64.raw.zst
-STOCK_IMAGE ?= $(CURDIR)/dist/stock.raw.zst
+# An image as its vendor ships it: make lab-stock STOCK_IMAGE=/path/to/debian-13-genericcloud-amd64.raw.zst, or
+# STOCK_LAYOUT=lvm for a root on XFS in a logical volume.
+STOCK_LAYOUT ?= plain
+STOCK_IMAGE ?= $(CURDIR)/dist/stock$(if $(filter lvm,$(STOCK_LAYOUT)),-lvm).raw.zst
 
 .PHONY: lab-stock
 lab-stock: deps ## Install an image that knows nothing of Ingot on BIOS and UEFI machines, and log in by ssh (root)
-	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE); }
+	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE) bookworm $(STOCK_LAYOUT); }
 	INGOT_TEST_STOCK=$(STOCK_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalStock ./lab
 
 .PHONY: first-rack
 first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debian beside three empty machines (root; 20 minutes)
 	@scripts/install-deps units
-	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE); }
+	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE) bookworm $(STOCK_LAYOUT); }
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	STOCK_IMAGE=$(STOCK_IMAGE) scripts/first-rack
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/config"
 	"github.com/ingot-metal/ingot/agent/host"
@@ -56,8 +57,10 @@ func diagnose(ctx context.Context, c config.Config) []doctor.Finding {
 		list = append(list, doctor.Warning("host", "this machine is simulated", ""))
 	} else if c.Role == "host" {
 		list = append(list, checkCapabilities(ctx, host.New(host.Config{}))...)
+		list = append(list, doctor.Unit(ctx, "ingot-agent.service")...)
 	} else {
 		list = append(list, checkSite(ctx, c)...)
+		list = append(list, doctor.Unit(ctx, "ingot-site.service", unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_RAW)...)
 	}
 	dir := state.Dir(c.StateDir)
 	who, err := dir.Identity()

@@ -273,7 +273,10 @@ func checkServing(ctx context.Context, c *config.Config) []doctor.Finding {
 		return []doctor.Finding{doctor.Fault("controller", "runs and is not ready: "+err.Error(),
 			"journalctl -u ingot-controller")}
 	}
-	list := []doctor.Finding{doctor.Warning("controller", "does not run", "systemctl enable --now ingot-controller")}
+	list := doctor.Unit(ctx, "ingot-controller.service")
+	if len(list) == 0 {
+		list = append(list, doctor.Warning("controller", "does not run", "systemctl enable --now ingot-controller"))
+	}
 	for _, address := range []string{c.Listen.Frontpage, c.Listen.Fleet, c.Listen.Enrolment, c.Listen.HTTP,
 		c.Listen.REST} {
 		if address != "" {

@@ -167,15 +167,21 @@ func (e *Engine) rescueJobs(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// oldJobsEvery is how often jobs of older versions are removed: the last controller that works on them may have gone.
-const oldJobsEvery = 30 * time.Second
+// tidyJobsEvery is how often jobs are looked at that nobody would work on.
+const tidyJobsEvery = 15 * time.Second
 
-func (e *Engine) removeOldJobs(ctx context.Context) error {
-	n, err := e.store.RemoveOldJobs(ctx)
-	if n > 0 {
-		e.log.Info("jobs of an older version are removed", "jobs", n)
+// tidyJobs removes the jobs of older versions, whose last controller may have gone, and hastens those that wait by a
+// clock that was ahead.
+func (e *Engine) tidyJobs(ctx context.Context) error {
+	old, err := e.store.RemoveOldJobs(ctx)
+	if old > 0 {
+		e.log.Info("jobs of an older version are removed", "jobs", old)
 	}
-	return err
+	late, lateErr := e.store.HastenJobs(ctx, []string{operationArgs{}.Kind(), rolloutArgs{}.Kind()}, 2*mostRetryDelay)
+	if late > 0 {
+		e.log.Info("jobs that would wait by a clock that was ahead are available", "jobs", late)
+	}
+	return errors.Join(err, lateErr)
 }
 
 func (e *Engine) sweepOperations(ctx context.Context) (int, error) {

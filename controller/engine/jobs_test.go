@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
@@ -182,15 +184,57 @@ func TestJobsOfAnOlderVersionGo(t *testing.T) {
 		}
 		return n
 	}
-	if err := e.removeOldJobs(t.Context()); err != nil || count() != 4 {
+	if err := e.tidyJobs(t.Context()); err != nil || count() != 4 {
 		t.Fatalf("%d jobs beside an older controller, %v", count(), err)
 	}
 	older.leave(t.Context())
-	if err := e.removeOldJobs(t.Context()); err != nil || count() != 1 {
+	if err := e.tidyJobs(t.Context()); err != nil || count() != 1 {
 		t.Fatalf("%d jobs without one, %v", count(), err)
 	}
 	if all, _ := jobs(t, s, "available"); all != 1 {
 		t.Errorf("%d jobs of this version", all)
+	}
+}
+
+// TestARetryDoesNotWaitForAClockThatWasAhead: a job fails on a machine whose clock is ten minutes ahead, and is set
+// back. River has written down when to try again by that clock.
+func TestARetryDoesNotWaitForAClockThatWasAhead(t *testing.T) {
+	s := storetest.New(t)
+	e := engineOver(t, s, "ctl", clock.Real())
+	if err := errors.Join(e.RenewLease(t.Context()), e.keepJobLease(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	scope := failpoint.NewScope()
+	scope.Set(fpInJob.Name(), failpoint.Error().At(1))
+	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	if err := e.river.Start(failpoint.With(t.Context(), scope)); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		return storetest.Count(t, s, "SELECT count(*) FROM river_job WHERE array_length(errors, 1) = 1") == 1
+	}, "the job does not fail")
+	if err := e.river.StopAndCancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(ahead string) bool {
+		t.Helper()
+		if err := e.tidyJobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return storetest.Count(t, s, "SELECT count(*) FROM river_job WHERE scheduled_at > now() + $1::interval", ahead) == 1
+	}
+	if !waits("0") {
+		t.Error("a retry that is near is hastened")
+	}
+	if _, err := s.Pool().Exec(t.Context(),
+		`UPDATE river_job SET scheduled_at = scheduled_at + interval '10 minutes'`); err != nil {
+		t.Fatal(err)
+	}
+	if waits("0") {
+		t.Error("the job waits for ten minutes")
+	}
+	if _, available := jobs(t, s, "available"); available != 1 {
+		t.Errorf("%d jobs are available", available)
 	}
 }
 

@@ -73,7 +73,7 @@ func (e *Engine) reconcilers() []reconciler {
 		{"look for moved sessions", movedEvery, newSignal(), e.closeMovedSessions},
 		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.findPeers},
 		{"forget controllers that are gone", forgetEvery, newSignal(), e.forgetControllers},
-		{"remove jobs of older versions", oldJobsEvery, newSignal(), e.removeOldJobs},
+		{"tidy jobs", tidyJobsEvery, newSignal(), e.tidyJobs},
 	}
 }
 

@@ -75,6 +75,17 @@ func (s *Store) RescueJobs(ctx context.Context) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
+// HastenJobs makes jobs of these kinds available that wait for a time further away than most. It was written by a
+// machine whose clock was ahead. It returns how many.
+func (s *Store) HastenJobs(ctx context.Context, kinds []string, most time.Duration) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, `UPDATE river_job SET state = 'available', scheduled_at = now()
+		WHERE state IN ('available', 'retryable') AND kind = ANY($1) AND scheduled_at > now() + $2::interval`, kinds, most)
+	if err != nil {
+		return 0, fmt.Errorf("hasten jobs: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
 // RemoveOldJobs removes the jobs of versions that kept theirs in River's default queue, unless a controller of such a
 // version lives: nobody else works on them. It returns how many. The table of jobs is River's.
 func (s *Store) RemoveOldJobs(ctx context.Context) (int64, error) {
