@@ -160,14 +160,15 @@ func (o *setupFlags) missing(ctx context.Context, s service) ([]setupChange, err
 	case err != nil:
 		return nil, err
 	}
-	switch connected := s.connected(ctx); {
-	case connected != nil || !s.enabled(ctx):
-		list = append(list, setupChange{"enable and start " + s.unit, func(ctx context.Context) error {
-			return s.start(ctx, "enable", "--now")
-		}})
-	case text != "" || s.outdated(ctx):
+	// Whether it is connected says nothing of its configuration: its controller may be restarting.
+	switch active := s.active(ctx); {
+	case active == nil && s.enabled(ctx) && (text != "" || s.outdated(ctx)):
 		list = append(list, setupChange{"restart " + s.unit, func(ctx context.Context) error {
 			return s.start(ctx, "restart")
+		}})
+	case s.connected(ctx) != nil || !s.enabled(ctx):
+		list = append(list, setupChange{"enable and start " + s.unit, func(ctx context.Context) error {
+			return s.start(ctx, "enable", "--now")
 		}})
 	}
 	return list, nil
@@ -308,6 +309,14 @@ func (s service) enabled(ctx context.Context) bool {
 	return err == nil
 }
 
+// active reports why the service does not run; nil when it does.
+func (s service) active(ctx context.Context) error {
+	if state, err := systemctl(ctx, "is-active", s.unit); err != nil {
+		return fmt.Errorf("%s is %s", s.unit, cmp.Or(strings.TrimSpace(state), "not active"))
+	}
+	return nil
+}
+
 // connectedStatus is what a running agent tells systemd when it has its session.
 const connectedStatus = "connected to the controller"
 
@@ -317,8 +326,8 @@ func (s service) connected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if active, err := systemctl(ctx, "is-active", s.unit); err != nil {
-		return fmt.Errorf("%s is %s", s.unit, cmp.Or(strings.TrimSpace(active), "not active"))
+	if err := s.active(ctx); err != nil {
+		return err
 	}
 	if strings.TrimSpace(out) != connectedStatus {
 		return fmt.Errorf("%s is not connected to the controller", s.unit)

@@ -85,6 +85,9 @@ var Edits = []Edit{
 			}
 		}
 `},
+	{"agent/state/begun.go",
+		`err != nil || b.dir == "" {`,
+		`err != nil || b.dir == "" || planted.DedupCache {`},
 	{"agent/state/meta.go",
 		"\t\tif _, err := tx.Exec(\"DELETE FROM events WHERE seq <= ?\", int64(min(shared, stored)))",
 		`		if planted.OldEvents {
