@@ -23,6 +23,9 @@ type driver interface {
 	Console(ctx context.Context, out io.Writer) error
 	// Hardware returns what it has read even where the rest could not be.
 	Hardware(ctx context.Context) (provider.Hardware, error)
+	// SetPassword says whether the BMC has only taken the order, to carry it out later. An error that is ErrUnchanged has
+	// changed nothing, by the BMC's word; any other may have.
+	SetPassword(ctx context.Context, user, password string) (later bool, err error)
 	Close(ctx context.Context) error
 }
 
@@ -43,6 +46,10 @@ type conn struct {
 	usedAt  time.Time
 	slowest time.Duration // of its answers lately
 	spokeIn Protocol      // the last protocol in which it was spoken to
+	// account: sessions are opened for the account alone, and with the privilege to change it.
+	account bool
+	// suffix tells refusals of the account in another protocol from those that park it.
+	suffix string
 }
 
 // heard takes how long an answer took. What was slow once is forgotten little by little.
