@@ -42,6 +42,27 @@ type PasswordProof struct {
 func (p *Provider) ChangePassword(
 	ctx context.Context, t provider.Target, c PasswordChange,
 ) (proof PasswordProof, err error) {
+	return p.atAccount(ctx, t, c, func(w *passwordWork) error {
+		err := w.run(ctx)
+		if w.e.Protocol == Unknown && w.l.spokeIn == Redfish && errors.Is(err, effect.ErrUnsupported) {
+			w.e.Protocol, w.l.suffix = IPMI, " ipmi"
+			if other := w.run(ctx); !errors.Is(other, provider.ErrSilent) {
+				return other
+			}
+		}
+		return err
+	})
+}
+
+// TryPassword logs in once, with the new password, and changes nothing.
+func (p *Provider) TryPassword(ctx context.Context, t provider.Target, c PasswordChange) (PasswordProof, error) {
+	return p.atAccount(ctx, t, c, func(w *passwordWork) error { return w.proved(w.prove(ctx, c.New)) })
+}
+
+// atAccount runs fn with the turn at the BMC. Sessions end with it.
+func (p *Provider) atAccount(
+	ctx context.Context, t provider.Target, c PasswordChange, fn func(*passwordWork) error,
+) (proof PasswordProof, err error) {
 	e, err := ParseEndpoint(t.BMCEndpoint)
 	if err != nil {
 		return proof, err
@@ -58,14 +79,8 @@ func (p *Provider) ChangePassword(
 		l.forget(ctx)
 		l.account, l.suffix = false, ""
 	}()
-	w := passwordWork{Provider: p, l: l, e: e, t: t, c: c}
-	err = w.run(ctx)
-	if e.Protocol == Unknown && l.spokeIn == Redfish && errors.Is(err, effect.ErrUnsupported) {
-		w.e.Protocol, l.suffix = IPMI, " ipmi"
-		if other := w.run(ctx); !errors.Is(other, provider.ErrSilent) {
-			err = other
-		}
-	}
+	w := &passwordWork{Provider: p, l: l, e: e, t: t, c: c}
+	err = fn(w)
 	return PasswordProof{At: w.at, Protocol: l.spokeIn}, err
 }
 

@@ -183,8 +183,14 @@ func Housekeeping(p *baremetalv1.Plan) bool {
 // OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
-		return KindOf(s) == workflow.CheckKind &&
-			!switches(s)
+		return KindOf(s) == workflow.CheckKind && !workflow.Standalone(s.GetWorkflowStage().GetStage())
+	})
+}
+
+// RotatesPassword says that the plan changes the password of a BMC, which only an admin may start.
+func RotatesPassword(p *baremetalv1.Plan) bool {
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
+		return s.GetWorkflowStage().GetStage() == workflow.RotateBMCPassword
 	})
 }
 
@@ -194,7 +200,7 @@ func switches(s *baremetalv1.Step) bool { return workflow.Switches(s.GetWorkflow
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {
-		if !slices.Contains(implemented, KindOf(s)) && !switches(s) {
+		if !slices.Contains(implemented, KindOf(s)) && !workflow.Standalone(s.GetWorkflowStage().GetStage()) {
 			return s
 		}
 	}
@@ -343,6 +349,8 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("uncordon", "Use the cluster node again", uncordonStep()),
 		mk("power-on", "Switch on", loneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
 		mk("power-off", "Switch off", loneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
+		mk("bmc-rotate-password", "Give the BMC a new password",
+			loneStep("rotate-password", workflow.RotateBMCPassword, 10*time.Minute)),
 		mk("reported-install", "Wait for an installer that reports by itself",
 			loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
 		mk("replace", "Wait for a machine whose hardware is replaced",

@@ -893,6 +893,45 @@ func (q *Queries) MachineWithDefaultImage(ctx context.Context, imageRef string) 
 	return machine_id, err
 }
 
+const neighboursAtBMC = `-- name: NeighboursAtBMC :many
+SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = $1::text AND spec ->> 'bmc_endpoint' <> ''
+  AND machine_id <> $2 AND strpos(lower(spec ->> 'bmc_endpoint'), lower($3::text)) > 0
+ORDER BY machine_id LIMIT 1000
+`
+
+type NeighboursAtBMCParams struct {
+	CredentialsRef string
+	MachineID      string
+	Host           string
+}
+
+type NeighboursAtBMCRow struct {
+	MachineID   string
+	BmcEndpoint string
+}
+
+// Other machines with the same credentials whose endpoint holds the host; the caller compares the hosts themselves.
+func (q *Queries) NeighboursAtBMC(ctx context.Context, arg NeighboursAtBMCParams) ([]NeighboursAtBMCRow, error) {
+	rows, err := q.db.Query(ctx, neighboursAtBMC, arg.CredentialsRef, arg.MachineID, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NeighboursAtBMCRow
+	for rows.Next() {
+		var i NeighboursAtBMCRow
+		if err := rows.Scan(&i.MachineID, &i.BmcEndpoint); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const offerBMCCertificate = `-- name: OfferBMCCertificate :execrows
 UPDATE bmc_certificates SET offered_sha256 = $1::text, offered_at = CASE WHEN $1 = '' THEN NULL ELSE $2::timestamptz END
 WHERE site = $3 AND endpoint = $4 AND offered_sha256 <> $1 AND sha256 <> $1

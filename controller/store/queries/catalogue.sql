@@ -212,3 +212,10 @@ SELECT p.machine_id, (p.sealed IS NOT NULL)::boolean AS own, (p.pending IS NOT N
 FROM bmc_passwords p JOIN machines m ON m.machine_id = p.machine_id AND m.deleted_at IS NULL
 WHERE p.credentials_ref = @credentials_ref::text AND m.spec ->> 'bmc_credentials_ref' = @credentials_ref
 ORDER BY p.machine_id;
+
+-- name: NeighboursAtBMC :many
+-- Other machines with the same credentials whose endpoint holds the host; the caller compares the hosts themselves.
+SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::text AND spec ->> 'bmc_endpoint' <> ''
+  AND machine_id <> @machine_id AND strpos(lower(spec ->> 'bmc_endpoint'), lower(@host::text)) > 0
+ORDER BY machine_id LIMIT 1000;
