@@ -193,3 +193,10 @@ func (r *Redfish) Takes(password string) bool {
 	defer r.desk.mu.Unlock()
 	return !r.desk.counts.Locked && r.desk.password == password
 }
+
+// Password is the account's password now.
+func (r *Redfish) Password() string {
+	r.desk.mu.Lock()
+	defer r.desk.mu.Unlock()
+	return r.desk.password
+}

@@ -207,6 +207,9 @@ func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	return nil
 }
 
+// LeavesSystem says that the plan works on the BMC's account alone.
+func LeavesSystem(p *baremetalv1.Plan) bool { return RotatesPassword(p) && len(p.GetSteps()) == 1 }
+
 // Digest identifies a plan's content.
 func Digest(p *baremetalv1.Plan) ([]byte, error) {
 	c := proto.Clone(p).(*baremetalv1.Plan)

@@ -365,7 +365,7 @@ func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 	if r.drains(m) {
 		state.NodeState = fleet.NodeState(node.Name(node.Draining))
 	}
-	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive,
+	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, LeavesSystem: plan.LeavesSystem(p),
 		ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.Removes}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {
