@@ -104,7 +104,7 @@ func validateStep(s *baremetalv1.Step, field string) error {
 	switch {
 	case kind == "" || len(s.ProtoReflect().GetUnknown()) > 0:
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "the step has no kind that this server knows")
-	case kind == workflow.CheckKind && !switches(s):
+	case kind == workflow.CheckKind && !standalone(s):
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", kind+" belongs to the built-in plans of workflows")
 	case kind == "set_phase":
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "set_phase belongs to the built-in maintenance plans")
@@ -183,7 +183,7 @@ func Housekeeping(p *baremetalv1.Plan) bool {
 // OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
-		return KindOf(s) == workflow.CheckKind && !workflow.Standalone(s.GetWorkflowStage().GetStage())
+		return KindOf(s) == workflow.CheckKind && !standalone(s)
 	})
 }
 
@@ -194,13 +194,15 @@ func RotatesPassword(p *baremetalv1.Plan) bool {
 	})
 }
 
-// switches says that the step switches the machine on or off.
-func switches(s *baremetalv1.Step) bool { return workflow.Switches(s.GetWorkflowStage().GetStage()) }
+// standalone says that the step is a stage that is started outside of any workflow.
+func standalone(s *baremetalv1.Step) bool {
+	return workflow.Standalone(s.GetWorkflowStage().GetStage())
+}
 
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {
-		if !slices.Contains(implemented, KindOf(s)) && !workflow.Standalone(s.GetWorkflowStage().GetStage()) {
+		if !slices.Contains(implemented, KindOf(s)) && !standalone(s) {
 			return s
 		}
 	}
