@@ -41,11 +41,13 @@ func (p *Provider) callWith(
 }
 
 // lend has the next session opened with credentials that are not asked for.
-func (l *conn) lend(creds Credentials, ref string) { l.known, l.knownBy, l.have = creds, ref, true }
+func (l *conn) lend(creds Credentials, ref string) {
+	l.known, l.knownBy, l.have, l.lent = creds, ref, true, true
+}
 
 func (l *conn) forget(ctx context.Context) {
 	l.close(ctx)
-	l.known, l.have = Credentials{}, false
+	l.known, l.have, l.lent = Credentials{}, false, false
 }
 
 // use runs fn for whoever has the turn.

@@ -46,6 +46,8 @@ type conn struct {
 	usedAt  time.Time
 	slowest time.Duration // of its answers lately
 	spokeIn Protocol      // the last protocol in which it was spoken to
+	// lent: the known credentials are those of the caller, and are not asked for.
+	lent bool
 	// account: sessions are opened for the account alone, and with the privilege to change it.
 	account bool
 	// suffix tells refusals of the account in another protocol from those that park it.
@@ -85,7 +87,7 @@ func (l *conn) load(ctx context.Context, m Memory, pin string, unparked time.Tim
 		l.record.Pin, l.record.Offered = pin, ""
 	}
 	if unparked.After(l.record.Unparked) {
-		l.record.Budget, l.record.Unparked, l.have = Budget{}, unparked, false
+		l.record.Budget, l.record.Unparked, l.have = Budget{}, unparked, l.have && l.lent
 	}
 	if before.Pin == l.record.Pin && before.Unparked.Equal(l.record.Unparked) {
 		return nil

@@ -109,7 +109,10 @@ func (w *passwordWork) run(ctx context.Context) error {
 		later, err = d.SetPassword(ctx, w.c.New.Username, w.c.New.Password)
 		return err
 	})
-	if !asked || errors.Is(err, effect.ErrUnsupported) {
+	switch {
+	case !asked && w.c.Tried && refuses(err):
+		return w.neither()
+	case !asked, errors.Is(err, effect.ErrUnsupported):
 		return err
 	}
 	if err := AfterPassword.HitCtx(ctx); err != nil {
@@ -159,12 +162,17 @@ func (w *passwordWork) settled(ctx context.Context, cause error) error {
 		return failure.Unavailable("BMC_NO_EFFECT",
 			"BMC %s has accepted the new password and takes the old one still", w.l.key)
 	case refuses(err):
-		return failure.Precondition("BMC_AUTH_FAILED",
-			"BMC %s refuses the new password and the old one; both are kept. When it is well again: ingot bmc unpark %s, then "+
-				"ingot bmc rotate-password %s", w.l.key, w.t.MachineID, w.t.MachineID)
+		return w.neither()
 	default:
 		return err
 	}
+}
+
+// neither is the end of a change after which the BMC takes no password that is known.
+func (w *passwordWork) neither() error {
+	return failure.Precondition("BMC_AUTH_FAILED",
+		"BMC %s refuses the new password and the old one; both are kept. When it is well again: ingot bmc unpark %s, then "+
+			"ingot bmc rotate-password %s", w.l.key, w.t.MachineID, w.t.MachineID)
 }
 
 // proved notes the time of a proof.

@@ -166,6 +166,11 @@ func TestPasswordThatNobodyKnows(t *testing.T) {
 	if n := r.Counts(); n.WrongPasswords != 2 {
 		t.Errorf("counts %+v", n)
 	}
+	r.SetPassword(newPassword)
+	p.Unpark(r.Endpoint(), time.Now())
+	if _, err := p.ChangePassword(t.Context(), target(r.Endpoint()), changeTo(newPassword, true)); err != nil {
+		t.Errorf("after an admin had it asked again: %v", err)
+	}
 }
 
 // TestPasswordOfAnAccountThatIsNotThere is nothing that the BMC is told.
