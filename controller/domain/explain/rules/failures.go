@@ -134,7 +134,7 @@ var remedies = map[string]remedy{
 	"BMC_AUTH_FAILED": {explain.OnOperator, "the BMC rejects the password",
 		does((*scene).setCredentials, (*scene).unpark)},
 	"BMC_SHARED":           {explain.OnOperator, "another machine names the same BMC", does(inventory)},
-	"BMC_PASSWORD_REFUSED": {explain.OnOperator, "the BMC's policy does not take the new password", does((*scene).giveBMC)},
+	"BMC_PASSWORD_REFUSED": {explain.OnOperator, "the BMC's policy refuses the new password", does((*scene).giveBMC)},
 	"BMC_UNREACHABLE":      {explain.OnBMC, "the BMC does not answer", does((*scene).giveBMC, (*scene).siteGet)},
 	"BMC_NO_EFFECT":        {explain.OnBMC, "the BMC accepts, and the machine does not follow", does(resetBMC)},
 	"DISK_RULE_NO_UNIQUE_MATCH": {explain.OnOperator,
