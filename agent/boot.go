@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/enroll"
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/bmcpassword"
 	"github.com/ingot-metal/ingot/agent/executor/cluster"
 	"github.com/ingot-metal/ingot/agent/executor/provideraction"
 	"github.com/ingot-metal/ingot/agent/executor/reconfig"
@@ -226,12 +227,16 @@ const capSSH = "ssh"
 // capDiscovery: it looks for BMCs.
 const capDiscovery = "bmc-discovery"
 
+// capPassword: it changes the passwords of BMCs.
+const capPassword = "bmc-password"
+
 // capCluster: it speaks to clusters about machines.
 const capCluster = "cluster"
 
 func (l *life) capabilities() []string {
 	if l.isSite() && l.site != nil {
-		return append(l.providers.Capabilities(), capSSH, capCluster, capDiscovery, "provider:"+provideraction.Provider)
+		return append(l.providers.Capabilities(), capSSH, capCluster, capDiscovery, capPassword,
+			"provider:"+provideraction.Provider)
 	}
 	if l.isSite() {
 		return l.providers.Capabilities()
@@ -271,6 +276,9 @@ func (l *life) resolve(spec *fleetv1.CommandSpec) (executor.Executor, *executor.
 		}
 		if l.site != nil && spec.GetCluster() != nil {
 			return cluster.New(l.clusters()), nil
+		}
+		if l.site != nil && spec.GetBmcPassword() != nil {
+			return bmcpassword.New(l.bmcPasswords()), nil
 		}
 		if l.site != nil && spec.GetProviderAction() != nil {
 			return provideraction.New(l.providerActions()), nil

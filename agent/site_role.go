@@ -176,25 +176,6 @@ func (l *life) runBMCs(ctx context.Context) error {
 	return err
 }
 
-// bmcCredentials asks the controller. They stay in memory.
-func (l *life) bmcCredentials(ctx context.Context, t provider.Target) (c bmc.Credentials, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
-		answer, err := client.GetBMCCredentials(ctx, &fleetv1.GetBMCCredentialsRequest{
-			MachineId: t.MachineID, CredentialsRef: t.CredentialsRef,
-		})
-		c = bmc.Credentials{
-			Username: answer.GetUsername(), Password: answer.GetPassword(), Version: answer.GetVersion(),
-			Allowed: answer.GetAllowedEndpoints(), PlainHTTP: answer.GetAllowPlainHttp(),
-			UnverifiedTLS: answer.GetAllowUnverifiedTls(),
-		}
-		return err
-	})
-	if err != nil {
-		return bmc.Credentials{}, fmt.Errorf("ask for the credentials of a BMC: %w", err)
-	}
-	return c, nil
-}
-
 func bmcTargets(list []*fleetv1.BMCTarget) []provider.Target {
 	var out []provider.Target
 	for _, t := range list {

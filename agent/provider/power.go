@@ -165,6 +165,8 @@ var (
 	ErrOldTLS = fmt.Errorf("%w: it has no TLS 1.2", ErrProtocol)
 	// ErrRefused: the BMC answers that it won't or can't do that now.
 	ErrRefused = errors.New("the BMC refuses")
+	// ErrUnchanged: the change of a password was not asked for, or was refused by an answer.
+	ErrUnchanged = errors.New("the password was not changed")
 	// ErrCertificate: the BMC shows another certificate than the one that is known.
 	ErrCertificate = errors.New("the BMC shows another certificate")
 )

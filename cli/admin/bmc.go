@@ -28,7 +28,8 @@ machine.`,
 	}
 	credentials.AddCommand(a.credentialsSetCmd(), a.credentialsAllowCmd(), a.credentialsListCmd(),
 		a.credentialsDeleteCmd())
-	cmd.AddCommand(credentials, a.bmcCertificatesCmd(), a.bmcTrustCmd(), a.bmcUnparkCmd())
+	cmd.AddCommand(credentials, a.bmcCertificatesCmd(), a.bmcTrustCmd(), a.bmcUnparkCmd(),
+		a.bmcRotateCmd())
 	return cmd
 }
 
@@ -243,6 +244,21 @@ call.`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd
+}
+
+func (a commands) bmcRotateCmd() *cobra.Command {
+	return a.RunsPlan(&cobra.Command{
+		Use:   "rotate-password MACHINE",
+		Short: "Give the BMCs of machines new passwords",
+		Long: `Give the account by which a machine's BMC is known a new random password, which no other BMC
+has. Ingot stores it sealed before the BMC hears of it, and shows it to nobody; the credentials that
+the machine names keep their own. It is done when the BMC has taken a log-in with it. The machine
+goes on undisturbed. It needs the scope admin.
+
+When the end of a change is not known, start it again: the new password is tried first.` + command.TargetsHelp + command.WaitHelp,
+		Example: `  ingot bmc rotate-password m-1
+  ingot bmc rotate-password --select rack=r42`,
+	}, "", "bmc-rotate-password")
 }
 
 func (a commands) credentialsListCmd() *cobra.Command {

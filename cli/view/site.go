@@ -87,9 +87,21 @@ func (s Style) Credentials(list []*pb.BMCCredentials) *Table {
 		}
 		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()),
 			Clean(shortList(c.GetAllowedEndpoints())),
-			strings.Join(CredentialNotes(c), ", "))
+			strings.Join(append(CredentialNotes(c), passwordNotes(c)...), ", "))
 	}
 	return t
+}
+
+// passwordNotes say where the password is another one.
+func passwordNotes(c *pb.BMCCredentials) []string {
+	var notes []string
+	if n := c.GetOwnPasswords(); n > 0 {
+		notes = append(notes, fmt.Sprintf("machines with their own password: %d", n))
+	}
+	if open := c.GetOpenPasswords(); len(open) > 0 {
+		notes = append(notes, "changes that are open: "+Clean(shortList(open)))
+	}
+	return notes
 }
 
 // shortList joins the first few entries of a list, and says how many more there are.

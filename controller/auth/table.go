@@ -77,6 +77,8 @@ func Table() map[string]Rule {
 		fleetv1.AgentService_RotateAgentCert_FullMethodName,
 		fleetv1.AgentService_SyncSite_FullMethodName,
 		fleetv1.AgentService_GetBMCCredentials_FullMethodName,
+		fleetv1.AgentService_MakeBMCPassword_FullMethodName,
+		fleetv1.AgentService_SettleBMCPassword_FullMethodName,
 		fleetv1.AgentService_GetSSHCredentials_FullMethodName,
 		fleetv1.AgentService_GetClusterAccess_FullMethodName,
 		fleetv1.AgentService_GetJoinMaterial_FullMethodName,

@@ -54,6 +54,9 @@ const (
 	// PowerOffSeenAt and PowerOnSeenAt are when the BMC was read back so (RFC 3339, UTC, the agent's clock).
 	PowerOffSeenAt = "power_off_seen_at"
 	PowerOnSeenAt  = "power_on_seen_at"
+	// BMCPasswordAcceptedAt is when the BMC has taken a log-in with its new password (RFC 3339, UTC, the agent's clock).
+	BMCPasswordAcceptedAt = "bmc_password_accepted_at"
+
 	// PowerOffForced is "true" when the system did not go down by itself.
 	PowerOffForced = "power_off_forced"
 	// BMCProtocol is how the BMC was spoken to: "redfish" or "ipmi".

@@ -26,7 +26,19 @@ type Faults struct {
 	WrongPassword int
 	// NoSessions answers every new session with 503, as a BMC whose table of sessions is full does.
 	NoSessions bool
+	// PasswordCut cuts the connection of the next change of the password.
+	PasswordCut Cut
 }
+
+// Cut is where a connection is cut, beside the change that it asks for.
+type Cut int
+
+// Where a connection is cut.
+const (
+	CutNever Cut = iota
+	CutBefore
+	CutAfter
+)
 
 // Counts is what came in.
 type Counts struct {
@@ -35,6 +47,8 @@ type Counts struct {
 	WrongPasswords int
 	// Sessions counts the log-ins that opened a session.
 	Sessions int
+	// PasswordChanges counts the changes of the password over the service itself.
+	PasswordChanges int
 	// Resets counts the resets that were accepted.
 	Resets int
 	Locked bool

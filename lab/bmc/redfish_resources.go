@@ -50,6 +50,7 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	members(rootPath+"/EventService/Subscriptions", "EventDestination", "Subscription Collection",
 		func() []string { return nil })
 	get(managerPath, r.manager)
+	r.accountRoutes(mux)
 	get(logPath, func() object {
 		return entity(logPath, "LogService.v1_3_0.LogService", "SEL", object{"Entries": link(logPath + "/Entries")})
 	})
@@ -122,6 +123,14 @@ func collection(path, kind, name string, paths []string) object {
 }
 
 func (r *Redfish) root() object {
+	doc := r.plainRoot()
+	if r.cfg.Shape.Accounts.None {
+		delete(doc, "AccountService")
+	}
+	return doc
+}
+
+func (r *Redfish) plainRoot() object {
 	return entity(rootPath+"/", "ServiceRoot.v1_15_0.ServiceRoot", "RootService", object{
 		"Name":           "Root Service",
 		"RedfishVersion": "1.15.0",
@@ -132,6 +141,7 @@ func (r *Redfish) root() object {
 		"Chassis":        link(rootPath + "/Chassis"),
 		"Managers":       link(rootPath + "/Managers"),
 		"SessionService": link(rootPath + "/SessionService"),
+		"AccountService": link(accountServicePath),
 		"EventService":   link(rootPath + "/EventService"),
 		"Links":          object{"Sessions": link(sessionsPath)},
 		"ProtocolFeaturesSupported": object{

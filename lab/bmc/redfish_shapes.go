@@ -40,6 +40,9 @@ type Shape struct {
 	// device counts: to disable the override is no order.
 	Continuous bool
 
+	// Accounts is how it keeps accounts.
+	Accounts Accounts
+
 	// Slashes: requests for a path without a slash at its end are redirected to the one with it, whatever their method.
 	Slashes bool
 	// Slow is how long each answer takes longer.
@@ -51,7 +54,7 @@ type Shape struct {
 // IDRAC9 is a PowerEdge whose settings object is for other things: it has no BootSourceOverrideTarget.
 // Source: github.com/NVIDIA/libredfish, tests/mockups/dell_multi_dpu/redfish/v1/Systems/System.Embedded.1 and Settings
 // below it, a recording.
-var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings"}
+var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings", Accounts: Accounts{Slots: 16, Longest: 20}}
 
 // IDRAC10 is a PowerEdge R570: Boot is read-only in the system, and to be changed in the settings object, where alone
 // the targets are listed.
@@ -59,8 +62,12 @@ var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings"}
 // 324.
 var IDRAC10 = Shape{
 	System: "System.Embedded.1", Settings: "Settings", SettingsBoot: true, BootRefused: "Base.1.18.PropertyNotWritable",
-	SystemTargets: []string{},
+	SystemTargets: []string{}, Accounts: Accounts{Slots: 16, Longest: 20},
 }
+
+// ThinkSystem changes an account with its entity tag alone.
+// Source: github.com/ansible/ansible, issue 56050.
+var ThinkSystem = Shape{Accounts: Accounts{MatchNeeded: true, EndsSessions: true}}
 
 // AMIDGX is the AMI firmware of a DGX H100: two systems, one of which is the GPUs' board; the override is in SD alone,
 // and is written with the entity tag.
@@ -69,6 +76,7 @@ var IDRAC10 = Shape{
 var AMIDGX = Shape{
 	System: "DGX", Baseboard: "HGX_Baseboard_0", Settings: "SD", SettingsBoot: true,
 	BootRefused: "Ami.1.0.OperationSupportedInFutureStateURI", SystemTargets: []string{}, MatchNeeded: true, NoMode: true,
+	Accounts: Accounts{MatchNeeded: true, BodyTag: true},
 }
 
 // BlueField is a DPU: its settings object lists targets that differ from the system's, which has UefiHttp.
@@ -105,7 +113,7 @@ var Slashed = Shape{Slashes: true}
 // SushyTools makes a choice for every boot of whatever is ordered.
 // Source: opendev.org/openstack/sushy-tools, sushy_tools/emulator/main.py (PATCH of a system) and
 // templates/system.json; it drives the virtual machines of libvirt.
-var SushyTools = Shape{Continuous: true, TargetNeeded: true}
+var SushyTools = Shape{Continuous: true, TargetNeeded: true, Accounts: Accounts{None: true}}
 
 // SlowBMC takes 4.5 s for each answer.
 // Source: github.com/xcat2/xcat-core, issue 3310 (12 s for a first log-in); our own measurement of the time at which a
@@ -120,14 +128,14 @@ var NoSessions = Shape{SessionsFull: http.StatusBadRequest}
 // Asynchronous answers a change of the settings object with 202 and shows it once it is done, at the next reset.
 // Source: DSP0266 1.15, "PATCH" and "Asynchronous operations".
 var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true,
-	BootRefused: "Base.1.15.PropertyNotWritable"}
+	BootRefused: "Base.1.15.PropertyNotWritable", Accounts: Accounts{Later: true}}
 
 // Shapes are all of them, by the name that the documentation has for them.
 var Shapes = map[string]Shape{
 	"plain": {}, "iDRAC9": IDRAC9, "iDRAC10": IDRAC10, "AMI DGX": AMIDGX, "BlueField": BlueField, "GB200": GB200,
 	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous,
 	"slow":        SlowBMC,
-	"sushy-tools": SushyTools, "no sessions": NoSessions,
+	"ThinkSystem": ThinkSystem, "sushy-tools": SushyTools, "no sessions": NoSessions,
 }
 
 func (s Shape) system() string {

@@ -130,6 +130,19 @@ func (b Budget) Pause(now time.Time, d time.Duration) Budget {
 	return b
 }
 
+// Without is the budget of a BMC that takes no more of some credentials, or takes others that it refused before: it has
+// another password now. Refusals count on.
+func (b Budget) Without(gone, taken string) Budget {
+	b.Parked = slices.DeleteFunc(slices.Clone(b.Parked), func(c string) bool { return c == gone || c == taken })
+	b.Again = maps.Clone(b.Again)
+	delete(b.Again, gone)
+	delete(b.Again, taken)
+	if gone != "" {
+		b.Parked = append(b.Parked, gone)
+	}
+	return b
+}
+
 // backoff after so many silences before this one.
 func backoff(before int) time.Duration {
 	d := backoffFirst

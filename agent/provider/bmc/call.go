@@ -34,12 +34,26 @@ func (p *Provider) callWith(
 	defer l.release()
 	defer p.seen(l)
 	if lent != nil {
-		l.known, l.knownBy, l.have = *lent, t.CredentialsRef, true
-		defer func() {
-			l.close(ctx)
-			l.known, l.have = Credentials{}, false
-		}()
+		l.lend(*lent, t.CredentialsRef)
+		defer l.forget(ctx)
 	}
+	return p.use(ctx, l, e, t, fn)
+}
+
+// lend has the next session opened with credentials that are not asked for.
+func (l *conn) lend(creds Credentials, ref string) {
+	l.known, l.knownBy, l.have, l.lent = creds, ref, true, true
+}
+
+func (l *conn) forget(ctx context.Context) {
+	l.close(ctx)
+	l.known, l.have, l.lent = Credentials{}, false, false
+}
+
+// use runs fn for whoever has the turn.
+func (p *Provider) use(
+	ctx context.Context, l *conn, e Endpoint, t provider.Target, fn func(context.Context, driver) error,
+) error {
 	creds, id, err := p.admit(ctx, l, e, t)
 	if err != nil {
 		return err
@@ -77,7 +91,7 @@ func (p *Provider) admit(
 			return Credentials{}, "", p.explain(ctx, l, err)
 		}
 	}
-	id = credentialsID(t.CredentialsRef, creds.Version)
+	id = credentialsID(t.CredentialsRef, creds.Version) + l.suffix
 	leave, until := l.record.Budget.Ask(p.cfg.Clock.Now(), id)
 	return creds, id, refusal(l, leave, until, p.cfg.Clock.Now())
 }

@@ -23,6 +23,9 @@ type driver interface {
 	Console(ctx context.Context, out io.Writer) error
 	// Hardware returns what it has read even where the rest could not be.
 	Hardware(ctx context.Context) (provider.Hardware, error)
+	// SetPassword says whether the BMC has only taken the order, to carry it out later. An error that is ErrUnchanged has
+	// changed nothing, by the BMC's word; any other may have.
+	SetPassword(ctx context.Context, user, password string) (later bool, err error)
 	Close(ctx context.Context) error
 }
 
@@ -43,6 +46,12 @@ type conn struct {
 	usedAt  time.Time
 	slowest time.Duration // of its answers lately
 	spokeIn Protocol      // the last protocol in which it was spoken to
+	// lent: the known credentials are those of the caller, and are not asked for.
+	lent bool
+	// account: sessions are opened for the account alone, and with the privilege to change it.
+	account bool
+	// suffix tells refusals of the account in another protocol from those that park it.
+	suffix string
 }
 
 // heard takes how long an answer took. What was slow once is forgotten little by little.
@@ -78,7 +87,7 @@ func (l *conn) load(ctx context.Context, m Memory, pin string, unparked time.Tim
 		l.record.Pin, l.record.Offered = pin, ""
 	}
 	if unparked.After(l.record.Unparked) {
-		l.record.Budget, l.record.Unparked, l.have = Budget{}, unparked, false
+		l.record.Budget, l.record.Unparked, l.have = Budget{}, unparked, l.have && l.lent
 	}
 	if before.Pin == l.record.Pin && before.Unparked.Equal(l.record.Unparked) {
 		return nil

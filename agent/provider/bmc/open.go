@@ -40,7 +40,7 @@ func (p *Provider) dial(
 	t = p.known(t)
 	if e.Protocol == IPMI {
 		c, err := ipmi.Open(ctx, ipmi.Config{Addr: e.rmcp(), Username: creds.Username, Password: creds.Password,
-			BIOS: t.BIOS})
+			BIOS: t.BIOS, Administrator: l.account})
 		if err != nil {
 			return nil, err
 		}
@@ -49,6 +49,8 @@ func (p *Provider) dial(
 	cfg := p.redfish(l, e, creds)
 	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
 	cfg.System, cfg.UUID, cfg.Serial = e.System, t.UUID, t.Serial
+	cfg.Account = l.account
+	cfg.OneLogin = l.account
 	if t.MachineID == "" {
 		cfg.MaxDocument, cfg.OneLogin = MaxUnknownDocument, true
 	}

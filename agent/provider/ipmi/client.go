@@ -22,6 +22,8 @@ type Config struct {
 	// Addr is host:port.
 	Addr               string
 	Username, Password string
+	// Administrator asks for that privilege in place of an operator's, which switches machines and changes no account.
+	Administrator bool
 	// BIOS says that the machine's firmware is a BIOS and not UEFI.
 	BIOS bool
 	// Timeout of one packet, which is sent again up to Retries times. 0 means 2 s and 3.
@@ -95,12 +97,19 @@ func (c *Client) open(ctx context.Context, suite types.CipherSuiteID) error {
 		}
 	}
 	c.api.WithTimeout(c.cfg.Timeout).WithRetry(c.cfg.Retries).WithCipherSuiteID(suite).
-		WithMaxPrivilegeLevel(types.PrivilegeLevelOperator)
+		WithMaxPrivilegeLevel(c.privilege())
 	if err := c.handshake(ctx); err != nil {
 		c.drop(ctx)
 		return err
 	}
 	return nil
+}
+
+func (c *Client) privilege() types.PrivilegeLevel {
+	if c.cfg.Administrator {
+		return types.PrivilegeLevelAdministrator
+	}
+	return types.PrivilegeLevelOperator
 }
 
 // handshake is that of IPMI 2.0, 13.15, without asking for the channel's capabilities first: those are in 13.20 for
@@ -115,7 +124,7 @@ func (c *Client) handshake(ctx context.Context) error {
 	if _, err := c.api.RAKPMessage3(ctx); err != nil {
 		return classify(ctx, cutShort(err, provider.ErrCredentials))
 	}
-	if _, err := c.api.SetSessionPrivilegeLevel(ctx, types.PrivilegeLevelOperator); err != nil {
+	if _, err := c.api.SetSessionPrivilegeLevel(ctx, c.privilege()); err != nil {
 		return classify(ctx, err)
 	}
 	c.simulator = c.isSimulator(ctx)

@@ -38,6 +38,8 @@ type Config struct {
 	Heard func(time.Duration)
 	// OneLogin: a session that has ended is not renewed, so that the password is used for one log-in.
 	OneLogin bool
+	// Account opens a session for the account alone: no system is looked for.
+	Account bool
 	// MaxDocument is how many bytes a document may have; 0 means 8 MiB.
 	MaxDocument int
 }
@@ -53,6 +55,8 @@ type Client struct {
 	basic  bool // no session: the password goes with each request
 	root   serviceRoot
 	system path
+	// accounts is the collection of accounts; empty where there is none.
+	accounts path
 }
 
 // Probe reads the service root, which needs no log-in, and says whether the service is one (ErrSilent, ErrProtocol).
@@ -92,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c.rt.ctx = ctx
 	err = c.rt.hint(essential(ctx, c.login(ctx)))
 	if err == nil {
-		err = c.call(ctx, c.findSystem)
+		err = c.call(ctx, c.first)
 	}
 	if c.basic && statusOf(err) == http.StatusForbidden {
 		err = wrongPassword(err) // the first document was the log-in
@@ -102,6 +106,17 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("open Redfish service: %w", err)
 	}
 	return c, nil
+}
+
+// first reads what every later request needs. Without a session it is the log-in, and reads what is not public.
+func (c *Client) first(ctx context.Context) error {
+	if !c.cfg.Account {
+		return c.findSystem(ctx)
+	}
+	if c.basic {
+		return c.findAccounts(ctx)
+	}
+	return nil
 }
 
 func newClient(cfg Config) (*Client, error) {

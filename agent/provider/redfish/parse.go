@@ -60,6 +60,8 @@ type serviceRoot struct {
 	Product lenient[string]
 	Systems path
 	Chassis path
+
+	AccountService path
 }
 
 // parseRoot says whether b is a service root at all (DSP0266, 7.3).

@@ -4893,8 +4893,13 @@ type BMCCredentials struct {
 	Adopted bool `protobuf:"varint,8,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	// Machines that name them and whose BMC they may not be sent to; the first 20.
 	RefusedMachines []string `protobuf:"bytes,9,rep,name=refused_machines,json=refusedMachines,proto3" json:"refused_machines,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How many machines name them and have a password of their own since a rotation: of these the user name, the password
+	// and the version above do not hold, all else does.
+	OwnPasswords int32 `protobuf:"varint,10,opt,name=own_passwords,json=ownPasswords,proto3" json:"own_passwords,omitempty"`
+	// Those with a new password of which it is not known whether the BMC has taken it; the first 20. It is kept.
+	OpenPasswords []string `protobuf:"bytes,11,rep,name=open_passwords,json=openPasswords,proto3" json:"open_passwords,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BMCCredentials) Reset() {
@@ -4986,6 +4991,20 @@ func (x *BMCCredentials) GetAdopted() bool {
 func (x *BMCCredentials) GetRefusedMachines() []string {
 	if x != nil {
 		return x.RefusedMachines
+	}
+	return nil
+}
+
+func (x *BMCCredentials) GetOwnPasswords() int32 {
+	if x != nil {
+		return x.OwnPasswords
+	}
+	return 0
+}
+
+func (x *BMCCredentials) GetOpenPasswords() []string {
+	if x != nil {
+		return x.OpenPasswords
 	}
 	return nil
 }
@@ -6885,7 +6904,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xf8\x02\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xc4\x03\n" +
 	"\x0eBMCCredentials\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x18\n" +
@@ -6896,7 +6915,10 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x10allow_plain_http\x18\x06 \x01(\bR\x0eallowPlainHttp\x120\n" +
 	"\x14allow_unverified_tls\x18\a \x01(\bR\x12allowUnverifiedTls\x12\x18\n" +
 	"\aadopted\x18\b \x01(\bR\aadopted\x12)\n" +
-	"\x10refused_machines\x18\t \x03(\tR\x0frefusedMachines\"\x88\x03\n" +
+	"\x10refused_machines\x18\t \x03(\tR\x0frefusedMachines\x12#\n" +
+	"\rown_passwords\x18\n" +
+	" \x01(\x05R\fownPasswords\x12%\n" +
+	"\x0eopen_passwords\x18\v \x03(\tR\ropenPasswords\"\x88\x03\n" +
 	"\x18SetBMCCredentialsRequest\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +

@@ -677,6 +677,12 @@ const (
 	// FAILED_PRECONDITION: the site's agent is looking for BMCs already.
 	// Next: wait until it has ended, five minutes at most.
 	Reason_DISCOVERY_UNDER_WAY Reason = 396
+	// OPERATION: another machine names the same BMC, whose account has one password; nothing was changed.
+	// Next: none: machines behind one BMC keep the password of their credentials.
+	Reason_BMC_SHARED Reason = 397
+	// OPERATION: the BMC refuses the new password, and was seen to take the old one still.
+	// Next: read its words in the message; relax its password policy, then start again.
+	Reason_BMC_PASSWORD_REFUSED Reason = 398
 )
 
 // Enum value maps for Reason.
@@ -890,6 +896,8 @@ var (
 		394: "SITE_AGENT_UNAVAILABLE",
 		395: "SITE_AGENT_ELSEWHERE",
 		396: "DISCOVERY_UNDER_WAY",
+		397: "BMC_SHARED",
+		398: "BMC_PASSWORD_REFUSED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1100,6 +1108,8 @@ var (
 		"SITE_AGENT_UNAVAILABLE":         394,
 		"SITE_AGENT_ELSEWHERE":           395,
 		"DISCOVERY_UNDER_WAY":            396,
+		"BMC_SHARED":                     397,
+		"BMC_PASSWORD_REFUSED":           398,
 	}
 )
 
@@ -1134,7 +1144,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xfb&\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa7'\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1344,7 +1354,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x13SELECTION_NOT_FOUND\x10\x89\x03\x12\x1b\n" +
 	"\x16SITE_AGENT_UNAVAILABLE\x10\x8a\x03\x12\x19\n" +
 	"\x14SITE_AGENT_ELSEWHERE\x10\x8b\x03\x12\x18\n" +
-	"\x13DISCOVERY_UNDER_WAY\x10\x8c\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x13DISCOVERY_UNDER_WAY\x10\x8c\x03\x12\x0f\n" +
+	"\n" +
+	"BMC_SHARED\x10\x8d\x03\x12\x19\n" +
+	"\x14BMC_PASSWORD_REFUSED\x10\x8e\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

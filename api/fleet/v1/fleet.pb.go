@@ -81,7 +81,7 @@ func (x CommandResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommandResult_Outcome.Descriptor instead.
 func (CommandResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22, 0}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23, 0}
 }
 
 type AgentMessage struct {
@@ -972,6 +972,7 @@ type CommandSpec struct {
 	//	*CommandSpec_ProviderAction
 	//	*CommandSpec_Preflight
 	//	*CommandSpec_ResetDevices
+	//	*CommandSpec_BmcPassword
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1215,6 +1216,15 @@ func (x *CommandSpec) GetResetDevices() *ResetDevicesAction {
 	return nil
 }
 
+func (x *CommandSpec) GetBmcPassword() *BMCPasswordAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_BmcPassword); ok {
+			return x.BmcPassword
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1272,6 +1282,10 @@ type CommandSpec_ResetDevices struct {
 	ResetDevices *ResetDevicesAction `protobuf:"bytes,35,opt,name=reset_devices,json=resetDevices,proto3,oneof"`
 }
 
+type CommandSpec_BmcPassword struct {
+	BmcPassword *BMCPasswordAction `protobuf:"bytes,36,opt,name=bmc_password,json=bmcPassword,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1297,6 +1311,8 @@ func (*CommandSpec_ProviderAction) isCommandSpec_Action() {}
 func (*CommandSpec_Preflight) isCommandSpec_Action() {}
 
 func (*CommandSpec_ResetDevices) isCommandSpec_Action() {}
+
+func (*CommandSpec_BmcPassword) isCommandSpec_Action() {}
 
 // ResetDevicesAction resets the accelerators of the agent's machine.
 type ResetDevicesAction struct {
@@ -1335,6 +1351,44 @@ func (*ResetDevicesAction) Descriptor() ([]byte, []int) {
 	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
 }
 
+// BMCPasswordAction gives the account of the machine's BMC a password of its own, which MakeBMCPassword makes: no command
+// holds one. Done is a log-in with it.
+type BMCPasswordAction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BMCPasswordAction) Reset() {
+	*x = BMCPasswordAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BMCPasswordAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BMCPasswordAction) ProtoMessage() {}
+
+func (x *BMCPasswordAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BMCPasswordAction.ProtoReflect.Descriptor instead.
+func (*BMCPasswordAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+}
+
 // ScriptAction runs a catalogued script on the target over SSH.
 type ScriptAction struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1357,7 +1411,7 @@ type ScriptAction struct {
 
 func (x *ScriptAction) Reset() {
 	*x = ScriptAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1423,7 @@ func (x *ScriptAction) String() string {
 func (*ScriptAction) ProtoMessage() {}
 
 func (x *ScriptAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1436,7 @@ func (x *ScriptAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptAction.ProtoReflect.Descriptor instead.
 func (*ScriptAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ScriptAction) GetScriptRef() string {
@@ -1456,7 +1510,7 @@ type PowerAction struct {
 
 func (x *PowerAction) Reset() {
 	*x = PowerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1522,7 @@ func (x *PowerAction) String() string {
 func (*PowerAction) ProtoMessage() {}
 
 func (x *PowerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1535,7 @@ func (x *PowerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerAction.ProtoReflect.Descriptor instead.
 func (*PowerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PowerAction) GetWant() string {
@@ -1519,7 +1573,7 @@ type InstallerAction struct {
 
 func (x *InstallerAction) Reset() {
 	*x = InstallerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1585,7 @@ func (x *InstallerAction) String() string {
 func (*InstallerAction) ProtoMessage() {}
 
 func (x *InstallerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1598,7 @@ func (x *InstallerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerAction.ProtoReflect.Descriptor instead.
 func (*InstallerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InstallerAction) GetKernelSha256() string {
@@ -1582,7 +1636,7 @@ type EraseAction struct {
 
 func (x *EraseAction) Reset() {
 	*x = EraseAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1648,7 @@ func (x *EraseAction) String() string {
 func (*EraseAction) ProtoMessage() {}
 
 func (x *EraseAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1661,7 @@ func (x *EraseAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseAction.ProtoReflect.Descriptor instead.
 func (*EraseAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EraseAction) GetMethod() string {
@@ -1641,7 +1695,7 @@ type RebootAction struct {
 
 func (x *RebootAction) Reset() {
 	*x = RebootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1707,7 @@ func (x *RebootAction) String() string {
 func (*RebootAction) ProtoMessage() {}
 
 func (x *RebootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1720,7 @@ func (x *RebootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootAction.ProtoReflect.Descriptor instead.
 func (*RebootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RebootAction) GetMode() string {
@@ -1686,7 +1740,7 @@ type NetbootAction struct {
 
 func (x *NetbootAction) Reset() {
 	*x = NetbootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1752,7 @@ func (x *NetbootAction) String() string {
 func (*NetbootAction) ProtoMessage() {}
 
 func (x *NetbootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1765,7 @@ func (x *NetbootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootAction.ProtoReflect.Descriptor instead.
 func (*NetbootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NetbootAction) GetMode() string {
@@ -1734,7 +1788,7 @@ type ReconfigAction struct {
 
 func (x *ReconfigAction) Reset() {
 	*x = ReconfigAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1800,7 @@ func (x *ReconfigAction) String() string {
 func (*ReconfigAction) ProtoMessage() {}
 
 func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1813,7 @@ func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigAction.ProtoReflect.Descriptor instead.
 func (*ReconfigAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReconfigAction) GetConfig() []byte {
@@ -1812,7 +1866,7 @@ type RepaveAction struct {
 
 func (x *RepaveAction) Reset() {
 	*x = RepaveAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1878,7 @@ func (x *RepaveAction) String() string {
 func (*RepaveAction) ProtoMessage() {}
 
 func (x *RepaveAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1891,7 @@ func (x *RepaveAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveAction.ProtoReflect.Descriptor instead.
 func (*RepaveAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RepaveAction) GetImageRef() string {
@@ -1936,7 +1990,7 @@ type CommandAck struct {
 
 func (x *CommandAck) Reset() {
 	*x = CommandAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2002,7 @@ func (x *CommandAck) String() string {
 func (*CommandAck) ProtoMessage() {}
 
 func (x *CommandAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2015,7 @@ func (x *CommandAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandAck.ProtoReflect.Descriptor instead.
 func (*CommandAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommandAck) GetCommandId() string {
@@ -1998,7 +2052,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2064,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2077,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GrantRequest) GetCommandId() string {
@@ -2092,7 +2146,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2158,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2171,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Grant) GetCommandId() string {
@@ -2185,7 +2239,7 @@ type GrantRefused struct {
 
 func (x *GrantRefused) Reset() {
 	*x = GrantRefused{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2251,7 @@ func (x *GrantRefused) String() string {
 func (*GrantRefused) ProtoMessage() {}
 
 func (x *GrantRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2264,7 @@ func (x *GrantRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRefused.ProtoReflect.Descriptor instead.
 func (*GrantRefused) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GrantRefused) GetCommandId() string {
@@ -2264,7 +2318,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2330,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2343,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelCommand) GetCommandId() string {
@@ -2320,7 +2374,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2386,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2399,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CommandResult) GetCommandId() string {
@@ -2422,7 +2476,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2488,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2501,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResultAck) GetCommandId() string {
@@ -2475,7 +2529,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2541,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2554,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Superseded) GetByEpoch() int64 {
@@ -2520,7 +2574,7 @@ type SupersededAck struct {
 
 func (x *SupersededAck) Reset() {
 	*x = SupersededAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2586,7 @@ func (x *SupersededAck) String() string {
 func (*SupersededAck) ProtoMessage() {}
 
 func (x *SupersededAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2599,7 @@ func (x *SupersededAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupersededAck.ProtoReflect.Descriptor instead.
 func (*SupersededAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SupersededAck) GetBootId() string {
@@ -2572,7 +2626,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2638,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2651,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Drain) GetSpreadMs() int32 {
@@ -2619,7 +2673,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2685,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2698,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -2689,7 +2743,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2755,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2768,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2784,7 +2838,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +2850,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +2863,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -2848,7 +2902,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +2914,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +2927,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -2938,7 +2992,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3004,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3017,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -3093,7 +3147,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3159,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3172,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -3161,7 +3215,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3227,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3240,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -3223,7 +3277,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3289,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3302,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Report) GetKind() string {
@@ -3289,7 +3343,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3355,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3368,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -3336,7 +3390,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3402,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3415,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -3402,7 +3456,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3468,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3481,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -3447,7 +3501,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3459,7 +3513,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3472,7 +3526,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -3492,7 +3546,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3558,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3571,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -3556,7 +3610,7 @@ type SyncSiteRequest struct {
 
 func (x *SyncSiteRequest) Reset() {
 	*x = SyncSiteRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3622,7 @@ func (x *SyncSiteRequest) String() string {
 func (*SyncSiteRequest) ProtoMessage() {}
 
 func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3635,7 @@ func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
 func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SyncSiteRequest) GetAppliedRevision() int64 {
@@ -3657,7 +3711,7 @@ type SyncSiteResponse struct {
 
 func (x *SyncSiteResponse) Reset() {
 	*x = SyncSiteResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3723,7 @@ func (x *SyncSiteResponse) String() string {
 func (*SyncSiteResponse) ProtoMessage() {}
 
 func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3736,7 @@ func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
 func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SyncSiteResponse) GetDocument() *SiteDocument {
@@ -3712,7 +3766,7 @@ type SiteDocument struct {
 
 func (x *SiteDocument) Reset() {
 	*x = SiteDocument{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3778,7 @@ func (x *SiteDocument) String() string {
 func (*SiteDocument) ProtoMessage() {}
 
 func (x *SiteDocument) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3791,7 @@ func (x *SiteDocument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
 func (*SiteDocument) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SiteDocument) GetRevision() int64 {
@@ -3822,7 +3876,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +3888,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +3901,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Segment) GetName() string {
@@ -3955,7 +4009,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4021,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4034,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -4063,7 +4117,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4129,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4142,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4177,7 +4231,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4243,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4256,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4253,7 +4307,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4319,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4332,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4332,7 +4386,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4398,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4411,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4425,7 +4479,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4491,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4504,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4539,7 +4593,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4605,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4618,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4612,7 +4666,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4678,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4691,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4670,7 +4724,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4682,7 +4736,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4695,7 +4749,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -4740,6 +4794,219 @@ func (x *GetBMCCredentialsResponse) GetAllowUnverifiedTls() bool {
 	return false
 }
 
+type MakeBMCPasswordRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CommandId     string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeBMCPasswordRequest) Reset() {
+	*x = MakeBMCPasswordRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeBMCPasswordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeBMCPasswordRequest) ProtoMessage() {}
+
+func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeBMCPasswordRequest.ProtoReflect.Descriptor instead.
+func (*MakeBMCPasswordRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *MakeBMCPasswordRequest) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
+}
+
+type MakeBMCPasswordResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the BMC takes as far as is known.
+	Current *GetBMCCredentialsResponse `protobuf:"bytes,1,opt,name=current,proto3" json:"current,omitempty"`
+	// Empty where the command's password is in force already: current has it.
+	NewPassword string `protobuf:"bytes,2,opt,name=new_password,json=newPassword,proto3" json:"new_password,omitempty"`
+	NewVersion  int64  `protobuf:"varint,3,opt,name=new_version,json=newVersion,proto3" json:"new_version,omitempty"`
+	// An earlier command may have given the new password to the BMC.
+	Tried         bool `protobuf:"varint,4,opt,name=tried,proto3" json:"tried,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeBMCPasswordResponse) Reset() {
+	*x = MakeBMCPasswordResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeBMCPasswordResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeBMCPasswordResponse) ProtoMessage() {}
+
+func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeBMCPasswordResponse.ProtoReflect.Descriptor instead.
+func (*MakeBMCPasswordResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *MakeBMCPasswordResponse) GetCurrent() *GetBMCCredentialsResponse {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *MakeBMCPasswordResponse) GetNewPassword() string {
+	if x != nil {
+		return x.NewPassword
+	}
+	return ""
+}
+
+func (x *MakeBMCPasswordResponse) GetNewVersion() int64 {
+	if x != nil {
+		return x.NewVersion
+	}
+	return 0
+}
+
+func (x *MakeBMCPasswordResponse) GetTried() bool {
+	if x != nil {
+		return x.Tried
+	}
+	return false
+}
+
+type SettleBMCPasswordRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	CommandId string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	// That of the new password.
+	Version int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The BMC takes the new password; else it still takes the old one and has refused the new one.
+	Accepted      bool `protobuf:"varint,3,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleBMCPasswordRequest) Reset() {
+	*x = SettleBMCPasswordRequest{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleBMCPasswordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleBMCPasswordRequest) ProtoMessage() {}
+
+func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleBMCPasswordRequest.ProtoReflect.Descriptor instead.
+func (*SettleBMCPasswordRequest) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *SettleBMCPasswordRequest) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
+}
+
+func (x *SettleBMCPasswordRequest) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SettleBMCPasswordRequest) GetAccepted() bool {
+	if x != nil {
+		return x.Accepted
+	}
+	return false
+}
+
+type SettleBMCPasswordResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleBMCPasswordResponse) Reset() {
+	*x = SettleBMCPasswordResponse{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleBMCPasswordResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleBMCPasswordResponse) ProtoMessage() {}
+
+func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleBMCPasswordResponse.ProtoReflect.Descriptor instead.
+func (*SettleBMCPasswordResponse) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+}
+
 // DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
 // session.
 type DiscoverBMCs struct {
@@ -4763,7 +5030,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +5042,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +5055,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -4856,7 +5123,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +5135,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +5148,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -4940,7 +5207,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5219,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5232,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5034,7 +5301,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5313,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5326,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5088,7 +5355,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5367,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5380,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5160,7 +5427,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5172,7 +5439,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5185,7 +5452,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -5287,7 +5554,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5299,7 +5566,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5312,7 +5579,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -5402,7 +5669,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +5681,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +5694,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -5454,7 +5721,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5733,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5746,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -5542,7 +5809,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5821,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5834,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -5595,7 +5862,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5874,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5887,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -5713,7 +5980,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xf2\b\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xb4\t\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -5744,9 +6011,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x04join\x18! \x01(\v2\x14.fleet.v1.JoinActionH\x00R\x04join\x12C\n" +
 	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderAction\x126\n" +
 	"\tpreflight\x18\" \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\tpreflight\x12C\n" +
-	"\rreset_devices\x18# \x01(\v2\x1c.fleet.v1.ResetDevicesActionH\x00R\fresetDevicesB\b\n" +
+	"\rreset_devices\x18# \x01(\v2\x1c.fleet.v1.ResetDevicesActionH\x00R\fresetDevices\x12@\n" +
+	"\fbmc_password\x18$ \x01(\v2\x1b.fleet.v1.BMCPasswordActionH\x00R\vbmcPasswordB\b\n" +
 	"\x06action\"\x14\n" +
-	"\x12ResetDevicesAction\"\xfc\x01\n" +
+	"\x12ResetDevicesAction\"\x13\n" +
+	"\x11BMCPasswordAction\"\xfc\x01\n" +
 	"\fScriptAction\x12\x1d\n" +
 	"\n" +
 	"script_ref\x18\x01 \x01(\tR\tscriptRef\x12\x16\n" +
@@ -6057,7 +6326,22 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x12+\n" +
 	"\x11allowed_endpoints\x18\x04 \x03(\tR\x10allowedEndpoints\x12(\n" +
 	"\x10allow_plain_http\x18\x05 \x01(\bR\x0eallowPlainHttp\x120\n" +
-	"\x14allow_unverified_tls\x18\x06 \x01(\bR\x12allowUnverifiedTls\"\x84\x02\n" +
+	"\x14allow_unverified_tls\x18\x06 \x01(\bR\x12allowUnverifiedTls\"7\n" +
+	"\x16MakeBMCPasswordRequest\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"\xb2\x01\n" +
+	"\x17MakeBMCPasswordResponse\x12=\n" +
+	"\acurrent\x18\x01 \x01(\v2#.fleet.v1.GetBMCCredentialsResponseR\acurrent\x12!\n" +
+	"\fnew_password\x18\x02 \x01(\tR\vnewPassword\x12\x1f\n" +
+	"\vnew_version\x18\x03 \x01(\x03R\n" +
+	"newVersion\x12\x14\n" +
+	"\x05tried\x18\x04 \x01(\bR\x05tried\"o\n" +
+	"\x18SettleBMCPasswordRequest\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x1a\n" +
+	"\baccepted\x18\x03 \x01(\bR\baccepted\"\x1b\n" +
+	"\x19SettleBMCPasswordResponse\"\x84\x02\n" +
 	"\fDiscoverBMCs\x12!\n" +
 	"\fdiscovery_id\x18\x01 \x01(\tR\vdiscoveryId\x12\x12\n" +
 	"\x04stop\x18\x02 \x01(\bR\x04stop\x12\x1a\n" +
@@ -6140,13 +6424,15 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
 	"\x11FetchBlobResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data2\xdf\a\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data2\x95\t\n" +
 	"\fAgentService\x12C\n" +
 	"\bCommands\x12\x16.fleet.v1.AgentMessage\x1a\x1b.fleet.v1.ControllerMessage(\x010\x01\x12?\n" +
 	"\x06Events\x12\x17.fleet.v1.EventsRequest\x1a\x18.fleet.v1.EventsResponse(\x010\x01\x12V\n" +
 	"\x0fRotateAgentCert\x12 .fleet.v1.RotateAgentCertRequest\x1a!.fleet.v1.RotateAgentCertResponse\x12A\n" +
 	"\bSyncSite\x12\x19.fleet.v1.SyncSiteRequest\x1a\x1a.fleet.v1.SyncSiteResponse\x12\\\n" +
-	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12\\\n" +
+	"\x11GetBMCCredentials\x12\".fleet.v1.GetBMCCredentialsRequest\x1a#.fleet.v1.GetBMCCredentialsResponse\x12V\n" +
+	"\x0fMakeBMCPassword\x12 .fleet.v1.MakeBMCPasswordRequest\x1a!.fleet.v1.MakeBMCPasswordResponse\x12\\\n" +
+	"\x11SettleBMCPassword\x12\".fleet.v1.SettleBMCPasswordRequest\x1a#.fleet.v1.SettleBMCPasswordResponse\x12\\\n" +
 	"\x11GetSSHCredentials\x12\".fleet.v1.GetSSHCredentialsRequest\x1a#.fleet.v1.GetSSHCredentialsResponse\x12Y\n" +
 	"\x10GetClusterAccess\x12!.fleet.v1.GetClusterAccessRequest\x1a\".fleet.v1.GetClusterAccessResponse\x12V\n" +
 	"\x0fGetJoinMaterial\x12 .fleet.v1.GetJoinMaterialRequest\x1a!.fleet.v1.GetJoinMaterialResponse\x12P\n" +
@@ -6168,7 +6454,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -6180,176 +6466,187 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*Command)(nil),                   // 7: fleet.v1.Command
 	(*CommandSpec)(nil),               // 8: fleet.v1.CommandSpec
 	(*ResetDevicesAction)(nil),        // 9: fleet.v1.ResetDevicesAction
-	(*ScriptAction)(nil),              // 10: fleet.v1.ScriptAction
-	(*PowerAction)(nil),               // 11: fleet.v1.PowerAction
-	(*InstallerAction)(nil),           // 12: fleet.v1.InstallerAction
-	(*EraseAction)(nil),               // 13: fleet.v1.EraseAction
-	(*RebootAction)(nil),              // 14: fleet.v1.RebootAction
-	(*NetbootAction)(nil),             // 15: fleet.v1.NetbootAction
-	(*ReconfigAction)(nil),            // 16: fleet.v1.ReconfigAction
-	(*RepaveAction)(nil),              // 17: fleet.v1.RepaveAction
-	(*CommandAck)(nil),                // 18: fleet.v1.CommandAck
-	(*GrantRequest)(nil),              // 19: fleet.v1.GrantRequest
-	(*Grant)(nil),                     // 20: fleet.v1.Grant
-	(*GrantRefused)(nil),              // 21: fleet.v1.GrantRefused
-	(*CancelCommand)(nil),             // 22: fleet.v1.CancelCommand
-	(*CommandResult)(nil),             // 23: fleet.v1.CommandResult
-	(*ResultAck)(nil),                 // 24: fleet.v1.ResultAck
-	(*Superseded)(nil),                // 25: fleet.v1.Superseded
-	(*SupersededAck)(nil),             // 26: fleet.v1.SupersededAck
-	(*Drain)(nil),                     // 27: fleet.v1.Drain
-	(*Progress)(nil),                  // 28: fleet.v1.Progress
-	(*EventsRequest)(nil),             // 29: fleet.v1.EventsRequest
-	(*EventsHello)(nil),               // 30: fleet.v1.EventsHello
-	(*Heartbeat)(nil),                 // 31: fleet.v1.Heartbeat
-	(*Event)(nil),                     // 32: fleet.v1.Event
-	(*LogLines)(nil),                  // 33: fleet.v1.LogLines
-	(*InventoryReport)(nil),           // 34: fleet.v1.InventoryReport
-	(*Report)(nil),                    // 35: fleet.v1.Report
-	(*Dropped)(nil),                   // 36: fleet.v1.Dropped
-	(*ProgressReport)(nil),            // 37: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),            // 38: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),    // 39: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil),   // 40: fleet.v1.RotateAgentCertResponse
-	(*SyncSiteRequest)(nil),           // 41: fleet.v1.SyncSiteRequest
-	(*SyncSiteResponse)(nil),          // 42: fleet.v1.SyncSiteResponse
-	(*SiteDocument)(nil),              // 43: fleet.v1.SiteDocument
-	(*Segment)(nil),                   // 44: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 45: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 46: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 47: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 48: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 49: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 50: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 51: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 52: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 53: fleet.v1.GetBMCCredentialsResponse
-	(*DiscoverBMCs)(nil),              // 54: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 55: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 56: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 57: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 58: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 59: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 60: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 61: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 62: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 63: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 64: fleet.v1.FetchBlobResponse
-	nil,                               // 65: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 66: fleet.v1.Report.FieldsEntry
-	nil,                               // 67: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 68: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 70: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 71: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 72: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 73: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 74: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 75: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 76: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 77: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 78: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 79: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 80: fleet.v1.GetMAASRegionResponse
+	(*BMCPasswordAction)(nil),         // 10: fleet.v1.BMCPasswordAction
+	(*ScriptAction)(nil),              // 11: fleet.v1.ScriptAction
+	(*PowerAction)(nil),               // 12: fleet.v1.PowerAction
+	(*InstallerAction)(nil),           // 13: fleet.v1.InstallerAction
+	(*EraseAction)(nil),               // 14: fleet.v1.EraseAction
+	(*RebootAction)(nil),              // 15: fleet.v1.RebootAction
+	(*NetbootAction)(nil),             // 16: fleet.v1.NetbootAction
+	(*ReconfigAction)(nil),            // 17: fleet.v1.ReconfigAction
+	(*RepaveAction)(nil),              // 18: fleet.v1.RepaveAction
+	(*CommandAck)(nil),                // 19: fleet.v1.CommandAck
+	(*GrantRequest)(nil),              // 20: fleet.v1.GrantRequest
+	(*Grant)(nil),                     // 21: fleet.v1.Grant
+	(*GrantRefused)(nil),              // 22: fleet.v1.GrantRefused
+	(*CancelCommand)(nil),             // 23: fleet.v1.CancelCommand
+	(*CommandResult)(nil),             // 24: fleet.v1.CommandResult
+	(*ResultAck)(nil),                 // 25: fleet.v1.ResultAck
+	(*Superseded)(nil),                // 26: fleet.v1.Superseded
+	(*SupersededAck)(nil),             // 27: fleet.v1.SupersededAck
+	(*Drain)(nil),                     // 28: fleet.v1.Drain
+	(*Progress)(nil),                  // 29: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 30: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 31: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 32: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 33: fleet.v1.Event
+	(*LogLines)(nil),                  // 34: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 35: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 36: fleet.v1.Report
+	(*Dropped)(nil),                   // 37: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 38: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 39: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 40: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 41: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 42: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 43: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 44: fleet.v1.SiteDocument
+	(*Segment)(nil),                   // 45: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 46: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 47: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 48: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 49: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 50: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 51: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 52: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 53: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 54: fleet.v1.GetBMCCredentialsResponse
+	(*MakeBMCPasswordRequest)(nil),    // 55: fleet.v1.MakeBMCPasswordRequest
+	(*MakeBMCPasswordResponse)(nil),   // 56: fleet.v1.MakeBMCPasswordResponse
+	(*SettleBMCPasswordRequest)(nil),  // 57: fleet.v1.SettleBMCPasswordRequest
+	(*SettleBMCPasswordResponse)(nil), // 58: fleet.v1.SettleBMCPasswordResponse
+	(*DiscoverBMCs)(nil),              // 59: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 60: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 61: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 62: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 63: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 64: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 65: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 66: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 67: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 68: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 69: fleet.v1.FetchBlobResponse
+	nil,                               // 70: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 71: fleet.v1.Report.FieldsEntry
+	nil,                               // 72: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 73: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 74: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 75: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 76: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 77: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 78: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 79: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 80: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 81: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 82: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 83: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 84: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 85: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
-	18, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
-	19, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
-	23, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
-	26, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	28, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	55, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	19, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
+	20, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
+	24, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
+	27, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
+	29, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	60, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	20, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	21, // 10: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	22, // 11: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	24, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	25, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	27, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	54, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	21, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	22, // 10: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	23, // 11: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	25, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	26, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	28, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	59, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
 	5,  // 16: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
 	4,  // 17: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
-	20, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	69, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	69, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	15, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	16, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	17, // 24: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	11, // 25: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	12, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	13, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	10, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	70, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	71, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	72, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	17, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	21, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
+	74, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	74, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	16, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	17, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	18, // 24: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	12, // 25: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	13, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	14, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	11, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	75, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	76, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	77, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	18, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
 	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
-	0,  // 34: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	65, // 35: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	69, // 36: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 37: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	32, // 38: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	31, // 39: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	69, // 40: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	69, // 41: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	33, // 42: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	34, // 43: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	35, // 44: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	36, // 45: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	37, // 46: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	31, // 47: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	66, // 48: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	67, // 49: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	48, // 50: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	49, // 51: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	50, // 52: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	51, // 53: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	68, // 54: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	73, // 55: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	43, // 56: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	44, // 57: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	45, // 58: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	46, // 59: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	47, // 60: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	74, // 61: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	69, // 62: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	69, // 63: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	69, // 64: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	69, // 65: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	53, // 66: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	56, // 67: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 68: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	29, // 69: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	39, // 70: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	41, // 71: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	52, // 72: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	57, // 73: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	75, // 74: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	76, // 75: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	77, // 76: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	59, // 77: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	61, // 78: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	63, // 79: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 80: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	38, // 81: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	40, // 82: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	42, // 83: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	53, // 84: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	58, // 85: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	78, // 86: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	79, // 87: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	80, // 88: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	60, // 89: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	62, // 90: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	64, // 91: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	80, // [80:92] is the sub-list for method output_type
-	68, // [68:80] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	10, // 34: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
+	0,  // 35: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	70, // 36: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	74, // 37: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 38: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	33, // 39: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	32, // 40: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	74, // 41: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	74, // 42: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	34, // 43: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	35, // 44: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	36, // 45: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	37, // 46: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	38, // 47: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	32, // 48: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	71, // 49: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	72, // 50: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	49, // 51: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	50, // 52: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	51, // 53: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	52, // 54: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	73, // 55: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	78, // 56: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	44, // 57: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	45, // 58: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	46, // 59: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	47, // 60: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	48, // 61: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	79, // 62: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	74, // 63: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	74, // 64: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	74, // 65: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	74, // 66: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	54, // 67: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
+	54, // 68: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	61, // 69: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 70: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	30, // 71: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	40, // 72: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	42, // 73: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	53, // 74: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	55, // 75: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
+	57, // 76: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
+	62, // 77: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	80, // 78: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	81, // 79: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	82, // 80: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	64, // 81: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	66, // 82: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	68, // 83: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 84: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	39, // 85: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	41, // 86: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	43, // 87: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	54, // 88: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	56, // 89: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
+	58, // 90: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
+	63, // 91: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	83, // 92: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	84, // 93: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	85, // 94: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	65, // 95: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	67, // 96: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	69, // 97: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	84, // [84:98] is the sub-list for method output_type
+	70, // [70:84] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -6393,13 +6690,14 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_ProviderAction)(nil),
 		(*CommandSpec_Preflight)(nil),
 		(*CommandSpec_ResetDevices)(nil),
+		(*CommandSpec_BmcPassword)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[28].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[29].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[31].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[32].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -6413,7 +6711,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   68,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

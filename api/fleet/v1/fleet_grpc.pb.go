@@ -24,6 +24,8 @@ const (
 	AgentService_RotateAgentCert_FullMethodName   = "/fleet.v1.AgentService/RotateAgentCert"
 	AgentService_SyncSite_FullMethodName          = "/fleet.v1.AgentService/SyncSite"
 	AgentService_GetBMCCredentials_FullMethodName = "/fleet.v1.AgentService/GetBMCCredentials"
+	AgentService_MakeBMCPassword_FullMethodName   = "/fleet.v1.AgentService/MakeBMCPassword"
+	AgentService_SettleBMCPassword_FullMethodName = "/fleet.v1.AgentService/SettleBMCPassword"
 	AgentService_GetSSHCredentials_FullMethodName = "/fleet.v1.AgentService/GetSSHCredentials"
 	AgentService_GetClusterAccess_FullMethodName  = "/fleet.v1.AgentService/GetClusterAccess"
 	AgentService_GetJoinMaterial_FullMethodName   = "/fleet.v1.AgentService/GetJoinMaterial"
@@ -51,6 +53,12 @@ type AgentServiceClient interface {
 	SyncSite(ctx context.Context, in *SyncSiteRequest, opts ...grpc.CallOption) (*SyncSiteResponse, error)
 	// GetBMCCredentials gives a site agent the credentials of one BMC of its site. They are for its memory only.
 	GetBMCCredentials(ctx context.Context, in *GetBMCCredentialsRequest, opts ...grpc.CallOption) (*GetBMCCredentialsResponse, error)
+	// MakeBMCPassword stores a new password for the BMC of a granted command's machine, before the BMC knows of it, and gives
+	// it out. A password whose fate is open is given out again: no other one is made. Role site only.
+	MakeBMCPassword(ctx context.Context, in *MakeBMCPasswordRequest, opts ...grpc.CallOption) (*MakeBMCPasswordResponse, error)
+	// SettleBMCPassword says that the BMC has taken the new password, or that it was seen to have kept the old one. It may be
+	// repeated. Role site only.
+	SettleBMCPassword(ctx context.Context, in *SettleBMCPasswordRequest, opts ...grpc.CallOption) (*SettleBMCPasswordResponse, error)
 	// GetSSHCredentials gives a site agent what it logs in to a machine of its site with. It is for its memory only.
 	GetSSHCredentials(ctx context.Context, in *GetSSHCredentialsRequest, opts ...grpc.CallOption) (*GetSSHCredentialsResponse, error)
 	// GetClusterAccess gives a site agent what it speaks to a cluster with, for one command. It is for its memory only.
@@ -131,6 +139,26 @@ func (c *agentServiceClient) GetBMCCredentials(ctx context.Context, in *GetBMCCr
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetBMCCredentialsResponse)
 	err := c.cc.Invoke(ctx, AgentService_GetBMCCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) MakeBMCPassword(ctx context.Context, in *MakeBMCPasswordRequest, opts ...grpc.CallOption) (*MakeBMCPasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MakeBMCPasswordResponse)
+	err := c.cc.Invoke(ctx, AgentService_MakeBMCPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *agentServiceClient) SettleBMCPassword(ctx context.Context, in *SettleBMCPasswordRequest, opts ...grpc.CallOption) (*SettleBMCPasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SettleBMCPasswordResponse)
+	err := c.cc.Invoke(ctx, AgentService_SettleBMCPassword_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +262,12 @@ type AgentServiceServer interface {
 	SyncSite(context.Context, *SyncSiteRequest) (*SyncSiteResponse, error)
 	// GetBMCCredentials gives a site agent the credentials of one BMC of its site. They are for its memory only.
 	GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error)
+	// MakeBMCPassword stores a new password for the BMC of a granted command's machine, before the BMC knows of it, and gives
+	// it out. A password whose fate is open is given out again: no other one is made. Role site only.
+	MakeBMCPassword(context.Context, *MakeBMCPasswordRequest) (*MakeBMCPasswordResponse, error)
+	// SettleBMCPassword says that the BMC has taken the new password, or that it was seen to have kept the old one. It may be
+	// repeated. Role site only.
+	SettleBMCPassword(context.Context, *SettleBMCPasswordRequest) (*SettleBMCPasswordResponse, error)
 	// GetSSHCredentials gives a site agent what it logs in to a machine of its site with. It is for its memory only.
 	GetSSHCredentials(context.Context, *GetSSHCredentialsRequest) (*GetSSHCredentialsResponse, error)
 	// GetClusterAccess gives a site agent what it speaks to a cluster with, for one command. It is for its memory only.
@@ -278,6 +312,12 @@ func (UnimplementedAgentServiceServer) SyncSite(context.Context, *SyncSiteReques
 }
 func (UnimplementedAgentServiceServer) GetBMCCredentials(context.Context, *GetBMCCredentialsRequest) (*GetBMCCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBMCCredentials not implemented")
+}
+func (UnimplementedAgentServiceServer) MakeBMCPassword(context.Context, *MakeBMCPasswordRequest) (*MakeBMCPasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MakeBMCPassword not implemented")
+}
+func (UnimplementedAgentServiceServer) SettleBMCPassword(context.Context, *SettleBMCPasswordRequest) (*SettleBMCPasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SettleBMCPassword not implemented")
 }
 func (UnimplementedAgentServiceServer) GetSSHCredentials(context.Context, *GetSSHCredentialsRequest) (*GetSSHCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSSHCredentials not implemented")
@@ -385,6 +425,42 @@ func _AgentService_GetBMCCredentials_Handler(srv interface{}, ctx context.Contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AgentServiceServer).GetBMCCredentials(ctx, req.(*GetBMCCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_MakeBMCPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MakeBMCPasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).MakeBMCPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_MakeBMCPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).MakeBMCPassword(ctx, req.(*MakeBMCPasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AgentService_SettleBMCPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SettleBMCPasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).SettleBMCPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_SettleBMCPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).SettleBMCPassword(ctx, req.(*SettleBMCPasswordRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -526,6 +602,14 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetBMCCredentials",
 			Handler:    _AgentService_GetBMCCredentials_Handler,
+		},
+		{
+			MethodName: "MakeBMCPassword",
+			Handler:    _AgentService_MakeBMCPassword_Handler,
+		},
+		{
+			MethodName: "SettleBMCPassword",
+			Handler:    _AgentService_SettleBMCPassword_Handler,
 		},
 		{
 			MethodName: "GetSSHCredentials",

@@ -6,6 +6,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/secret"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -21,7 +22,20 @@ func (s *Server) GetBMCCredentials(
 	if err != nil {
 		return nil, err
 	}
-	plain, err := s.cfg.Secrets.OpenBMC(c.Ref, c.Sealed)
+	return s.bmcCredentials(c)
+}
+
+// bmcCredentials opens credentials, or a machine's own in place of them.
+func (s *Server) bmcCredentials(
+	c credentialstore.SealedCredentials,
+) (*fleetv1.GetBMCCredentialsResponse, error) {
+	var plain secret.BMC
+	var err error
+	if c.OwnOf != "" {
+		plain, err = s.cfg.Secrets.OpenBMCOf(c.OwnOf, c.Ref, c.Sealed)
+	} else {
+		plain, err = s.cfg.Secrets.OpenBMC(c.Ref, c.Sealed)
+	}
 	if err != nil {
 		return nil, s.sealed(err, "BMC credentials", c.Ref)
 	}
@@ -29,6 +43,54 @@ func (s *Server) GetBMCCredentials(
 		Username: plain.Username, Password: plain.Password, Version: c.Version,
 		AllowedEndpoints: c.Allowed, AllowPlainHttp: c.PlainHTTP, AllowUnverifiedTls: c.UnverifiedTLS,
 	}, nil
+}
+
+// MakeBMCPassword makes a password for the BMC of a command's machine and stores it before it answers.
+func (s *Server) MakeBMCPassword(
+	ctx context.Context, r *fleetv1.MakeBMCPasswordRequest,
+) (*fleetv1.MakeBMCPasswordResponse, error) {
+	sess, err := s.caller(ctx, "site")
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.cfg.Store.MakePassword(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now(),
+		func(machineID string, current credentialstore.SealedCredentials) ([]byte, error) {
+			plain, err := s.bmcCredentials(current)
+			if err != nil {
+				return nil, err
+			}
+			return s.cfg.Secrets.SealBMCOf(machineID, current.Ref, secret.BMC{Username: plain.GetUsername(),
+				Password: secret.NewBMCPassword()}), nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	out := &fleetv1.MakeBMCPasswordResponse{NewVersion: p.Version, Tried: p.Tried}
+	if out.Current, err = s.bmcCredentials(p.Current); err != nil || p.Sealed == nil {
+		return out, err
+	}
+	plain, err := s.cfg.Secrets.OpenBMCOf(p.MachineID, p.Ref, p.Sealed)
+	if err != nil {
+		return nil, s.sealed(err, "BMC password of machine", p.MachineID)
+	}
+	out.NewPassword = plain.Password
+	return out, nil
+}
+
+// SettleBMCPassword takes an agent's word of which password a BMC takes.
+func (s *Server) SettleBMCPassword(
+	ctx context.Context, r *fleetv1.SettleBMCPasswordRequest,
+) (*fleetv1.SettleBMCPasswordResponse, error) {
+	sess, err := s.caller(ctx, "site")
+	if err != nil {
+		return nil, err
+	}
+	err = s.cfg.Store.SettlePassword(ctx, sess.AgentID, r.GetCommandId(), r.GetVersion(), r.GetAccepted(),
+		s.cfg.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &fleetv1.SettleBMCPasswordResponse{}, nil
 }
 
 // GetSSHCredentials gives a site agent what it logs in to a machine of its site with.

@@ -87,6 +87,8 @@ type PlanTraits struct {
 	ReturnsFromRMA bool
 	// Removes: it is of the workflow that takes a retired machine out of the inventory.
 	Removes bool
+	// LeavesSystem: it works on the BMC's account alone, whatever the machine is used for.
+	LeavesSystem bool
 }
 
 // AdmitPlan is Admit with all that matters of the plan. On a blocked machine one thing may start: the RMA that finishes
@@ -104,7 +106,7 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case f.ActiveOperation:
 		return &Refusal{"MACHINE_BUSY", "another operation is active on the machine; wait for it or cancel it (`ingot why " +
 			f.id() + "` names both commands)"}
-	case !phaseAllows(f.Phase, t, planDestructive):
+	case !phaseAllows(f.Phase, t, planDestructive) && !p.LeavesSystem:
 		return &Refusal{"WRONG_PHASE", wrongPhaseMessage(f.Phase, t, planDestructive)}
 	case Housekeeping(t):
 		return nil

@@ -92,6 +92,18 @@ func SiteForSSH(candidates []Candidate) *Candidate { return siteWith(candidates,
 // SiteForClusters gives the live site agent that speaks to clusters for the machines of its site; nil if there is none.
 func SiteForClusters(candidates []Candidate) *Candidate { return siteWith(candidates, "cluster") }
 
+// ChangesBMCPasswords is the capability of site agents that change the passwords of BMCs.
+const ChangesBMCPasswords = "bmc-password"
+
+// SiteForPasswords gives the live site agent that speaks to the site's BMCs, and whether it can change their passwords;
+// nil if there is none.
+func SiteForPasswords(candidates []Candidate) (site *Candidate, able bool) {
+	if c := siteWith(candidates, ChangesBMCPasswords); c != nil {
+		return c, true
+	}
+	return siteWith(candidates, "provider:"+AgentProvider), false
+}
+
 func siteWith(candidates []Candidate, capability string) *Candidate {
 	for i := range candidates {
 		if c := &candidates[i]; c.Role == "site" && c.Live && slices.Contains(c.Capabilities, capability) {

@@ -119,6 +119,8 @@ const (
 	// KindPowerOff and KindPowerOn switch the machine through its BMC, for good.
 	KindPowerOff Kind = "power_off"
 	KindPowerOn  Kind = "power_on"
+	// KindBMCPassword gives the machine's BMC a password of its own.
+	KindBMCPassword Kind = "bmc_password"
 )
 
 // Error says why an operation ended without success.

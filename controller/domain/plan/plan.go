@@ -104,7 +104,7 @@ func validateStep(s *baremetalv1.Step, field string) error {
 	switch {
 	case kind == "" || len(s.ProtoReflect().GetUnknown()) > 0:
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "the step has no kind that this server knows")
-	case kind == workflow.CheckKind && !switches(s):
+	case kind == workflow.CheckKind && !standalone(s):
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", kind+" belongs to the built-in plans of workflows")
 	case kind == "set_phase":
 		return invalid("UNKNOWN_STEP_KIND", field+".kind", "set_phase belongs to the built-in maintenance plans")
@@ -183,23 +183,34 @@ func Housekeeping(p *baremetalv1.Plan) bool {
 // OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
-		return KindOf(s) == workflow.CheckKind &&
-			!switches(s)
+		return KindOf(s) == workflow.CheckKind && !standalone(s)
 	})
 }
 
-// switches says that the step switches the machine on or off.
-func switches(s *baremetalv1.Step) bool { return workflow.Switches(s.GetWorkflowStage().GetStage()) }
+// RotatesPassword says that the plan changes the password of a BMC, which only an admin may start.
+func RotatesPassword(p *baremetalv1.Plan) bool {
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
+		return s.GetWorkflowStage().GetStage() == workflow.RotateBMCPassword
+	})
+}
+
+// standalone says that the step is a stage that is started outside of any workflow.
+func standalone(s *baremetalv1.Step) bool {
+	return workflow.Standalone(s.GetWorkflowStage().GetStage())
+}
 
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {
-		if !slices.Contains(implemented, KindOf(s)) && !switches(s) {
+		if !slices.Contains(implemented, KindOf(s)) && !standalone(s) {
 			return s
 		}
 	}
 	return nil
 }
+
+// LeavesSystem says that the plan works on the BMC's account alone.
+func LeavesSystem(p *baremetalv1.Plan) bool { return RotatesPassword(p) && len(p.GetSteps()) == 1 }
 
 // Digest identifies a plan's content.
 func Digest(p *baremetalv1.Plan) ([]byte, error) {
@@ -343,6 +354,8 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("uncordon", "Use the cluster node again", uncordonStep()),
 		mk("power-on", "Switch on", loneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
 		mk("power-off", "Switch off", loneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
+		mk("bmc-rotate-password", "Give the BMC a new password",
+			loneStep("rotate-password", workflow.RotateBMCPassword, 10*time.Minute)),
 		mk("reported-install", "Wait for an installer that reports by itself",
 			loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
 		mk("replace", "Wait for a machine whose hardware is replaced",

@@ -19,5 +19,12 @@ const (
 	SwitchOff = "switch_off"
 )
 
+// RotateBMCPassword is one more, for admins: the machine's BMC gets a new password, and it is so when the BMC has taken a
+// log-in with it.
+const RotateBMCPassword = "rotate_bmc_password"
+
+// Standalone says that a mode is one of those that somebody starts, outside of any workflow.
+func Standalone(mode string) bool { return Switches(mode) || mode == RotateBMCPassword }
+
 // Switches says that a mode is one of these two.
 func Switches(mode string) bool { return mode == SwitchOn || mode == SwitchOff }

@@ -142,6 +142,8 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: !byHand}}
 	case operation.KindPowerOn:
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "on"}}
+	case operation.KindBMCPassword:
+		spec.Action = &fleetv1.CommandSpec_BmcPassword{BmcPassword: &fleetv1.BMCPasswordAction{}}
 	case operation.KindKexec:
 		spec.Action, err = o.installerAction(ctx, q)
 	case operation.KindJoinToken, operation.KindVerify, operation.KindDrain, operation.KindUncordon:

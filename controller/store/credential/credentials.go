@@ -28,6 +28,11 @@ type SealedCredentials struct {
 	PlainHTTP, UnverifiedTLS bool
 	// Adopted says that an upgrade has filled in the allowance.
 	Adopted bool
+	// OwnOf is the machine whose own user name and password these are; empty of those that are named.
+	OwnOf string
+	// Own counts the machines that have their own instead. Open are those with a new one whose fate is open.
+	Own  int
+	Open []string
 	// Refused are machines that name them and whose BMC is not covered; at most maxRefused.
 	Refused []string
 }
@@ -142,9 +147,29 @@ func (s *Store) ListCredentials(ctx context.Context, afterRef string, limit int3
 				c.Refused = append(c.Refused, u.MachineID)
 			}
 		}
+		if err := s.countOwn(ctx, &c); err != nil {
+			return nil, err
+		}
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// countOwn reads which machines have passwords of their own instead.
+func (s *Store) countOwn(ctx context.Context, c *SealedCredentials) error {
+	all, err := s.db.Q.OwnPasswordsOf(ctx, c.Ref)
+	if err != nil {
+		return fmt.Errorf("read own passwords of machines: %w", err)
+	}
+	for _, p := range all {
+		if p.Own {
+			c.Own++
+		}
+		if p.Open && len(c.Open) < maxRefused {
+			c.Open = append(c.Open, p.MachineID)
+		}
+	}
+	return nil
 }
 
 // mayGoTo refuses the endpoint of a BMC that the credentials were not made for.
@@ -203,7 +228,7 @@ func (s *Store) DeleteCredentials(
 func (s *Store) CredentialsFor(
 	ctx context.Context, agentID, machineID, ref string, now time.Time,
 ) (SealedCredentials, error) {
-	var row dbsqlc.BmcCredential
+	var out SealedCredentials
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		site, err := siteOfAgent(ctx, q, agentID)
 		if err != nil {
@@ -221,24 +246,31 @@ func (s *Store) CredentialsFor(
 			return failure.NotFound("CREDENTIALS_NOT_FOUND", "machine %s does not name the credentials %q", machineID, ref).
 				WithField("credentials_ref", "not those of the machine")
 		}
-		if row, err = q.GetCredentials(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
+		row, err := q.GetCredentials(ctx, ref)
+		if errors.Is(err, pgx.ErrNoRows) {
 			return credentialsNotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("read credentials: %w", err)
 		}
-		if err := mayGoTo(sealedCredentials(row), m.BmcEndpoint); err != nil {
+		out = sealedCredentials(row)
+		if err := mayGoTo(out, m.BmcEndpoint); err != nil {
 			return err
 		}
+		own, err := ownPassword(ctx, q, machineID, ref)
+		if err != nil {
+			return err
+		}
+		out = out.overridden(own, m.BmcEndpoint)
 		return history.Audit(ctx, q, history.AuditEntry{
 			Actor: agentID, Verb: "GET_BMC_CREDENTIALS", Target: machineID,
-			Data: map[string]string{"credentials_ref": ref, "version": fmt.Sprint(row.Version)},
+			Data: map[string]string{"credentials_ref": ref, "version": fmt.Sprint(out.Version)},
 		}, now)
 	})
 	if err != nil {
 		return SealedCredentials{}, fmt.Errorf("give out credentials: %w", err)
 	}
-	return sealedCredentials(row), nil
+	return out, nil
 }
 
 func siteOfAgent(ctx context.Context, q *dbsqlc.Queries, agentID string) (string, error) {

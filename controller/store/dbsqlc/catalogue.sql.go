@@ -10,6 +10,43 @@ import (
 	"time"
 )
 
+const acceptBMCPassword = `-- name: AcceptBMCPassword :one
+UPDATE bmc_passwords
+SET sealed = pending, version = pending_version, pending = NULL, pending_version = 0, pending_command = '',
+    settled_command = $1, changed_at = $2
+WHERE machine_id = $3 AND pending_command = $1 AND pending_version = $4 AND pending IS NOT NULL
+RETURNING machine_id, credentials_ref, sealed, version, pending, pending_version, pending_command, settled_command, changed_at
+`
+
+type AcceptBMCPasswordParams struct {
+	CommandID string
+	Now       time.Time
+	MachineID string
+	Version   int64
+}
+
+func (q *Queries) AcceptBMCPassword(ctx context.Context, arg AcceptBMCPasswordParams) (BmcPassword, error) {
+	row := q.db.QueryRow(ctx, acceptBMCPassword,
+		arg.CommandID,
+		arg.Now,
+		arg.MachineID,
+		arg.Version,
+	)
+	var i BmcPassword
+	err := row.Scan(
+		&i.MachineID,
+		&i.CredentialsRef,
+		&i.Sealed,
+		&i.Version,
+		&i.Pending,
+		&i.PendingVersion,
+		&i.PendingCommand,
+		&i.SettledCommand,
+		&i.ChangedAt,
+	)
+	return i, err
+}
+
 const anyMachineBootsInstaller = `-- name: AnyMachineBootsInstaller :one
 SELECT EXISTS (SELECT 1 FROM boot_assignments WHERE mode <> 'disk')
 `
@@ -150,6 +187,21 @@ func (q *Queries) DropBMCUnparked(ctx context.Context, maxRows int32) (int64, er
 	return result.RowsAffected(), nil
 }
 
+const dropOtherBMCPasswords = `-- name: DropOtherBMCPasswords :exec
+DELETE FROM bmc_passwords WHERE machine_id = $1 AND credentials_ref <> $2
+`
+
+type DropOtherBMCPasswordsParams struct {
+	MachineID      string
+	CredentialsRef string
+}
+
+// A BMC has one password: those that stood for other credentials are no more.
+func (q *Queries) DropOtherBMCPasswords(ctx context.Context, arg DropOtherBMCPasswordsParams) error {
+	_, err := q.db.Exec(ctx, dropOtherBMCPasswords, arg.MachineID, arg.CredentialsRef)
+	return err
+}
+
 const endpointsOfCredentials = `-- name: EndpointsOfCredentials :many
 SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
 WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = $1::text AND spec ->> 'bmc_endpoint' <> ''
@@ -180,6 +232,57 @@ func (q *Queries) EndpointsOfCredentials(ctx context.Context, credentialsRef str
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgetPendingBMCPassword = `-- name: ForgetPendingBMCPassword :execrows
+UPDATE bmc_passwords SET pending = NULL, pending_version = 0, pending_command = '', changed_at = $1
+WHERE machine_id = $2 AND pending_command = $3 AND pending_version = $4
+`
+
+type ForgetPendingBMCPasswordParams struct {
+	Now       time.Time
+	MachineID string
+	CommandID string
+	Version   int64
+}
+
+func (q *Queries) ForgetPendingBMCPassword(ctx context.Context, arg ForgetPendingBMCPasswordParams) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetPendingBMCPassword,
+		arg.Now,
+		arg.MachineID,
+		arg.CommandID,
+		arg.Version,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const getBMCPassword = `-- name: GetBMCPassword :one
+SELECT machine_id, credentials_ref, sealed, version, pending, pending_version, pending_command, settled_command, changed_at FROM bmc_passwords WHERE machine_id = $1 AND credentials_ref = $2
+`
+
+type GetBMCPasswordParams struct {
+	MachineID      string
+	CredentialsRef string
+}
+
+func (q *Queries) GetBMCPassword(ctx context.Context, arg GetBMCPasswordParams) (BmcPassword, error) {
+	row := q.db.QueryRow(ctx, getBMCPassword, arg.MachineID, arg.CredentialsRef)
+	var i BmcPassword
+	err := row.Scan(
+		&i.MachineID,
+		&i.CredentialsRef,
+		&i.Sealed,
+		&i.Version,
+		&i.Pending,
+		&i.PendingVersion,
+		&i.PendingCommand,
+		&i.SettledCommand,
+		&i.ChangedAt,
+	)
+	return i, err
 }
 
 const getCredentials = `-- name: GetCredentials :one
@@ -661,6 +764,32 @@ func (q *Queries) LockBMCCertificate(ctx context.Context, arg LockBMCCertificate
 	return i, err
 }
 
+const lockBMCPassword = `-- name: LockBMCPassword :one
+SELECT machine_id, credentials_ref, sealed, version, pending, pending_version, pending_command, settled_command, changed_at FROM bmc_passwords WHERE machine_id = $1 AND credentials_ref = $2 FOR UPDATE
+`
+
+type LockBMCPasswordParams struct {
+	MachineID      string
+	CredentialsRef string
+}
+
+func (q *Queries) LockBMCPassword(ctx context.Context, arg LockBMCPasswordParams) (BmcPassword, error) {
+	row := q.db.QueryRow(ctx, lockBMCPassword, arg.MachineID, arg.CredentialsRef)
+	var i BmcPassword
+	err := row.Scan(
+		&i.MachineID,
+		&i.CredentialsRef,
+		&i.Sealed,
+		&i.Version,
+		&i.Pending,
+		&i.PendingVersion,
+		&i.PendingCommand,
+		&i.SettledCommand,
+		&i.ChangedAt,
+	)
+	return i, err
+}
+
 const lockBlob = `-- name: LockBlob :exec
 SELECT pg_advisory_xact_lock(hashtextextended('ingot blob ' || $1::text, 0))
 `
@@ -764,6 +893,45 @@ func (q *Queries) MachineWithDefaultImage(ctx context.Context, imageRef string) 
 	return machine_id, err
 }
 
+const neighboursAtBMC = `-- name: NeighboursAtBMC :many
+SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = $1::text AND spec ->> 'bmc_endpoint' <> ''
+  AND machine_id <> $2 AND strpos(lower(spec ->> 'bmc_endpoint'), lower($3::text)) > 0
+ORDER BY machine_id LIMIT 1000
+`
+
+type NeighboursAtBMCParams struct {
+	CredentialsRef string
+	MachineID      string
+	Host           string
+}
+
+type NeighboursAtBMCRow struct {
+	MachineID   string
+	BmcEndpoint string
+}
+
+// Other machines with the same credentials whose endpoint holds the host; the caller compares the hosts themselves.
+func (q *Queries) NeighboursAtBMC(ctx context.Context, arg NeighboursAtBMCParams) ([]NeighboursAtBMCRow, error) {
+	rows, err := q.db.Query(ctx, neighboursAtBMC, arg.CredentialsRef, arg.MachineID, arg.Host)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NeighboursAtBMCRow
+	for rows.Next() {
+		var i NeighboursAtBMCRow
+		if err := rows.Scan(&i.MachineID, &i.BmcEndpoint); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const offerBMCCertificate = `-- name: OfferBMCCertificate :execrows
 UPDATE bmc_certificates SET offered_sha256 = $1::text, offered_at = CASE WHEN $1 = '' THEN NULL ELSE $2::timestamptz END
 WHERE site = $3 AND endpoint = $4 AND offered_sha256 <> $1 AND sha256 <> $1
@@ -787,6 +955,81 @@ func (q *Queries) OfferBMCCertificate(ctx context.Context, arg OfferBMCCertifica
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const ownPasswordsOf = `-- name: OwnPasswordsOf :many
+SELECT p.machine_id, (p.sealed IS NOT NULL)::boolean AS own, (p.pending IS NOT NULL)::boolean AS open
+FROM bmc_passwords p JOIN machines m ON m.machine_id = p.machine_id AND m.deleted_at IS NULL
+WHERE p.credentials_ref = $1::text AND m.spec ->> 'bmc_credentials_ref' = $1
+ORDER BY p.machine_id
+`
+
+type OwnPasswordsOfRow struct {
+	MachineID string
+	Own       bool
+	Open      bool
+}
+
+// Of the machines that name the credentials.
+func (q *Queries) OwnPasswordsOf(ctx context.Context, credentialsRef string) ([]OwnPasswordsOfRow, error) {
+	rows, err := q.db.Query(ctx, ownPasswordsOf, credentialsRef)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OwnPasswordsOfRow
+	for rows.Next() {
+		var i OwnPasswordsOfRow
+		if err := rows.Scan(&i.MachineID, &i.Own, &i.Open); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pendBMCPassword = `-- name: PendBMCPassword :one
+INSERT INTO bmc_passwords AS p (machine_id, credentials_ref, pending, pending_version, pending_command, changed_at)
+VALUES ($1, $2, $3, nextval('bmc_password_versions'), $4::text, $5)
+ON CONFLICT (machine_id, credentials_ref) DO UPDATE
+SET pending_version = CASE WHEN p.pending IS NULL THEN excluded.pending_version ELSE p.pending_version END,
+    pending = coalesce(p.pending, excluded.pending), pending_command = excluded.pending_command, changed_at = excluded.changed_at
+RETURNING machine_id, credentials_ref, sealed, version, pending, pending_version, pending_command, settled_command, changed_at
+`
+
+type PendBMCPasswordParams struct {
+	MachineID      string
+	CredentialsRef string
+	Pending        []byte
+	CommandID      string
+	Now            time.Time
+}
+
+// One that is pending stays: the BMC may have taken it.
+func (q *Queries) PendBMCPassword(ctx context.Context, arg PendBMCPasswordParams) (BmcPassword, error) {
+	row := q.db.QueryRow(ctx, pendBMCPassword,
+		arg.MachineID,
+		arg.CredentialsRef,
+		arg.Pending,
+		arg.CommandID,
+		arg.Now,
+	)
+	var i BmcPassword
+	err := row.Scan(
+		&i.MachineID,
+		&i.CredentialsRef,
+		&i.Sealed,
+		&i.Version,
+		&i.Pending,
+		&i.PendingVersion,
+		&i.PendingCommand,
+		&i.SettledCommand,
+		&i.ChangedAt,
+	)
+	return i, err
 }
 
 const pinBMCCertificate = `-- name: PinBMCCertificate :exec

@@ -95,6 +95,18 @@ type BmcCredential struct {
 	Adopted            bool
 }
 
+type BmcPassword struct {
+	MachineID      string
+	CredentialsRef string
+	Sealed         []byte
+	Version        int64
+	Pending        []byte
+	PendingVersion int64
+	PendingCommand string
+	SettledCommand string
+	ChangedAt      time.Time
+}
+
 type BootAssignment struct {
 	MachineID          string
 	Site               string

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -221,6 +222,9 @@ func (s *Store) Fits(
 	if err := admit(ctx, q, m, r, p); err != nil {
 		return nil, nil, err
 	}
+	if err := rotatable(ctx, q, m, p); err != nil {
+		return nil, nil, err
+	}
 	steps, err := s.Fill(p, m, r.Inputs)
 	if err != nil {
 		return nil, nil, err
@@ -244,6 +248,23 @@ func (s *Store) Fits(
 		return nil, nil, err
 	}
 	return p, steps, nil
+}
+
+// rotatable refuses to change the password of a BMC for anybody but an admin, and where it can't be. Work of the
+// controller's own, such as that of a rollout which an admin has begun, has no caller.
+func rotatable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, p *baremetalv1.Plan) error {
+	if !plan.RotatesPassword(p) {
+		return nil
+	}
+	if caller, ok := auth.CallerFrom(ctx); ok && !caller.Scope.Covers(auth.ScopeAdmin) {
+		return failure.Denied(auth.ReasonScopeTooSmall, "only an admin changes the passwords of BMCs").
+			WithMeta("scope", caller.Scope.String()).WithMeta("required_scope", auth.ScopeAdmin.String())
+	}
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return err
+	}
+	return credentialstore.Rotatable(ctx, q, m.MachineID, m.Provider, spec.GetBmcCredentialsRef(), spec.GetBmcEndpoint())
 }
 
 // takesSeed refuses a seed for work that writes no image by the installer, which alone puts it on a disk.
@@ -344,7 +365,7 @@ func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 	if r.drains(m) {
 		state.NodeState = fleet.NodeState(node.Name(node.Draining))
 	}
-	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive,
+	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, LeavesSystem: plan.LeavesSystem(p),
 		ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.Removes}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
 		if m.CurrentOperationID != nil {

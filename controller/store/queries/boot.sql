@@ -120,7 +120,9 @@ ORDER BY b.machine_id;
 -- Known machines and their BMCs. Those that boot from disk are known too: nothing else is to be made of them.
 SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint,
        coalesce(m.spec ->> 'bmc_credentials_ref', '')::text AS credentials_ref,
-       coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)::bigint AS credentials_version,
+       (coalesce((SELECT c.version FROM bmc_credentials c WHERE c.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0)
+        + coalesce((SELECT p.version << 32 FROM bmc_passwords p
+                    WHERE p.machine_id = m.machine_id AND p.credentials_ref = m.spec ->> 'bmc_credentials_ref'), 0))::bigint AS credentials_version,
        coalesce((SELECT c.sha256 FROM bmc_certificates c WHERE c.site = m.site AND c.endpoint = m.spec ->> 'bmc_endpoint'), '')::text AS bmc_certificate,
        u.unparked_at,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,

@@ -175,3 +175,47 @@ FROM discovered_machines d
 WHERE (@site::text = '' OR d.site = @site) AND NOT EXISTS (SELECT 1 FROM machine_macs m WHERE m.mac = d.mac)
   AND (@after_mac::text = '' OR (d.site, d.mac) > (@after_site::text, nullif(@after_mac::text, '')::macaddr))
 ORDER BY d.site, d.mac LIMIT @page_size;
+
+-- name: GetBMCPassword :one
+SELECT * FROM bmc_passwords WHERE machine_id = @machine_id AND credentials_ref = @credentials_ref;
+
+-- name: LockBMCPassword :one
+SELECT * FROM bmc_passwords WHERE machine_id = @machine_id AND credentials_ref = @credentials_ref FOR UPDATE;
+
+-- name: PendBMCPassword :one
+-- One that is pending stays: the BMC may have taken it.
+INSERT INTO bmc_passwords AS p (machine_id, credentials_ref, pending, pending_version, pending_command, changed_at)
+VALUES (@machine_id, @credentials_ref, @pending, nextval('bmc_password_versions'), @command_id::text, @now)
+ON CONFLICT (machine_id, credentials_ref) DO UPDATE
+SET pending_version = CASE WHEN p.pending IS NULL THEN excluded.pending_version ELSE p.pending_version END,
+    pending = coalesce(p.pending, excluded.pending), pending_command = excluded.pending_command, changed_at = excluded.changed_at
+RETURNING *;
+
+-- name: AcceptBMCPassword :one
+UPDATE bmc_passwords
+SET sealed = pending, version = pending_version, pending = NULL, pending_version = 0, pending_command = '',
+    settled_command = @command_id, changed_at = @now
+WHERE machine_id = @machine_id AND pending_command = @command_id AND pending_version = @version AND pending IS NOT NULL
+RETURNING *;
+
+-- name: DropOtherBMCPasswords :exec
+-- A BMC has one password: those that stood for other credentials are no more.
+DELETE FROM bmc_passwords WHERE machine_id = @machine_id AND credentials_ref <> @credentials_ref;
+
+-- name: ForgetPendingBMCPassword :execrows
+UPDATE bmc_passwords SET pending = NULL, pending_version = 0, pending_command = '', changed_at = @now
+WHERE machine_id = @machine_id AND pending_command = @command_id AND pending_version = @version;
+
+-- name: OwnPasswordsOf :many
+-- Of the machines that name the credentials.
+SELECT p.machine_id, (p.sealed IS NOT NULL)::boolean AS own, (p.pending IS NOT NULL)::boolean AS open
+FROM bmc_passwords p JOIN machines m ON m.machine_id = p.machine_id AND m.deleted_at IS NULL
+WHERE p.credentials_ref = @credentials_ref::text AND m.spec ->> 'bmc_credentials_ref' = @credentials_ref
+ORDER BY p.machine_id;
+
+-- name: NeighboursAtBMC :many
+-- Other machines with the same credentials whose endpoint holds the host; the caller compares the hosts themselves.
+SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
+WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::text AND spec ->> 'bmc_endpoint' <> ''
+  AND machine_id <> @machine_id AND strpos(lower(spec ->> 'bmc_endpoint'), lower(@host::text)) > 0
+ORDER BY machine_id LIMIT 1000;

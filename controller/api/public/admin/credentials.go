@@ -60,7 +60,7 @@ func (s *Server) credentials(c credentialstore.SealedCredentials) *baremetalv1.B
 	out := &baremetalv1.BMCCredentials{
 		CredentialsRef: c.Ref, Version: c.Version, UpdatedAt: service.Stamp(c.UpdatedAt),
 		AllowedEndpoints: c.Allowed, AllowPlainHttp: c.PlainHTTP, AllowUnverifiedTls: c.UnverifiedTLS, Adopted: c.Adopted,
-		RefusedMachines: c.Refused,
+		RefusedMachines: c.Refused, OwnPasswords: int32(c.Own), OpenPasswords: c.Open,
 	}
 	if plain, err := s.Config.Secrets.OpenBMC(c.Ref, c.Sealed); err == nil {
 		out.Username = plain.Username

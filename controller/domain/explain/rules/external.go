@@ -99,10 +99,8 @@ func maasPage(s *scene) explain.Action {
 
 func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "default") }
 
-// switches says that the machine is switched by an operator's word.
-func (s *scene) switches() bool {
-	return s.step != nil && s.step.Kind == operation.KindStage && workflow.Switches(s.step.Mode)
-}
+// switches says that the site's agent switches the machine, or changes its BMC's password, by somebody's word.
+func (s *scene) switches() bool { return s.step != nil && workflow.Standalone(s.step.Mode) }
 
 // throughProvider says that the current command is done by the machine's provider.
 func (s *scene) throughProvider() bool { return s.cmd != nil && s.cmd.Kind == kindProvider }

@@ -21,6 +21,8 @@ func capabilityOf(k operation.Kind) string {
 		return "reconfig"
 	case operation.KindPowerOff, operation.KindPowerOn:
 		return "power"
+	case operation.KindBMCPassword:
+		return fleet.ChangesBMCPasswords
 	default:
 		return string(k)
 	}

@@ -167,6 +167,45 @@ func TestEachKindIsProvenByItsOwnEvidence(t *testing.T) {
 	}
 }
 
+// TestAPasswordIsProvenByALogIn, by the agent of the machine's site, which must be able to change it.
+func TestAPasswordIsProvenByALogIn(t *testing.T) {
+	step := operation.Step{Kind: operation.KindStage, Mode: workflow.RotateBMCPassword, Timeout: time.Minute}
+	rotate := func(change func(*stored)) *stored {
+		s := newStored(t, step)
+		at := site("s-2")
+		at.Capabilities = append(at.Capabilities, "provider:agent", fleet.ChangesBMCPasswords)
+		s.setAgents(host("s-1", true), at)
+		s.world.Provider = "agent"
+		change(s)
+		s.look()
+		return s
+	}
+	for said, code := range map[string]string{evidence.BMCPasswordAcceptedAt: "", evidence.ConfigDigest: "EVIDENCE_MISSING"} {
+		s := rotate(func(*stored) {})
+		if c := s.latest(); c == nil || c.Kind != operation.KindBMCPassword || c.ExecutorRole != "site" {
+			t.Fatalf("command %s", dump(c))
+		}
+		if d := s.ask(s.latest(), ""); !d.Grant {
+			t.Fatal(d.Refusal)
+		}
+		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{said: "now"})
+		s.ended(map[bool]operation.Phase{true: operation.Succeeded, false: operation.Failed}[code == ""], code)
+	}
+	rotate(func(s *stored) { s.world.Provider = "maas" }).ended(operation.Failed, "CAPABILITY_MISSING")
+	rotate(func(s *stored) {
+		old := site("s-2")
+		old.Capabilities = append(old.Capabilities, "provider:agent")
+		s.setAgents(old)
+	}).ended(operation.Failed, "CAPABILITY_MISSING")
+	nobody := rotate(func(s *stored) { s.setAgents(host("s-1", true)) })
+	if nobody.latest() != nil || nobody.op.WaitReason != operation.WaitAgent {
+		t.Errorf("without a site agent: %s", nobody.op.WaitReason)
+	}
+	nobody.now = nobody.now.Add(time.Minute)
+	nobody.look()
+	nobody.ended(operation.Failed, "AGENT_UNAVAILABLE")
+}
+
 // TestOnlyTheBootsOfABootAreNoted: the system before a command is noted where a boot must be told from it, and nowhere
 // else.
 func TestOnlyTheBootsOfABootAreNoted(t *testing.T) {

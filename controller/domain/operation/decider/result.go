@@ -231,6 +231,8 @@ func evidenceKey(k operation.Kind) string {
 		return evidence.PowerOffSeenAt
 	case operation.KindPowerOn:
 		return evidence.PowerOnSeenAt
+	case operation.KindBMCPassword:
+		return evidence.BMCPasswordAcceptedAt
 	case operation.KindJoin:
 		return evidence.JoinedCluster
 	case operation.KindVerify:

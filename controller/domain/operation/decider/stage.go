@@ -31,6 +31,9 @@ func (d *decider) attemptStage(s *operation.Step) bool {
 	case workflow.SwitchOn:
 		d.switchTo(s, operation.KindPowerOn)
 		return false
+	case workflow.RotateBMCPassword:
+		d.rotatePassword(s)
+		return false
 	}
 	if s.Mode == workflow.DrainNode && workflow.MustDrain(d.stageFacts()) {
 		d.dispatchInCluster(s, d.limitOf(s))
@@ -91,6 +94,29 @@ func (d *decider) switchTo(s *operation.Step, kind operation.Kind) {
 	case !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
+	default:
+		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
+	}
+}
+
+// rotatePassword gives the change to the agent of the machine's site.
+func (d *decider) rotatePassword(s *operation.Step) {
+	limit := d.limitOf(s)
+	site, able := fleet.SiteForPasswords(d.w.Candidates)
+	switch {
+	case d.blocked():
+		d.failBlocked()
+	case d.w.Provider != "" && d.w.Provider != fleet.AgentProvider:
+		d.fail("CAPABILITY_MISSING",
+			fmt.Sprintf("provider %q keeps the passwords of its BMCs itself; change it there", d.w.Provider), false)
+	case able:
+		d.makeCommand(s, operation.KindBMCPassword, site)
+	case site != nil:
+		d.fail("CAPABILITY_MISSING", fmt.Sprintf("site agent %s is too old to change the passwords of BMCs; upgrade it",
+			site.AgentID), false)
+	case !d.now.Before(limit):
+		d.fail("AGENT_UNAVAILABLE",
+			"no agent of the machine's site had a session before the step's deadline; nothing was started", true)
 	default:
 		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}

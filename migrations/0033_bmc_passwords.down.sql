@@ -1,0 +1,2 @@
+DROP SEQUENCE bmc_password_versions;
+DROP TABLE bmc_passwords;
