@@ -16,6 +16,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/dhcp"
+	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/agent/site/lease"
 	sitesync "github.com/ingot-metal/ingot/agent/site/sync"
 	"github.com/ingot-metal/ingot/agent/site/tftp"
@@ -47,6 +48,8 @@ type ServiceConfig struct {
 	// DialController is for the relay; nil means the network.
 	DialController func(ctx context.Context, address string) (net.Conn, error)
 	Store          Store
+	// PhonedHome keeps what a system without the agent has said; it is durable when this returns nil.
+	PhonedHome func(context.Context, httpboot.PhoneCall) error
 	// Applied is told by which document the segments are served from now on; may be nil.
 	Applied func(*fleetv1.SiteDocument)
 	Clock   clock.Clock

@@ -25,6 +25,8 @@ const (
 	ParamTimeout = "timeout_seconds"
 	ParamConfig  = "config"
 	ParamPath    = "path"
+	// ParamAgentless is "true" for a system without the agent.
+	ParamAgentless = "agentless"
 )
 
 // param checks one value and puts it where the plan's steps look for it.
@@ -49,6 +51,10 @@ func paramsOf(t fleet.OperationType, path func(string) string) map[string]param 
 		out[ParamPath] = func(v string, in *plan.Inputs) error {
 			in.InstallerPath = v
 			return OneOf(path(ParamPath), v, plan.InstallerPaths...)
+		}
+		out[ParamAgentless] = func(v string, in *plan.Inputs) error {
+			in.Agentless = v == "true"
+			return OneOf(path(ParamAgentless), v, "true", "false")
 		}
 	case fleet.Netboot:
 		out[ParamMode] = func(v string, in *plan.Inputs) error { return setNetboot(path(ParamMode), v, in) }

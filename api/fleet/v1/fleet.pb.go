@@ -1805,7 +1805,9 @@ type RepaveAction struct {
 	// "amd64" or "arm64": the machines that the image is for. An installer of another architecture refuses it. Empty: any.
 	Arch string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
 	// Firmware kinds that start the image: "bios", "uefi". An installer that was started by another refuses it. Empty: any.
-	Firmware      []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
+	Firmware []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
+	// Add the seed for cloud-init, and neither the agent nor a partition for its state. Capability "agentless".
+	Agentless     bool `protobuf:"varint,13,opt,name=agentless,proto3" json:"agentless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1922,6 +1924,13 @@ func (x *RepaveAction) GetFirmware() []string {
 		return x.Firmware
 	}
 	return nil
+}
+
+func (x *RepaveAction) GetAgentless() bool {
+	if x != nil {
+		return x.Agentless
+	}
+	return false
 }
 
 // CommandAck says that the command is durable at the agent.
@@ -3550,6 +3559,7 @@ type SyncSiteRequest struct {
 	// host:port of the boot server, by segment.
 	BootAddresses map[string]string      `protobuf:"bytes,8,rep,name=boot_addresses,json=bootAddresses,proto3" json:"boot_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Providers     []*ProviderObservation `protobuf:"bytes,9,rep,name=providers,proto3" json:"providers,omitempty"`
+	Probes        []*ProbeObservation    `protobuf:"bytes,10,rep,name=probes,proto3" json:"probes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3647,6 +3657,13 @@ func (x *SyncSiteRequest) GetProviders() []*ProviderObservation {
 	return nil
 }
 
+func (x *SyncSiteRequest) GetProbes() []*ProbeObservation {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
 type SyncSiteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent when nothing is newer than the applied revision.
@@ -3705,7 +3722,11 @@ type SiteDocument struct {
 	// host:port that machines may reach through the boot server's CONNECT.
 	ControllerAddresses []string `protobuf:"bytes,7,rep,name=controller_addresses,json=controllerAddresses,proto3" json:"controller_addresses,omitempty"`
 	// Machines whose provider is to be looked at.
-	Providers     []*ProviderTarget `protobuf:"bytes,8,rep,name=providers,proto3" json:"providers,omitempty"`
+	Providers []*ProviderTarget `protobuf:"bytes,8,rep,name=providers,proto3" json:"providers,omitempty"`
+	// Systems that are to phone home.
+	PhoneHomes []*PhoneHome `protobuf:"bytes,9,rep,name=phone_homes,json=phoneHomes,proto3" json:"phone_homes,omitempty"`
+	// Machines without an agent, which are to be probed.
+	Probes        []*ProbeTarget `protobuf:"bytes,10,rep,name=probes,proto3" json:"probes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3796,6 +3817,223 @@ func (x *SiteDocument) GetProviders() []*ProviderTarget {
 	return nil
 }
 
+func (x *SiteDocument) GetPhoneHomes() []*PhoneHome {
+	if x != nil {
+		return x.PhoneHomes
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetProbes() []*ProbeTarget {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+// PhoneHome is a system that is to prove by cloud-init's phone-home that it has come up.
+type PhoneHome struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	MachineId   string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	OperationId string                 `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// SHA-256 of the secret in its URL.
+	SecretSha256  []byte `protobuf:"bytes,3,opt,name=secret_sha256,json=secretSha256,proto3" json:"secret_sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhoneHome) Reset() {
+	*x = PhoneHome{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhoneHome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhoneHome) ProtoMessage() {}
+
+func (x *PhoneHome) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhoneHome.ProtoReflect.Descriptor instead.
+func (*PhoneHome) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *PhoneHome) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *PhoneHome) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *PhoneHome) GetSecretSha256() []byte {
+	if x != nil {
+		return x.SecretSha256
+	}
+	return nil
+}
+
+// ProbeTarget is a machine without an agent.
+type ProbeTarget struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Of its interfaces: an address that one of them leases goes before the one below.
+	MacAddresses []string `protobuf:"bytes,2,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// Where its phone-home came from.
+	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeTarget) Reset() {
+	*x = ProbeTarget{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeTarget) ProtoMessage() {}
+
+func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
+func (*ProbeTarget) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ProbeTarget) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ProbeTarget) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
+}
+
+func (x *ProbeTarget) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// ProbeObservation says whether a machine without an agent answers on the network.
+type ProbeObservation struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Address   string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Answers   bool                   `protobuf:"varint,3,opt,name=answers,proto3" json:"answers,omitempty"`
+	// By what it answered: "tcp" or "arp".
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeObservation) Reset() {
+	*x = ProbeObservation{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeObservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeObservation) ProtoMessage() {}
+
+func (x *ProbeObservation) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeObservation.ProtoReflect.Descriptor instead.
+func (*ProbeObservation) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ProbeObservation) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ProbeObservation) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ProbeObservation) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
+func (x *ProbeObservation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ProbeObservation) GetSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SeenAt
+	}
+	return nil
+}
+
 // Segment is one provisioning network, as configured for the site.
 type Segment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3822,7 +4060,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +4072,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +4085,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Segment) GetName() string {
@@ -3955,7 +4193,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4205,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4218,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -4063,7 +4301,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4313,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4326,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4177,7 +4415,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4427,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4440,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4253,7 +4491,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4503,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4516,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4332,7 +4570,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4582,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4595,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4425,7 +4663,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4675,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4688,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4539,7 +4777,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4789,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4802,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4612,7 +4850,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4862,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4875,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4670,7 +4908,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4682,7 +4920,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4695,7 +4933,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -4763,7 +5001,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +5013,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +5026,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -4856,7 +5094,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +5106,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +5119,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -4940,7 +5178,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5190,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5203,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5034,7 +5272,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5284,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5297,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5088,7 +5326,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5338,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5351,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5160,7 +5398,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5172,7 +5410,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5185,7 +5423,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -5287,7 +5525,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5299,7 +5537,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5312,7 +5550,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -5402,7 +5640,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +5652,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +5665,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -5447,14 +5685,16 @@ type IssueIdentityResponse struct {
 	ImageRef        string `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	ImageDigest     string `protobuf:"bytes,6,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	// A serialized baremetal.v1.SystemSeed: what the new system is given for its first boot. Empty: nothing.
-	Seed          []byte `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Seed []byte `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Of an agentless repave, in place of the bundle: the last part of the URL that cloud-init posts to.
+	PhoneHomeSecret string `protobuf:"bytes,8,opt,name=phone_home_secret,json=phoneHomeSecret,proto3" json:"phone_home_secret,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5706,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5719,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -5531,6 +5771,13 @@ func (x *IssueIdentityResponse) GetSeed() []byte {
 	return nil
 }
 
+func (x *IssueIdentityResponse) GetPhoneHomeSecret() string {
+	if x != nil {
+		return x.PhoneHomeSecret
+	}
+	return ""
+}
+
 type FetchBlobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Lower hex.
@@ -5542,7 +5789,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5801,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5814,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -5595,7 +5842,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5854,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5867,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -5779,7 +6026,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xf1\x02\n" +
+	"generation\"\x8f\x03\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -5795,7 +6042,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x0fprotected_disks\x18\n" +
 	" \x03(\tR\x0eprotectedDisks\x12\x12\n" +
 	"\x04arch\x18\v \x01(\tR\x04arch\x12\x1a\n" +
-	"\bfirmware\x18\f \x03(\tR\bfirmware\"A\n" +
+	"\bfirmware\x18\f \x03(\tR\bfirmware\x12\x1c\n" +
+	"\tagentless\x18\r \x01(\bR\tagentless\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
@@ -5937,7 +6185,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"w\n" +
 	"\x17RotateAgentCertResponse\x122\n" +
 	"\x15certificate_chain_pem\x18\x01 \x01(\fR\x13certificateChainPem\x12(\n" +
-	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\x99\x04\n" +
+	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xcd\x04\n" +
 	"\x0fSyncSiteRequest\x12)\n" +
 	"\x10applied_revision\x18\x01 \x01(\x03R\x0fappliedRevision\x12\x17\n" +
 	"\ahold_ms\x18\x02 \x01(\x05R\x06holdMs\x12+\n" +
@@ -5947,12 +6195,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x04bmcs\x18\x06 \x03(\v2\x18.fleet.v1.BMCObservationR\x04bmcs\x128\n" +
 	"\bsegments\x18\a \x03(\v2\x1c.fleet.v1.SegmentObservationR\bsegments\x12S\n" +
 	"\x0eboot_addresses\x18\b \x03(\v2,.fleet.v1.SyncSiteRequest.BootAddressesEntryR\rbootAddresses\x12;\n" +
-	"\tproviders\x18\t \x03(\v2\x1d.fleet.v1.ProviderObservationR\tproviders\x1a@\n" +
+	"\tproviders\x18\t \x03(\v2\x1d.fleet.v1.ProviderObservationR\tproviders\x122\n" +
+	"\x06probes\x18\n" +
+	" \x03(\v2\x1a.fleet.v1.ProbeObservationR\x06probes\x1a@\n" +
 	"\x12BootAddressesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
 	"\x10SyncSiteResponse\x122\n" +
-	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xf7\x02\n" +
+	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xdc\x03\n" +
 	"\fSiteDocument\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12-\n" +
@@ -5963,7 +6213,28 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"installers\x18\x06 \x03(\v2\x18.fleet.v1.InstallerFilesR\n" +
 	"installers\x121\n" +
 	"\x14controller_addresses\x18\a \x03(\tR\x13controllerAddresses\x126\n" +
-	"\tproviders\x18\b \x03(\v2\x18.fleet.v1.ProviderTargetR\tproviders\"\xc5\x02\n" +
+	"\tproviders\x18\b \x03(\v2\x18.fleet.v1.ProviderTargetR\tproviders\x124\n" +
+	"\vphone_homes\x18\t \x03(\v2\x13.fleet.v1.PhoneHomeR\n" +
+	"phoneHomes\x12-\n" +
+	"\x06probes\x18\n" +
+	" \x03(\v2\x15.fleet.v1.ProbeTargetR\x06probes\"r\n" +
+	"\tPhoneHome\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rsecret_sha256\x18\x03 \x01(\fR\fsecretSha256\"k\n" +
+	"\vProbeTarget\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12#\n" +
+	"\rmac_addresses\x18\x02 \x03(\tR\fmacAddresses\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xaa\x01\n" +
+	"\x10ProbeObservation\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
+	"\aanswers\x18\x03 \x01(\bR\aanswers\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x123\n" +
+	"\aseen_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xc5\x02\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -6125,7 +6396,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x13enrolment_addresses\x18\v \x03(\tR\x12enrolmentAddresses\"5\n" +
 	"\x14IssueIdentityRequest\x12\x1d\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\"\xec\x01\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"\x98\x02\n" +
 	"\x15IssueIdentityResponse\x12)\n" +
 	"\x10bootstrap_bundle\x18\x01 \x01(\tR\x0fbootstrapBundle\x12\x19\n" +
 	"\btoken_id\x18\x02 \x01(\tR\atokenId\x12\x1d\n" +
@@ -6134,7 +6405,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x12\x1b\n" +
 	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x12!\n" +
 	"\fimage_digest\x18\x06 \x01(\tR\vimageDigest\x12\x12\n" +
-	"\x04seed\x18\a \x01(\fR\x04seed\"B\n" +
+	"\x04seed\x18\a \x01(\fR\x04seed\x12*\n" +
+	"\x11phone_home_secret\x18\b \x01(\tR\x0fphoneHomeSecret\"B\n" +
 	"\x10FetchBlobRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
@@ -6168,7 +6440,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -6214,43 +6486,46 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*SyncSiteRequest)(nil),           // 41: fleet.v1.SyncSiteRequest
 	(*SyncSiteResponse)(nil),          // 42: fleet.v1.SyncSiteResponse
 	(*SiteDocument)(nil),              // 43: fleet.v1.SiteDocument
-	(*Segment)(nil),                   // 44: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 45: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 46: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 47: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 48: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 49: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 50: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 51: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 52: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 53: fleet.v1.GetBMCCredentialsResponse
-	(*DiscoverBMCs)(nil),              // 54: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 55: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 56: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 57: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 58: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 59: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 60: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 61: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 62: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 63: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 64: fleet.v1.FetchBlobResponse
-	nil,                               // 65: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 66: fleet.v1.Report.FieldsEntry
-	nil,                               // 67: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 68: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 70: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 71: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 72: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 73: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 74: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 75: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 76: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 77: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 78: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 79: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 80: fleet.v1.GetMAASRegionResponse
+	(*PhoneHome)(nil),                 // 44: fleet.v1.PhoneHome
+	(*ProbeTarget)(nil),               // 45: fleet.v1.ProbeTarget
+	(*ProbeObservation)(nil),          // 46: fleet.v1.ProbeObservation
+	(*Segment)(nil),                   // 47: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 48: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 49: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 50: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 51: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 52: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 53: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 54: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 55: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 56: fleet.v1.GetBMCCredentialsResponse
+	(*DiscoverBMCs)(nil),              // 57: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 58: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 59: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 60: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 61: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 62: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 63: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 64: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 65: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 66: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 67: fleet.v1.FetchBlobResponse
+	nil,                               // 68: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 69: fleet.v1.Report.FieldsEntry
+	nil,                               // 70: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 71: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 72: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 73: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 74: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 75: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 76: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 77: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 78: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 79: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 80: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 81: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 82: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 83: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -6259,7 +6534,7 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	23, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
 	26, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
 	28, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	55, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	58, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
 	20, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
@@ -6268,12 +6543,12 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	24, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
 	25, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
 	27, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	54, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	57, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
 	5,  // 16: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
 	4,  // 17: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
 	20, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	69, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	69, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	72, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	72, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
 	14, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
 	15, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
 	16, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
@@ -6282,74 +6557,78 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	12, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
 	13, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
 	10, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	70, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	71, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	72, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	73, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	74, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	75, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
 	17, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
 	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
 	0,  // 34: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	65, // 35: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	69, // 36: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	68, // 35: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	72, // 36: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
 	30, // 37: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
 	32, // 38: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
 	31, // 39: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	69, // 40: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	69, // 41: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	72, // 40: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	72, // 41: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
 	33, // 42: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
 	34, // 43: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
 	35, // 44: fleet.v1.Event.report:type_name -> fleet.v1.Report
 	36, // 45: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
 	37, // 46: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
 	31, // 47: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	66, // 48: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	67, // 49: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	48, // 50: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	49, // 51: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	50, // 52: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	51, // 53: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	68, // 54: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	73, // 55: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	43, // 56: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	44, // 57: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	45, // 58: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	46, // 59: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	47, // 60: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	74, // 61: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	69, // 62: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	69, // 63: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	69, // 64: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	69, // 65: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	53, // 66: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	56, // 67: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 68: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	29, // 69: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	39, // 70: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	41, // 71: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	52, // 72: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	57, // 73: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	75, // 74: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	76, // 75: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	77, // 76: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	59, // 77: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	61, // 78: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	63, // 79: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 80: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	38, // 81: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	40, // 82: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	42, // 83: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	53, // 84: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	58, // 85: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	78, // 86: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	79, // 87: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	80, // 88: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	60, // 89: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	62, // 90: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	64, // 91: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	80, // [80:92] is the sub-list for method output_type
-	68, // [68:80] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	69, // 48: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	70, // 49: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	51, // 50: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	52, // 51: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	53, // 52: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	54, // 53: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	71, // 54: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	76, // 55: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	46, // 56: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
+	43, // 57: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	47, // 58: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	48, // 59: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	49, // 60: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	50, // 61: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	77, // 62: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	44, // 63: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
+	45, // 64: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
+	72, // 65: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	72, // 66: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	72, // 67: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	72, // 68: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	72, // 69: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	56, // 70: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	59, // 71: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 72: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	29, // 73: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	39, // 74: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	41, // 75: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	55, // 76: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	60, // 77: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	78, // 78: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	79, // 79: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	80, // 80: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	62, // 81: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	64, // 82: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	66, // 83: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 84: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	38, // 85: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	40, // 86: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	42, // 87: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	56, // 88: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	61, // 89: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	81, // 90: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	82, // 91: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	83, // 92: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	63, // 93: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	65, // 94: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	67, // 95: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	84, // [84:96] is the sub-list for method output_type
+	72, // [72:84] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -6413,7 +6692,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   68,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

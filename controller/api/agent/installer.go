@@ -185,8 +185,13 @@ func (s *Server) IssueIdentity(
 			return nil, s.sealed(err, "the new system's seed", out.SeedID)
 		}
 	}
-	return &fleetv1.IssueIdentityResponse{
-		BootstrapBundle: bundle, TokenId: tokenID, MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef,
-		ImageDigest: out.ImageDigest, Seed: seed,
-	}, nil
+	answer := &fleetv1.IssueIdentityResponse{
+		MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef, ImageDigest: out.ImageDigest, Seed: seed,
+	}
+	if out.Agentless {
+		answer.PhoneHomeSecret = secret
+		return answer, nil
+	}
+	answer.BootstrapBundle, answer.TokenId = bundle, tokenID
+	return answer, nil
 }

@@ -25,6 +25,7 @@ const (
 	ByOperationToken   = "operation_token"
 	ByAgentIdentity    = "agent_identity"
 	ByProvider         = "provider"
+	ByPhoneHome        = "phone_home"
 )
 
 // BootRule says what proves that a system has come up.
@@ -49,9 +50,10 @@ var BootTable = []BootRule{
 		"the session of the system certified under this operation's assignment", "the machine's own agent, in another boot",
 	},
 	{
-		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken},
+		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken, ByPhoneHome},
 		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read " +
-			"back",
+			"back; for a system without an agent, the one-time secret of the installation and its instance id, posted by " +
+			"cloud-init to the site's agent",
 		"an agent with that token that names another digest",
 	},
 	{

@@ -82,7 +82,7 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 	if err := ParseStep(r.Spec, spec); err != nil {
 		return s, err
 	}
-	s.Mode = modeOf(spec)
+	s.Mode, s.Agentless = modeOf(spec), spec.GetRepave().GetAgentless()
 	return s, nil
 }
 

@@ -249,6 +249,8 @@ type Machine struct {
 	TpmKeyTrust         string
 	TpmKeyAt            *time.Time
 	IdentityLevel       string
+	Agentless           bool
+	ProbeIp             string
 }
 
 type MachineCause struct {

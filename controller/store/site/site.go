@@ -270,6 +270,9 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 		return nil, fmt.Errorf("read machines: %w", err)
 	}
 	addMachines(d, assigned, images, machines)
+	if err := addAgentless(ctx, q, d, site, machines); err != nil {
+		return nil, err
+	}
 	d.Providers, err = machinestore.ProviderTargets(ctx, q, site)
 	return d, err
 }

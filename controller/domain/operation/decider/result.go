@@ -210,7 +210,8 @@ func (d *decider) hostClaimsEntry(e operation.Resulted) {
 		return
 	}
 	d.cameBack(
-		arrival{d.cmd.ExecutorID, cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]), operation.ByAgentIdentity},
+		arrival{agentID: d.cmd.ExecutorID, bootID: cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]),
+			by: operation.ByAgentIdentity},
 	)
 }
 
