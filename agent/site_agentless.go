@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/site"
 	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -22,4 +24,19 @@ func (l *life) phonedHome(ctx context.Context, c httpboot.PhoneCall) error {
 			evidence.InstanceID: c.InstanceID, evidence.SystemHostname: c.Hostname, evidence.SystemSSHKey: c.SSHHostKey,
 		},
 	}}}, now)
+}
+
+// probeEvery is how often a machine is asked that is waited for.
+const probeEvery = 2 * time.Second
+
+// probe waits until the system of a machine without an agent answers on the network.
+func (l *life) probe(ctx context.Context, t *fleetv1.ProbeTarget) (map[string]string, error) {
+	a, err := l.site.service.Probes().AwaitSystem(ctx, site.ProbeTarget(t), probeEvery)
+	if err != nil {
+		return nil, fmt.Errorf("wait for the system's answer: %w", err)
+	}
+	return map[string]string{
+		evidence.ProbeAnsweredAt: a.At.UTC().Format(time.RFC3339Nano), evidence.ProbeAnsweredBy: a.By,
+		evidence.ProbeAddress: a.Address.String(),
+	}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/dhcp"
 	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/agent/site/lease"
+	"github.com/ingot-metal/ingot/agent/site/probe"
 	sitesync "github.com/ingot-metal/ingot/agent/site/sync"
 	"github.com/ingot-metal/ingot/agent/site/tftp"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -64,6 +65,7 @@ type Service struct {
 	cache   *cache.Cache
 	reports *sitesync.Reports
 	loop    *sitesync.Loop
+	prober  *probe.Prober
 
 	mu       sync.Mutex
 	group    *task.Group
@@ -80,6 +82,7 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 		cfg.Watch = 2 * time.Second
 	}
 	s := &Service{cfg: cfg, reports: sitesync.NewReports(), segments: map[string]*segmentServer{}}
+	s.prober = s.newProber()
 	var err error
 	s.cache, err = cache.New(cache.Config{
 		Dir: cfg.CacheDir, MaxBytes: cfg.CacheBytes, Source: blobSource(cfg.Call), Clock: cfg.Clock, Log: cfg.Log,
@@ -118,6 +121,7 @@ func (s *Service) Run(ctx, orders context.Context) (err error) {
 		return group.Wait()
 	}
 	group.Go("watch", s.watch)
+	group.Go("probes", s.prober.Run)
 	group.Go("sync", func(ctx context.Context) error {
 		both, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -141,6 +145,7 @@ func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
 		return err
 	}
 	s.cache.Want(p.wanted)
+	s.prober.Replace(probeTargets(doc.GetProbes()))
 	if s.cfg.Applied != nil {
 		s.cfg.Applied(doc)
 	}

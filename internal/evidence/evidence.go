@@ -15,7 +15,8 @@ const (
 	// HostHardware is the fingerprint of the machine that this system ran on.
 	HostHardware = "host_hardware"
 	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
-	// "operation_token", "agent_identity", "provider", "phone_home".
+	// "operation_token", "agent_identity", "provider", "phone_home",
+	// "probe".
 	BootedSystem = "booted_system"
 	BootedBy     = "booted_system_by"
 	// PhonedHomeAt is when a system without the agent has phoned home (RFC 3339, the site agent's clock), PhonedHomeFrom the
@@ -26,8 +27,11 @@ const (
 	InstanceID     = "instance_id"
 	SystemHostname = "system_hostname"
 	SystemSSHKey   = "system_ssh_key"
-	// ProbeAnsweredAt is when a machine without the agent has answered its site's probe (RFC 3339, the site agent's clock).
+	// ProbeAnsweredAt is when a machine without the agent has answered its site's probe (RFC 3339, the site agent's clock),
+	// ProbeAddress where, and ProbeAnsweredBy how: "open" or "refused", its port 22.
 	ProbeAnsweredAt = "probe_answered_at"
+	ProbeAnsweredBy = "probe_answered_by"
+	ProbeAddress    = "probe_address"
 	// PreflightDisk is the disk that an installer would write, read before it was permitted to.
 	PreflightDisk = "preflight_disk"
 	// Refused is why the installer would not write, RefusedWhy the same in words, RefusedAgain whether another try may end

@@ -1634,7 +1634,9 @@ func (x *EraseAction) GetProtectedDisks() []string {
 type RebootAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "graceful", "force" or "bmc".
-	Mode          string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Of a machine without an agent: after it was seen on, its answer on the network is waited for.
+	Probe         *ProbeTarget `protobuf:"bytes,2,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1674,6 +1676,13 @@ func (x *RebootAction) GetMode() string {
 		return x.Mode
 	}
 	return ""
+}
+
+func (x *RebootAction) GetProbe() *ProbeTarget {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
 }
 
 type NetbootAction struct {
@@ -3962,7 +3971,7 @@ type ProbeObservation struct {
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	Address   string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Answers   bool                   `protobuf:"varint,3,opt,name=answers,proto3" json:"answers,omitempty"`
-	// By what it answered: "tcp" or "arp".
+	// By what it answered: "open" or "refused" (its port 22), or "arp".
 	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6016,9 +6025,10 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\vEraseAction\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1b\n" +
 	"\tdisk_rule\x18\x02 \x01(\tR\bdiskRule\x12'\n" +
-	"\x0fprotected_disks\x18\x03 \x03(\tR\x0eprotectedDisks\"\"\n" +
+	"\x0fprotected_disks\x18\x03 \x03(\tR\x0eprotectedDisks\"O\n" +
 	"\fRebootAction\x12\x12\n" +
-	"\x04mode\x18\x01 \x01(\tR\x04mode\"#\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12+\n" +
+	"\x05probe\x18\x02 \x01(\v2\x15.fleet.v1.ProbeTargetR\x05probe\"#\n" +
 	"\rNetbootAction\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\"v\n" +
 	"\x0eReconfigAction\x12\x16\n" +
@@ -6562,73 +6572,74 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	75, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
 	17, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
 	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
-	0,  // 34: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	68, // 35: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	72, // 36: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 37: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	32, // 38: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	31, // 39: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	72, // 40: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	72, // 41: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	33, // 42: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	34, // 43: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	35, // 44: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	36, // 45: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	37, // 46: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	31, // 47: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	69, // 48: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	70, // 49: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	51, // 50: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	52, // 51: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	53, // 52: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	54, // 53: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	71, // 54: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	76, // 55: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	46, // 56: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
-	43, // 57: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	47, // 58: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	48, // 59: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	49, // 60: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	50, // 61: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	77, // 62: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	44, // 63: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
-	45, // 64: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
-	72, // 65: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
-	72, // 66: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	72, // 67: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	72, // 68: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	72, // 69: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	56, // 70: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	59, // 71: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 72: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	29, // 73: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	39, // 74: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	41, // 75: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	55, // 76: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	60, // 77: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	78, // 78: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	79, // 79: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	80, // 80: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	62, // 81: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	64, // 82: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	66, // 83: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 84: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	38, // 85: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	40, // 86: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	42, // 87: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	56, // 88: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	61, // 89: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	81, // 90: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	82, // 91: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	83, // 92: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	63, // 93: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	65, // 94: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	67, // 95: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	84, // [84:96] is the sub-list for method output_type
-	72, // [72:84] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	45, // 34: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
+	0,  // 35: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	68, // 36: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	72, // 37: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	30, // 38: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	32, // 39: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	31, // 40: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	72, // 41: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	72, // 42: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	33, // 43: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	34, // 44: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	35, // 45: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	36, // 46: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	37, // 47: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	31, // 48: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	69, // 49: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	70, // 50: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	51, // 51: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	52, // 52: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	53, // 53: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	54, // 54: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	71, // 55: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	76, // 56: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	46, // 57: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
+	43, // 58: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	47, // 59: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	48, // 60: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	49, // 61: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	50, // 62: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	77, // 63: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	44, // 64: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
+	45, // 65: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
+	72, // 66: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	72, // 67: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	72, // 68: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	72, // 69: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	72, // 70: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	56, // 71: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	59, // 72: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 73: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	29, // 74: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	39, // 75: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	41, // 76: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	55, // 77: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	60, // 78: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	78, // 79: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	79, // 80: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	80, // 81: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	62, // 82: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	64, // 83: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	66, // 84: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 85: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	38, // 86: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	40, // 87: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	42, // 88: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	56, // 89: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	61, // 90: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	81, // 91: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	82, // 92: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	83, // 93: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	63, // 94: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	65, // 95: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	67, // 96: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	85, // [85:97] is the sub-list for method output_type
+	73, // [73:85] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }

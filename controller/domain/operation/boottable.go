@@ -26,6 +26,7 @@ const (
 	ByAgentIdentity    = "agent_identity"
 	ByProvider         = "provider"
 	ByPhoneHome        = "phone_home"
+	ByProbe            = "probe"
 )
 
 // BootRule says what proves that a system has come up.
@@ -57,9 +58,10 @@ var BootTable = []BootRule{
 		"an agent with that token that names another digest",
 	},
 	{
-		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider},
+		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider, ByProbe},
 		"the session of the same agent in another boot, of an image with the same digest; for a machine without an agent, " +
-			"the boot ids that its provider read",
+			"the boot ids that its provider read, or, where it was installed so, its power read back off and then on and the " +
+			"answer of its system on the network after it",
 		"a session of another agent of the machine, or an image with another digest",
 	},
 	{

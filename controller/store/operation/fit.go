@@ -167,12 +167,20 @@ var needsHost = map[operation.Kind]bool{
 // takesAgentless refuses an installation without an agent that could not be carried out or proven, and on a machine
 // that was installed so whatever needs an agent on it.
 func takesAgentless(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) error {
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return err
+	}
 	kinds := filledKinds(steps)
-	agentless := m.Agentless
+	agentless, written := m.Agentless, false
 	for i, k := range kinds {
 		switch {
 		case k == operation.KindRepave:
-			agentless = r.Inputs.Agentless
+			agentless, written = r.Inputs.Agentless, true
+		case agentless && !written && k == operation.KindReboot && spec.GetBmcEndpoint() == "":
+			return failure.Precondition("NO_BMC", "the machine's system has no agent, and is rebooted through a BMC; name it with "+
+				"`ingot machine update %s --bmc-endpoint ADDRESS`", m.MachineID).
+				WithMeta("machine_id", m.MachineID)
 		case agentless && needsHost[k]:
 			return failure.Precondition("MACHINE_AGENTLESS",
 				"step %s needs an agent on the machine, and its system has none; reimage it with `ingot reimage %s` without "+

@@ -38,6 +38,7 @@ type SiteReport struct {
 	Unknown    []*fleetv1.UnknownMachine
 	BMCs       []*fleetv1.BMCObservation
 	Providers  []*fleetv1.ProviderObservation
+	Probes     []*fleetv1.ProbeObservation
 	// Segments is nil when nothing was said of them.
 	Segments []*fleetv1.SegmentObservation
 }
@@ -65,6 +66,9 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 	}
 	if err == nil {
 		err = s.recordProviders(ctx, r, now)
+	}
+	if err == nil {
+		err = s.recordProbes(ctx, r, now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record site: %w", err)

@@ -230,6 +230,10 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 	if s.cmd != nil {
 		e.Since = s.cmd.ClaimedAt
 	}
+	if s.Op.WritesAgentless() {
+		e.WaitsFor = "the phone-home of the machine's new system, which has no agent"
+		e.Cause.Text = "the machine was started, and its new system has not phoned home"
+	}
 	switch {
 	case s.status.GetPowerState() == "off" && s.throughBMC():
 		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
@@ -258,6 +262,11 @@ func (s *scene) booting(e *explain.Explanation) {
 	e.Cause.Text = "the machine was restarted, and its new system has not reported for " + span(s.Now.Sub(e.Since))
 	e.Cause.Facts = append(s.commandFacts(),
 		"a first boot may take minutes: the firmware's tests, and what the image does once")
+	if s.Op.WritesAgentless() {
+		e.WaitsFor = "the phone-home of the machine's new system, which has no agent"
+		e.Cause.Text = "the machine was restarted, and its new system has not phoned home for " + span(s.Now.Sub(e.Since))
+		e.Cause.Facts = append(e.Cause.Facts, "cloud-init does it at the end of the first boot")
+	}
 	e.Actions = []explain.Action{s.console()}
 }
 

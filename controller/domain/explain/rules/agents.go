@@ -57,9 +57,10 @@ func (s *scene) missing() *explain.Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH ||
+	return s.step.Kind == operation.KindReboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) || s.step.Kind == kindSSH ||
 		s.step.Kind == operation.KindPowerOff ||
-		s.step.Kind == kindProvider || s.clusterStep() || s.switches()
+		s.step.Kind == kindProvider || s.clusterStep() ||
+		s.switches()
 }
 
 func (s *scene) whoIsMissing() verdict {

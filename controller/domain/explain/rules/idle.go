@@ -43,6 +43,12 @@ var restRules = []rule{
 	{"provider-drift", func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	// the agent of a machine in service is silent.
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
+	// a machine that was installed without an agent does not answer its site's probe.
+	{
+		"probe-silent",
+		func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
+		(*scene).sayProbeSilent,
+	},
 	// the condition Degraded is set.
 	{"drift", func(s *scene) bool { return s.Holds(fleet.Degraded) }, (*scene).degraded},
 	// the condition of its BMC says so.
@@ -55,7 +61,8 @@ var restRules = []rule{
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	// no agent has ever enrolled for it.
 	{"never-enrolled", func(s *scene) bool {
-		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.Provider() == fleet.AgentProvider
+		return s.host == nil && !s.status.GetAgentless() && s.spec.GetBmcEndpoint() == "" &&
+			s.Provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
 	// its turn in a rollout has not come.
 	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
@@ -218,7 +225,7 @@ func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 		return "leave is the controller's to give, so nothing that this executor says can be relied on"
 	case c.Reason == "EVIDENCE_MISSING" || !c.ClaimedAt.IsZero():
 		return "its executor says that it is done, and the machine has shown no new boot"
-	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK":
+	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK", c.Reason == "PHONE_HOME_MISSING":
 		return remedies[c.Reason].text
 	case exec != nil && !exec.Live:
 		return exec.RoleName() + " " + exec.AgentID + " " + s.seen(exec)
@@ -345,6 +352,28 @@ func (s *scene) sayHostSilent(e *explain.Explanation) {
 	e.Since = s.host.LastSeen
 	e.Summary = "nothing is under way; " + e.Cause.Text
 	e.Next = "the machine counts as reachable again as soon as its agent connects"
+}
+
+func (s *scene) sayProbeSilent(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an answer of the machine"
+	if c := s.Condition(fleet.Reachable); c != nil {
+		e.Since = when(c.GetLastTransition())
+	}
+	e.Cause = explain.Cause{
+		Reason: fleet.AttentionUnreachable,
+		Text: "the machine was installed without an agent, and does " +
+			"not answer the probe of its site's agent",
+	}
+	if a := s.status.GetProbedAddress(); a != "" {
+		e.Cause.Facts = append(e.Cause.Facts, "its address was "+a+" when its system came up; one that it leases goes before")
+	}
+	e.Actions = []explain.Action{s.siteGet()}
+	if s.spec.GetBmcEndpoint() != "" {
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot reboot " + s.id(),
+			Consequence: "switches it off and on through its BMC, and waits for its answer"})
+	}
+	e.Summary = "nothing is under way; " + e.Cause.Text
+	e.Next = "it is asked again every 30 s"
 }
 
 func (s *scene) degraded(e *explain.Explanation) {

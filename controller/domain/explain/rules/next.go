@@ -25,6 +25,8 @@ func (s *scene) next() (string, time.Time) {
 		return fmt.Sprintf("tries again (retry %d of %d)", s.step.RetryCount, s.step.MaxRetries), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitInstaller:
 		return s.nextWay(), s.Op.WakeAt
+	case s.granted() && s.step.Kind == operation.KindReboot && s.Op.WritesAgentless():
+		return "if it has not phoned home by then, gives up: FAILED with PHONE_HOME_MISSING", s.cmd.Deadline
 	case s.Op.WaitReason == operation.WaitEvidence && s.cmd != nil:
 		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it " +
 			"shows another boot", s.cmd.Deadline

@@ -56,6 +56,7 @@ func (d *decider) noPhoneHome() {
 		d.fail(code, message, true)
 		return
 	}
+	d.cmd.Message = message
 	d.unknown(code, message)
 }
 
@@ -66,4 +67,11 @@ func (d *decider) reachedByPhone() {
 	}
 	d.condition(fleet.Reachable, true, "PhonedHome", "")
 	d.out.Machine.ProbeAddress = d.op.Evidence[evidence.PhonedHomeFrom]
+}
+
+// answersProbe reports whether a machine without an agent was seen off, then on, and then its system on the network.
+func (d *decider) answersProbe(e operation.Resulted) bool {
+	off, on := e.Evidence[evidence.PowerOffSeenAt], e.Evidence[evidence.PowerOnSeenAt]
+	return d.w.Machine.Agentless && d.cmd.ExecutorRole == "site" && d.boots() == operation.SystemSame && off != "" &&
+		on != "" && e.Evidence[evidence.ProbeAnsweredAt] != ""
 }

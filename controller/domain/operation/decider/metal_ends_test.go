@@ -1,6 +1,7 @@
 package decider_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -323,4 +324,36 @@ func TestAnOldInstallerDoesNotWriteWithoutAnAgent(t *testing.T) {
 	m.op.Steps[1].Agentless = true
 	m.toInstaller()
 	m.ends(operation.Failed, "CAPABILITY_MISSING")
+}
+
+// TestARebootWithoutAnAgentIsProvenByPowerAndProbe: power read back off and on, then the system's answer; a part of it
+// proves nothing.
+func TestARebootWithoutAnAgentIsProvenByPowerAndProbe(t *testing.T) {
+	whole := map[string]string{evidence.PowerOffSeenAt: "1", evidence.PowerOnSeenAt: "2", evidence.ProbeAnsweredAt: "3"}
+	for missing := range map[string]bool{"": true, evidence.PowerOffSeenAt: true, evidence.PowerOnSeenAt: true,
+		evidence.ProbeAnsweredAt: true} {
+		m := &metal{stored: newStored(t, operation.Step{Kind: operation.KindReboot, MaxRetries: 2, Mode: "graceful"})}
+		m.op.Type = fleet.Reboot
+		m.world.Provider, m.world.TargetAgentID, m.world.TargetBootID, m.world.TargetAgentLive = "agent", "", "", false
+		m.world.Machine.Agentless = true
+		m.setAgents(bmcSite(true))
+		m.look()
+		m.granted(operation.KindReboot, siteID)
+		seen := maps.Clone(whole)
+		delete(seen, missing)
+		m.result(operation.OutcomeSucceeded, "", false, seen)
+		if missing != "" {
+			if m.op.Phase != operation.Running {
+				t.Errorf("without %s it is %s", missing, m.op.Phase)
+			}
+			m.now = m.now.Add(stepTimeout)
+			m.look()
+			m.ends(operation.Failed, "EVIDENCE_MISSING")
+			continue
+		}
+		m.ends(operation.Succeeded, "")
+		if m.op.Evidence[evidence.BootedBy] != operation.ByProbe || !m.conditions[fleet.Reachable] {
+			t.Errorf("evidence %v", m.op.Evidence)
+		}
+	}
 }

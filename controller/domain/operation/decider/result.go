@@ -257,6 +257,12 @@ func (d *decider) rebootClaimed(e operation.Resulted) {
 		d.confirmReboot("")
 	case !d.strayed().none():
 		d.cameBack(d.strayed())
+	case d.answersProbe(e):
+		d.setCommand(operation.Done)
+		proof := maps.Clone(e.Evidence)
+		proof[evidence.BootedBy] = operation.ByProbe
+		d.stepDone(proof)
+		d.advance()
 	case (d.w.TargetAgentID == "" || planted.BootClaim) &&
 		slices.Contains([]operation.System{operation.SystemSame, operation.SystemElsewhere}, d.boots()) &&
 		readBack(e.Evidence):
