@@ -4,6 +4,7 @@ package lab_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -45,6 +46,27 @@ func TestMetalStockAgentless(t *testing.T) {
 	s.holdsPhoneHome(op)
 	s.holdsNoAgent(m, op)
 	s.holdsSecretIsOver(op)
+	s.holdsReboot(m)
+}
+
+// holdsReboot: a reboot is done by the machine's BMC, and proven by its power and the answer of its system.
+func (s *site) holdsReboot(m *metal.Machine) {
+	s.Helper()
+	op, err := s.api.Machines.RebootMachine(s.ctx, &pb.RebootMachineRequest{
+		MachineId: m.Name(), RequestId: "reboot", TimeoutSeconds: int32(stockCycle.Seconds()),
+	})
+	op = s.endedWithin(stockCycle, op, err)
+	e := op.GetEvidence()
+	s.Logf("reboot: %v", e)
+	if op.GetPhase() != pb.Operation_SUCCEEDED || e[evidence.BootedBy] != "probe" || e[evidence.ProbeAnsweredBy] != "open" {
+		s.Errorf("operation: %v", op)
+	}
+	off, err := time.Parse(time.RFC3339Nano, e[evidence.PowerOffSeenAt])
+	on, err2 := time.Parse(time.RFC3339Nano, e[evidence.PowerOnSeenAt])
+	up, err3 := time.Parse(time.RFC3339Nano, e[evidence.ProbeAnsweredAt])
+	if err := errors.Join(err, err2, err3); err != nil || !off.Before(on) || !on.Before(up) {
+		s.Errorf("off %v, on %v, up %v: %v", off, on, up, err)
+	}
 }
 
 // holdsPhoneHome: the evidence is what the system said of itself, and where it called from.
