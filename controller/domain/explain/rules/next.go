@@ -17,7 +17,7 @@ func (s *scene) next() (string, time.Time) {
 		return "a controller starts it", s.Op.WakeAt
 	case !s.Op.CancelRequested.IsZero() && s.granted():
 		return "ends as FAILED with OUTCOME_UNKNOWN if the executor does not answer, and the machine is fenced",
-			earliest(s.cmd.Deadline, s.Op.CancelRequested.Add(operation.CancelPatience))
+			explain.Earliest(s.cmd.Deadline, s.Op.CancelRequested.Add(operation.CancelPatience))
 	case s.Op.WaitReason == operation.WaitRetry && s.step.RetryCount > s.step.MaxRetries:
 		return fmt.Sprintf("begins install attempt %d of %d", s.status.GetInstallAttempts()+1, node.MaxAttempts),
 			s.step.RetryAt
