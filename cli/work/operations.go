@@ -64,7 +64,8 @@ firmware's next boot, or the BMC. Any other fails instead of falling back.
 
 The image may be as its vendor ships it: the installer adds the agent, and for cloud-init ssh keys, user-data and a
 network configuration. These are kept sealed, and shown nowhere. With --agentless it adds no agent: cloud-init
-phones home to the site's agent when the system is up, and only that proves it.` + command.TargetsHelp + command.WaitHelp,
+phones home to the site's agent when the system is up, and only that proves it.` +
+			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot reimage m-1 --image ubuntu-2204
   ingot reimage m-1 --image debian-13 --ssh-key ~/.ssh/id_ed25519.pub --user-data web.yaml
   ingot reimage m-1 --image ubuntu-2204 --path bmc

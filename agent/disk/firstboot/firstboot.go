@@ -219,8 +219,7 @@ func (c Config) SeedFiles() map[string]string {
 	}
 }
 
-// phoneHomeTries is how often cloud-init posts before it gives up, 3 s apart: a site agent that restarts is no reason to
-// miss it.
+// phoneHomeTries is how often cloud-init posts before it gives up, 3 s apart: a site agent may be restarting.
 const phoneHomeTries = 100
 
 // vendorData is what user-data goes before, and does not replace. An agentless system phones home by it (cloud-init,

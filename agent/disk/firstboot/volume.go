@@ -24,8 +24,8 @@ mount -o ro LABEL=` + VolumeName + ` "$dir"
 trap 'umount "$dir"; rmdir "$dir"' EXIT
 `
 
-// Volume makes a FAT file system with the seed, and with the agent for cloud-init to install, unless there is to be none.
-// The reader gives size bytes.
+// Volume makes a FAT file system with the seed and, unless there is to be none, the agent for cloud-init to install. The
+// reader gives size bytes.
 func (c Config) Volume() (r io.ReadCloser, size int64, changes []Change, err error) {
 	seed := c.SeedFiles()
 	var files []File

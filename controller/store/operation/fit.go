@@ -178,8 +178,8 @@ func takesAgentless(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) error
 		case k == operation.KindRepave:
 			agentless, written = r.Inputs.Agentless, true
 		case agentless && !written && k == operation.KindReboot && spec.GetBmcEndpoint() == "":
-			return failure.Precondition("NO_BMC", "the machine's system has no agent, and is rebooted through a BMC; name it with "+
-				"`ingot machine update %s --bmc-endpoint ADDRESS`", m.MachineID).
+			return failure.Precondition("NO_BMC", "the machine's system has no agent, and is rebooted through a BMC; name "+
+				"it with `ingot machine update %s --bmc-endpoint ADDRESS`", m.MachineID).
 				WithMeta("machine_id", m.MachineID)
 		case agentless && needsHost[k]:
 			return failure.Precondition("MACHINE_AGENTLESS",

@@ -57,7 +57,8 @@ func (s *scene) missing() *explain.Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) || s.step.Kind == kindSSH ||
+	return s.step.Kind == operation.KindReboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) ||
+		s.step.Kind == kindSSH ||
 		s.step.Kind == operation.KindPowerOff ||
 		s.step.Kind == kindProvider ||
 		s.clusterStep() ||
