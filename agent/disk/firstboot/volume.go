@@ -24,7 +24,7 @@ mount -o ro LABEL=` + VolumeName + ` "$dir"
 trap 'umount "$dir"; rmdir "$dir"' EXIT
 `
 
-// Volume makes a FAT file system with the seed and, unless there is to be none, the agent for cloud-init to install. The
+// Volume makes a FAT file system with the seed, and with an agent for cloud-init to install unless there is none. The
 // reader gives size bytes.
 func (c Config) Volume() (r io.ReadCloser, size int64, changes []Change, err error) {
 	seed := c.SeedFiles()
