@@ -300,10 +300,14 @@ func (l *life) resolve(spec *fleetv1.CommandSpec) (executor.Executor, *executor.
 }
 
 func (l *life) executorConfig() site.Config {
-	return site.Config{
+	cfg := site.Config{
 		Clock: l.a.cfg.Clock, RebootSettle: l.a.cfg.RebootSettle, RebootPoll: l.a.cfg.RebootPoll, Docs: l.store,
 		Prove: l.runner.Probe, Controllers: l.controllers, Moved: l.runner.Reconnect,
 	}
+	if l.site != nil {
+		cfg.Probe = l.probe
+	}
+	return cfg
 }
 
 func (l *life) reconfigConfig() reconfig.Config {

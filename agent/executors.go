@@ -26,10 +26,12 @@ import (
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // installerCapabilities are what an installer is for. It could do more, and is not asked to.
-var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReset, host.CapReboot, host.CapPreflight}
+var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReset, host.CapReboot, host.CapPreflight,
+	host.CapAgentless}
 
 func (l *life) isInstaller() bool { return l.who.Role == RoleInstaller }
 
@@ -115,9 +117,16 @@ func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (disks
 	if err != nil {
 		return disks.NextSystem{}, fmt.Errorf("ask for an identity: %w", err)
 	}
-	next := disks.NextSystem{InstanceID: "ingot-" + spec.GetOperationId()}
+	next := disks.NextSystem{InstanceID: evidence.InstanceOf(spec.GetOperationId())}
 	if next.Seed, err = seedOf(answer); err != nil {
 		return next, err
+	}
+	if spec.GetRepave().GetAgentless() {
+		if answer.GetPhoneHomeSecret() == "" {
+			return next, errors.New("the controller gave no secret to phone home with")
+		}
+		next.PhoneHome = l.a.cfg.Boot + "/phone-home/" + answer.GetPhoneHomeSecret()
+		return next, nil
 	}
 	next.Files, err = nextFiles(answer, l.a.cfg.Boot, spec)
 	return next, err

@@ -88,6 +88,7 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes,
 		HTTPPort: cfg.HTTPPort,
 		Call:     l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
+		PhonedHome: l.phonedHome,
 		Applied: func(doc *fleetv1.SiteDocument) {
 			for _, t := range doc.GetBmcs() {
 				w.bmcs.Pin(t.GetEndpoint(), t.GetCertificateSha256())

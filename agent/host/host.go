@@ -61,6 +61,8 @@ const (
 	CapErase    = "erase"
 	// CapPreflight: an installer proves that a repave can begin, before it is granted one.
 	CapPreflight = "preflight"
+	// CapAgentless: an installer can write a system without the agent, which proves itself by phoning home.
+	CapAgentless = "agentless"
 	CapReset     = "reset_devices"
 	CapKexec     = "kexec"
 	// CapNetwork: interfaces can be configured.

@@ -129,7 +129,7 @@ func (l *Linux) Capabilities() []string {
 		}
 	}
 	if l.CanWriteDisks() {
-		caps = append(caps, CapRepave, CapErase, CapPreflight)
+		caps = append(caps, CapRepave, CapErase, CapPreflight, CapAgentless)
 	}
 	if l.Kernel.Euid() == 0 {
 		caps = append(caps, CapReset)

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -151,6 +152,14 @@ func viewOf(doc *fleetv1.SiteDocument) httpboot.View {
 	for _, a := range doc.GetAssignments() {
 		if a.GetMode() != string(segment.BootDisk) {
 			add(a.GetPrefetchSha256()...)
+		}
+	}
+	for _, p := range doc.GetPhoneHomes() {
+		if len(p.GetSecretSha256()) == sha256.Size {
+			v.PhoneHomes = append(v.PhoneHomes, httpboot.PhoneHome{
+				MachineID: p.GetMachineId(), OperationID: p.GetOperationId(),
+				SecretSHA256: [sha256.Size]byte(p.GetSecretSha256()),
+			})
 		}
 	}
 	return v

@@ -154,6 +154,7 @@ func (r *segmentServer) set(sp segmentPlan) error {
 func (r *segmentServer) serveHTTP(ctx context.Context, up func()) error {
 	h := httpboot.New(httpboot.Config{
 		Segment: r.segment, Blobs: r.s.cache.Open, Owner: r.owner, Vouch: r.s.vouch,
+		PhonedHome:     r.s.cfg.PhonedHome,
 		DialController: r.s.cfg.DialController, Log: r.s.cfg.Log.With("segment", r.segment.Name),
 	})
 	r.mu.Lock()

@@ -16,7 +16,9 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/dhcp"
+	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/agent/site/lease"
+	"github.com/ingot-metal/ingot/agent/site/probe"
 	sitesync "github.com/ingot-metal/ingot/agent/site/sync"
 	"github.com/ingot-metal/ingot/agent/site/tftp"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -47,6 +49,8 @@ type ServiceConfig struct {
 	// DialController is for the relay; nil means the network.
 	DialController func(ctx context.Context, address string) (net.Conn, error)
 	Store          Store
+	// PhonedHome keeps what a system without the agent has said; it is durable when this returns nil.
+	PhonedHome func(context.Context, httpboot.PhoneCall) error
 	// Applied is told by which document the segments are served from now on; may be nil.
 	Applied func(*fleetv1.SiteDocument)
 	Clock   clock.Clock
@@ -61,6 +65,7 @@ type Service struct {
 	cache   *cache.Cache
 	reports *sitesync.Reports
 	loop    *sitesync.Loop
+	prober  *probe.Prober
 
 	mu       sync.Mutex
 	group    *task.Group
@@ -77,6 +82,7 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 		cfg.Watch = 2 * time.Second
 	}
 	s := &Service{cfg: cfg, reports: sitesync.NewReports(), segments: map[string]*segmentServer{}}
+	s.prober = s.newProber()
 	var err error
 	s.cache, err = cache.New(cache.Config{
 		Dir: cfg.CacheDir, MaxBytes: cfg.CacheBytes, Source: blobSource(cfg.Call), Clock: cfg.Clock, Log: cfg.Log,
@@ -115,6 +121,7 @@ func (s *Service) Run(ctx, orders context.Context) (err error) {
 		return group.Wait()
 	}
 	group.Go("watch", s.watch)
+	group.Go("probes", s.prober.Run)
 	group.Go("sync", func(ctx context.Context) error {
 		both, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -138,6 +145,7 @@ func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
 		return err
 	}
 	s.cache.Want(p.wanted)
+	s.prober.Replace(probeTargets(doc.GetProbes()))
 	if s.cfg.Applied != nil {
 		s.cfg.Applied(doc)
 	}

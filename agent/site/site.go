@@ -30,13 +30,16 @@ type Config struct {
 	Prove       func(ctx context.Context) error
 	Controllers func(ctx context.Context) []netip.AddrPort
 	Moved       func()
+	// Probe: see package reboot.
+	Probe func(ctx context.Context, t *fleetv1.ProbeTarget) (map[string]string, error)
 }
 
 // Executor gives the executor of a command for the machine h, or nil when there is none for this action.
 func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec) executor.Executor {
 	switch spec.GetAction().(type) {
 	case *fleetv1.CommandSpec_Reboot:
-		return reboot.New(reboot.Config{Host: h, Clock: cfg.Clock, Settle: cfg.RebootSettle, Poll: cfg.RebootPoll})
+		return reboot.New(reboot.Config{Host: h, Clock: cfg.Clock, Settle: cfg.RebootSettle, Poll: cfg.RebootPoll,
+			Probe: cfg.Probe})
 	case *fleetv1.CommandSpec_Netboot:
 		return netboot.New(h)
 	case *fleetv1.CommandSpec_Power:

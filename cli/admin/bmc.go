@@ -255,7 +255,8 @@ has. Ingot stores it sealed before the BMC hears of it, and shows it to nobody; 
 the machine names keep their own. It is done when the BMC has taken a log-in with it. The machine
 goes on undisturbed. It needs the scope admin.
 
-When the end of a change is not known, start it again: the new password is tried first.` + command.TargetsHelp + command.WaitHelp,
+When the end of a change is not known, start it again: the new password is tried first.` +
+			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot bmc rotate-password m-1
   ingot bmc rotate-password --select rack=r42`,
 	}, "", "bmc-rotate-password")

@@ -113,7 +113,7 @@ func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	}
 	addSpec(f, sp)
 	f.Add("Labels", Pairs(m.GetLabels()))
-	f.Add("Agent", st.GetAgentId())
+	f.Add("Agent", agentOf(st))
 	f.Add("BootId", st.GetBootId())
 	f.Add("PowerState", st.GetPowerState())
 	f.Add("ImageDigest", st.GetOsImageDigest())
@@ -125,6 +125,17 @@ func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	f.Add("Created", Time(m.GetCreatedAt()))
 	f.Add("Updated", Time(m.GetUpdatedAt()))
 	return f.String() + s.conditionTable(m, now)
+}
+
+// agentOf is the machine's own agent, or how it does without one.
+func agentOf(st *pb.MachineStatus) string {
+	switch {
+	case !st.GetAgentless():
+		return st.GetAgentId()
+	case st.GetProbedAddress() == "":
+		return "none, installed without one"
+	}
+	return "none, installed without one; probed at " + st.GetProbedAddress()
 }
 
 func addSpec(f *Fields, sp *pb.MachineSpec) {

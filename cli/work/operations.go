@@ -52,6 +52,7 @@ func (a commands) reimageCmd() *cobra.Command {
 	var b command.Bulk
 	var seed command.SeedFlags
 	var image, plan, path string
+	var agentless bool
 	cmd := &cobra.Command{
 		Use:   "reimage MACHINE…",
 		Short: "Write an OS image; all data on the target disk is lost",
@@ -62,7 +63,9 @@ ingot enter-maintenance MACHINE.
 firmware's next boot, or the BMC. Any other fails instead of falling back.
 
 The image may be as its vendor ships it: the installer adds the agent, and for cloud-init ssh keys, user-data and a
-network configuration. These are kept sealed, and shown nowhere.` + command.TargetsHelp + command.WaitHelp,
+network configuration. These are kept sealed, and shown nowhere. With --agentless it adds no agent: cloud-init
+phones home to the site's agent when the system is up, and only that proves it.` +
+			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot reimage m-1 --image ubuntu-2204
   ingot reimage m-1 --image debian-13 --ssh-key ~/.ssh/id_ed25519.pub --user-data web.yaml
   ingot reimage m-1 --image ubuntu-2204 --path bmc
@@ -74,7 +77,7 @@ network configuration. These are kept sealed, and shown nowhere.` + command.Targ
 				return err
 			}
 			spec := &pb.RolloutSpec{Type: "REIMAGE", PlanId: plan,
-				Params: map[string]string{"image_ref": image, "path": path}, Seed: given}
+				Params: map[string]string{"image_ref": image, "path": path, "agentless": flagText(agentless)}, Seed: given}
 			return a.WorkOn(
 				cmd,
 				args,
@@ -85,7 +88,7 @@ network configuration. These are kept sealed, and shown nowhere.` + command.Targ
 					error) {
 					return svc.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{
 						MachineId: machine, RequestId: id, ImageRef: image, PlanId: plan, Path: path, TimeoutSeconds: secs,
-						Seed: given,
+						Seed: given, Agentless: agentless,
 					})
 				},
 			)
@@ -97,6 +100,7 @@ network configuration. These are kept sealed, and shown nowhere.` + command.Targ
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
 	cmd.Flags().StringVar(&path, "path", "", "auto (default), kexec, bootnext or bmc")
 	seed.Register(cmd)
+	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
 	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))

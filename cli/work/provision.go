@@ -13,11 +13,14 @@ import (
 // failedPercent stops a provisioning: one bad disk does not hold up a rack, a bad image does.
 const failedPercent = 20
 
+const agentlessUsage = "add no agent to the image; its cloud-init proves the new system by phoning home"
+
 func (a commands) provisionCmd() *cobra.Command {
 	var w command.WorkFlags
 	b := command.Bulk{FailedPercent: failedPercent}
 	var seed command.SeedFlags
 	var image, path string
+	var agentless bool
 	cmd := &cobra.Command{
 		Use:   "provision MACHINE… --image IMAGE",
 		Short: "Install an image on machines and put them in service, from wherever they are",
@@ -39,7 +42,7 @@ With the same --request-id the command comes back to what is under way, and begi
 			spec := &pb.RolloutSpec{
 				Seed:   given,
 				Action: pb.RolloutSpec_PROVISION, Title: strings.TrimSpace("provision " + image),
-				Params: map[string]string{"image_ref": image, "path": path},
+				Params: map[string]string{"image_ref": image, "path": path, "agentless": flagText(agentless)},
 			}
 			seconds, err := w.StepSeconds()
 			if err != nil {
@@ -57,6 +60,7 @@ With the same --request-id the command comes back to what is under way, and begi
 	b.Register(a.App, cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext or bmc")
+	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
 	return cmd

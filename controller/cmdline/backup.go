@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -215,9 +217,25 @@ func asOwner(dir string, fn func() error) error {
 	if !ok || os.Geteuid() != 0 || owner.Uid == 0 {
 		return fn()
 	}
+	if err := nameForPostgres(owner.Uid); err != nil {
+		return err
+	}
 	if err := errors.Join(syscall.Setegid(int(owner.Gid)), syscall.Seteuid(int(owner.Uid))); err != nil {
 		return fmt.Errorf("take the rights of the controller's user: %w", err)
 	}
 	err = fn()
 	return errors.Join(err, syscall.Seteuid(0), syscall.Setegid(0))
+}
+
+// nameForPostgres has clients of Postgres log in by the name of a user whose rights they are about to take, where the
+// URL names none: peer authentication wants both alike, and a client would name the user that has started it.
+func nameForPostgres(uid uint32) error {
+	if os.Getenv("PGUSER") != "" {
+		return nil
+	}
+	u, err := user.LookupId(strconv.Itoa(int(uid)))
+	if err != nil {
+		return fmt.Errorf("find the controller's user: %w", err)
+	}
+	return os.Setenv("PGUSER", u.Username)
 }

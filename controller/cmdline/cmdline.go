@@ -145,6 +145,13 @@ func withStore(ctx context.Context, f *flags, fn func(*store.Store) error) error
 	if err != nil {
 		return err
 	}
+	if !c.Dev {
+		return asOwner(c.DataDir, func() error { return useStore(ctx, c, fn) })
+	}
+	return useStore(ctx, c, fn)
+}
+
+func useStore(ctx context.Context, c *config.Config, fn func(*store.Store) error) error {
 	url, stop, err := controller.OpenDatabase(ctx, *c, nil)
 	if err != nil {
 		return err

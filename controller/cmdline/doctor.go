@@ -109,6 +109,9 @@ func becomeOwner(dir string) error {
 			}
 		}
 	}
+	if err := nameForPostgres(owner.Uid); err != nil {
+		return err
+	}
 	if err := errors.Join(syscall.Setgroups(groups), syscall.Setgid(int(owner.Gid)),
 		syscall.Setuid(int(owner.Uid))); err != nil {
 		return fmt.Errorf("take the rights of the controller's user: %w", err)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unit checks a unit of systemd: that it runs, and that its process has these capabilities (capabilities(7), by number).
-// It finds nothing on a machine without systemd, or without the unit.
+// Unit checks a unit of systemd: that it runs, and that its process has these capabilities (capabilities(7), by
+// number). It finds nothing on a machine without systemd, or without the unit.
 func Unit(ctx context.Context, name string, capabilities ...int) []Finding {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		return nil

@@ -15,9 +15,23 @@ const (
 	// HostHardware is the fingerprint of the machine that this system ran on.
 	HostHardware = "host_hardware"
 	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
-	// "operation_token", "agent_identity", "provider".
+	// "operation_token", "agent_identity", "provider", "phone_home",
+	// "probe".
 	BootedSystem = "booted_system"
 	BootedBy     = "booted_system_by"
+	// PhonedHomeAt is when a system without the agent has phoned home (RFC 3339, the site agent's clock), PhonedHomeFrom
+	// the address that it called from, InstanceID and SystemHostname what it says that it is called, and SystemSSHKey
+	// its public host key as in known_hosts, without a name.
+	PhonedHomeAt   = "phoned_home_at"
+	PhonedHomeFrom = "phoned_home_from"
+	InstanceID     = "instance_id"
+	SystemHostname = "system_hostname"
+	SystemSSHKey   = "system_ssh_key"
+	// ProbeAnsweredAt is when a machine without the agent has answered its site's probe (RFC 3339, the site agent's
+	// clock), ProbeAddress where, and ProbeAnsweredBy how: "open" or "refused", its port 22.
+	ProbeAnsweredAt = "probe_answered_at"
+	ProbeAnsweredBy = "probe_answered_by"
+	ProbeAddress    = "probe_address"
 	// PreflightDisk is the disk that an installer would write, read before it was permitted to.
 	PreflightDisk = "preflight_disk"
 	// Refused is why the installer would not write, RefusedWhy the same in words, RefusedAgain whether another try may end
@@ -88,3 +102,13 @@ const (
 	// SSHHostKey is the fingerprint of the host key that the machine has shown.
 	SSHHostKey = "ssh_host_key"
 )
+
+// PhoneHomeReport is the kind of a site agent's report that a system has phoned home. Its fields are evidence, and
+// PhoneHomeSecret, the SHA-256 of the secret in lower hex.
+const (
+	PhoneHomeReport = "phone_home"
+	PhoneHomeSecret = "secret_sha256"
+)
+
+// InstanceOf is the instance id of the system that an operation writes: what tells one installation from every other.
+func InstanceOf(operationID string) string { return "ingot-" + operationID }

@@ -1,6 +1,6 @@
 // Package firstboot adds to an operating system, as its vendor ships it, what its first boot on this machine needs: a
-// seed for cloud-init (data source NoCloud), and the agent with its units. It works on the mounted root file system and
-// returns the list of what it wrote.
+// seed for cloud-init (data source NoCloud), and the agent with its units, or the order to phone home in place of the
+// agent. It works on the mounted root file system and returns the list of what it wrote.
 //
 // # State model
 //
@@ -64,7 +64,13 @@ type Config struct {
 	Program string
 	// StateID is the PARTUUID of the state partition.
 	StateID string
+	// PhoneHome is the URL that cloud-init posts to when the system is up. It is secret. Where it is set, nothing of the
+	// agent is added.
+	PhoneHome string
 }
+
+// agentless reports whether the system gets no agent.
+func (c Config) agentless() bool { return c.PhoneHome != "" }
 
 // System is what Inspect found in a root file system.
 type System struct {
@@ -148,6 +154,14 @@ const (
 // Files decides what the system needs. A system with the agent in it and nothing asked of it needs nothing.
 func (s System) Files(c Config) ([]File, error) {
 	var files []File
+	switch {
+	case c.agentless() && !s.CloudInit:
+		return nil, fmt.Errorf("%w: it has no cloud-init, which must phone home", ErrUnsupported)
+	case c.agentless() && s.Agent:
+		return nil, fmt.Errorf("%w: the agent is baked into it, and it is to be installed without one", ErrUnsupported)
+	case c.agentless():
+		return c.nocloud(), nil
+	}
 	if !s.CloudInit && c.Seed.Asks() {
 		return nil, fmt.Errorf("%w: it has no cloud-init, which ssh keys, user-data and network configurations need",
 			ErrUnsupported)
@@ -201,9 +215,24 @@ func (c Config) SeedFiles() map[string]string {
 		network = c.defaultNetwork()
 	}
 	return map[string]string{
-		"meta-data": string(encoded) + "\n", "user-data": user, "vendor-data": "#cloud-config\n{}\n",
-		"network-config": network,
+		"meta-data": string(encoded) + "\n", "user-data": user, "vendor-data": c.vendorData(), "network-config": network,
 	}
+}
+
+// phoneHomeTries is how often cloud-init posts before it gives up, 3 s apart: a site agent may be restarting.
+const phoneHomeTries = 100
+
+// vendorData is what user-data goes before, and does not replace. An agentless system phones home by it (cloud-init,
+// "Phone Home").
+func (c Config) vendorData() string {
+	config := map[string]any{}
+	if c.agentless() {
+		config["phone_home"] = map[string]any{
+			"url": c.PhoneHome, "post": []string{"instance_id", "hostname", "fqdn", "pub_key_ed25519"}, "tries": phoneHomeTries,
+		}
+	}
+	encoded, _ := json.Marshal(config) // strings and numbers always encode; JSON is YAML
+	return "#cloud-config\n" + string(encoded) + "\n"
 }
 
 // defaultNetwork asks by DHCP on the interface that the installer had its address on, with the client identifier that

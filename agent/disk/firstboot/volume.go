@@ -24,12 +24,23 @@ mount -o ro LABEL=` + VolumeName + ` "$dir"
 trap 'umount "$dir"; rmdir "$dir"' EXIT
 `
 
-// Volume makes a FAT file system with the seed, and with the agent for cloud-init to install. The reader gives size
-// bytes.
+// Volume makes a FAT file system with the seed, and with an agent for cloud-init to install unless there is none. The
+// reader gives size bytes.
 func (c Config) Volume() (r io.ReadCloser, size int64, changes []Change, err error) {
 	seed := c.SeedFiles()
-	script := installScript
 	var files []File
+	if !c.agentless() {
+		files, seed["vendor-data"] = c.installed()
+	}
+	for _, name := range []string{"meta-data", "user-data", "vendor-data", "network-config"} {
+		files = append(files, text(name, 0o600, seed[name]))
+	}
+	return volume(files)
+}
+
+// installed returns the agent's files on the volume, and the script that installs them.
+func (c Config) installed() (files []File, script string) {
+	script = installScript
 	for i, f := range c.agent() {
 		if f.Link != "" {
 			script += fmt.Sprintf("mkdir -p /%s && ln -sf %s /%s\n", path.Dir(f.Path), f.Link, f.Path)
@@ -39,11 +50,7 @@ func (c Config) Volume() (r io.ReadCloser, size int64, changes []Change, err err
 		f.Path = fmt.Sprintf("agent-%d", i)
 		files = append(files, f)
 	}
-	seed["vendor-data"] = script + "systemctl daemon-reload\nsystemctl start --no-block ingot-agent.service\n"
-	for _, name := range []string{"meta-data", "user-data", "vendor-data", "network-config"} {
-		files = append(files, text(name, 0o600, seed[name]))
-	}
-	return volume(files)
+	return files, script + "systemctl daemon-reload\nsystemctl start --no-block ingot-agent.service\n"
 }
 
 // A FAT16 file system with clusters of 4 KiB (Microsoft, FAT: General Overview of On-Disk Format, 1.03).

@@ -12,9 +12,13 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 )
 
-// identity fills the state partition.
+// identity asks for the new system's identity, and fills the state partition with it.
 func (w *writer) identity(ctx context.Context) error {
 	w.track.begin(StageIdentity, StateSize)
+	if w.State == nil {
+		_, err := w.Identity(ctx)
+		return err
+	}
 	if err := w.copyState(); err != nil {
 		return err
 	}
@@ -35,7 +39,7 @@ func (w *writer) customize(ctx context.Context) error {
 		return nil
 	}
 	w.track.begin(StageSystem, 0)
-	c, err := w.Customize(ctx, Layout{Partitions: w.table.Partitions(), StateID: w.out.StateID})
+	c, err := w.Customize(ctx, Layout{Partitions: w.table.Partitions(), StateID: w.out.StateID, End: w.stateAt})
 	if err != nil {
 		return unlessKnown(err)
 	}

@@ -56,7 +56,7 @@ type Job struct {
 	Others func() (map[string][]gpt.Partition, error)
 	// Begin has the last word before the first byte is changed; nil is yes.
 	Begin func(ctx context.Context) error
-	// State gives the file system of the state partition, at most StateSize bytes.
+	// State gives the file system of the state partition, at most StateSize bytes; nil: there is no such partition.
 	State func() (io.ReadCloser, error)
 	// Identity gives the files of the new system, and Fill puts them into the file system, which lies at the offset. They
 	// are called when the image has been verified.
@@ -72,10 +72,13 @@ type Job struct {
 	Clock    clock.Clock
 }
 
-// Layout is what will be on the disk: the partitions of the image, and the state partition with this PARTUUID.
+// Layout is what will be on the disk: the partitions of the image, and the state partition with this PARTUUID, "" for
+// none.
 type Layout struct {
 	Partitions []gpt.Partition
 	StateID    string
+	// End is where the state partition begins, or the room for partitions ends, in bytes.
+	End int64
 }
 
 // Custom is what Customize has done.
@@ -92,7 +95,7 @@ type Custom struct {
 	Warnings []string
 }
 
-// Volume is a partition that is added before the state partition.
+// Volume is a partition that is added before the state partition, or at the end of the disk where there is none.
 type Volume struct {
 	Name string
 	Type gpt.GUID

@@ -106,14 +106,26 @@ func (w *writer) plan() error {
 	if err := clash(table, w.Others); err != nil {
 		return err
 	}
+	w.table = table
+	if err := w.addState(); err != nil {
+		return err
+	}
+	return w.fit()
+}
+
+// addState adds the state partition to the table, where there is one.
+func (w *writer) addState() error {
+	if w.State == nil {
+		w.stateAt = gpt.Place(w.Disk.Size(), 0)
+		return nil
+	}
 	id := newGUID()
 	w.stateAt, w.out.StateID = gpt.Place(w.Disk.Size(), StateSize), id.String()
-	_, err = table.Add(gpt.Partition{Name: StateName, Type: gpt.LinuxData, ID: id, Offset: w.stateAt, Size: StateSize})
+	_, err := w.table.Add(gpt.Partition{Name: StateName, Type: gpt.LinuxData, ID: id, Offset: w.stateAt, Size: StateSize})
 	if err != nil {
 		return notSupported("add the state partition to the image: %w", err)
 	}
-	w.table = table
-	return w.fit()
+	return nil
 }
 
 // fit makes the disk's ends out of the image's first MiB and the table as it is now.

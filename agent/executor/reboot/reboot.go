@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -33,6 +34,9 @@ type Config struct {
 	Settle time.Duration
 	// Poll is how often the boot id is read; 0 means 250 ms.
 	Poll time.Duration
+	// Probe waits until the system of a machine without an agent answers on the network, and says how it did, as evidence.
+	// Only a site agent has it.
+	Probe func(ctx context.Context, t *fleetv1.ProbeTarget) (map[string]string, error)
 }
 
 // DefaultSettle is more than systemd's default time for stopping a unit, 90 s (systemd-system.conf(5)).
@@ -121,7 +125,11 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 		return executor.Canceled("canceled before the reboot was asked for"), nil
 	}
 	if m, ok := e.blind(); ok && in.Power != nil {
-		return power.Run(ctx, job, m, *in.Power, func(p power.Intent) any { return intent{Mode: in.Mode, Power: &p} })
+		r, err := power.Run(ctx, job, m, *in.Power, func(p power.Intent) any { return intent{Mode: in.Mode, Power: &p} })
+		if err != nil {
+			return r, err
+		}
+		return e.probed(job, r)
 	}
 	job.Logf("rebooting (%s), boot id before: %s", in.Mode, in.BootIDBefore)
 	asked := e.cfg.Host.Reboot(ctx, job.Effect(), in.Mode)
@@ -148,13 +156,42 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 		return executor.Verdict{}, err
 	}
 	if m, ok := e.blind(); ok && in.Power != nil {
-		return power.Resume(ctx, m, *in.Power, e.cfg.Clock.Now()), nil
+		v := power.Resume(ctx, m, *in.Power, e.cfg.Clock.Now())
+		if v.Settled == nil {
+			return v, nil
+		}
+		r, err := e.probed(job, *v.Settled)
+		if err != nil {
+			return executor.Verdict{}, err
+		}
+		return executor.Settle(r), nil
 	}
 	r, err := e.await(job.Hard, in, e.cfg.Settle, nil)
 	if err != nil {
 		return executor.Verdict{}, err
 	}
 	return executor.Settle(r), nil
+}
+
+// probed waits for the answer of a machine without an agent, once it was seen on. A result without it is a power cycle
+// that was read back, and no more.
+func (e *Executor) probed(job executor.Job, r executor.Result) (executor.Result, error) {
+	target := job.Spec.GetReboot().GetProbe()
+	if target == nil || e.cfg.Probe == nil || r.Outcome != fleetv1.CommandResult_SUCCEEDED {
+		return r, nil
+	}
+	job.Logf("it is on; waiting until its system answers on the network")
+	answer, err := e.cfg.Probe(job.Hard, target)
+	switch {
+	case err == nil:
+		maps.Copy(r.Evidence, answer)
+		return r, nil
+	case executor.Interrupted(job.Hard):
+		return executor.Result{}, executor.ErrInterrupted
+	}
+	return executor.Failed(baremetalv1.Reason_EVIDENCE_MISSING,
+		"the machine was switched off and on, and its system has not answered on the network in time").
+		WithEvidence(r.Evidence), nil
 }
 
 // await reads the boot id until it has changed, until the machine has answered with the old one for limit (0:

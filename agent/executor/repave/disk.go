@@ -160,6 +160,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.ref(),
 		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
+		Agentless: a.GetAgentless(),
 		Begin: func(ctx context.Context) error {
 			r, err := job.MayDestroy(ctx)
 			if r == nil && err == nil {

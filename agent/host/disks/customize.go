@@ -22,6 +22,8 @@ type NextSystem struct {
 	// Seed is for its first boot, and InstanceID tells this installation from every other.
 	Seed       firstboot.Seed
 	InstanceID string
+	// PhoneHome is the URL that an agentless system posts to; "" for a system with the agent.
+	PhoneHome string
 }
 
 // customizer adds to the image on a disk what its first boot needs.
@@ -38,8 +40,10 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 	c := customizer{Storage: s, disk: d, next: next}
 	with := firstboot.Config{
 		Seed: next.Seed, InstanceID: next.InstanceID, MAC: s.BootMAC, Program: s.Program, StateID: layout.StateID,
+		PhoneHome: next.PhoneHome,
 	}
 	images := layout.Partitions[:len(layout.Partitions):len(layout.Partitions)]
+	bounds := append(images, gpt.Partition{Offset: layout.End})
 	var unread []string
 	for _, p := range firstboot.Candidates(images) {
 		if p.Name == image.StateName {
@@ -55,7 +59,7 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 			}
 			continue
 		}
-		err = c.partition(ctx, p, kind, gpt.Room(layout.Partitions, p), with)
+		err = c.partition(ctx, p, kind, gpt.Room(bounds, p), with)
 		switch {
 		case err == nil:
 			return c.out, nil
@@ -68,7 +72,7 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 
 // withoutRoot leaves an image as it is that has no root file system which can be mounted.
 func (c *customizer) withoutRoot(with firstboot.Config, unread []string) (image.Custom, error) {
-	if !with.Seed.Asks() {
+	if !with.Seed.Asks() && with.PhoneHome == "" {
 		return c.out, nil
 	}
 	data, size, changes, err := with.Volume()

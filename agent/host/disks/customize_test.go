@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go.yaml.in/yaml/v3"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +81,21 @@ const userData = "#cloud-config\nwrite_files: [{path: /etc/x, content: top-secre
 func installStock(t *testing.T, raw []byte, seed firstboot.Seed) (l *Storage, device string, e image.Evidence,
 	c image.Commit, err error) {
 	t.Helper()
+	return installAs(t, raw, func(w *WriteImage) {
+		w.Identity = func(context.Context) (NextSystem, error) {
+			return NextSystem{
+				Files:      map[string][]byte{"bootstrap-token": []byte("t")},
+				Seed:       seed,
+				InstanceID: "ingot-op-1",
+			}, nil
+		}
+	})
+}
+
+// installAs is installStock with an order that the test has edited.
+func installAs(t *testing.T, raw []byte, edit func(*WriteImage)) (l *Storage, device string, e image.Evidence,
+	c image.Commit, err error) {
+	t.Helper()
 	m, err := disktest.NewMachine(t.TempDir(), 160<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -95,9 +112,7 @@ func installStock(t *testing.T, raw []byte, seed firstboot.Seed) (l *Storage, de
 	l = NewStorage(system.NewSystem(m.Root, true, slog.Default()), Patience{}, "template", Open, image.NewClient())
 	l.Program, l.BootMAC = program, "52:54:00:00:00:07"
 	w := order(t, raw, &c)
-	w.Identity = func(context.Context) (NextSystem, error) {
-		return NextSystem{Files: map[string][]byte{"bootstrap-token": []byte("t")}, Seed: seed, InstanceID: "ingot-op-1"}, nil
-	}
+	edit(&w)
 	_, e, err = l.WriteImage(t.Context(), effect.Cause{}, w)
 	return l, m.Device, e, c, err
 }
@@ -309,5 +324,74 @@ func TestAnImageThatCannotTakeASeed(t *testing.T) {
 	defer f.Close()
 	if _, err := f.Read(head); err != nil || strings.Trim(string(head), "\x00") != "" {
 		t.Errorf("the disk's beginning is no zeros (%v)", err)
+	}
+}
+
+// TestAnAgentlessInstallation adds the seed, the order to phone home, and nothing of the agent.
+func TestAnAgentlessInstallation(t *testing.T) {
+	const url = "http://10.20.0.1:8080/phone-home/s3cret"
+	raw := stockImage(t, "ext4", 48, stockFiles)
+	_, device, e, _, err := installAs(t, raw, func(w *WriteImage) {
+		w.Agentless = true
+		w.Identity = func(context.Context) (NextSystem, error) {
+			return NextSystem{Seed: firstboot.Seed{Hostname: "r42-07"}, InstanceID: "ingot-op-1", PhoneHome: url}, nil
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := block.Open(device, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := partitionsOf(t, d); len(p) != 1 || e.StateID != "" {
+		t.Errorf("partitions %v, state partition %q", p, e.StateID)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range e.Changes {
+		if strings.Contains(c.Path, "ingot-agent") || strings.Contains(c.Path, "systemd") {
+			t.Errorf("added %s", c.Path)
+		}
+	}
+	inPartition(t, device, 1, func(tree *os.Root) error {
+		vendor, err := tree.ReadFile("var/lib/cloud/seed/nocloud/vendor-data")
+		if err != nil {
+			return err
+		}
+		var config struct {
+			PhoneHome struct {
+				URL   string   `yaml:"url"`
+				Post  []string `yaml:"post"`
+				Tries int      `yaml:"tries"`
+			} `yaml:"phone_home"`
+		}
+		if err := yaml.Unmarshal(vendor, &config); err != nil {
+			return err
+		}
+		p := config.PhoneHome
+		if !strings.HasPrefix(string(vendor), "#cloud-config\n") || p.URL != url || p.Tries < 10 ||
+			!slices.Contains(p.Post, "instance_id") {
+			t.Errorf("vendor-data %s", vendor)
+		}
+		return firstboot.Verify(tree, e.Changes)
+	})
+}
+
+// TestAnAgentlessInstallationNeedsCloudInit, and no agent in the image.
+func TestAnAgentlessInstallationNeedsCloudInit(t *testing.T) {
+	for what, files := range map[string]map[string]string{
+		"no cloud-init": {"usr/lib/os-release": "ID=stock\n", "etc/fstab": "", "usr/lib/systemd/systemd": ""},
+		"baked": {"usr/lib/os-release": "ID=stock\n", "etc/fstab": "LABEL=INGOT-STATE /var/lib/ingot ext4\n",
+			"usr/bin/cloud-init": ""},
+	} {
+		_, _, _, _, err := installAs(t, stockImage(t, "ext4", 48, files), func(w *WriteImage) {
+			w.Agentless = true
+			w.Identity = func(context.Context) (NextSystem, error) { return NextSystem{PhoneHome: "http://x/y"}, nil }
+		})
+		if !errors.Is(err, firstboot.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), what) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

@@ -37,6 +37,8 @@ type WriteImage struct {
 	// Digest is "sha256:<hex>" of the raw bytes.
 	Digest      string
 	MinimumDisk int64
+	// Agentless: the disk gets no state partition.
+	Agentless bool
 
 	// Begin has the last word before the first byte is changed, when the image has been opened.
 	Begin func(ctx context.Context) error
@@ -76,10 +78,14 @@ func (s *Storage) WriteImage(
 	defer func() { err = errors.Join(err, d.Close()) }()
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log}
 	var next NextSystem
+	state := func() (io.ReadCloser, error) { return openTemplate(s.Path(s.template)) }
+	if w.Agentless {
+		state = nil
+	}
 	out, err := image.Write(ctx, image.Job{
 		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
 		Open:   func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
-		State:  func() (io.ReadCloser, error) { return openTemplate(s.Path(s.template)) },
+		State:  state,
 		Begin:  w.Begin,
 		Others: func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref()) },
 		Identity: func(ctx context.Context) (_ map[string][]byte, err error) {

@@ -10,9 +10,11 @@
 //	GET  /boot/TOKEN/kernel, initrd, uki.efi
 //	POST /boot/TOKEN/enrol              package desk
 //	GET  /blob/SHA256                   a file of the site's cache, if a current assignment needs it
+//	POST /phone-home/SECRET             a system without the agent says that it is up
 //	     CONNECT host:port              package relay
 //
-// Files have HEAD, ranges and ETags. Anybody on the segment can read all of it: nothing here is a secret.
+// Files have HEAD, ranges and ETags. Anybody on the segment can read all of it: nothing here is a secret but SECRET, of
+// which the server knows the digest alone.
 //
 // # What is authoritative
 //

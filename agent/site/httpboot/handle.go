@@ -31,6 +31,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.desk.Serve(w, r, to.token)
 	case blob:
 		s.blob(w, r, v, to.sha256)
+	case phoneHome:
+		s.phoneHome(w, r, v, to.token)
 	case wrongMethod:
 		http.Error(w, "this can't be done here", http.StatusMethodNotAllowed)
 	default:

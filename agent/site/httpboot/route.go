@@ -18,6 +18,7 @@ const (
 	bootFile // file of token
 	enrol
 	blob
+	phoneHome
 )
 
 // route is what a request is for.
@@ -45,11 +46,14 @@ func parseRoute(method, path string) route {
 	r := parsePath(path)
 	get := method == http.MethodGet || method == http.MethodHead
 	switch {
-	case r.kind == notFound, get && r.kind != enrol, method == http.MethodPost && r.kind == enrol:
+	case r.kind == notFound, get != r.posted() && (get || method == http.MethodPost):
 		return r
 	}
 	return route{kind: wrongMethod}
 }
+
+// posted reports whether the request must be a POST.
+func (r route) posted() bool { return r.kind == enrol || r.kind == phoneHome }
 
 func parsePath(path string) route {
 	switch path {
@@ -62,6 +66,9 @@ func parsePath(path string) route {
 	}
 	if sha256, ok := strings.CutPrefix(path, "/blob/"); ok && cache.ValidDigest(sha256) {
 		return route{kind: blob, sha256: sha256}
+	}
+	if secret, ok := strings.CutPrefix(path, "/phone-home/"); ok && validToken(secret) {
+		return route{kind: phoneHome, token: secret}
 	}
 	rest, ok := strings.CutPrefix(path, "/boot/")
 	token, file, two := strings.Cut(rest, "/")

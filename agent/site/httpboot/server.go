@@ -38,6 +38,8 @@ type Config struct {
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller to certify an installer.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
+	// PhonedHome keeps what a system has said, until the controller has it. When it returns nil that is durable.
+	PhonedHome func(context.Context, PhoneCall) error
 	// DialController is for the relay; nil means the network.
 	DialController func(ctx context.Context, address string) (net.Conn, error)
 	// MaxConns and PerMachine bound the connections, MaxFiles the files that are sent at once.
@@ -57,6 +59,7 @@ type Server struct {
 	files    chan struct{}
 	base     string
 	uki      rooms
+	heard    heard
 }
 
 // New makes a Server with an empty View.

@@ -22,6 +22,8 @@ type View struct {
 	Blobs []string
 	// Controllers are the host:port that CONNECT may reach.
 	Controllers []string
+	// PhoneHomes are the systems that are to phone home.
+	PhoneHomes []PhoneHome
 }
 
 type view struct {
@@ -31,12 +33,17 @@ type view struct {
 	byToken     map[[sha256.Size]byte][]segment.Assignment
 	blobs       map[string]bool
 	controllers map[string]bool
+	// phoneHomes are keyed by the hash of their secret, for the same reason as byToken.
+	phoneHomes map[[sha256.Size]byte]PhoneHome
 }
 
 func newView(v View) *view {
 	out := &view{
 		View: v, byMAC: map[segment.MAC]segment.Assignment{}, byToken: map[[sha256.Size]byte][]segment.Assignment{},
-		blobs: map[string]bool{}, controllers: map[string]bool{},
+		blobs: map[string]bool{}, controllers: map[string]bool{}, phoneHomes: map[[sha256.Size]byte]PhoneHome{},
+	}
+	for _, p := range v.PhoneHomes {
+		out.phoneHomes[p.SecretSHA256] = p
 	}
 	for _, a := range v.Assignments {
 		out.byMAC[a.MAC] = a

@@ -29,6 +29,9 @@ type Reports struct {
 	unknown   map[string]*fleetv1.UnknownMachine
 	bmcs      map[string]*fleetv1.BMCObservation
 	providers map[string]*fleetv1.ProviderObservation
+	probes    map[string]*fleetv1.ProbeObservation
+	// toldProbe is what was told last of each machine without an agent.
+	toldProbe map[string]*fleetv1.ProbeObservation
 	// toldOf is what was told last of each provider's machine.
 	toldOf map[string]*fleetv1.ProviderObservation
 	// told is what was told last of each BMC.
@@ -49,6 +52,7 @@ func NewReports() *Reports {
 		unknown: map[string]*fleetv1.UnknownMachine{}, bmcs: map[string]*fleetv1.BMCObservation{},
 		providers: map[string]*fleetv1.ProviderObservation{}, toldOf: map[string]*fleetv1.ProviderObservation{},
 		told: map[string]*fleetv1.BMCObservation{}, boot: map[string]string{},
+		probes: map[string]*fleetv1.ProbeObservation{}, toldProbe: map[string]*fleetv1.ProbeObservation{},
 	}
 }
 
@@ -157,7 +161,7 @@ func (r *Reports) pending() bool {
 }
 
 func (r *Reports) isPending() bool {
-	return len(r.unknown) > 0 || len(r.bmcs) > 0 || len(r.providers) > 0 || r.now != r.sent
+	return len(r.unknown) > 0 || len(r.bmcs) > 0 || len(r.providers) > 0 || len(r.probes) > 0 || r.now != r.sent
 }
 
 // batch is what one call carries.
@@ -185,6 +189,9 @@ func (r *Reports) take() batch {
 	maps.Copy(r.told, r.bmcs)
 	b.req.Providers = slices.Collect(maps.Values(r.providers))
 	maps.Copy(r.toldOf, r.providers)
+	b.req.Probes = slices.Collect(maps.Values(r.probes))
+	maps.Copy(r.toldProbe, r.probes)
+	clear(r.probes)
 	clear(r.providers)
 	clear(r.unknown)
 	clear(r.bmcs)
@@ -207,11 +214,31 @@ func (r *Reports) giveBack(b batch) {
 				r.bmcs[o.GetMachineId()] = o
 			}
 		}
+		for _, o := range b.req.GetProbes() {
+			delete(r.toldProbe, o.GetMachineId())
+			if r.probes[o.GetMachineId()] == nil {
+				r.probes[o.GetMachineId()] = o
+			}
+		}
 		for _, o := range b.req.GetProviders() {
 			delete(r.toldOf, o.GetMachineId())
 			if r.providers[o.GetMachineId()] == nil {
 				r.providers[o.GetMachineId()] = o
 			}
+		}
+	})
+}
+
+// Probe adds whether a machine without an agent answers; of each only the last word counts. The same word is told again
+// once in a while.
+func (r *Reports) Probe(o *fleetv1.ProbeObservation) {
+	r.change(func() {
+		id := o.GetMachineId()
+		before := r.toldProbe[id]
+		same := before != nil && o.GetSeenAt().AsTime().Sub(before.GetSeenAt().AsTime()) < repeatBMC &&
+			before.GetAnswers() == o.GetAnswers() && before.GetAddress() == o.GetAddress()
+		if r.probes[id] != nil || !same {
+			r.probes[id] = o
 		}
 	})
 }

@@ -652,7 +652,11 @@ type MachineStatus struct {
 	// segment). Empty before the first.
 	IdentityLevel string `protobuf:"bytes,28,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
 	// The TPM that the machine is known by; unset until one is recorded.
-	Tpm           *TPMStatus `protobuf:"bytes,29,opt,name=tpm,proto3" json:"tpm,omitempty"`
+	Tpm *TPMStatus `protobuf:"bytes,29,opt,name=tpm,proto3" json:"tpm,omitempty"`
+	// The system was installed without an agent: its site's agent probes it, and reboots it through its BMC.
+	Agentless bool `protobuf:"varint,30,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	// Where the system is probed: the address that its phone-home came from.
+	ProbedAddress string `protobuf:"bytes,31,opt,name=probed_address,json=probedAddress,proto3" json:"probed_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,6 +871,20 @@ func (x *MachineStatus) GetTpm() *TPMStatus {
 		return x.Tpm
 	}
 	return nil
+}
+
+func (x *MachineStatus) GetAgentless() bool {
+	if x != nil {
+		return x.Agentless
+	}
+	return false
+}
+
+func (x *MachineStatus) GetProbedAddress() string {
+	if x != nil {
+		return x.ProbedAddress
+	}
+	return ""
 }
 
 // TPMStatus is the endorsement key that installers of the machine must prove to hold.
@@ -1741,7 +1759,9 @@ type ReimageMachineRequest struct {
 	// instead of falling back.
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// What the new system is given for its first boot.
-	Seed          *SystemSeed `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	Seed *SystemSeed `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Write the image without an agent. The new system proves itself by cloud-init's phone-home to the site's agent.
+	Agentless     bool `protobuf:"varint,8,opt,name=agentless,proto3" json:"agentless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1823,6 +1843,13 @@ func (x *ReimageMachineRequest) GetSeed() *SystemSeed {
 		return x.Seed
 	}
 	return nil
+}
+
+func (x *ReimageMachineRequest) GetAgentless() bool {
+	if x != nil {
+		return x.Agentless
+	}
+	return false
 }
 
 // SystemSeed is what a new system is given for its first boot, through cloud-init. All of it is a secret: it is stored
@@ -3379,7 +3406,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\x12\"\n" +
 	"\rssh_host_keys\x18\x17 \x03(\tR\vsshHostKeys\x12.\n" +
 	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\x12!\n" +
-	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\xa9\f\n" +
+	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\xee\f\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +
@@ -3411,7 +3438,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x14first_provisioned_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstProvisionedAt\x12,\n" +
 	"\x12active_workflow_id\x18\x18 \x01(\tR\x10activeWorkflowId\x12%\n" +
 	"\x0eidentity_level\x18\x1c \x01(\tR\ridentityLevel\x12)\n" +
-	"\x03tpm\x18\x1d \x01(\v2\x17.baremetal.v1.TPMStatusR\x03tpm\"\x95\x01\n" +
+	"\x03tpm\x18\x1d \x01(\v2\x17.baremetal.v1.TPMStatusR\x03tpm\x12\x1c\n" +
+	"\tagentless\x18\x1e \x01(\bR\tagentless\x12%\n" +
+	"\x0eprobed_address\x18\x1f \x01(\tR\rprobedAddress\"\x95\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rFACTORY_READY\x10\x01\x12\t\n" +
@@ -3508,7 +3537,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reboot\x18\x04 \x01(\bR\x06reboot\x12'\n" +
-	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\xf6\x01\n" +
+	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\x94\x02\n" +
 	"\x15ReimageMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -3518,7 +3547,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aplan_id\x18\x04 \x01(\tR\x06planId\x12'\n" +
 	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\x12\x12\n" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12,\n" +
-	"\x04seed\x18\a \x01(\v2\x18.baremetal.v1.SystemSeedR\x04seed\"\x9c\x01\n" +
+	"\x04seed\x18\a \x01(\v2\x18.baremetal.v1.SystemSeedR\x04seed\x12\x1c\n" +
+	"\tagentless\x18\b \x01(\bR\tagentless\"\x9c\x01\n" +
 	"\n" +
 	"SystemSeed\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x12.\n" +

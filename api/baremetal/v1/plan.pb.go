@@ -671,7 +671,10 @@ type RepaveImage struct {
 	Disk string `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
 	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext" or "bmc". Anything but auto fails
 	// instead of falling back.
-	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Set by the operation's parameter of that name; a plan cannot set it. The installer adds the seed for cloud-init and no
+	// agent, and the new system proves itself by cloud-init's phone-home.
+	Agentless     bool `protobuf:"varint,4,opt,name=agentless,proto3" json:"agentless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -725,6 +728,13 @@ func (x *RepaveImage) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *RepaveImage) GetAgentless() bool {
+	if x != nil {
+		return x.Agentless
+	}
+	return false
 }
 
 // KubeadmJoin joins the machine to a cluster: a site agent makes a token for this join, the machine's own agent runs kubeadm.
@@ -1593,11 +1603,12 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\" \n" +
 	"\n" +
 	"SetNetboot\x12\x12\n" +
-	"\x04mode\x18\x01 \x01(\tR\x04mode\"K\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\"i\n" +
 	"\vRepaveImage\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x12\n" +
 	"\x04disk\x18\x02 \x01(\tR\x04disk\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\".\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1c\n" +
+	"\tagentless\x18\x04 \x01(\bR\tagentless\".\n" +
 	"\vKubeadmJoin\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
 	"clusterRef\"[\n" +

@@ -683,6 +683,15 @@ const (
 	// OPERATION: the BMC refuses the new password, and was seen to take the old one still.
 	// Next: read its words in the message; relax its password policy, then start again.
 	Reason_BMC_PASSWORD_REFUSED Reason = 398
+	// INVALID_ARGUMENT: the user-data keeps cloud-init from phoning home, which alone proves an agentless installation.
+	// Next: take what the message names out of the user-data, or install with the agent.
+	Reason_PHONE_HOME_PREVENTED Reason = 400
+	// OPERATION: the disk was written and verified, and the new system has not phoned home in time.
+	// Next: look at its console: did it boot, does it have cloud-init, an address, and a way to the site's agent?
+	Reason_PHONE_HOME_MISSING Reason = 401
+	// FAILED_PRECONDITION: the machine was installed without an agent, and the work needs one on it.
+	// Next: reimage the machine without `--agentless`, or do it by other means.
+	Reason_MACHINE_AGENTLESS Reason = 402
 )
 
 // Enum value maps for Reason.
@@ -898,6 +907,9 @@ var (
 		396: "DISCOVERY_UNDER_WAY",
 		397: "BMC_SHARED",
 		398: "BMC_PASSWORD_REFUSED",
+		400: "PHONE_HOME_PREVENTED",
+		401: "PHONE_HOME_MISSING",
+		402: "MACHINE_AGENTLESS",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1110,6 +1122,9 @@ var (
 		"DISCOVERY_UNDER_WAY":            396,
 		"BMC_SHARED":                     397,
 		"BMC_PASSWORD_REFUSED":           398,
+		"PHONE_HOME_PREVENTED":           400,
+		"PHONE_HOME_MISSING":             401,
+		"MACHINE_AGENTLESS":              402,
 	}
 )
 
@@ -1144,7 +1159,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa7'\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xf3'\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1357,7 +1372,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x13DISCOVERY_UNDER_WAY\x10\x8c\x03\x12\x0f\n" +
 	"\n" +
 	"BMC_SHARED\x10\x8d\x03\x12\x19\n" +
-	"\x14BMC_PASSWORD_REFUSED\x10\x8e\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x14BMC_PASSWORD_REFUSED\x10\x8e\x03\x12\x19\n" +
+	"\x14PHONE_HOME_PREVENTED\x10\x90\x03\x12\x17\n" +
+	"\x12PHONE_HOME_MISSING\x10\x91\x03\x12\x16\n" +
+	"\x11MACHINE_AGENTLESS\x10\x92\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -1688,7 +1688,9 @@ func (x *EraseAction) GetProtectedDisks() []string {
 type RebootAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "graceful", "force" or "bmc".
-	Mode          string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Of a machine without an agent: after it was seen on, its answer on the network is waited for.
+	Probe         *ProbeTarget `protobuf:"bytes,2,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1728,6 +1730,13 @@ func (x *RebootAction) GetMode() string {
 		return x.Mode
 	}
 	return ""
+}
+
+func (x *RebootAction) GetProbe() *ProbeTarget {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
 }
 
 type NetbootAction struct {
@@ -1859,7 +1868,9 @@ type RepaveAction struct {
 	// "amd64" or "arm64": the machines that the image is for. An installer of another architecture refuses it. Empty: any.
 	Arch string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
 	// Firmware kinds that start the image: "bios", "uefi". An installer that was started by another refuses it. Empty: any.
-	Firmware      []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
+	Firmware []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
+	// Add the seed for cloud-init, and neither the agent nor a partition for its state. Capability "agentless".
+	Agentless     bool `protobuf:"varint,13,opt,name=agentless,proto3" json:"agentless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1976,6 +1987,13 @@ func (x *RepaveAction) GetFirmware() []string {
 		return x.Firmware
 	}
 	return nil
+}
+
+func (x *RepaveAction) GetAgentless() bool {
+	if x != nil {
+		return x.Agentless
+	}
+	return false
 }
 
 // CommandAck says that the command is durable at the agent.
@@ -3604,6 +3622,7 @@ type SyncSiteRequest struct {
 	// host:port of the boot server, by segment.
 	BootAddresses map[string]string      `protobuf:"bytes,8,rep,name=boot_addresses,json=bootAddresses,proto3" json:"boot_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Providers     []*ProviderObservation `protobuf:"bytes,9,rep,name=providers,proto3" json:"providers,omitempty"`
+	Probes        []*ProbeObservation    `protobuf:"bytes,10,rep,name=probes,proto3" json:"probes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3701,6 +3720,13 @@ func (x *SyncSiteRequest) GetProviders() []*ProviderObservation {
 	return nil
 }
 
+func (x *SyncSiteRequest) GetProbes() []*ProbeObservation {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
 type SyncSiteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent when nothing is newer than the applied revision.
@@ -3759,7 +3785,11 @@ type SiteDocument struct {
 	// host:port that machines may reach through the boot server's CONNECT.
 	ControllerAddresses []string `protobuf:"bytes,7,rep,name=controller_addresses,json=controllerAddresses,proto3" json:"controller_addresses,omitempty"`
 	// Machines whose provider is to be looked at.
-	Providers     []*ProviderTarget `protobuf:"bytes,8,rep,name=providers,proto3" json:"providers,omitempty"`
+	Providers []*ProviderTarget `protobuf:"bytes,8,rep,name=providers,proto3" json:"providers,omitempty"`
+	// Systems that are to phone home.
+	PhoneHomes []*PhoneHome `protobuf:"bytes,9,rep,name=phone_homes,json=phoneHomes,proto3" json:"phone_homes,omitempty"`
+	// Machines without an agent, which are to be probed.
+	Probes        []*ProbeTarget `protobuf:"bytes,10,rep,name=probes,proto3" json:"probes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3850,6 +3880,223 @@ func (x *SiteDocument) GetProviders() []*ProviderTarget {
 	return nil
 }
 
+func (x *SiteDocument) GetPhoneHomes() []*PhoneHome {
+	if x != nil {
+		return x.PhoneHomes
+	}
+	return nil
+}
+
+func (x *SiteDocument) GetProbes() []*ProbeTarget {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+// PhoneHome is a system that is to prove by cloud-init's phone-home that it has come up.
+type PhoneHome struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	MachineId   string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	OperationId string                 `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// SHA-256 of the secret in its URL.
+	SecretSha256  []byte `protobuf:"bytes,3,opt,name=secret_sha256,json=secretSha256,proto3" json:"secret_sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhoneHome) Reset() {
+	*x = PhoneHome{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhoneHome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhoneHome) ProtoMessage() {}
+
+func (x *PhoneHome) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhoneHome.ProtoReflect.Descriptor instead.
+func (*PhoneHome) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *PhoneHome) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *PhoneHome) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *PhoneHome) GetSecretSha256() []byte {
+	if x != nil {
+		return x.SecretSha256
+	}
+	return nil
+}
+
+// ProbeTarget is a machine without an agent.
+type ProbeTarget struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Of its interfaces: an address that one of them leases goes before the one below.
+	MacAddresses []string `protobuf:"bytes,2,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// Where its phone-home came from.
+	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeTarget) Reset() {
+	*x = ProbeTarget{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeTarget) ProtoMessage() {}
+
+func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
+func (*ProbeTarget) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ProbeTarget) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ProbeTarget) GetMacAddresses() []string {
+	if x != nil {
+		return x.MacAddresses
+	}
+	return nil
+}
+
+func (x *ProbeTarget) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// ProbeObservation says whether a machine without an agent answers on the network.
+type ProbeObservation struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Address   string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Answers   bool                   `protobuf:"varint,3,opt,name=answers,proto3" json:"answers,omitempty"`
+	// By what it answered: "open" or "refused" (its port 22), or "arp".
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	SeenAt        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeObservation) Reset() {
+	*x = ProbeObservation{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeObservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeObservation) ProtoMessage() {}
+
+func (x *ProbeObservation) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeObservation.ProtoReflect.Descriptor instead.
+func (*ProbeObservation) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ProbeObservation) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *ProbeObservation) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ProbeObservation) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
+func (x *ProbeObservation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ProbeObservation) GetSeenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SeenAt
+	}
+	return nil
+}
+
 // Segment is one provisioning network, as configured for the site.
 type Segment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3876,7 +4123,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4135,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4148,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Segment) GetName() string {
@@ -4009,7 +4256,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4268,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4281,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -4117,7 +4364,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4376,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4389,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4231,7 +4478,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4490,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4503,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4307,7 +4554,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4566,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4579,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4386,7 +4633,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4645,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4658,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4479,7 +4726,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4738,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4751,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4593,7 +4840,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4852,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4865,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4666,7 +4913,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4925,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4938,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4724,7 +4971,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4983,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4996,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -4803,7 +5050,7 @@ type MakeBMCPasswordRequest struct {
 
 func (x *MakeBMCPasswordRequest) Reset() {
 	*x = MakeBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +5062,7 @@ func (x *MakeBMCPasswordRequest) String() string {
 func (*MakeBMCPasswordRequest) ProtoMessage() {}
 
 func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +5075,7 @@ func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MakeBMCPasswordRequest) GetCommandId() string {
@@ -4853,7 +5100,7 @@ type MakeBMCPasswordResponse struct {
 
 func (x *MakeBMCPasswordResponse) Reset() {
 	*x = MakeBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +5112,7 @@ func (x *MakeBMCPasswordResponse) String() string {
 func (*MakeBMCPasswordResponse) ProtoMessage() {}
 
 func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +5125,7 @@ func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MakeBMCPasswordResponse) GetCurrent() *GetBMCCredentialsResponse {
@@ -4922,7 +5169,7 @@ type SettleBMCPasswordRequest struct {
 
 func (x *SettleBMCPasswordRequest) Reset() {
 	*x = SettleBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4934,7 +5181,7 @@ func (x *SettleBMCPasswordRequest) String() string {
 func (*SettleBMCPasswordRequest) ProtoMessage() {}
 
 func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4947,7 +5194,7 @@ func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SettleBMCPasswordRequest) GetCommandId() string {
@@ -4979,7 +5226,7 @@ type SettleBMCPasswordResponse struct {
 
 func (x *SettleBMCPasswordResponse) Reset() {
 	*x = SettleBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5238,7 @@ func (x *SettleBMCPasswordResponse) String() string {
 func (*SettleBMCPasswordResponse) ProtoMessage() {}
 
 func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5251,7 @@ func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 // DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
@@ -5030,7 +5277,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5289,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5302,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -5123,7 +5370,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5382,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5395,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -5207,7 +5454,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5219,7 +5466,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5479,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5301,7 +5548,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5560,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5326,7 +5573,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5355,7 +5602,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +5614,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +5627,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5427,7 +5674,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5686,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5699,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -5554,7 +5801,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5813,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +5826,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -5669,7 +5916,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5681,7 +5928,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5694,7 +5941,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -5714,14 +5961,16 @@ type IssueIdentityResponse struct {
 	ImageRef        string `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	ImageDigest     string `protobuf:"bytes,6,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	// A serialized baremetal.v1.SystemSeed: what the new system is given for its first boot. Empty: nothing.
-	Seed          []byte `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Seed []byte `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Of an agentless repave, in place of the bundle: the last part of the URL that cloud-init posts to.
+	PhoneHomeSecret string `protobuf:"bytes,8,opt,name=phone_home_secret,json=phoneHomeSecret,proto3" json:"phone_home_secret,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5733,7 +5982,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5746,7 +5995,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -5798,6 +6047,13 @@ func (x *IssueIdentityResponse) GetSeed() []byte {
 	return nil
 }
 
+func (x *IssueIdentityResponse) GetPhoneHomeSecret() string {
+	if x != nil {
+		return x.PhoneHomeSecret
+	}
+	return ""
+}
+
 type FetchBlobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Lower hex.
@@ -5809,7 +6065,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +6077,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +6090,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -5862,7 +6118,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5874,7 +6130,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5887,7 +6143,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -6038,9 +6294,10 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\vEraseAction\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1b\n" +
 	"\tdisk_rule\x18\x02 \x01(\tR\bdiskRule\x12'\n" +
-	"\x0fprotected_disks\x18\x03 \x03(\tR\x0eprotectedDisks\"\"\n" +
+	"\x0fprotected_disks\x18\x03 \x03(\tR\x0eprotectedDisks\"O\n" +
 	"\fRebootAction\x12\x12\n" +
-	"\x04mode\x18\x01 \x01(\tR\x04mode\"#\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12+\n" +
+	"\x05probe\x18\x02 \x01(\v2\x15.fleet.v1.ProbeTargetR\x05probe\"#\n" +
 	"\rNetbootAction\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\"v\n" +
 	"\x0eReconfigAction\x12\x16\n" +
@@ -6048,7 +6305,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xf1\x02\n" +
+	"generation\"\x8f\x03\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -6064,7 +6321,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x0fprotected_disks\x18\n" +
 	" \x03(\tR\x0eprotectedDisks\x12\x12\n" +
 	"\x04arch\x18\v \x01(\tR\x04arch\x12\x1a\n" +
-	"\bfirmware\x18\f \x03(\tR\bfirmware\"A\n" +
+	"\bfirmware\x18\f \x03(\tR\bfirmware\x12\x1c\n" +
+	"\tagentless\x18\r \x01(\bR\tagentless\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +
@@ -6206,7 +6464,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"w\n" +
 	"\x17RotateAgentCertResponse\x122\n" +
 	"\x15certificate_chain_pem\x18\x01 \x01(\fR\x13certificateChainPem\x12(\n" +
-	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\x99\x04\n" +
+	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xcd\x04\n" +
 	"\x0fSyncSiteRequest\x12)\n" +
 	"\x10applied_revision\x18\x01 \x01(\x03R\x0fappliedRevision\x12\x17\n" +
 	"\ahold_ms\x18\x02 \x01(\x05R\x06holdMs\x12+\n" +
@@ -6216,12 +6474,14 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x04bmcs\x18\x06 \x03(\v2\x18.fleet.v1.BMCObservationR\x04bmcs\x128\n" +
 	"\bsegments\x18\a \x03(\v2\x1c.fleet.v1.SegmentObservationR\bsegments\x12S\n" +
 	"\x0eboot_addresses\x18\b \x03(\v2,.fleet.v1.SyncSiteRequest.BootAddressesEntryR\rbootAddresses\x12;\n" +
-	"\tproviders\x18\t \x03(\v2\x1d.fleet.v1.ProviderObservationR\tproviders\x1a@\n" +
+	"\tproviders\x18\t \x03(\v2\x1d.fleet.v1.ProviderObservationR\tproviders\x122\n" +
+	"\x06probes\x18\n" +
+	" \x03(\v2\x1a.fleet.v1.ProbeObservationR\x06probes\x1a@\n" +
 	"\x12BootAddressesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
 	"\x10SyncSiteResponse\x122\n" +
-	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xf7\x02\n" +
+	"\bdocument\x18\x01 \x01(\v2\x16.fleet.v1.SiteDocumentR\bdocument\"\xdc\x03\n" +
 	"\fSiteDocument\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12-\n" +
@@ -6232,7 +6492,28 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"installers\x18\x06 \x03(\v2\x18.fleet.v1.InstallerFilesR\n" +
 	"installers\x121\n" +
 	"\x14controller_addresses\x18\a \x03(\tR\x13controllerAddresses\x126\n" +
-	"\tproviders\x18\b \x03(\v2\x18.fleet.v1.ProviderTargetR\tproviders\"\xc5\x02\n" +
+	"\tproviders\x18\b \x03(\v2\x18.fleet.v1.ProviderTargetR\tproviders\x124\n" +
+	"\vphone_homes\x18\t \x03(\v2\x13.fleet.v1.PhoneHomeR\n" +
+	"phoneHomes\x12-\n" +
+	"\x06probes\x18\n" +
+	" \x03(\v2\x15.fleet.v1.ProbeTargetR\x06probes\"r\n" +
+	"\tPhoneHome\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rsecret_sha256\x18\x03 \x01(\fR\fsecretSha256\"k\n" +
+	"\vProbeTarget\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12#\n" +
+	"\rmac_addresses\x18\x02 \x03(\tR\fmacAddresses\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xaa\x01\n" +
+	"\x10ProbeObservation\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
+	"\aanswers\x18\x03 \x01(\bR\aanswers\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x123\n" +
+	"\aseen_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06seenAt\"\xc5\x02\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -6409,7 +6690,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x13enrolment_addresses\x18\v \x03(\tR\x12enrolmentAddresses\"5\n" +
 	"\x14IssueIdentityRequest\x12\x1d\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\"\xec\x01\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"\x98\x02\n" +
 	"\x15IssueIdentityResponse\x12)\n" +
 	"\x10bootstrap_bundle\x18\x01 \x01(\tR\x0fbootstrapBundle\x12\x19\n" +
 	"\btoken_id\x18\x02 \x01(\tR\atokenId\x12\x1d\n" +
@@ -6418,7 +6699,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x12\x1b\n" +
 	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x12!\n" +
 	"\fimage_digest\x18\x06 \x01(\tR\vimageDigest\x12\x12\n" +
-	"\x04seed\x18\a \x01(\fR\x04seed\"B\n" +
+	"\x04seed\x18\a \x01(\fR\x04seed\x12*\n" +
+	"\x11phone_home_secret\x18\b \x01(\tR\x0fphoneHomeSecret\"B\n" +
 	"\x10FetchBlobRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\";\n" +
@@ -6454,7 +6736,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -6501,47 +6783,50 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*SyncSiteRequest)(nil),           // 42: fleet.v1.SyncSiteRequest
 	(*SyncSiteResponse)(nil),          // 43: fleet.v1.SyncSiteResponse
 	(*SiteDocument)(nil),              // 44: fleet.v1.SiteDocument
-	(*Segment)(nil),                   // 45: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 46: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 47: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 48: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 49: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 50: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 51: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 52: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 53: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 54: fleet.v1.GetBMCCredentialsResponse
-	(*MakeBMCPasswordRequest)(nil),    // 55: fleet.v1.MakeBMCPasswordRequest
-	(*MakeBMCPasswordResponse)(nil),   // 56: fleet.v1.MakeBMCPasswordResponse
-	(*SettleBMCPasswordRequest)(nil),  // 57: fleet.v1.SettleBMCPasswordRequest
-	(*SettleBMCPasswordResponse)(nil), // 58: fleet.v1.SettleBMCPasswordResponse
-	(*DiscoverBMCs)(nil),              // 59: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 60: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 61: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 62: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 63: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 64: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 65: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 66: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 67: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 68: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 69: fleet.v1.FetchBlobResponse
-	nil,                               // 70: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 71: fleet.v1.Report.FieldsEntry
-	nil,                               // 72: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 73: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 74: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 75: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 76: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 77: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 78: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 79: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 80: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 81: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 82: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 83: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 84: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 85: fleet.v1.GetMAASRegionResponse
+	(*PhoneHome)(nil),                 // 45: fleet.v1.PhoneHome
+	(*ProbeTarget)(nil),               // 46: fleet.v1.ProbeTarget
+	(*ProbeObservation)(nil),          // 47: fleet.v1.ProbeObservation
+	(*Segment)(nil),                   // 48: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 49: fleet.v1.BootAssignment
+	(*BMCTarget)(nil),                 // 50: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 51: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 52: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 53: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 54: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 55: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 56: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 57: fleet.v1.GetBMCCredentialsResponse
+	(*MakeBMCPasswordRequest)(nil),    // 58: fleet.v1.MakeBMCPasswordRequest
+	(*MakeBMCPasswordResponse)(nil),   // 59: fleet.v1.MakeBMCPasswordResponse
+	(*SettleBMCPasswordRequest)(nil),  // 60: fleet.v1.SettleBMCPasswordRequest
+	(*SettleBMCPasswordResponse)(nil), // 61: fleet.v1.SettleBMCPasswordResponse
+	(*DiscoverBMCs)(nil),              // 62: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 63: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 64: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 65: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 66: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 67: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 68: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 69: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 70: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 71: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 72: fleet.v1.FetchBlobResponse
+	nil,                               // 73: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 74: fleet.v1.Report.FieldsEntry
+	nil,                               // 75: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 76: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 77: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 78: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 79: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 80: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 81: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 82: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 83: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 84: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 85: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 86: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 87: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 88: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -6550,7 +6835,7 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	24, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
 	27, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
 	29, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	60, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	63, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
 	21, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
@@ -6559,12 +6844,12 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	25, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
 	26, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
 	28, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	59, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	62, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
 	5,  // 16: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
 	4,  // 17: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
 	21, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	74, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	74, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	77, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	77, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
 	15, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
 	16, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
 	17, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
@@ -6573,80 +6858,85 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	13, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
 	14, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
 	11, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	75, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	76, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	77, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	78, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	79, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	80, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
 	18, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
 	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
 	10, // 34: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
-	0,  // 35: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	70, // 36: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	74, // 37: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	31, // 38: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	33, // 39: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	32, // 40: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	74, // 41: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	74, // 42: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	34, // 43: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	35, // 44: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	36, // 45: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	37, // 46: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	38, // 47: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	32, // 48: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	71, // 49: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	72, // 50: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	49, // 51: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	50, // 52: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	51, // 53: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	52, // 54: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	73, // 55: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	78, // 56: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	44, // 57: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	45, // 58: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	46, // 59: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	47, // 60: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	48, // 61: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	79, // 62: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	74, // 63: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	74, // 64: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	74, // 65: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	74, // 66: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	54, // 67: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
-	54, // 68: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	61, // 69: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 70: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	30, // 71: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	40, // 72: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	42, // 73: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	53, // 74: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	55, // 75: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
-	57, // 76: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
-	62, // 77: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	80, // 78: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	81, // 79: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	82, // 80: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	64, // 81: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	66, // 82: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	68, // 83: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 84: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	39, // 85: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	41, // 86: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	43, // 87: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	54, // 88: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	56, // 89: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
-	58, // 90: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
-	63, // 91: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	83, // 92: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	84, // 93: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	85, // 94: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	65, // 95: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	67, // 96: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	69, // 97: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	84, // [84:98] is the sub-list for method output_type
-	70, // [70:84] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	46, // 35: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
+	0,  // 36: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	73, // 37: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	77, // 38: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 39: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	33, // 40: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	32, // 41: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	77, // 42: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	77, // 43: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	34, // 44: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	35, // 45: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	36, // 46: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	37, // 47: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	38, // 48: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	32, // 49: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	74, // 50: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	75, // 51: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	52, // 52: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	53, // 53: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	54, // 54: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	55, // 55: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	76, // 56: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	81, // 57: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	47, // 58: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
+	44, // 59: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	48, // 60: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	49, // 61: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	50, // 62: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	51, // 63: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	82, // 64: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	45, // 65: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
+	46, // 66: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
+	77, // 67: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	77, // 68: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	77, // 69: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	77, // 70: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	77, // 71: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	57, // 72: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
+	57, // 73: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	64, // 74: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 75: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	30, // 76: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	40, // 77: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	42, // 78: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	56, // 79: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	58, // 80: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
+	60, // 81: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
+	65, // 82: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	83, // 83: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	84, // 84: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	85, // 85: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	67, // 86: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	69, // 87: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	71, // 88: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 89: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	39, // 90: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	41, // 91: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	43, // 92: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	57, // 93: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	59, // 94: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
+	61, // 95: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
+	66, // 96: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	86, // 97: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	87, // 98: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	88, // 99: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	68, // 100: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	70, // 101: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	72, // 102: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	89, // [89:103] is the sub-list for method output_type
+	75, // [75:89] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -6711,7 +7001,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   73,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

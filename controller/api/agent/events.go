@@ -14,8 +14,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/session"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
+	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -169,6 +171,9 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]),
 				driftDigest.FindString(fields["digest"]), now)
 		}
+		if b.Report.GetKind() == evidence.PhoneHomeReport && sess.Role == "site" {
+			return s.phoneHome(ctx, k, sess, b.Report.GetFields())
+		}
 		s.cfg.Logger.Warn("agent reports", "agent_id", sess.AgentID, "machine_id", sess.MachineID, "kind", b.Report.GetKind(),
 			"message", b.Report.GetMessage())
 	case *fleetv1.Event_Dropped:
@@ -176,6 +181,18 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 			"dropped", b.Dropped.GetByPriority())
 	}
 	return s.cfg.Store.SkipEvent(ctx, k)
+}
+
+// phoneHome keeps what a system without an agent says, and has its operation look at it.
+func (s *Server) phoneHome(
+	ctx context.Context, k sessionstore.EventKey, sess *session.Session, fields map[string]string,
+) error {
+	operationID, err := s.cfg.Store.PhoneHomeEvent(ctx, k, sess.Site, fields, s.cfg.Clock.Now())
+	if err != nil || operationID == "" {
+		return err
+	}
+	_, err = s.cfg.Engine.Handle(ctx, operationID, operation.Evaluate{})
+	return err
 }
 
 const (

@@ -60,7 +60,7 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
 		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(),
 		Segments:  r.GetSegments(),
-		Providers: r.GetProviders(),
+		Providers: r.GetProviders(), Probes: r.GetProbes(),
 	}, s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
@@ -185,8 +185,13 @@ func (s *Server) IssueIdentity(
 			return nil, s.sealed(err, "the new system's seed", out.SeedID)
 		}
 	}
-	return &fleetv1.IssueIdentityResponse{
-		BootstrapBundle: bundle, TokenId: tokenID, MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef,
-		ImageDigest: out.ImageDigest, Seed: seed,
-	}, nil
+	answer := &fleetv1.IssueIdentityResponse{
+		MachineId: out.MachineID, Hostname: out.MachineID, ImageRef: out.ImageRef, ImageDigest: out.ImageDigest, Seed: seed,
+	}
+	if out.Agentless {
+		answer.PhoneHomeSecret = secret
+		return answer, nil
+	}
+	answer.BootstrapBundle, answer.TokenId = bundle, tokenID
+	return answer, nil
 }

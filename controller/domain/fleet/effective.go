@@ -110,6 +110,12 @@ func (f Facts) missing() Attention {
 	case !f.Conditions[Provisioned]:
 		return Attention{AttentionUnprovisioned,
 			"no verified system is on the disk; enter maintenance and reimage the machine"}
+	case f.NodeState == Offline && f.Agentless:
+		return Attention{
+			AttentionOffline,
+			"the machine has no agent, and does not answer its site's probe; see to its power " +
+				"and its network",
+		}
 	case f.NodeState == Offline:
 		return Attention{AttentionOffline, "the machine's agent has been silent; see to its power and its network"}
 	case f.NodeState == Installed:

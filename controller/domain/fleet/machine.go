@@ -82,6 +82,8 @@ type Facts struct {
 	ActiveWorkflow    bool
 	UnresolvedCommand string
 	Deleted           bool
+	// Agentless: the machine's system was installed without an agent.
+	Agentless bool `json:",omitempty"`
 	// Freeze is the fleet's; its zero value is none.
 	Freeze Freeze
 }

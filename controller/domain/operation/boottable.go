@@ -25,6 +25,8 @@ const (
 	ByOperationToken   = "operation_token"
 	ByAgentIdentity    = "agent_identity"
 	ByProvider         = "provider"
+	ByPhoneHome        = "phone_home"
+	ByProbe            = "probe"
 )
 
 // BootRule says what proves that a system has come up.
@@ -49,15 +51,17 @@ var BootTable = []BootRule{
 		"the session of the system certified under this operation's assignment", "the machine's own agent, in another boot",
 	},
 	{
-		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken},
+		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken, ByPhoneHome},
 		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read " +
-			"back",
+			"back; for a system without an agent, the one-time secret of the installation and its instance id, posted by " +
+			"cloud-init to the site's agent",
 		"an agent with that token that names another digest",
 	},
 	{
-		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider},
+		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider, ByProbe},
 		"the session of the same agent in another boot, of an image with the same digest; for a machine without an agent, " +
-			"the boot ids that its provider read",
+			"the boot ids that its provider read, or, where it was installed so, its power read back off and then on and the " +
+			"answer of its system on the network after it",
 		"a session of another agent of the machine, or an image with another digest",
 	},
 	{

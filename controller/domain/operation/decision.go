@@ -65,6 +65,10 @@ type MachineChange struct {
 	Assign *Assignment
 	// RevokeHosts revokes the certificates of the systems that the machine has run so far.
 	RevokeHosts bool
+	// Agentless goes with RevokeHosts: the system that is on the disk from now on has no agent.
+	Agentless bool `json:",omitempty"`
+	// ProbeAddress is where a system without an agent can be probed; empty leaves what is known.
+	ProbeAddress string `json:",omitempty"`
 }
 
 // RaisedCause is a cause of NeedsIntervention with what it is about, and the reason and message that a screen shows.

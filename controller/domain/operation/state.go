@@ -162,7 +162,9 @@ type Step struct {
 	MaxRetries int
 	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase; of repave and erase
 	// it is the way into the installer; of workflow_stage the stage.
-	Mode       string
+	Mode string
+	// Agentless: the system that a repave writes has no agent, and proves itself by phoning home.
+	Agentless  bool `json:",omitempty"`
 	State      StepState
 	RetryCount int
 	RetryAt    time.Time
@@ -269,6 +271,8 @@ type Boot struct {
 	IdentityLevel, IdentityTrust string
 	// InstallerReady says that the image catalogue has an installer.
 	InstallerReady bool
+	// PhonedHome is what the system that the operation has written says of itself, as evidence; nil before it does.
+	PhonedHome map[string]string `json:",omitempty"`
 }
 
 // Served says that the site's agent serves by the assignment.
@@ -290,6 +294,11 @@ func (o Operation) Clone() Operation {
 	}
 	o.Evidence = maps.Clone(o.Evidence)
 	return o
+}
+
+// WritesAgentless reports whether the operation writes a system without an agent.
+func (o Operation) WritesAgentless() bool {
+	return slices.ContainsFunc(o.Steps, func(s Step) bool { return s.Kind == KindRepave && s.Agentless })
 }
 
 // Clone is a copy that shares no evidence; nil of nil.

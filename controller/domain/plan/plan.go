@@ -125,6 +125,9 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 	case "netboot":
 		return oneOf(field+".netboot.mode", s.GetNetboot().GetMode(), "", "PXE", "HTTP", "DISK")
 	case "repave":
+		if s.GetRepave().GetAgentless() {
+			return invalid("INVALID_FIELD", field+".repave.agentless", "ask for it where the plan is run")
+		}
 		return oneOf(field+".repave.path", s.GetRepave().GetPath(), append([]string{""}, InstallerPaths...)...)
 	case "erase":
 		return oneOf(field+".erase.method", s.GetErase().GetMethod(), "", "auto", "nvme-sanitize", "nvme-format",
@@ -230,6 +233,8 @@ type Inputs struct {
 	RebootMode    string
 	NetbootMode   string
 	InstallerPath string
+	// Agentless: the system that is written gets no agent.
+	Agentless bool
 	// ClusterRef is the cluster that the machine is meant for.
 	ClusterRef     string
 	TimeoutSeconds int32
@@ -267,6 +272,7 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 		r := s.GetRepave()
 		r.Image = first(r.GetImage(), in.ImageRef)
 		r.Path = first(r.GetPath(), in.InstallerPath)
+		r.Agentless = in.Agentless
 		if r.GetImage() == "" {
 			return failure.Precondition("MACHINE_HAS_NO_IMAGE",
 				"neither the request, the plan, the machine nor the server names an image").

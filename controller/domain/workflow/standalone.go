@@ -19,9 +19,9 @@ const (
 	SwitchOff = "switch_off"
 )
 
-// RotateBMCPassword is one more, for admins: the machine's BMC gets a new password, and it is so when the BMC has taken a
-// log-in with it.
-const RotateBMCPassword = "rotate_bmc_password"
+// RotateBMCPassword is one more, for admins: the machine's BMC gets a new password, and it is so when the BMC has taken
+// a log-in with it.
+const RotateBMCPassword = "rotate_bmc_password" //nolint:gosec // a name, and no password
 
 // Standalone says that a mode is one of those that somebody starts, outside of any workflow.
 func Standalone(mode string) bool { return Switches(mode) || mode == RotateBMCPassword }

@@ -114,8 +114,7 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 	var err error
 	switch c.Kind {
 	case operation.KindReboot:
-		spec.Action = &fleetv1.CommandSpec_Reboot{Reboot: &fleetv1.RebootAction{Mode: pgtx.OrText(step.GetReboot().GetMode(),
-			"graceful")}}
+		spec.Action = o.rebootAction(step)
 	case operation.KindNetboot:
 		spec.Action = &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: step.GetNetboot().GetMode()}}
 	case operation.KindRepave:
@@ -156,6 +155,17 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, o.Generation)}
 	}
 	return spec, err
+}
+
+// rebootAction names where a machine without an agent is probed, unless its installer restarts it.
+func (o *Order) rebootAction(step *baremetalv1.Step) *fleetv1.CommandSpec_Reboot {
+	a := &fleetv1.RebootAction{Mode: pgtx.OrText(step.GetReboot().GetMode(), "graceful")}
+	if o.Machine.Agentless && o.Command.ExecutorRole == "site" {
+		a.Probe = &fleetv1.ProbeTarget{
+			MachineId: o.Machine.MachineID, MacAddresses: o.Spec.GetMacAddresses(), Address: o.Machine.ProbeIp,
+		}
+	}
+	return &fleetv1.CommandSpec_Reboot{Reboot: a}
 }
 
 func reconfigAction(n *baremetalv1.NetReconfig, timeout time.Duration, generation int64) *fleetv1.ReconfigAction {
@@ -214,7 +224,7 @@ func (o *Order) repaveAction(
 	ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage,
 ) (*fleetv1.RepaveAction, error) {
 	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), o.Spec.GetInstallDisk()),
-		ProtectedDisks: o.Spec.GetProtectedDisks()}
+		ProtectedDisks: o.Spec.GetProtectedDisks(), Agentless: r.GetAgentless()}
 	i, err := q.ImageByRef(ctx, r.GetImage())
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -141,7 +141,7 @@ func MachineMessage(
 		PowerState:    r.PowerState, PowerStateAt: TimestampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
 		AttentionReason: attention.Reason, AttentionMessage: attention.Message,
 		FirstProvisionedAt: TimestampPtr(r.FirstProvisionedAt), ActiveWorkflowId: pgtx.StrVal(r.ActiveWorkflowID),
-		IdentityLevel: r.IdentityLevel, Tpm: TPMMessage(r),
+		IdentityLevel: r.IdentityLevel, Tpm: TPMMessage(r), Agentless: r.Agentless, ProbedAddress: r.ProbeIp,
 	}
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {

@@ -26,7 +26,7 @@ func FleetFacts(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 		MachineID: m.MachineID, Phase: fleet.Phase(m.Phase), NodeState: fleet.NodeState(m.NodeState),
 		Conditions:      map[fleet.ConditionType]bool{},
 		ActiveOperation: m.CurrentOperationID != nil, UnresolvedCommand: pgtx.StrVal(m.UnresolvedCommandID),
-		Deleted: m.DeletedAt != nil, ActiveWorkflow: m.ActiveWorkflowID != nil,
+		Deleted: m.DeletedAt != nil, ActiveWorkflow: m.ActiveWorkflowID != nil, Agentless: m.Agentless,
 	}
 	for _, c := range conds {
 		if c.MachineID != m.MachineID {
@@ -82,7 +82,7 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 	if err := ParseStep(r.Spec, spec); err != nil {
 		return s, err
 	}
-	s.Mode = modeOf(spec)
+	s.Mode, s.Agentless = modeOf(spec), spec.GetRepave().GetAgentless()
 	return s, nil
 }
 

@@ -66,11 +66,11 @@ type NewPassword struct {
 	Tried bool
 }
 
-// MakePassword keeps a new password for the machine of a granted command. One that is pending stays, because the BMC may
-// take it by now. make seals a new one, for a machine that has current.
+// MakePassword keeps a new password for the machine of a granted command. One that is pending stays, because the BMC
+// may take it by now. seal seals a new one, for a machine that has current.
 func (s *Store) MakePassword(
 	ctx context.Context, agentID, commandID string, now time.Time,
-	make func(machineID string, current SealedCredentials) ([]byte, error),
+	seal func(machineID string, current SealedCredentials) ([]byte, error),
 ) (out NewPassword, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		c, spec, err := passwordCommand(ctx, q, agentID, commandID)
@@ -97,7 +97,7 @@ func (s *Store) MakePassword(
 		out.Tried = own.Pending != nil && own.PendingCommand != commandID
 		sealed := own.Pending
 		if sealed == nil {
-			if sealed, err = make(c.TargetID, out.Current); err != nil {
+			if sealed, err = seal(c.TargetID, out.Current); err != nil {
 				return err
 			}
 		}
@@ -154,8 +154,9 @@ func currentFor(
 // keeps the password, or another machine with the same credentials names the same BMC, whose account has one password.
 func Rotatable(ctx context.Context, q *dbsqlc.Queries, machineID, provider, ref, endpoint string) error {
 	if provider != "" && provider != fleet.AgentProvider {
-		return failure.Precondition("CAPABILITY_MISSING", "provider %q keeps the passwords of its BMCs itself; change it there",
-			provider).WithMeta("machine_id", machineID)
+		return failure.Precondition("CAPABILITY_MISSING", "provider %q keeps the passwords of its BMCs itself; "+
+			"change it there", provider).
+			WithMeta("machine_id", machineID)
 	}
 	mine, err := bmcaddr.Parse(endpoint)
 	if err != nil || ref == "" {

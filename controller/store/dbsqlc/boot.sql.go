@@ -88,10 +88,12 @@ func (q *Queries) BootOf(ctx context.Context, machineID string) (BootAssignment,
 const bootWorlds = `-- name: BootWorlds :many
 SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
        coalesce(i.identity_level, '')::text AS identity_level, coalesce(i.identity_trust, '')::text AS identity_trust,
+       coalesce(p.said, '{}')::jsonb AS phoned_home,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
                WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
+     LEFT JOIN phone_homes p ON p.operation_id = m.current_operation_id
      LEFT JOIN LATERAL (SELECT a.identity_level, a.identity_trust FROM agents a
                         WHERE a.machine_id = m.machine_id AND a.role = 'installer' AND a.operation_id = m.current_operation_id
                         ORDER BY a.created_at DESC LIMIT 1) i ON true
@@ -106,6 +108,7 @@ type BootWorldsRow struct {
 	InstallerAgentID *string
 	IdentityLevel    string
 	IdentityTrust    string
+	PhonedHome       []byte
 	Applied          int64
 	Segments         int32
 	Ready            bool
@@ -129,6 +132,7 @@ func (q *Queries) BootWorlds(ctx context.Context, machineIds []string) ([]BootWo
 			&i.InstallerAgentID,
 			&i.IdentityLevel,
 			&i.IdentityTrust,
+			&i.PhonedHome,
 			&i.Applied,
 			&i.Segments,
 			&i.Ready,
@@ -162,6 +166,18 @@ DELETE FROM site_leases WHERE site = $1
 func (q *Queries) DropLeases(ctx context.Context, site string) error {
 	_, err := q.db.Exec(ctx, dropLeases, site)
 	return err
+}
+
+const dropPhoneHome = `-- name: DropPhoneHome :execrows
+DELETE FROM phone_homes WHERE operation_id = $1
+`
+
+func (q *Queries) DropPhoneHome(ctx context.Context, operationID string) (int64, error) {
+	result, err := q.db.Exec(ctx, dropPhoneHome, operationID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const filesOfImages = `-- name: FilesOfImages :many
@@ -426,7 +442,7 @@ SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoi
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,
        coalesce(nullif(inv.system ->> 'uuid', ''), r.system_uuid, '')::text AS system_uuid,
        coalesce(nullif(inv.system ->> 'serial', ''), r.serial_number, '')::text AS serial_number,
-       coalesce(inv.firmware_is, '')::text AS firmware_is
+       coalesce(inv.firmware_is, '')::text AS firmware_is, m.agentless, m.probe_ip
 FROM machines m LEFT JOIN bmc_unparked u ON u.site = m.site AND u.endpoint = m.spec ->> 'bmc_endpoint'
 LEFT JOIN node_reports r ON r.machine_id = m.machine_id
 LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system, i.document #>> '{os,firmware_is}' AS firmware_is FROM inventories i
@@ -446,6 +462,8 @@ type MachinesOfSiteRow struct {
 	SystemUuid         string
 	SerialNumber       string
 	FirmwareIs         string
+	Agentless          bool
+	ProbeIp            string
 }
 
 // Known machines and their BMCs. Those that boot from disk are known too: nothing else is to be made of them.
@@ -469,6 +487,8 @@ func (q *Queries) MachinesOfSite(ctx context.Context, site string) ([]MachinesOf
 			&i.SystemUuid,
 			&i.SerialNumber,
 			&i.FirmwareIs,
+			&i.Agentless,
+			&i.ProbeIp,
 		); err != nil {
 			return nil, err
 		}
@@ -523,6 +543,63 @@ func (q *Queries) OperationsWaitingForSite(ctx context.Context, site string) ([]
 	return items, nil
 }
 
+const phoneHomeBySecret = `-- name: PhoneHomeBySecret :one
+SELECT p.operation_id, p.machine_id, p.said FROM phone_homes p JOIN machines m ON m.machine_id = p.machine_id
+WHERE p.secret_sha256 = $1 AND m.site = $2 AND m.current_operation_id = p.operation_id
+FOR UPDATE OF p
+`
+
+type PhoneHomeBySecretParams struct {
+	SecretSha256 []byte
+	Site         string
+}
+
+type PhoneHomeBySecretRow struct {
+	OperationID string
+	MachineID   string
+	Said        []byte
+}
+
+// Under the row's lock, for an operation that is under way on a machine of the site.
+func (q *Queries) PhoneHomeBySecret(ctx context.Context, arg PhoneHomeBySecretParams) (PhoneHomeBySecretRow, error) {
+	row := q.db.QueryRow(ctx, phoneHomeBySecret, arg.SecretSha256, arg.Site)
+	var i PhoneHomeBySecretRow
+	err := row.Scan(&i.OperationID, &i.MachineID, &i.Said)
+	return i, err
+}
+
+const phoneHomesOfSite = `-- name: PhoneHomesOfSite :many
+SELECT p.machine_id, p.operation_id, p.secret_sha256 FROM phone_homes p JOIN machines m ON m.machine_id = p.machine_id
+WHERE m.site = $1 AND m.current_operation_id = p.operation_id
+ORDER BY p.operation_id
+`
+
+type PhoneHomesOfSiteRow struct {
+	MachineID    string
+	OperationID  string
+	SecretSha256 []byte
+}
+
+func (q *Queries) PhoneHomesOfSite(ctx context.Context, site string) ([]PhoneHomesOfSiteRow, error) {
+	rows, err := q.db.Query(ctx, phoneHomesOfSite, site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PhoneHomesOfSiteRow
+	for rows.Next() {
+		var i PhoneHomesOfSiteRow
+		if err := rows.Scan(&i.MachineID, &i.OperationID, &i.SecretSha256); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const putAssignment = `-- name: PutAssignment :exec
 INSERT INTO boot_assignments (machine_id, site, mode, operation_id, token, revision, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -550,6 +627,33 @@ func (q *Queries) PutAssignment(ctx context.Context, arg PutAssignmentParams) er
 		arg.OperationID,
 		arg.Token,
 		arg.Revision,
+		arg.Now,
+	)
+	return err
+}
+
+const putPhoneHome = `-- name: PutPhoneHome :exec
+INSERT INTO phone_homes (operation_id, machine_id, command_id, secret_sha256, issued_at)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (operation_id) DO UPDATE SET command_id = excluded.command_id, secret_sha256 = excluded.secret_sha256,
+    said = '{}', issued_at = excluded.issued_at
+`
+
+type PutPhoneHomeParams struct {
+	OperationID  string
+	MachineID    string
+	CommandID    string
+	SecretSha256 []byte
+	Now          time.Time
+}
+
+// A later attempt of the operation takes the place of the one before.
+func (q *Queries) PutPhoneHome(ctx context.Context, arg PutPhoneHomeParams) error {
+	_, err := q.db.Exec(ctx, putPhoneHome,
+		arg.OperationID,
+		arg.MachineID,
+		arg.CommandID,
+		arg.SecretSha256,
 		arg.Now,
 	)
 	return err
@@ -656,6 +760,20 @@ func (q *Queries) RevokeTokensOfCommand(ctx context.Context, arg RevokeTokensOfC
 	return err
 }
 
+const saidAtHome = `-- name: SaidAtHome :exec
+UPDATE phone_homes SET said = $1 WHERE operation_id = $2
+`
+
+type SaidAtHomeParams struct {
+	Said        []byte
+	OperationID string
+}
+
+func (q *Queries) SaidAtHome(ctx context.Context, arg SaidAtHomeParams) error {
+	_, err := q.db.Exec(ctx, saidAtHome, arg.Said, arg.OperationID)
+	return err
+}
+
 const sawUnknown = `-- name: SawUnknown :exec
 INSERT INTO discovered_machines (site, mac, segment, address, arch, vendor, first_seen_at, last_seen_at)
 SELECT $1, CAST($2::text AS macaddr), $3, $4, $5, $6, $7, $7
@@ -703,6 +821,24 @@ func (q *Queries) SegmentOfMACs(ctx context.Context, arg SegmentOfMACsParams) (s
 	var segment string
 	err := row.Scan(&segment)
 	return segment, err
+}
+
+const setAgentless = `-- name: SetAgentless :exec
+UPDATE machines SET agentless = $1, probe_ip = '',
+    agent_id = CASE WHEN $1::boolean THEN NULL ELSE agent_id END,
+    boot_id = CASE WHEN $1::boolean THEN '' ELSE boot_id END
+WHERE machine_id = $2 AND (agentless OR $1::boolean)
+`
+
+type SetAgentlessParams struct {
+	Agentless bool
+	MachineID string
+}
+
+// What was known of the system before goes with it.
+func (q *Queries) SetAgentless(ctx context.Context, arg SetAgentlessParams) error {
+	_, err := q.db.Exec(ctx, setAgentless, arg.Agentless, arg.MachineID)
+	return err
 }
 
 const setBootMode = `-- name: SetBootMode :exec
@@ -832,6 +968,20 @@ func (q *Queries) SetPowerState(ctx context.Context, arg SetPowerStateParams) er
 		arg.MachineID,
 		arg.Site,
 	)
+	return err
+}
+
+const setProbeAddress = `-- name: SetProbeAddress :exec
+UPDATE machines SET probe_ip = $1 WHERE machine_id = $2 AND agentless
+`
+
+type SetProbeAddressParams struct {
+	Address   string
+	MachineID string
+}
+
+func (q *Queries) SetProbeAddress(ctx context.Context, arg SetProbeAddressParams) error {
+	_, err := q.db.Exec(ctx, setProbeAddress, arg.Address, arg.MachineID)
 	return err
 }
 

@@ -157,7 +157,7 @@ func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
 }
 
 const getMachine = `-- name: GetMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = $1
 `
 
 func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -205,12 +205,14 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
 		&i.IdentityLevel,
+		&i.Agentless,
+		&i.ProbeIp,
 	)
 	return i, err
 }
 
 const getMachineByExternalID = `-- name: GetMachineByExternalID :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE external_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE external_id = $1
 `
 
 func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string) (Machine, error) {
@@ -258,6 +260,8 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
 		&i.IdentityLevel,
+		&i.Agentless,
+		&i.ProbeIp,
 	)
 	return i, err
 }
@@ -381,7 +385,7 @@ func (q *Queries) LatestInventory(ctx context.Context, machineID string) (Invent
 }
 
 const lockMachine = `-- name: LockMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -429,12 +433,14 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
 		&i.IdentityLevel,
+		&i.Agentless,
+		&i.ProbeIp,
 	)
 	return i, err
 }
 
 const lockMachineFor = `-- name: LockMachineFor :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
     (SELECT o.target_id FROM operations o WHERE o.operation_id = $2::text)) FOR UPDATE
 `
 
@@ -495,6 +501,8 @@ func (q *Queries) LockMachineFor(ctx context.Context, arg LockMachineForParams) 
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
 			&i.IdentityLevel,
+			&i.Agentless,
+			&i.ProbeIp,
 		); err != nil {
 			return nil, err
 		}
@@ -511,7 +519,7 @@ WITH wanted AS (
     SELECT unnest($1::text[]) AS machine_id, ''::text AS operation_id
     UNION ALL
     SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY($2::text[]))
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
 ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED
 `
 
@@ -577,6 +585,8 @@ func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams
 			&i.Machine.TpmKeyTrust,
 			&i.Machine.TpmKeyAt,
 			&i.Machine.IdentityLevel,
+			&i.Machine.Agentless,
+			&i.Machine.ProbeIp,
 			&i.OperationID,
 		); err != nil {
 			return nil, err
@@ -725,7 +735,7 @@ func (q *Queries) RestampMachines(ctx context.Context) error {
 }
 
 const setMachineAgent = `-- name: SetMachineAgent :exec
-UPDATE machines SET agent_id = $1, boot_id = $2, simulated = $3
+UPDATE machines SET agent_id = $1, boot_id = $2, simulated = $3, agentless = false, probe_ip = ''
 WHERE machine_id = $4
 `
 
@@ -834,7 +844,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level FROM machines m
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip FROM machines m
 WHERE m.deleted_at IS NULL AND m.machine_id > $1
   AND ($2::text = '' OR m.machine_id = $2)
   AND ($3::text = '' OR m.phase = $3)
@@ -970,6 +980,8 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
 			&i.IdentityLevel,
+			&i.Agentless,
+			&i.ProbeIp,
 		); err != nil {
 			return nil, err
 		}

@@ -261,6 +261,8 @@ type Machine struct {
 	TpmKeyTrust         string
 	TpmKeyAt            *time.Time
 	IdentityLevel       string
+	Agentless           bool
+	ProbeIp             string
 }
 
 type MachineCause struct {

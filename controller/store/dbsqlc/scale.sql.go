@@ -353,11 +353,11 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 }
 
 const machinesOfPage = `-- name: MachinesOfPage :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
 CROSS JOIN LATERAL (
-    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
-    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines x WHERE x.machine_id = i.id
+    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines x WHERE x.machine_id = i.id
     LIMIT 1) m ORDER BY i.nr
 `
 
@@ -418,6 +418,8 @@ func (q *Queries) MachinesOfPage(ctx context.Context, arg MachinesOfPageParams) 
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
 			&i.IdentityLevel,
+			&i.Agentless,
+			&i.ProbeIp,
 		); err != nil {
 			return nil, err
 		}
@@ -461,14 +463,14 @@ func (q *Queries) MachinesWithCondition(ctx context.Context, arg MachinesWithCon
 
 const reachableOfSlice = `-- name: ReachableOfSlice :many
 SELECT h.machine_id, (h.session = 'silent')::boolean AS silent
-FROM (SELECT m.machine_id, m.agent_id, m.node_state,
+FROM (SELECT m.machine_id, m.agent_id, m.node_state, m.agentless,
              (SELECT c.status AND (m.agent_id IS NOT NULL OR c.reason <> 'SiteAgent')
                 FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
              coalesce((SELECT CASE WHEN s.last_heartbeat_at < $1 THEN 'silent'
                                    WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
                        FROM agent_sessions s WHERE s.agent_id = m.agent_id), 'silent') AS session
       FROM machines m WHERE m.machine_id > $2 ORDER BY m.machine_id LIMIT $3) h
-WHERE h.session = 'silent' AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)
+WHERE h.session = 'silent' AND NOT h.agentless AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)
    OR h.session = 'speaks' AND (h.reachable IS NOT TRUE OR h.node_state = 'offline')
 ORDER BY h.machine_id
 `
@@ -486,7 +488,8 @@ type ReachableOfSliceRow struct {
 
 // Of the machines that follow one, those whose agent has missed its heartbeats and that still count as reachable, or as
 // active; and those whose agent speaks and that do not count as reachable, or that count as offline. What the site's agent
-// has reached of a machine without an agent stays so: no heartbeat is missed there. Each machine is looked up by itself, so
+// has reached of a machine without an agent stays so: no heartbeat is missed there. Those installed without one are
+// probed instead. Each machine is looked up by itself, so
 // that the whole of the other tables is never read.
 func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSliceParams) ([]ReachableOfSliceRow, error) {
 	rows, err := q.db.Query(ctx, reachableOfSlice, arg.SilentSince, arg.AfterID, arg.Size)
@@ -510,7 +513,7 @@ func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSlicePara
 
 const walkAllMachines = `-- name: WalkAllMachines :many
 
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
 `
 
 type WalkAllMachinesParams struct {
@@ -570,6 +573,8 @@ func (q *Queries) WalkAllMachines(ctx context.Context, arg WalkAllMachinesParams
 			&i.TpmKeyTrust,
 			&i.TpmKeyAt,
 			&i.IdentityLevel,
+			&i.Agentless,
+			&i.ProbeIp,
 		); err != nil {
 			return nil, err
 		}

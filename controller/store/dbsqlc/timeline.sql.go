@@ -131,7 +131,7 @@ func (q *Queries) CountMachines(ctx context.Context) (int64, error) {
 }
 
 const machineFacts = `-- name: MachineFacts :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
 FROM machines WHERE machine_id = $1
 `
 
@@ -177,6 +177,8 @@ type MachineFactsRow struct {
 	TpmKeyTrust         string
 	TpmKeyAt            *time.Time
 	IdentityLevel       string
+	Agentless           bool
+	ProbeIp             string
 	SpecDigest          string
 }
 
@@ -225,6 +227,8 @@ func (q *Queries) MachineFacts(ctx context.Context, machineID string) (MachineFa
 		&i.TpmKeyTrust,
 		&i.TpmKeyAt,
 		&i.IdentityLevel,
+		&i.Agentless,
+		&i.ProbeIp,
 		&i.SpecDigest,
 	)
 	return i, err

@@ -246,13 +246,15 @@ type Identity struct {
 	// gone.
 	SeedID     string
 	SealedSeed []byte
+	// Agentless: the system has no agent. The secret is what it phones home with, and there is no token.
+	Agentless bool
 }
 
 // identityLife is how long the next system has to enrol.
 const identityLife = time.Hour
 
 // IssueIdentity stores a token for the system that a granted repave writes, and revokes an earlier one of the same
-// command.
+// command. For a system without an agent it stores the digest of the secret in place of a token.
 func (s *Store) IssueIdentity(
 	ctx context.Context, agentID, commandID, tokenID, secret string, now time.Time,
 ) (*Identity, error) {
@@ -272,14 +274,10 @@ func (s *Store) IssueIdentity(
 			Now: &now}); err != nil {
 			return fmt.Errorf("revoke earlier tokens: %w", err)
 		}
-		err = q.InsertToken(ctx, dbsqlc.InsertTokenParams{
-			TokenID: tokenID, SecretHash: agentstore.HashSecret(secret), Role: "host", MachineID: &c.TargetID, CreatedAt: now,
-			ExpiresAt: now.Add(identityLife), OperationID: &c.OperationID, CommandID: &commandID,
-		})
-		if err != nil {
-			return fmt.Errorf("insert token: %w", err)
-		}
 		if out, err = identityOf(c.Spec); err != nil {
+			return err
+		}
+		if err := keepSecret(ctx, q, c, out.Agentless, tokenID, secret, now); err != nil {
 			return err
 		}
 		out.MachineID, out.OperationID = c.TargetID, c.OperationID
@@ -299,6 +297,31 @@ func (s *Store) IssueIdentity(
 		return nil, fmt.Errorf("issue identity: %w", err)
 	}
 	return out, nil
+}
+
+// keepSecret stores what the new system proves itself with, by its digest.
+func keepSecret(
+	ctx context.Context, q *dbsqlc.Queries, c dbsqlc.GetCommandRow, agentless bool, tokenID, secret string, now time.Time,
+) error {
+	if !agentless {
+		err := q.InsertToken(ctx, dbsqlc.InsertTokenParams{
+			TokenID: tokenID, SecretHash: agentstore.HashSecret(secret), Role: "host", MachineID: &c.TargetID, CreatedAt: now,
+			ExpiresAt: now.Add(identityLife), OperationID: &c.OperationID, CommandID: &c.CommandID,
+		})
+		return pgtx.Wrap(err, "insert token")
+	}
+	err := q.PutPhoneHome(ctx, dbsqlc.PutPhoneHomeParams{
+		OperationID: c.OperationID, MachineID: c.TargetID, CommandID: c.CommandID,
+		SecretSha256: agentstore.HashSecret(secret), Now: now,
+	})
+	if err != nil {
+		return fmt.Errorf("store the digest of a secret: %w", err)
+	}
+	m, err := q.GetMachine(ctx, c.TargetID)
+	if err != nil {
+		return fmt.Errorf("read machine: %w", err)
+	}
+	return pgtx.Wrap(q.TouchSite(ctx, m.Site), "number the site's document")
 }
 
 // writesSystem says that a new system comes of the command, which will need an identity.
@@ -322,5 +345,10 @@ func identityOf(spec []byte) (*Identity, error) {
 	if p := c.GetProviderAction(); p != nil {
 		return &Identity{ImageRef: p.GetParams()["image"]}, nil
 	}
-	return &Identity{ImageRef: c.GetRepave().GetImageRef(), ImageDigest: "sha256:" + c.GetRepave().GetSha256Raw()}, nil
+	r := c.GetRepave()
+	return &Identity{
+		ImageRef:    r.GetImageRef(),
+		ImageDigest: "sha256:" + r.GetSha256Raw(),
+		Agentless:   r.GetAgentless(),
+	}, nil
 }

@@ -100,9 +100,13 @@ func (w *machineProto) status(
 	b = wireText(b, 28, r.IdentityLevel)
 	if tpm := convert.TPMMessage(r); tpm != nil {
 		p, err := proto.Marshal(tpm)
-		return wireMessage(b, 29, p), err == nil
+		if err != nil {
+			return b, false
+		}
+		b = wireMessage(b, 29, p)
 	}
-	return b, true
+	b = wireBool(b, 30, r.Agentless)
+	return wireText(b, 31, r.ProbeIp), true
 }
 
 // condition uses no scratch space of its own but stamp's, which is on the stack.

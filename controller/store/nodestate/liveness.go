@@ -100,19 +100,34 @@ func (s *Store) setReachable(ctx context.Context, machineID string, status bool,
 		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
 		}
-		from, to := node.Active, node.Offline
-		if status {
-			from, to = to, from
-		}
-		if node.Parse(m.NodeState) == from {
-			if err := MoveNode(ctx, q, machineID, to, node.System, "", "", map[string]string{"reason": reason},
-				now); err != nil {
-				return err
-			}
-		}
-		return machinestore.SetCondition(ctx, q, machineID,
-			operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
+		return Reach(ctx, q, m, status, reason, now)
 	})
+}
+
+// Reach sets the condition Reachable of a machine that is locked, and moves its node between active and offline with
+// it.
+func Reach(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, status bool, reason string, now time.Time) error {
+	from, to := node.Active, node.Offline
+	if status {
+		from, to = to, from
+	}
+	if node.Parse(m.NodeState) == from {
+		if err := MoveNode(
+			ctx,
+			q,
+			m.MachineID,
+			to,
+			node.System,
+			"",
+			"",
+			map[string]string{"reason": reason},
+			now,
+		); err != nil {
+			return err
+		}
+	}
+	return machinestore.SetCondition(ctx, q, m.MachineID,
+		operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
 }
 
 func AgentLive(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (bool, error) {

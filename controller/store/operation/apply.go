@@ -82,6 +82,10 @@ func (l *OperationContext) apply(
 		func() error { return l.applyBoot(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err
 	}
+	if err := w.special(ctx, q, l.agentlessChanges(d),
+		func() error { return l.applyAgentless(ctx, q, d) }); err != nil {
+		return nil, err
+	}
 	if err := w.special(ctx, q, !nodeStays(l, d), func() error { return nodeFollows(ctx, q, l, d, now) }); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 		InstallerAgentID: pgtx.StrVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments),
 		InstallerReady: b.Ready,
 		IdentityLevel:  b.IdentityLevel, IdentityTrust: b.IdentityTrust,
+		PhonedHome: convert.JSONToMap(b.PhonedHome),
 	}
 }
 
@@ -122,4 +123,34 @@ func Catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps 
 		}
 	}
 	return nil
+}
+
+// agentlessChanges reports whether applyAgentless has something to do.
+func (l *OperationContext) agentlessChanges(d operation.Decision) bool {
+	return d.Machine.RevokeHosts || d.Machine.ProbeAddress != "" || l.awaitsPhoneHome(d)
+}
+
+// awaitsPhoneHome reports whether the operation ends that a system was to phone home for.
+func (l *OperationContext) awaitsPhoneHome(d operation.Decision) bool {
+	return operation.IsTerminal(d.Op.Phase) && !operation.IsTerminal(l.Snap.Op.Phase) && d.Op.WritesAgentless()
+}
+
+// applyAgentless stores whether the machine's system has an agent. With its operation the secret ends, and the site is
+// told whom to probe.
+func (l *OperationContext) applyAgentless(ctx context.Context, q *dbsqlc.Queries, d operation.Decision) error {
+	id := l.Machine.MachineID
+	var agentErr, probeErr error
+	if d.Machine.RevokeHosts {
+		agentErr = q.SetAgentless(ctx, dbsqlc.SetAgentlessParams{MachineID: id, Agentless: d.Machine.Agentless})
+	}
+	if a := d.Machine.ProbeAddress; a != "" {
+		probeErr = q.SetProbeAddress(ctx, dbsqlc.SetProbeAddressParams{MachineID: id, Address: a})
+	}
+	if err := errors.Join(agentErr, probeErr); err != nil || !l.awaitsPhoneHome(d) {
+		return pgtx.Wrap(err, "note whether the system has an agent, and where it can be probed")
+	}
+	if _, err := q.DropPhoneHome(ctx, d.Op.ID); err != nil {
+		return fmt.Errorf("end the secret of the installation: %w", err)
+	}
+	return pgtx.Wrap(q.TouchSite(ctx, l.Machine.Site), "number the site's document")
 }

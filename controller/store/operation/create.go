@@ -156,7 +156,7 @@ func (s *Store) repeated(
 // sameAsNone are parameters that say no more than leaving them out does, of every type that takes them.
 var sameAsNone = map[string][]string{
 	"mode": {"graceful", "PXE"}, "reboot_mode": {"graceful"}, "netboot_mode": {"PXE"}, "path": {"auto"},
-	"reboot":          {"false"},
+	"reboot": {"false"}, "agentless": {"false"},
 	"timeout_seconds": {"0"},
 }
 
@@ -239,6 +239,9 @@ func (s *Store) Fits(
 		return nil, nil, err
 	}
 	if err := takesSeed(r, steps); err != nil {
+		return nil, nil, err
+	}
+	if err := takesAgentless(m, r, steps); err != nil {
 		return nil, nil, err
 	}
 	if err := catalogstore.ScriptsReady(ctx, q, m, steps); err != nil {

@@ -158,3 +158,41 @@ var nextStep = map[baremetalv1.Reason]string{
 		"smaller image",
 	baremetalv1.Reason_IMAGE_UNSUPPORTED: "take an image made for it; see `ingot image list`",
 }
+
+// needsHost are the steps that only an agent on the machine can take.
+var needsHost = map[operation.Kind]bool{
+	operation.KindReconfig: true, operation.KindWaitForAgent: true, operation.KindJoin: true, operation.KindReset: true,
+}
+
+// takesAgentless refuses an installation without an agent that could not be carried out or proven, and on a machine
+// that was installed so whatever needs an agent on it.
+func takesAgentless(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) error {
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return err
+	}
+	kinds := filledKinds(steps)
+	agentless, written := m.Agentless, false
+	for i, k := range kinds {
+		switch {
+		case k == operation.KindRepave:
+			agentless, written = r.Inputs.Agentless, true
+		case agentless && !written && k == operation.KindReboot && spec.GetBmcEndpoint() == "":
+			return failure.Precondition("NO_BMC", "the machine's system has no agent, and is rebooted through a BMC; name "+
+				"it with `ingot machine update %s --bmc-endpoint ADDRESS`", m.MachineID).
+				WithMeta("machine_id", m.MachineID)
+		case agentless && needsHost[k]:
+			return failure.Precondition("MACHINE_AGENTLESS",
+				"step %s needs an agent on the machine, and its system has none; reimage it with `ingot reimage %s` without "+
+					"--agentless first", steps[i].Step.GetName(), m.MachineID).
+				WithMeta("machine_id", m.MachineID).WithMeta("step", steps[i].Step.GetName())
+		}
+	}
+	if !r.Inputs.Agentless || slices.Contains(kinds, operation.KindRepave) && onMetal(m, nil) && m.Site != "" {
+		return nil
+	}
+	return failure.Precondition("CAPABILITY_MISSING",
+		"only our own installer writes a system without an agent, on a machine of a site that it is netbooted from: "+
+			"install it without --agentless").WithField("agentless", "no step of the plan is done by the installer").
+		WithMeta("machine_id", m.MachineID)
+}

@@ -122,6 +122,9 @@ func (l *OperationContext) candidates(provider string) []fleet.Candidate {
 			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
 			ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
 		}
+		if c.Role == "host" && l.Machine.Agentless {
+			continue // of a system that is gone
+		}
 		if c.Role == "site" && provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
 			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {
 				continue // there is nothing through which it could reach the machine

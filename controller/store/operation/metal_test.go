@@ -1,13 +1,18 @@
 package operation_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -15,6 +20,8 @@ import (
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
@@ -158,5 +165,158 @@ func TestDriftShows(t *testing.T) {
 	if n := storetest.Count(t, s, "SELECT count(*) FROM audit_log WHERE verb = 'CONFIG_DRIFT' AND event_data ->> 'diff' "+
 		"LIKE '%mtu 9000%' AND event_data ->> 'digest' = 'sha256:77'"); n != 1 {
 		t.Errorf("%d differences in the audit log", n)
+	}
+}
+
+// writeAgentless brings a reimage without an agent to where its system is to phone home, and returns its secret.
+func writeAgentless(r *storetest.MetalRig, request string) (op, secret string) {
+	r.Helper()
+	in := storetest.Inputs("tiny")
+	in.Agentless = true
+	op = storetest.Start(r, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.Reimage,
+		Params: map[string]string{"image_ref": "tiny", "agentless": "true"}, Inputs: in}).GetOperationId()
+	r.Decide(op, operation.Evaluate{})
+	token := r.Applied().GetAssignments()[0].GetToken()
+	r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on"})
+	v, err := r.Vouch(token, "key of "+request, storetest.Now())
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Extra = []string{"agentless"}
+	boot := "boot-" + request
+	inst := r.Installer(v, boot)
+	if write := r.Grant(op, inst, "st-"+boot, boot).GetRepave(); !write.GetAgentless() {
+		r.Fatalf("the write is %v", write)
+	}
+	command := r.Command(op).GetCommandId()
+	for _, secret = range []string{"of an attempt whose answer was lost", "secret of " + request} {
+		id, err := r.Store.IssueIdentity(r.Context(), inst.ID, command, "t-"+secret, secret, storetest.Now())
+		if err != nil || !id.Agentless {
+			r.Fatalf("identity %+v (%v)", id, err)
+		}
+	}
+	r.Decide(op, operation.Resulted{CommandID: command, AgentID: inst.ID, StateID: "st-" + boot,
+		Outcome: operation.OutcomeSucceeded, Evidence: map[string]string{evidence.ImageDigest: "sha256:dd"}})
+	doc := r.Applied()
+	sum := sha256.Sum256([]byte(secret))
+	if p := doc.GetPhoneHomes(); len(p) != 1 || !bytes.Equal(p[0].GetSecretSha256(), sum[:]) ||
+		p[0].GetOperationId() != op ||
+		p[0].GetMachineId() != "m-1" {
+		r.Fatalf("the site waits for %v", p)
+	}
+	r.Grant(op, inst, "st-"+boot, boot)
+	return op, secret
+}
+
+func report(op, secret string) map[string]string {
+	sum := sha256.Sum256([]byte(secret))
+	return map[string]string{
+		evidence.PhoneHomeSecret: hex.EncodeToString(sum[:]), evidence.PhonedHomeAt: "2026-03-01T12:05:00Z",
+		evidence.PhonedHomeFrom: "10.20.0.50", evidence.InstanceID: evidence.InstanceOf(op), "unasked": "x",
+	}
+}
+
+// TestAgentlessReimageThroughTheStore: with the controller killed at each decision too. The secret works once, for its
+// operation, at its site; afterwards the machine is known to have no agent, until one is installed again.
+func TestAgentlessReimageThroughTheStore(t *testing.T) {
+	for _, crash := range []string{"", "store.before-apply", "store.before-commit", "store.after-commit"} {
+		t.Run("crash="+crash, func(t *testing.T) {
+			t.Parallel()
+			r := storetest.NewMetalRig(t)
+			r.Crash = crash
+			op, secret := writeAgentless(r, "a")
+			if n := storetest.Count(t, r.Store, "SELECT count(*) FROM bootstrap_tokens WHERE role = 'host'"); n != 0 {
+				t.Errorf("%d tokens for an agent that is not there", n)
+			}
+			seq := uint64(0)
+			event := func(site string, fields map[string]string) string {
+				seq++
+				k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: seq}
+				id, err := r.Store.PhoneHomeEvent(t.Context(), k, site, fields, storetest.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return id
+			}
+			other := report(op, secret)
+			other[evidence.InstanceID] = "i-1"
+			if a, b := event(
+				"lab",
+				report(op, "guessed"),
+			), event(
+				"lab",
+				report(op, "of an attempt whose answer was lost"),
+			); a+b != "" {
+				t.Errorf("a wrong secret is that of %s%s", a, b)
+			}
+			if id := event("elsewhere", report(op, secret)); id != "" {
+				t.Errorf("another site's agent speaks of %s", id)
+			}
+			for _, said := range []map[string]string{other, report(op, secret), other} {
+				if id := event("lab", said); id != op {
+					t.Fatalf("the secret is that of %q", id)
+				}
+			}
+			seq-- // the same event again, because its answer was lost
+			if id := event("lab", other); id != op {
+				t.Errorf("a repeated event is that of %q", id)
+			}
+			a := r.Decide(op, operation.Evaluate{})
+			e := a.Decision.Op.Evidence
+			if a.Phase != operation.Succeeded || e[evidence.BootedBy] != operation.ByPhoneHome || e["unasked"] != "" ||
+				e[evidence.PhoneHomeSecret] != "" {
+				t.Fatalf("%s: %v", a.Phase, e)
+			}
+			if id := event("lab", report(op, secret)); id != "" {
+				t.Errorf("the secret is still that of %s", id)
+			}
+			st := storetest.Machine(t, r.Store, "m-1").GetStatus()
+			if !st.GetAgentless() || st.GetAgentId() != "" || st.GetProbedAddress() != "10.20.0.50" {
+				t.Errorf("the machine is %v", st)
+			}
+			doc := r.Applied()
+			if p := doc.GetProbes(); len(doc.GetPhoneHomes()) != 0 || len(p) != 1 || p[0].GetAddress() != "10.20.0.50" ||
+				p[0].GetMacAddresses()[0] != storetest.MetalMAC {
+				t.Errorf("the document is %v", doc)
+			}
+			r.Extra = nil
+			r.Reimage()
+			if st := storetest.Machine(t, r.Store, "m-1").GetStatus(); st.GetAgentless() || st.GetAgentId() == "" {
+				t.Errorf("with an agent again, the machine is %v", st)
+			}
+		})
+	}
+}
+
+// TestWhatNeedsAnAgentIsRefusedWithoutOne: at its admission, with the command that helps.
+func TestWhatNeedsAnAgentIsRefusedWithoutOne(t *testing.T) {
+	r := storetest.NewMetalRig(t)
+	start := func(request string, kind fleet.OperationType, plan string, agentless bool) error {
+		in := storetest.Inputs("tiny")
+		in.Agentless = agentless
+		in.Config = &baremetalv1.NetReconfig{Hostname: "x"}
+		_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: kind,
+			PlanID: plan, Inputs: in}, storetest.Now())
+		return err
+	}
+	storetest.Exec(t, r.Store, `UPDATE machines SET spec = spec || '{"target_cluster_ref": "c"}'`)
+	if err := start("join", fleet.RunPlan, "repave-join", true); failure.From(err).Reason != "MACHINE_AGENTLESS" {
+		t.Errorf("a join after it: %v", err)
+	}
+	if err := start("reboot", fleet.Reboot, "", true); failure.From(err).Reason != "CAPABILITY_MISSING" {
+		t.Errorf("a reboot is installed without an agent: %v", err)
+	}
+	op, secret := writeAgentless(r, "a")
+	k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: 1}
+	if _, err := r.Store.PhoneHomeEvent(t.Context(), k, "lab", report(op, secret), storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r.Decide(op, operation.Evaluate{})
+	err := start("net", fleet.Reconfigure, "", false)
+	if f := failure.From(err); f.Reason != "MACHINE_AGENTLESS" || !strings.Contains(f.Message, "ingot reimage m-1") {
+		t.Errorf("a reconfiguration: %v", err)
+	}
+	if err := start("reboot", fleet.Reboot, "", false); err != nil {
+		t.Errorf("a reboot: %v", err)
 	}
 }

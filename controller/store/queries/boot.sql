@@ -8,10 +8,12 @@ SELECT b.* FROM boot_assignments b WHERE b.machine_id = @machine_id;
 -- All that decisions may know of what machines boot from the network. No assignment means its disk.
 SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesce(b.revision, 0)::bigint AS revision, b.installer_agent_id,
        coalesce(i.identity_level, '')::text AS identity_level, coalesce(i.identity_trust, '')::text AS identity_trust,
+       coalesce(p.said, '{}')::jsonb AS phoned_home,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
                WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
+     LEFT JOIN phone_homes p ON p.operation_id = m.current_operation_id
      LEFT JOIN LATERAL (SELECT a.identity_level, a.identity_trust FROM agents a
                         WHERE a.machine_id = m.machine_id AND a.role = 'installer' AND a.operation_id = m.current_operation_id
                         ORDER BY a.created_at DESC LIMIT 1) i ON true
@@ -128,7 +130,7 @@ SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoi
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,
        coalesce(nullif(inv.system ->> 'uuid', ''), r.system_uuid, '')::text AS system_uuid,
        coalesce(nullif(inv.system ->> 'serial', ''), r.serial_number, '')::text AS serial_number,
-       coalesce(inv.firmware_is, '')::text AS firmware_is
+       coalesce(inv.firmware_is, '')::text AS firmware_is, m.agentless, m.probe_ip
 FROM machines m LEFT JOIN bmc_unparked u ON u.site = m.site AND u.endpoint = m.spec ->> 'bmc_endpoint'
 LEFT JOIN node_reports r ON r.machine_id = m.machine_id
 LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system, i.document #>> '{os,firmware_is}' AS firmware_is FROM inventories i
@@ -195,3 +197,37 @@ UPDATE bootstrap_tokens SET revoked_at = @now WHERE command_id = @command_id AND
 -- name: OperationOfSite :one
 SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
 WHERE o.operation_id = @operation_id AND m.site = @site;
+
+-- name: PutPhoneHome :exec
+-- A later attempt of the operation takes the place of the one before.
+INSERT INTO phone_homes (operation_id, machine_id, command_id, secret_sha256, issued_at)
+VALUES (@operation_id, @machine_id, @command_id, @secret_sha256, @now)
+ON CONFLICT (operation_id) DO UPDATE SET command_id = excluded.command_id, secret_sha256 = excluded.secret_sha256,
+    said = '{}', issued_at = excluded.issued_at;
+
+-- name: PhoneHomesOfSite :many
+SELECT p.machine_id, p.operation_id, p.secret_sha256 FROM phone_homes p JOIN machines m ON m.machine_id = p.machine_id
+WHERE m.site = @site AND m.current_operation_id = p.operation_id
+ORDER BY p.operation_id;
+
+-- name: PhoneHomeBySecret :one
+-- Under the row's lock, for an operation that is under way on a machine of the site.
+SELECT p.operation_id, p.machine_id, p.said FROM phone_homes p JOIN machines m ON m.machine_id = p.machine_id
+WHERE p.secret_sha256 = @secret_sha256 AND m.site = @site AND m.current_operation_id = p.operation_id
+FOR UPDATE OF p;
+
+-- name: SaidAtHome :exec
+UPDATE phone_homes SET said = @said WHERE operation_id = @operation_id;
+
+-- name: DropPhoneHome :execrows
+DELETE FROM phone_homes WHERE operation_id = @operation_id;
+
+-- name: SetAgentless :exec
+-- What was known of the system before goes with it.
+UPDATE machines SET agentless = @agentless, probe_ip = '',
+    agent_id = CASE WHEN @agentless::boolean THEN NULL ELSE agent_id END,
+    boot_id = CASE WHEN @agentless::boolean THEN '' ELSE boot_id END
+WHERE machine_id = @machine_id AND (agentless OR @agentless::boolean);
+
+-- name: SetProbeAddress :exec
+UPDATE machines SET probe_ip = @address WHERE machine_id = @machine_id AND agentless;

@@ -133,7 +133,7 @@ WHERE l.machine_id = @machine_id ORDER BY l.id DESC LIMIT @page_size OFFSET @ski
 SELECT count(*) FROM node_state_log WHERE machine_id = @machine_id;
 
 -- name: SetMachineAgent :exec
-UPDATE machines SET agent_id = @agent_id, boot_id = @boot_id, simulated = @simulated
+UPDATE machines SET agent_id = @agent_id, boot_id = @boot_id, simulated = @simulated, agentless = false, probe_ip = ''
 WHERE machine_id = @machine_id;
 
 -- name: InsertInventory :exec

@@ -43,17 +43,18 @@ FROM (SELECT machine_id FROM machines WHERE machine_id > @after_id ORDER BY mach
 -- name: ReachableOfSlice :many
 -- Of the machines that follow one, those whose agent has missed its heartbeats and that still count as reachable, or as
 -- active; and those whose agent speaks and that do not count as reachable, or that count as offline. What the site's agent
--- has reached of a machine without an agent stays so: no heartbeat is missed there. Each machine is looked up by itself, so
+-- has reached of a machine without an agent stays so: no heartbeat is missed there. Those installed without one are
+-- probed instead. Each machine is looked up by itself, so
 -- that the whole of the other tables is never read.
 SELECT h.machine_id, (h.session = 'silent')::boolean AS silent
-FROM (SELECT m.machine_id, m.agent_id, m.node_state,
+FROM (SELECT m.machine_id, m.agent_id, m.node_state, m.agentless,
              (SELECT c.status AND (m.agent_id IS NOT NULL OR c.reason <> 'SiteAgent')
                 FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
              coalesce((SELECT CASE WHEN s.last_heartbeat_at < @silent_since THEN 'silent'
                                    WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
                        FROM agent_sessions s WHERE s.agent_id = m.agent_id), 'silent') AS session
       FROM machines m WHERE m.machine_id > @after_id ORDER BY m.machine_id LIMIT @size) h
-WHERE h.session = 'silent' AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)
+WHERE h.session = 'silent' AND NOT h.agentless AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)
    OR h.session = 'speaks' AND (h.reachable IS NOT TRUE OR h.node_state = 'offline')
 ORDER BY h.machine_id;
 

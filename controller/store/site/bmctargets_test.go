@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
@@ -46,5 +48,64 @@ func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 	}
 	if len(doc.GetBmcs()) != len(want) {
 		t.Errorf("%d BMCs", len(doc.GetBmcs()))
+	}
+}
+
+// TestAProbeMovesAMachineWithoutAnAgent, and no other, nor one of another site.
+func TestAProbeMovesAMachineWithoutAnAgent(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)
+	for _, id := range []string{"m-1", "m-2"} {
+		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
+			Provider: "agent", Site: "lab",
+		}}, "tester", storetest.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Exec(t, s, `UPDATE machines SET agentless = (machine_id = 'm-1'), node_state = 'active'`)
+	report := func(site string, answers bool) {
+		t.Helper()
+		r := sitestore.SiteReport{Site: site, AgentID: "a", LeasesSame: true}
+		for _, id := range []string{"m-1", "m-2"} {
+			r.Probes = append(r.Probes, &fleetv1.ProbeObservation{MachineId: id, Answers: answers, By: "open"})
+		}
+		if _, err := s.RecordSite(t.Context(), r, storetest.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func(id string) (string, *baremetalv1.Condition) {
+		st := storetest.Machine(t, s, id).GetStatus()
+		for _, c := range st.GetConditions() {
+			if c.GetType() == "Reachable" {
+				return st.GetNodeState().String(), c
+			}
+		}
+		return st.GetNodeState().String(), nil
+	}
+	report("lab", true)
+	if n, c := state("m-1"); n != "NODE_STATE_ACTIVE" || !c.GetStatus() || c.GetReason() != "ProbeAnswered" {
+		t.Errorf("after an answer: %s, %v", n, c)
+	}
+	report("elsewhere", false)
+	if _, c := state("m-1"); !c.GetStatus() {
+		t.Errorf("another site's word counts: %v", c)
+	}
+	if err := s.UpdateReachable(t.Context(), storetest.Now(), storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, c := state("m-1"); n != "NODE_STATE_ACTIVE" || !c.GetStatus() {
+		t.Errorf("heartbeats are missed of an agent that is not there: %s, %v", n, c)
+	}
+	report("lab", false)
+	if n, c := state("m-1"); n != "NODE_STATE_OFFLINE" || c.GetStatus() || c.GetReason() != "ProbeSilent" {
+		t.Errorf("after silence: %s, %v", n, c)
+	}
+	report("lab", true)
+	if n, _ := state("m-1"); n != "NODE_STATE_ACTIVE" {
+		t.Errorf("after an answer again: %s", n)
+	}
+	if _, c := state("m-2"); c != nil {
+		t.Errorf("a machine with an agent is moved by a probe: %v", c)
 	}
 }

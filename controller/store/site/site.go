@@ -38,6 +38,7 @@ type SiteReport struct {
 	Unknown    []*fleetv1.UnknownMachine
 	BMCs       []*fleetv1.BMCObservation
 	Providers  []*fleetv1.ProviderObservation
+	Probes     []*fleetv1.ProbeObservation
 	// Segments is nil when nothing was said of them.
 	Segments []*fleetv1.SegmentObservation
 }
@@ -65,6 +66,9 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 	}
 	if err == nil {
 		err = s.recordProviders(ctx, r, now)
+	}
+	if err == nil {
+		err = s.recordProbes(ctx, r, now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record site: %w", err)
@@ -270,6 +274,9 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 		return nil, fmt.Errorf("read machines: %w", err)
 	}
 	addMachines(d, assigned, images, machines)
+	if err := addAgentless(ctx, q, d, site, machines); err != nil {
+		return nil, err
+	}
 	d.Providers, err = machinestore.ProviderTargets(ctx, q, site)
 	return d, err
 }

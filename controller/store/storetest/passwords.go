@@ -10,7 +10,6 @@ import (
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
-	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 )
 
 // PasswordRig is a store with the machine m-1 of site lab, whose BMC's credentials are called rack, and others.
@@ -43,7 +42,7 @@ func NewPasswordRig(t *testing.T) *PasswordRig {
 	r.Site = Enrol(t, r.Store, agentstore.NewToken{TokenID: "t-site", Role: "site", Site: "lab"})
 	h := r.Site.Hello("st-1", "b-1")
 	h.Capabilities = []string{fleet.ChangesBMCPasswords, "provider:agent", "power"}
-	Open(t, r.Store, sessionstore.Hello(h))
+	Open(t, r.Store, h)
 	return r
 }
 

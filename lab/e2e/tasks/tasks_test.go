@@ -18,51 +18,6 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-const page = "../../../docs/howto/tasks.md"
-
-// sections are the lines to type of each task, by its heading.
-func sections(t *testing.T) map[string][]string {
-	t.Helper()
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, heading, code := map[string][]string{}, "", false
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "```"):
-			code = line == "```bash"
-		case code:
-			out[heading] = append(out[heading], line)
-		case strings.HasPrefix(line, "## "):
-			heading = strings.TrimPrefix(line, "## ")
-		}
-	}
-	return out
-}
-
-// words splits a line as a shell does that knows quotes and nothing else.
-func words(line string) (out []string) {
-	quote, word := rune(0), ""
-	for _, r := range line + " " {
-		switch {
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote = r
-		case r == quote:
-			quote = 0
-		case quote == 0 && r == ' ':
-			if word != "" {
-				out = append(out, word)
-			}
-			word = ""
-		default:
-			word += string(r)
-		}
-	}
-	return out
-}
-
 // rack is a rack of machines in service, behind the agent of their site.
 type rack struct {
 	*harness.Cluster
@@ -79,7 +34,7 @@ func newRack(t *testing.T, n int) *rack {
 		t.Fatal(err)
 	}
 	r := &rack{Cluster: harness.New(t, harness.Options{Configure: rig.Patient}), t: t, world: world, dir: t.TempDir(),
-		left: sections(t)}
+		left: rig.Tasks(t)}
 	for i := range n {
 		id := fmt.Sprintf("r42-%02d", i+1)
 		r.NewMachine(t, harness.MachineOptions{ID: id, SiteToo: "r42", World: world}).WaitConnected()
@@ -103,7 +58,7 @@ func (r *rack) do(task string, byHand map[string]func()) string {
 	r.t.Helper()
 	lines := r.left[task]
 	if len(lines) == 0 {
-		r.t.Fatalf("%s has no task %q, or it was done before", page, task)
+		r.t.Fatalf("the page has no task %q, or it was done before", task)
 	}
 	delete(r.left, task)
 	out := ""
@@ -113,7 +68,7 @@ func (r *rack) do(task string, byHand map[string]func()) string {
 			continue
 		}
 		line, file, kept := strings.Cut(line, " >")
-		args := words(line)
+		args := rig.Words(line)
 		if args[0] != "ingot" {
 			r.t.Fatalf("%s: %q is no command of ingot, and nobody does it by hand", task, line)
 		}
@@ -201,16 +156,8 @@ func TestTheTasksOfThePage(t *testing.T) {
 	if slices.Sort(left); !slices.Equal(left, []string{"r42-11", "r42-12"}) {
 		t.Errorf("left are %v", left)
 	}
+	delete(r.left, rig.PasswordTask) // TestAnAdminRotatesThePasswordsOfARack does it, which has BMCs
 	if len(r.left) > 0 {
 		t.Errorf("nobody has done %v", r.left)
-	}
-}
-
-// TestWordsAreThoseOfAShell.
-func TestWordsAreThoseOfAShell(t *testing.T) {
-	t.Parallel()
-	if got := words(`ingot x 'r42-[01-10]' --comment "a b"`); !slices.Equal(got,
-		[]string{"ingot", "x", "r42-[01-10]", "--comment", "a b"}) {
-		t.Errorf("%q", got)
 	}
 }

@@ -42,6 +42,12 @@ func (s *Server) ReimageMachine(
 	p := service.Set(nil, validate.ParamImage, r.GetImageRef())
 	p = service.Set(p, validate.ParamPath, r.GetPath())
 	p = service.Set(p, validate.ParamTimeout, service.Seconds(r.GetTimeoutSeconds()))
+	if r.GetAgentless() {
+		p = service.Set(p, validate.ParamAgentless, "true")
+	}
+	if err := validate.PhonesHome("seed", r.GetSeed(), p); err != nil {
+		return nil, err
+	}
 	seed, err := s.KeepSeed(ctx, "seed", r.GetSeed())
 	if err != nil {
 		return nil, err

@@ -47,6 +47,9 @@ func (s *Server) rolloutRequest(
 		return r, err
 	}
 	r.Machines, r.Actor = query.MachineQuery(terms), service.Actor(ctx)
+	if err := validate.PhonesHome("spec.seed", r.Spec.GetSeed(), r.Spec.GetParams()); err != nil {
+		return r, err
+	}
 	// The seed itself is in no row of the rollout, nor in its digest: its name is.
 	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed()); err != nil {
 		return r, err

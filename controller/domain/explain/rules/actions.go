@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
@@ -183,3 +184,5 @@ func (s *scene) imageFlag() string {
 	}
 	return ""
 }
+
+func list(words []string) string { return strings.Join(words, ", ") }

@@ -87,7 +87,7 @@ func (s *scene) blocked() bool { return s.Holds(fleet.RMA) || s.Holds(fleet.Reti
 
 func (s *scene) cancelling(e *explain.Explanation) {
 	e.WaitsOn, e.Since = explain.OnAgent, s.Op.CancelRequested
-	e.Cause = explain.Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.ago(s.Op.CancelRequested) +
+	e.Cause = explain.Cause{Reason: "CANCELED_BY_REQUEST", Text: "it was cancelled " + s.Ago(s.Op.CancelRequested) +
 		s.cancelledBy()}
 	if s.cmd != nil {
 		s.waitsForExecutor(e)
@@ -123,12 +123,12 @@ func (s *scene) nobodyLooks() bool {
 
 func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
-	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) +
 		", and none has: the controllers' workers are stopped or overloaded"}
 	if s.Controllers == 0 {
 		e.Cause = explain.Cause{
 			Reason: "CONTROLLER_LEASE_LOST",
-			Text: "a controller should have looked at it " + s.ago(s.Op.WakeAt) +
+			Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) +
 				", and none has: no controller holds its lease in the database",
 		}
 	}
@@ -141,7 +141,7 @@ func (s *scene) frozen(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin who lifts the freeze", s.Freeze.Since
 	e.Cause = explain.Cause{
 		Reason: s.Freeze.Reason(),
-		Text: "the fleet is frozen since " + s.at(s.Freeze.Since) + ", because " +
+		Text: "the fleet is frozen since " + s.At(s.Freeze.Since) + ", because " +
 			s.Freeze.Cause() +
 			"; the controller gives no leave to start anything",
 		Facts: s.commandFacts(),
@@ -158,7 +158,7 @@ func (s *scene) sayBlocked(e *explain.Explanation) {
 		flag = fleet.RetiredFlag
 	}
 	c := s.Condition(flag)
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin", when(c.GetLastTransition())
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin", explain.When(c.GetLastTransition())
 	e.Cause = explain.Cause{Reason: "MACHINE_BLOCKED", Text: "the machine is flagged " + string(flag) +
 		": nothing is started on it"}
 	if w, ok := s.Override("SET_FLAG", func(w explain.Override) bool {
@@ -204,7 +204,7 @@ func (s *scene) retry(e *explain.Explanation) {
 	text := s.step.Message
 	var v verdict
 	if s.cmd != nil {
-		e.Since = latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
+		e.Since = explain.Latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
 		if s.silentInstaller() {
 			v = s.bootTrouble()
 		} else {
@@ -230,6 +230,10 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 	if s.cmd != nil {
 		e.Since = s.cmd.ClaimedAt
 	}
+	if s.Op.WritesAgentless() {
+		e.WaitsFor = "the phone-home of the machine's new system, which has no agent"
+		e.Cause.Text = "the machine was started, and its new system has not phoned home"
+	}
 	switch {
 	case s.status.GetPowerState() == "off" && s.throughBMC():
 		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
@@ -239,7 +243,7 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 		e.Cause.Text = "the machine's agent is connected, and still shows the boot of before: the machine has not rebooted " +
 			"yet, or at all"
 	case s.host != nil && !s.host.Live:
-		e.Cause.Text += ": it " + s.seen(s.host)
+		e.Cause.Text += ": it " + s.Seen(s.host)
 		e.Cause.Facts = append(e.Cause.Facts,
 			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
 	}
@@ -255,9 +259,16 @@ func (s *scene) bootsNewSystem() bool {
 // booting: what a machine does between the installer and the first word of its new system.
 func (s *scene) booting(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "the agent of the machine's new system", s.cmd.GrantedAt
-	e.Cause.Text = "the machine was restarted, and its new system has not reported for " + span(s.Now.Sub(e.Since))
+	e.Cause.Text = "the machine was restarted, and its new system has not reported for " + explain.Span(s.Now.Sub(e.Since))
 	e.Cause.Facts = append(s.commandFacts(),
 		"a first boot may take minutes: the firmware's tests, and what the image does once")
+	if s.Op.WritesAgentless() {
+		e.WaitsFor = "the phone-home of the machine's new system, which has no agent"
+		e.Cause.Text = "the machine was restarted, and its new system has not phoned home for " + explain.Span(
+			s.Now.Sub(e.Since),
+		)
+		e.Cause.Facts = append(e.Cause.Facts, "cloud-init does it at the end of the first boot")
+	}
 	e.Actions = []explain.Action{s.console()}
 }
 
@@ -279,8 +290,8 @@ func (s *scene) grantedSilent(e *explain.Explanation) {
 	v := s.silence(s.exec)
 	e.Cause = v.Cause
 	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts",
-		s.exec.RoleName(), s.exec.AgentID, s.cmd.ID, s.at(s.cmd.GrantedAt), s.seen(s.exec))
-	if more := strings.TrimPrefix(v.Text, s.exec.RoleName()+" "+s.exec.AgentID+" "+s.seen(s.exec)); more != "" {
+		s.exec.RoleName(), s.exec.AgentID, s.cmd.ID, s.At(s.cmd.GrantedAt), s.Seen(s.exec))
+	if more := strings.TrimPrefix(v.Text, s.exec.RoleName()+" "+s.exec.AgentID+" "+s.Seen(s.exec)); more != "" {
 		e.Cause.Text += "; " + strings.TrimPrefix(more, ": ")
 	}
 	if e.Cause.Reason == "AGENT_UNAVAILABLE" {
@@ -294,7 +305,7 @@ func (s *scene) grantedSilent(e *explain.Explanation) {
 func (s *scene) executing(e *explain.Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.GrantedAt
-	e.Cause.Text = s.verb() + ", for " + span(s.Now.Sub(s.cmd.GrantedAt))
+	e.Cause.Text = s.verb() + ", for " + explain.Span(s.Now.Sub(s.cmd.GrantedAt))
 	if s.Progress.Message != "" || s.Progress.Percent > 0 {
 		e.Cause.Text += fmt.Sprintf(", %d%%", s.Progress.Percent)
 		if s.Progress.Message != "" {
@@ -333,7 +344,7 @@ func (s *scene) notAcknowledged(e *explain.Explanation) {
 	s.waitsForExecutor(e)
 	e.Since = s.cmd.SentAt
 	e.Cause = explain.Cause{
-		Text: "command " + s.cmd.ID + " was sent " + s.ago(s.cmd.SentAt) +
+		Text: "command " + s.cmd.ID + " was sent " + s.Ago(s.cmd.SentAt) +
 			", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
 		Facts: s.commandFacts(),
 	}
@@ -347,7 +358,7 @@ func (s *scene) notAcknowledged(e *explain.Explanation) {
 
 func (s *scene) waitGrant(e *explain.Explanation) {
 	s.waitsForExecutor(e)
-	e.Since = latest(s.cmd.AckedAt, s.cmd.SentAt)
+	e.Since = explain.Latest(s.cmd.AckedAt, s.cmd.SentAt)
 	e.Cause = explain.Cause{
 		Text: "the agent holds command " + s.cmd.ID +
 			" and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
@@ -361,7 +372,7 @@ func (s *scene) waitGrant(e *explain.Explanation) {
 
 func (s *scene) pending(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnNobody, "a controller", s.Op.CreatedAt
-	e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
+	e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
 }
 
 // notStarted: somebody looks for what is due, and whoever should begin with it does not.
@@ -369,7 +380,7 @@ func (s *scene) notStarted(e *explain.Explanation) {
 	s.sayNobodyLooks(e)
 	e.Since = s.Op.CreatedAt
 	if s.Controllers > 0 {
-		e.Cause.Text = "it was asked for " + s.ago(s.Op.CreatedAt) +
+		e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) +
 			", and no controller has begun with it: the controllers' workers fail or are overloaded"
 	}
 }

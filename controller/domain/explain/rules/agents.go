@@ -26,11 +26,11 @@ func (s *scene) waitAgent(e *explain.Explanation) {
 	s.whoIsMissing().into(e)
 	e.Since = s.step.StartedAt
 	if s.cmd != nil && !s.cmd.Settled() {
-		e.Since = latest(s.cmd.SentAt, e.Since)
+		e.Since = explain.Latest(s.cmd.SentAt, e.Since)
 		e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
 	}
 	if a := s.missing(); a != nil {
-		e.Since = latest(a.LastSeen, e.Since)
+		e.Since = explain.Latest(a.LastSeen, e.Since)
 	}
 }
 
@@ -57,9 +57,12 @@ func (s *scene) missing() *explain.Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && s.step.Mode == "bmc" || s.step.Kind == kindSSH ||
+	return s.step.Kind == operation.KindReboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) ||
+		s.step.Kind == kindSSH ||
 		s.step.Kind == operation.KindPowerOff ||
-		s.step.Kind == kindProvider || s.clusterStep() || s.switches()
+		s.step.Kind == kindProvider ||
+		s.clusterStep() ||
+		s.switches()
 }
 
 func (s *scene) whoIsMissing() verdict {
@@ -128,7 +131,7 @@ func (s *scene) neverEnrolled() verdict {
 func (s *scene) silence(a *explain.Agent) verdict {
 	who := a.RoleName() + " " + a.AgentID
 	v := verdict{
-		explain.Cause{Reason: "AGENT_UNAVAILABLE", Text: who + " " + s.seen(a)},
+		explain.Cause{Reason: "AGENT_UNAVAILABLE", Text: who + " " + s.Seen(a)},
 		explain.OnAgent,
 		"agent " + a.AgentID,
 		[]explain.Action{
@@ -139,16 +142,16 @@ func (s *scene) silence(a *explain.Agent) verdict {
 	switch {
 	case !a.CertRevoked.IsZero():
 		v.Reason, v.on = "CERTIFICATE_REVOKED", explain.OnOperator
-		v.Text = who + " may not connect: its certificate was revoked " + s.ago(a.CertRevoked)
+		v.Text = who + " may not connect: its certificate was revoked " + s.Ago(a.CertRevoked)
 		v.actions = []explain.Action{{Command: "ingot token issue " + s.id(),
 			Consequence: "gives a token with which the machine enrols anew, if it was revoked by mistake"}}
 	case !a.CertExpires.IsZero() && s.Now.After(a.CertExpires):
-		v.Text = who + " cannot connect: its certificate ran out " + s.ago(a.CertExpires)
+		v.Text = who + " cannot connect: its certificate ran out " + s.Ago(a.CertExpires)
 		v.actions = []explain.Action{{Command: "ingot token issue " + s.id(),
 			Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by " +
 				"itself"}}
 	case a.Role != "site" && s.status.GetPowerState() == "off":
-		v.Text += ": the machine is switched off, as its BMC says since " + s.at(when(s.status.GetPowerStateAt()))
+		v.Text += ": the machine is switched off, as its BMC says since " + s.At(explain.When(s.status.GetPowerStateAt()))
 		v.actions = []explain.Action{explain.Action{Command: "ingot power on " + s.id(),
 			Consequence: "switches it on through its BMC"}.Starting(explain.StartPowerOn), s.rebootBMC()}
 	case a.Role != "site" && s.Boot.Mode == operation.BootRescue:
@@ -171,7 +174,7 @@ func (s *scene) siteSilence(a *explain.Agent) verdict {
 	v := s.silence(a)
 	if v.Reason == "AGENT_UNAVAILABLE" {
 		v.Reason = "SITE_AGENT_SILENT"
-		v.Text = "the agent of site " + s.SiteName() + ", " + a.AgentID + ", " + s.seen(a)
+		v.Text = "the agent of site " + s.SiteName() + ", " + a.AgentID + ", " + s.Seen(a)
 	}
 	v.who = "the agent of site " + s.SiteName()
 	v.actions = append(
@@ -234,7 +237,7 @@ func (s *scene) siteTrouble() verdict {
 // waitSite: the site's agent has not taken over what the machine is to boot.
 func (s *scene) waitSite(e *explain.Explanation) {
 	v := s.siteTrouble()
-	e.Since = latest(s.Boot.UpdatedAt, s.step.StartedAt)
+	e.Since = explain.Latest(s.Boot.UpdatedAt, s.step.StartedAt)
 	if v.Reason == "" || v.Reason == "NO_BOOT_PATH" {
 		v = verdict{explain.Cause{Reason: "SITE_AGENT_SILENT", Text: "the agent of site " + s.SiteName() +
 			" is connected and does not take over the site's newest document"}, explain.OnAgent, "the agent of site " +

@@ -23,7 +23,7 @@ func (s *scene) waitInstaller(e *explain.Explanation) {
 	e.Since = s.sentIn()
 	if s.cmd != nil {
 		e.Summary = fmt.Sprintf("%s, step %s, waits for the installer: %s %s; %s", s.Op.Type, s.Op.CurrentStage,
-			cmp.Or(ways[s.cmd.Kind], "sent in"), s.ago(e.Since), v.Text)
+			cmp.Or(ways[s.cmd.Kind], "sent in"), s.Ago(e.Since), v.Text)
 	}
 }
 
@@ -32,7 +32,7 @@ func (s *scene) sentIn() time.Time {
 	if s.cmd == nil {
 		return s.step.StartedAt
 	}
-	return latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
+	return explain.Latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
 }
 
 // bootRules name what keeps an installer from reporting, the most certain first.
@@ -70,7 +70,7 @@ func (s *scene) bootTrouble() verdict {
 func (s *scene) contested(time.Time) verdict {
 	return verdict{
 		explain.Cause{Reason: "ENROLMENT_CONTESTED", Text: "a second system claims to be this machine's installer, since " +
-			s.at(s.Boot.ContenderAt) +
+			s.At(s.Boot.ContenderAt) +
 			": it waits until the first is silent, or is refused"},
 		explain.OnOperator,
 		"one installer",
@@ -86,7 +86,7 @@ func (s *scene) contested(time.Time) verdict {
 func (s *scene) impostor(time.Time) verdict {
 	i := s.Boot.Impostor
 	return verdict{
-		explain.Cause{Reason: i.Reason, Text: i.Message + " (refused at " + s.at(i.At) + ")"},
+		explain.Cause{Reason: i.Reason, Text: i.Message + " (refused at " + s.At(i.At) + ")"},
 		explain.OnOperator,
 		"a system that proves to be the machine",
 		[]explain.Action{
@@ -102,7 +102,7 @@ func (s *scene) certified(time.Time) verdict {
 	id := s.Boot.InstallerAgentID
 	text := "the installer runs, and was certified as agent " + id + "; its session with the controller is not open"
 	if a := s.Agent(id); a != nil && !a.LastSeen.IsZero() {
-		text = "the installer has reported as agent " + id + " and " + s.seen(a)
+		text = "the installer has reported as agent " + id + " and " + s.Seen(a)
 	}
 	return verdict{explain.Cause{Reason: "INSTALLER_SILENT", Text: text,
 		Facts: []string{"the installer reaches the controller through its site's boot server"}}, explain.OnAgent,
@@ -111,7 +111,7 @@ func (s *scene) certified(time.Time) verdict {
 
 func (s *scene) stillOff(at time.Time) bool {
 	return s.status.GetPowerState() == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower &&
-		!when(s.status.GetPowerStateAt()).Before(at)
+		!explain.When(s.status.GetPowerStateAt()).Before(at)
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
@@ -150,7 +150,7 @@ func (s *scene) hasAddress(at time.Time) verdict {
 			Reason: "INSTALLER_SILENT",
 			Text: fmt.Sprintf("it got the address %s by DHCP at %s, and the installer has not reported since: it hangs in boot "+
 				"files, kernel or drivers",
-				l.Address, s.at(l.Given)),
+				l.Address, s.At(l.Given)),
 			Facts: []string{
 				"a slow link, a missing network driver in the installer, or too little memory look like this",
 			},
@@ -272,16 +272,16 @@ func (s *scene) noDHCP(time.Time) verdict {
 func (s *scene) bootFacts(at time.Time) []string {
 	var out []string
 	if s.cmd != nil {
-		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.at(at)+" (command "+
+		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.At(at)+" (command "+
 			s.cmd.ID+")")
 	}
 	if p := s.status.GetPowerState(); p != "" {
-		out = append(out, "the BMC says that the power is "+p+", since "+s.at(when(s.status.GetPowerStateAt())))
+		out = append(out, "the BMC says that the power is "+p+", since "+s.At(explain.When(s.status.GetPowerStateAt())))
 	}
 	if s.Site != nil {
 		out = append(out, s.revisions())
 		if l := s.Site.LeaseSince(time.Time{}); l != nil {
-			out = append(out, l.MAC+" had the address "+l.Address+" last at "+s.at(l.Given))
+			out = append(out, l.MAC+" had the address "+l.Address+" last at "+s.At(l.Given))
 		}
 	}
 	if g := s.foreign(); g != nil {
@@ -293,7 +293,7 @@ func (s *scene) bootFacts(at time.Time) []string {
 func (s *scene) revisions() string {
 	text := fmt.Sprintf("site %s serves by document %d of %d", s.SiteName(), s.Site.Applied, s.Site.Revision)
 	if !s.Site.AppliedAt.IsZero() {
-		text += ", since " + s.at(s.Site.AppliedAt)
+		text += ", since " + s.At(s.Site.AppliedAt)
 	}
 	return text
 }

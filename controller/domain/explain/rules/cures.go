@@ -58,14 +58,14 @@ func (s *scene) unusable() bool {
 }
 
 func (s *scene) sayUnusable(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", when(s.status.GetNodeStateChangedAt())
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", explain.When(s.status.GetNodeStateChangedAt())
 	e.Cause = explain.Cause{Reason: s.status.GetAttentionReason(), Text: s.status.GetAttentionMessage()}
 	if e.Cause.Reason == fleet.AttentionUnprovisioned {
-		e.Since = when(s.Condition(fleet.Provisioned).GetLastTransition())
+		e.Since = explain.When(s.Condition(fleet.Provisioned).GetLastTransition())
 	}
 	if s.wasCanceled() {
 		e.Cause.Facts = append(e.Cause.Facts, string(s.Op.Type)+" was cancelled at step "+s.Op.CurrentStage+", "+
-			s.ago(s.Op.FinishedAt)+s.cancelledBy())
+			s.Ago(s.Op.FinishedAt)+s.cancelledBy())
 	}
 	e.Actions = s.transitions()
 	e.Summary = "in service and not to be used: " + e.Cause.Text

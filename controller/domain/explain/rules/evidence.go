@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"maps"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func (s *scene) signs() []sign {
 		}
 	}
 	if p := s.status.GetPowerState(); p != "" && s.status.GetPowerStateAt() != nil {
-		add(when(s.status.GetPowerStateAt()), "the BMC says that the power is "+p)
+		add(explain.When(s.status.GetPowerStateAt()), "the BMC says that the power is "+p)
 	}
 	if l := s.Site.LeaseSince(time.Time{}); l != nil {
 		add(l.Given, "DHCP gave "+l.MAC+" the address "+l.Address)
@@ -98,9 +99,9 @@ func (s *scene) commandFacts() []string {
 		c.ExecutorID)}
 	switch {
 	case !c.GrantedAt.IsZero():
-		out = append(out, "leave to start was given at "+s.at(c.GrantedAt))
+		out = append(out, "leave to start was given at "+s.At(c.GrantedAt))
 	case !c.SentAt.IsZero():
-		out = append(out, "it was sent at "+s.at(c.SentAt)+", and leave to start has not been given: nothing was started")
+		out = append(out, "it was sent at "+s.At(c.SentAt)+", and leave to start has not been given: nothing was started")
 	default:
 		out = append(out, "it has not been sent: nothing was started")
 	}

@@ -111,7 +111,7 @@ func (s *scene) providerTrouble() bool { return s.status.GetProvider().GetReason
 func (s *scene) sayProviderTrouble(e *explain.Explanation) {
 	p := s.status.GetProvider()
 	s.failure(p.GetReason(), p.GetMessage()).into(e)
-	e.Since = when(p.GetChangedAt())
+	e.Since = explain.When(p.GetChangedAt())
 	e.Summary = "nothing is under way; what " + s.Provider() + " says of the machine is not known: " + e.Cause.Text +
 		inBrackets(p.GetMessage(), e.Cause.Text)
 	e.Next = "it is asked again by the site's agent, all the time"
@@ -126,12 +126,12 @@ func (s *scene) sayProviderDrift(e *explain.Explanation) {
 	reason := cmp.Or(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
 	s.failure(reason, c.GetMessage()).into(e)
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who finds out who has worked on it there",
-		when(c.GetLastTransition())
+		explain.When(c.GetLastTransition())
 	if p.GetStatus() != "" {
 		e.Cause.Facts = append(e.Cause.Facts, s.Provider()+" calls it "+p.GetStatus()+inBrackets(p.GetMessage(), ""))
 	}
 	if s.hostSilent() {
-		e.Cause.Facts = append(e.Cause.Facts, "the machine's agent "+s.host.AgentID+" "+s.seen(s.host))
+		e.Cause.Facts = append(e.Cause.Facts, "the machine's agent "+s.host.AgentID+" "+s.Seen(s.host))
 	}
 	e.Summary = "nothing is under way; " + c.GetMessage() + ": " + e.Cause.Text
 	e.Next = "nothing is done about it by itself; it counts as mended when both agree again"

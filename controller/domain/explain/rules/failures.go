@@ -159,6 +159,11 @@ var remedies = map[string]remedy{
 		does(inventory)},
 	"WRONG_SYSTEM_BOOTED": {explain.OnOperator,
 		"the machine was restarted, and another system has come up than the one that was to", does((*scene).console)},
+	"PHONE_HOME_MISSING": {
+		explain.OnOperator,
+		"the disk was written, and its system, which has no agent, has not phoned home",
+		does((*scene).console, (*scene).siteGet),
+	},
 	"INSTALLER_SILENT": {explain.OnDHCP, "the machine was sent into the installer, which has not reported",
 		does((*scene).console)},
 	"INSTALLER_MISSING": {explain.OnOperator, "the image catalogue has no installer for the machine", does(addInst)},

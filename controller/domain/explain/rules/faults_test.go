@@ -239,6 +239,13 @@ var faultsOfImages = []fault{
 		l.written().granted().says(operation.OutcomeSucceeded, "", "", false).gone(instID).after(3 * time.Minute)
 	}, "EVIDENCE_MISSING", explain.OnAgent, []string{"has not come back with another boot id"}, "EVIDENCE_MISSING",
 		"ingot logs op-1"},
+	{"new system without an agent is slow to phone home", func(l *lab) {
+		l.withoutAgent().written().granted().gone(instID).after(2 * time.Minute)
+	}, "", explain.OnAgent, []string{"has not phoned home for 2 min", "phone-home of the machine's new system"},
+		"PHONE_HOME_MISSING", "ingot logs op-1"},
+	{"new system without an agent does not phone home", func(l *lab) {
+		l.withoutAgent().written().granted().gone(instID).after(time.Hour).look()
+	}, "PHONE_HOME_MISSING", explain.OnOperator, []string{"has not phoned home", "its console"}, "", "ingot settle m-1"},
 	{"erase is not supported", func(l *lab) {
 		l.installing().fails("ERASE_UNSUPPORTED", "disk QM1: no sanitize")
 	}, "ERASE_UNSUPPORTED", explain.OnOperator, []string{"cannot be erased by that method"}, "",
@@ -534,6 +541,16 @@ var faultsOfRule = []fault{
 	{"registered and nothing else", func(l *lab) { l.withoutSite().f.Machine.Spec.BmcEndpoint = "" },
 		"AGENT_UNAVAILABLE", explain.OnOperator, []string{"no agent has ever been enrolled", "no BMC"}, "",
 		"ingot token issue m-1"},
+	{"without an agent and a BMC, and well", func(l *lab) {
+		l.withoutSite().f.Machine.Spec.BmcEndpoint = ""
+		st := l.f.Machine.Status
+		st.Agentless, st.Phase = true, baremetalv1.MachineStatus_MAINTENANCE
+		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: string(fleet.Reachable), Status: true})
+	}, "", explain.OnOperator, []string{"maintenance"}, "", "ingot"},
+	{"without an agent and silent", func(l *lab) {
+		l.f.Machine.Status.Agentless, l.f.Machine.Status.ProbedAddress = true, "10.20.0.50"
+	}, "MACHINE_UNREACHABLE", explain.OnOperator, []string{"installed without an agent", "does not answer the probe",
+		"10.20.0.50"}, "asked again", "ingot reboot m-1"},
 	{"never taken into service",
 		func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_FACTORY_READY },
 		"", explain.OnOperator, []string{"never taken into service"}, "", "ingot enter-maintenance m-1"},

@@ -43,6 +43,12 @@ var restRules = []rule{
 	{"provider-drift", func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	// the agent of a machine in service is silent.
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
+	// a machine that was installed without an agent does not answer its site's probe.
+	{
+		"probe-silent",
+		func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
+		(*scene).sayProbeSilent,
+	},
 	// the condition Degraded is set.
 	{"drift", func(s *scene) bool { return s.Holds(fleet.Degraded) }, (*scene).degraded},
 	// the condition of its BMC says so.
@@ -55,7 +61,8 @@ var restRules = []rule{
 	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
 	// no agent has ever enrolled for it.
 	{"never-enrolled", func(s *scene) bool {
-		return s.host == nil && s.spec.GetBmcEndpoint() == "" && s.Provider() == fleet.AgentProvider
+		return s.host == nil && !s.status.GetAgentless() && s.spec.GetBmcEndpoint() == "" &&
+			s.Provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
 	// its turn in a rollout has not come.
 	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
@@ -92,15 +99,15 @@ func (s *scene) nodeState() string {
 }
 
 func (s *scene) deleted(e *explain.Explanation) {
-	e.Since = when(s.Machine.GetDeletedAt())
-	e.Cause = explain.Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.ago(e.Since) +
+	e.Since = explain.When(s.Machine.GetDeletedAt())
+	e.Cause = explain.Cause{Reason: "MACHINE_DELETED", Text: "the machine was deleted " + s.Ago(e.Since) +
 		"; its identity does not come back"}
 	e.Actions = []explain.Action{{Command: "ingot machine register NEW-ID …",
 		Consequence: "registers the hardware as a new machine"}}
 }
 
 func (s *scene) quarantined(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator who finds out why", when(
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator who finds out why", explain.When(
 		s.status.GetNodeStateChangedAt(),
 	)
 	e.Cause = explain.Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
@@ -142,7 +149,7 @@ func (s *scene) quarantinedApart() bool {
 
 // quarantineWord finds by whom the node was quarantined, if it was a person.
 func (s *scene) quarantineWord() (explain.Override, bool) {
-	since := when(s.status.GetNodeStateChangedAt())
+	since := explain.When(s.status.GetNodeStateChangedAt())
 	return s.Override(
 		"NODE_STATE",
 		func(w explain.Override) bool { return w.Data["to"] == "quarantined" && !w.At.Before(since) },
@@ -175,12 +182,12 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 	c := s.Unresolved
 	exec := s.Agent(c.ExecutorID)
 	e.OperationID, e.WaitsOn, e.WaitsFor = s.UnresolvedOp, explain.OnOperator, "an operator who settles command "+c.ID
-	e.Since = latest(c.FinishedAt, c.GrantedAt)
+	e.Since = explain.Latest(c.FinishedAt, c.GrantedAt)
 	e.Cause.Reason = cmp.Or(c.Reason, "OUTCOME_UNKNOWN")
 	if _, known := remedies[e.Cause.Reason]; !known || c.Reason == "EXECUTION_FAILED" {
 		e.Cause.Reason = "OUTCOME_UNKNOWN"
 	}
-	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.at(c.GrantedAt))
+	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.At(c.GrantedAt))
 	if c.GrantedAt.IsZero() {
 		what = fmt.Sprintf(
 			"command %s (%s) was never given leave that this database knows of, and its executor says that it acted", c.ID,
@@ -193,7 +200,7 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
 	}
 	if s.Freeze.Active() {
-		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": the fleet is frozen since "+s.at(s.Freeze.Since)+
+		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": the fleet is frozen since "+s.At(s.Freeze.Since)+
 			", because "+s.Freeze.Cause())
 	}
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
@@ -218,10 +225,10 @@ func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 		return "leave is the controller's to give, so nothing that this executor says can be relied on"
 	case c.Reason == "EVIDENCE_MISSING" || !c.ClaimedAt.IsZero():
 		return "its executor says that it is done, and the machine has shown no new boot"
-	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK":
+	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK", c.Reason == "PHONE_HOME_MISSING":
 		return remedies[c.Reason].text
 	case exec != nil && !exec.Live:
-		return exec.RoleName() + " " + exec.AgentID + " " + s.seen(exec)
+		return exec.RoleName() + " " + exec.AgentID + " " + s.Seen(exec)
 	case exec != nil && exec.StateID != c.ExecutorStateID && c.ExecutorStateID != "":
 		return exec.RoleName() + " " + exec.AgentID + " has come back with another memory, and knows nothing of it"
 	}
@@ -274,7 +281,7 @@ func (s *scene) sayFailed(e *explain.Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.ago(op.FinishedAt), e.Cause.Text+
+	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.Ago(op.FinishedAt), e.Cause.Text+
 		inBrackets(message, e.Cause.Text))
 	if s.Holds(fleet.NeedsIntervention) {
 		s.cures(e)
@@ -311,16 +318,16 @@ func inBrackets(message, text string) string {
 func (s *scene) sayIntervention(e *explain.Explanation) {
 	c := s.Condition(fleet.NeedsIntervention)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", when(c.GetLastTransition())
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", explain.When(c.GetLastTransition())
 	s.cures(e)
 	e.Actions = append(e.Actions, s.clear())
-	e.Summary = "needs intervention, " + s.ago(e.Since) + ": " + e.Cause.Text
+	e.Summary = "needs intervention, " + s.Ago(e.Since) + ": " + e.Cause.Text
 }
 
 func (s *scene) installFailed(e *explain.Explanation) {
 	v := s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "")
 	v.into(e)
-	e.Since = when(s.status.GetNodeStateChangedAt())
+	e.Since = explain.When(s.status.GetNodeStateChangedAt())
 	if _, m := s.exhaustedBy(); m != "" {
 		e.Cause.Text += "; the last one said: " + m
 	}
@@ -347,10 +354,32 @@ func (s *scene) sayHostSilent(e *explain.Explanation) {
 	e.Next = "the machine counts as reachable again as soon as its agent connects"
 }
 
+func (s *scene) sayProbeSilent(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an answer of the machine"
+	if c := s.Condition(fleet.Reachable); c != nil {
+		e.Since = explain.When(c.GetLastTransition())
+	}
+	e.Cause = explain.Cause{
+		Reason: fleet.AttentionUnreachable,
+		Text: "the machine was installed without an agent, and does " +
+			"not answer the probe of its site's agent",
+	}
+	e.Cause.Facts = []string{
+		"it is asked at the address that it leases, or at " + cmp.Or(s.status.GetProbedAddress(), "none"),
+	}
+	e.Actions = []explain.Action{s.siteGet()}
+	if s.spec.GetBmcEndpoint() != "" {
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot reboot " + s.id(),
+			Consequence: "switches it off and on through its BMC, and waits for its answer"})
+	}
+	e.Summary = "nothing is under way; " + e.Cause.Text
+	e.Next = "it is asked again every 30 s"
+}
+
 func (s *scene) degraded(e *explain.Explanation) {
 	c := s.Condition(fleet.Degraded)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.Since = when(c.GetLastTransition())
+	e.Since = explain.When(c.GetLastTransition())
 	e.Summary = "nothing is under way; the machine is degraded: " + e.Cause.Text
 }
 
@@ -362,7 +391,7 @@ func (s *scene) bmcTrouble() bool {
 func (s *scene) sayBMCTrouble(e *explain.Explanation) {
 	c := s.Condition(fleet.BMCReachable)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.Since = when(c.GetLastTransition())
+	e.Since = explain.When(c.GetLastTransition())
 	e.Summary = "nothing is under way; the machine cannot be switched from outside: " + e.Cause.Text
 	if e.Cause.Reason == "BMC_UNREACHABLE" {
 		e.Next = "the BMC is asked again by the site's agent, less and less often"
@@ -376,7 +405,7 @@ func (s *scene) wasCanceled() bool {
 func (s *scene) sayCanceled(e *explain.Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
 	e.Cause = explain.Cause{Reason: "CANCELED_BY_REQUEST", Text: fmt.Sprintf("%s was cancelled at step %s, %s", s.Op.Type,
-		s.Op.CurrentStage, s.ago(s.Op.FinishedAt)) + s.cancelledBy()}
+		s.Op.CurrentStage, s.Ago(s.Op.FinishedAt)) + s.cancelledBy()}
 	if s.Op.Error != nil {
 		e.Cause.Facts = []string{s.Op.Error.Message}
 	}
@@ -385,18 +414,18 @@ func (s *scene) sayCanceled(e *explain.Explanation) {
 
 func (s *scene) succeeded(e *explain.Explanation) {
 	e.OperationID, e.Step, e.Since = s.Op.ID, s.Op.CurrentStage, s.Op.FinishedAt
-	e.Summary = fmt.Sprintf("%s has succeeded, %s", s.Op.Type, s.ago(s.Op.FinishedAt))
+	e.Summary = fmt.Sprintf("%s has succeeded, %s", s.Op.Type, s.Ago(s.Op.FinishedAt))
 }
 
 func (s *scene) sayNeverEnrolled(e *explain.Explanation) {
 	s.neverEnrolled().into(e)
-	e.Since = when(s.Machine.GetCreatedAt())
+	e.Since = explain.When(s.Machine.GetCreatedAt())
 	e.Cause.Text = "nothing is under way: " + e.Cause.Text + ", and it has no BMC"
 	e.Actions = append(e.Actions, s.giveBMC())
 }
 
 func (s *scene) isNew(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who takes it into service", when(
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who takes it into service", explain.When(
 		s.Machine.GetCreatedAt(),
 	)
 	e.Summary = "the machine is registered, and was never taken into service"
@@ -412,7 +441,7 @@ func (s *scene) inMaintenance(e *explain.Explanation) {
 
 func (s *scene) idle(e *explain.Explanation) {
 	e.Summary = "the machine is in service, and nothing is under way"
-	e.Since = when(s.Machine.GetUpdatedAt())
+	e.Since = explain.When(s.Machine.GetUpdatedAt())
 	if s.Op != nil && !s.Op.FinishedAt.IsZero() {
 		e.Since = s.Op.FinishedAt
 	}

@@ -41,6 +41,8 @@ type lab struct {
 	target  struct {
 		boot, agent string
 	}
+	// agentless reimages write a system without an agent.
+	agentless bool
 }
 
 func newLab(t *testing.T) *lab {
@@ -136,8 +138,14 @@ func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
 
 func (l *lab) reimage() *lab {
 	return l.start(fleet.Reimage, operation.Step{Kind: operation.KindNetboot, MaxRetries: 2},
-		operation.Step{Kind: operation.KindRepave, MaxRetries: 2},
+		operation.Step{Kind: operation.KindRepave, MaxRetries: 2, Agentless: l.agentless},
 		operation.Step{Kind: operation.KindReboot, MaxRetries: 2})
+}
+
+// withoutAgent lets the next reimage write a system without an agent.
+func (l *lab) withoutAgent() *lab {
+	l.agentless = true
+	return l
 }
 
 func (l *lab) reboot() *lab {
@@ -350,7 +358,7 @@ func (l *lab) poweredOn() *lab {
 // installing is a reimage whose installer was given leave to write.
 func (l *lab) installing() *lab {
 	l.poweredOn()
-	a := l.agent(instID, "installer", "repave", "erase", "reboot")
+	a := l.agent(instID, "installer", "repave", "erase", "reboot", "agentless")
 	l.target.boot = a.BootID
 	l.do(operation.SessionOpened{AgentID: instID, StateID: a.StateID, BootID: a.BootID, Installer: true})
 	return l.granted()

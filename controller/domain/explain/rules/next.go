@@ -17,7 +17,7 @@ func (s *scene) next() (string, time.Time) {
 		return "a controller starts it", s.Op.WakeAt
 	case !s.Op.CancelRequested.IsZero() && s.granted():
 		return "ends as FAILED with OUTCOME_UNKNOWN if the executor does not answer, and the machine is fenced",
-			earliest(s.cmd.Deadline, s.Op.CancelRequested.Add(operation.CancelPatience))
+			explain.Earliest(s.cmd.Deadline, s.Op.CancelRequested.Add(operation.CancelPatience))
 	case s.Op.WaitReason == operation.WaitRetry && s.step.RetryCount > s.step.MaxRetries:
 		return fmt.Sprintf("begins install attempt %d of %d", s.status.GetInstallAttempts()+1, node.MaxAttempts),
 			s.step.RetryAt
@@ -25,6 +25,8 @@ func (s *scene) next() (string, time.Time) {
 		return fmt.Sprintf("tries again (retry %d of %d)", s.step.RetryCount, s.step.MaxRetries), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitInstaller:
 		return s.nextWay(), s.Op.WakeAt
+	case s.granted() && s.step.Kind == operation.KindReboot && s.Op.WritesAgentless():
+		return "if it has not phoned home by then, gives up: FAILED with PHONE_HOME_MISSING", s.cmd.Deadline
 	case s.Op.WaitReason == operation.WaitEvidence && s.cmd != nil:
 		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it " +
 			"shows another boot", s.cmd.Deadline

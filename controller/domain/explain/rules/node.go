@@ -41,7 +41,7 @@ func (s *scene) sayLife(e *explain.Explanation) {
 		w = nodeWait{explain.OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID +
 			" has enrolled, and has not opened a session yet"}
 	}
-	e.WaitsOn, e.WaitsFor, e.Since = w.on, w.who, when(s.status.GetNodeStateChangedAt())
+	e.WaitsOn, e.WaitsFor, e.Since = w.on, w.who, explain.When(s.status.GetNodeStateChangedAt())
 	e.Summary = "nothing is under way; " + w.text
 	e.Actions = s.transitions()
 }
@@ -58,12 +58,12 @@ const ownerGrace = time.Minute
 func (s *scene) sayUnowned(e *explain.Explanation) {
 	to, _ := node.Ownerless(s.status.GetNodeState())
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller that takes it out of there",
-		when(s.status.GetNodeStateChangedAt())
+		explain.When(s.status.GetNodeStateChangedAt())
 	e.Cause.Text = "the machine is " + s.nodeState() +
 		", which stands for work, and no operation or workflow of ours works on it"
 	e.Next = "a controller moves the node to " + node.Name(to)
 	if !e.Since.IsZero() {
-		e.NextAt = latest(e.Since.Add(ownerGrace), s.Now)
+		e.NextAt = explain.Latest(e.Since.Add(ownerGrace), s.Now)
 	}
 	e.Summary = e.Cause.Text
 	e.Actions = s.transitions()

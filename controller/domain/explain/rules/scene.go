@@ -24,6 +24,9 @@ type scene struct {
 
 func newScene(f explain.Facts) *scene {
 	s := &scene{Facts: f, spec: f.Machine.GetSpec(), status: f.Machine.GetStatus(), host: f.Host()}
+	if s.status.GetAgentless() {
+		s.host = nil // the agents that are known are of systems that are gone
+	}
 	if f.Op == nil {
 		return s
 	}

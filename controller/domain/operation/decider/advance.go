@@ -293,6 +293,7 @@ func (d *decider) finishSucceeded() {
 			d.condition(fleet.InCustomerCluster, false, "Reimaged", "")
 		}
 	}
+	d.reachedByPhone()
 	if what := d.op.Evidence[evidence.Deployed]; what != "" {
 		d.condition(fleet.Provisioned, true, "Provider", what)
 	}

@@ -57,11 +57,18 @@ func (d *decider) unseen() bool {
 // arrival is a system of the machine that has come up.
 type arrival struct {
 	agentID, bootID, by string
+	// phoned is what a system without an agent says of itself.
+	phoned map[string]string
 }
 
-func (a arrival) none() bool { return a.bootID == "" }
+func (a arrival) none() bool { return a.by == "" }
 
 func (a arrival) proof() map[string]string {
+	if a.phoned != nil {
+		proof := maps.Clone(a.phoned)
+		proof[evidence.BootedBy] = a.by
+		return proof
+	}
 	return map[string]string{evidence.BootIDAfter: a.bootID, evidence.BootedSystem: a.agentID, evidence.BootedBy: a.by}
 }
 
@@ -70,19 +77,17 @@ func (d *decider) arrived() arrival {
 	switch d.boots() {
 	case operation.SystemInstaller, operation.SystemRescue:
 		if inst := d.installer(); inst != nil && inst.BootID != d.cmd.BootIDBefore {
-			return arrival{inst.AgentID, inst.BootID, operation.ByInstallerSession}
+			return arrival{agentID: inst.AgentID, bootID: inst.BootID, by: operation.ByInstallerSession}
 		}
 	case operation.SystemWritten:
-		if d.newSystemSeen() {
-			return arrival{d.target().AgentID, d.target().BootID, operation.ByOperationToken}
-		}
+		return d.newSystem()
 	case operation.SystemSame:
 		if h := d.hostInAnotherBoot(); h != nil && d.isBefore(h) {
-			return arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}
+			return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}
 		}
 	case operation.SystemElsewhere:
 		if h := d.hostInAnotherBoot(); h != nil {
-			return arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}
+			return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}
 		}
 	}
 	return arrival{}
@@ -96,7 +101,7 @@ func (d *decider) strayed() arrival {
 	case d.boots() == operation.SystemInstaller,
 		d.boots() == operation.SystemRescue,
 		d.boots() == operation.SystemSame && !d.isBefore(h):
-		return arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}
+		return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}
 	}
 	return arrival{}
 }

@@ -212,6 +212,9 @@ func (d *decider) fromInstaller(s *operation.Step, limit time.Time) {
 		d.goBack(s)
 	case inst != nil && !inst.CanDo(capabilityOf(s.Kind)):
 		d.fail("CAPABILITY_MISSING", "the installer cannot "+capabilityOf(s.Kind), false)
+	case inst != nil && s.Agentless && !inst.CanDo(capAgentless):
+		d.fail("CAPABILITY_MISSING", "the installer is older than installations without an agent; add a newer one with "+
+			"`ingot image add`", false)
 	case inst != nil && needsPreflight(s, inst):
 		d.preflight(s, inst)
 	case inst != nil:
@@ -453,6 +456,7 @@ func (d *decider) leaveInstaller() {
 	if d.installerStep(d.op.CurrentStep+1) == nil {
 		d.assign(operation.BootDisk, false)
 		d.out.Machine.RevokeHosts = d.cmd.Kind == operation.KindRepave
+		d.out.Machine.Agentless = d.out.Machine.RevokeHosts && d.agentless()
 	}
 }
 
@@ -460,10 +464,10 @@ func (d *decider) leaveInstaller() {
 func (d *decider) bootDisk(s *operation.Step, limit time.Time) {
 	inst, site := d.installer(), fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
 	switch {
-	case d.newSystemSeen():
+	case !d.newSystem().none():
 		// It is there already, as when somebody has pressed the button.
 		if d.newSystemTrue() {
-			d.stepDone(map[string]string{evidence.BootIDAfter: d.target().BootID})
+			d.stepDone(d.newSystem().proof())
 			d.advance()
 		}
 	case !d.served(s, limit):
@@ -490,14 +494,24 @@ func (d *decider) target() fleet.Candidate {
 	return fleet.Candidate{}
 }
 
-// newSystemSeen says that the system that this operation wrote has reported, under the identity that was made for it.
-func (d *decider) newSystemSeen() bool {
-	return d.target().OperationID == d.op.ID && d.target().BootID != ""
+// newSystem returns the system that this operation wrote once it has reported, under the identity that was made for it.
+func (d *decider) newSystem() arrival {
+	t := d.target()
+	switch {
+	case d.agentless():
+		return d.phonedHome()
+	case t.OperationID == d.op.ID && t.BootID != "":
+		return arrival{agentID: t.AgentID, bootID: t.BootID, by: operation.ByOperationToken}
+	}
+	return arrival{}
 }
 
 // newSystemTrue holds what the new system says of its image against what was read back from the disk; a difference ends
 // the operation.
 func (d *decider) newSystemTrue() bool {
+	if d.agentless() {
+		return true // it says nothing of its image
+	}
 	written, said := d.op.Evidence[evidence.ImageDigest], d.target().ImageDigest
 	if strings.EqualFold(bare(written), bare(said)) {
 		return true

@@ -53,7 +53,8 @@ func proven(op operation.Operation) fleet.Happened {
 		shown bool
 	}{
 		{fleet.CuredByImage, op.Evidence[evidence.ImageDigest] != "" || op.Evidence[evidence.Deployed] != ""},
-		{fleet.CuredByBoot, op.Evidence[evidence.BootIDAfter] != ""},
+		{fleet.CuredByBoot, op.Evidence[evidence.BootIDAfter] != "" ||
+			op.Evidence[evidence.PhonedHomeAt] != "" || op.Evidence[evidence.ProbeAnsweredAt] != ""},
 		{fleet.CuredByJoin, op.Evidence[evidence.NodeReadyAt] != ""},
 	} {
 		if p.shown {

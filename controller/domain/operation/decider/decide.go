@@ -181,6 +181,8 @@ func (d *decider) evaluateGranted() {
 	case d.evaluateGrantedBoot():
 	case !d.op.CancelRequested.IsZero() && d.due():
 		d.unknown("OUTCOME_UNKNOWN", "the executor did not answer the cancel in time; the command may still act")
+	case !d.now.Before(d.cmd.Deadline) && d.awaitsPhoneHome():
+		d.noPhoneHome()
 	case !d.now.Before(d.cmd.Deadline) && !d.cmd.ClaimedAt.IsZero():
 		d.unknown("EVIDENCE_MISSING", "the executor says that it is done, and the machine shows no new boot")
 	case !d.now.Before(d.cmd.Deadline):

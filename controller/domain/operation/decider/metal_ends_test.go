@@ -1,6 +1,8 @@
 package decider_test
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -214,4 +216,144 @@ func TestTheInstallerIsThereBeforeItsSender(t *testing.T) {
 		t.Fatalf("the kexec is %s", dump(got))
 	}
 	m.granted(operation.KindRepave, "a-installer-1")
+}
+
+// newAgentless brings a system without an agent onto the disk, whose installer waits for the site to serve the disk.
+func newAgentless(t tb) (*metal, string) {
+	m := newMetal(t, "auto")
+	m.op.Steps[1].Agentless, m.extra = true, []string{"agentless"}
+	inst := m.toInstaller()
+	m.granted(operation.KindRepave, inst)
+	d := m.do(operation.Resulted{CommandID: m.latest().ID, AgentID: inst, StateID: m.latest().ExecutorStateID,
+		Outcome: operation.OutcomeSucceeded, Evidence: wrote()})
+	if !d.Machine.Agentless || !d.Machine.RevokeHosts {
+		t.Fatalf("the machine is not noted to have no agent: %+v", d.Machine)
+	}
+	return m, inst
+}
+
+func (m *metal) phonesHome(instance string) operation.Decision {
+	m.t.Helper()
+	m.world.Boot.PhonedHome = map[string]string{
+		evidence.PhonedHomeAt: "2026-03-01T12:05:00Z", evidence.PhonedHomeFrom: "10.20.0.50", evidence.InstanceID: instance,
+	}
+	return m.look()
+}
+
+// TestASystemWithoutAnAgentIsProvenByItsPhoneHome: by the instance of this installation and nothing else.
+func TestASystemWithoutAnAgentIsProvenByItsPhoneHome(t *testing.T) {
+	m, inst := newAgentless(t)
+	m.siteApplies()
+	m.granted(operation.KindReboot, inst)
+	m.without(inst)
+	m.phonesHome("ingot-op-2")
+	m.newSystemComes(digest)
+	if m.op.Phase != operation.Running {
+		t.Fatalf("another instance, or an agent, ended the operation: %s", m.op.Phase)
+	}
+	d := m.phonesHome("ingot-op-1")
+	m.ends(operation.Succeeded, "")
+	e := m.op.Evidence
+	if e[evidence.BootedBy] != operation.ByPhoneHome || e[evidence.InstanceID] != "ingot-op-1" ||
+		e[evidence.PhonedHomeAt] == "" || d.Machine.ProbeAddress != "10.20.0.50" || !m.conditions[fleet.Reachable] {
+		t.Errorf("evidence %v, machine %+v", e, d.Machine)
+	}
+}
+
+// TestAPhoneHomeBeforeTheRestartIsEnough: somebody has pressed the button.
+func TestAPhoneHomeBeforeTheRestartIsEnough(t *testing.T) {
+	m, _ := newAgentless(t)
+	n := len(m.commands)
+	m.phonesHome("ingot-op-1")
+	m.ends(operation.Succeeded, "")
+	if len(m.commands) != n {
+		t.Errorf("%d commands more", len(m.commands)-n)
+	}
+}
+
+// TestAPhoneHomeBeforeTheWriteIsVerifiedProvesNothing: nothing can have the secret for a good reason then.
+func TestAPhoneHomeBeforeTheWriteIsVerifiedProvesNothing(t *testing.T) {
+	m := newMetal(t, "auto")
+	m.op.Steps[1].Agentless, m.extra = true, []string{"agentless"}
+	inst := m.toInstaller()
+	m.granted(operation.KindRepave, inst)
+	m.phonesHome("ingot-op-1")
+	if m.op.Phase != operation.Running || m.op.CurrentStep != 1 {
+		t.Fatalf("%s at step %d", m.op.Phase, m.op.CurrentStep)
+	}
+}
+
+func TestASystemThatDoesNotPhoneHome(t *testing.T) {
+	m, inst := newAgentless(t)
+	m.siteApplies()
+	m.granted(operation.KindReboot, inst)
+	m.without(inst)
+	m.phonesHome("i-of-another-source")
+	m.now = m.now.Add(stepTimeout)
+	m.look()
+	m.ends(operation.Failed, "PHONE_HOME_MISSING")
+	for _, want := range []string{"written and verified", "console", "i-of-another-source"} {
+		if !strings.Contains(m.op.Error.Message, want) {
+			t.Errorf("%q lacks %q", m.op.Error.Message, want)
+		}
+	}
+	if m.fence == "" {
+		t.Error("a restart that may still come is not fenced")
+	}
+	// Through the BMC it was read back, and nothing is left that may act.
+	m = newMetal(t, "auto")
+	m.op.Steps[1].Agentless, m.extra = true, []string{"agentless"}
+	inst = m.toInstaller()
+	m.granted(operation.KindRepave, inst)
+	m.result(operation.OutcomeSucceeded, "", false, wrote())
+	m.without(inst)
+	m.siteApplies()
+	m.granted(operation.KindPower, siteID)
+	m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.PowerOnSeenAt: "now"})
+	m.now = m.now.Add(stepTimeout)
+	m.look()
+	m.ends(operation.Failed, "PHONE_HOME_MISSING")
+	if m.fence != "" {
+		t.Error("a power cycle that was read back is fenced")
+	}
+}
+
+// TestAnOldInstallerDoesNotWriteWithoutAnAgent: it would add one all the same.
+func TestAnOldInstallerDoesNotWriteWithoutAnAgent(t *testing.T) {
+	m := newMetal(t, "auto")
+	m.op.Steps[1].Agentless = true
+	m.toInstaller()
+	m.ends(operation.Failed, "CAPABILITY_MISSING")
+}
+
+// TestARebootWithoutAnAgentIsProvenByPowerAndProbe: power read back off and on, then the system's answer; a part of it
+// proves nothing.
+func TestARebootWithoutAnAgentIsProvenByPowerAndProbe(t *testing.T) {
+	whole := map[string]string{evidence.PowerOffSeenAt: "1", evidence.PowerOnSeenAt: "2", evidence.ProbeAnsweredAt: "3"}
+	for missing := range map[string]bool{"": true, evidence.PowerOffSeenAt: true, evidence.PowerOnSeenAt: true,
+		evidence.ProbeAnsweredAt: true} {
+		m := &metal{stored: newStored(t, operation.Step{Kind: operation.KindReboot, MaxRetries: 2, Mode: "graceful"})}
+		m.op.Type = fleet.Reboot
+		m.world.Provider, m.world.TargetAgentID, m.world.TargetBootID, m.world.TargetAgentLive = "agent", "", "", false
+		m.world.Machine.Agentless = true
+		m.setAgents(bmcSite(true))
+		m.look()
+		m.granted(operation.KindReboot, siteID)
+		seen := maps.Clone(whole)
+		delete(seen, missing)
+		m.result(operation.OutcomeSucceeded, "", false, seen)
+		if missing != "" {
+			if m.op.Phase != operation.Running {
+				t.Errorf("without %s it is %s", missing, m.op.Phase)
+			}
+			m.now = m.now.Add(stepTimeout)
+			m.look()
+			m.ends(operation.Failed, "EVIDENCE_MISSING")
+			continue
+		}
+		m.ends(operation.Succeeded, "")
+		if m.op.Evidence[evidence.BootedBy] != operation.ByProbe || !m.conditions[fleet.Reachable] {
+			t.Errorf("evidence %v", m.op.Evidence)
+		}
+	}
 }

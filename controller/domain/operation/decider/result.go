@@ -210,7 +210,8 @@ func (d *decider) hostClaimsEntry(e operation.Resulted) {
 		return
 	}
 	d.cameBack(
-		arrival{d.cmd.ExecutorID, cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]), operation.ByAgentIdentity},
+		arrival{agentID: d.cmd.ExecutorID, bootID: cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]),
+			by: operation.ByAgentIdentity},
 	)
 }
 
@@ -258,6 +259,12 @@ func (d *decider) rebootClaimed(e operation.Resulted) {
 		d.confirmReboot("")
 	case !d.strayed().none():
 		d.cameBack(d.strayed())
+	case d.answersProbe(e):
+		d.setCommand(operation.Done)
+		proof := maps.Clone(e.Evidence)
+		proof[evidence.BootedBy] = operation.ByProbe
+		d.stepDone(proof)
+		d.advance()
 	case (d.w.TargetAgentID == "" || planted.BootClaim) &&
 		slices.Contains([]operation.System{operation.SystemSame, operation.SystemElsewhere}, d.boots()) &&
 		readBack(e.Evidence):

@@ -139,7 +139,7 @@ func (d *decider) awaitReplacement(s *operation.Step) bool {
 	h := fleet.Host(d.w.Candidates)
 	switch {
 	case h != nil && h.Live && h.BootID != "" && h.BootID != before:
-		proof := arrival{h.AgentID, h.BootID, operation.ByAgentIdentity}.proof()
+		proof := arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}.proof()
 		proof[evidence.BootIDBefore] = before
 		d.stepDone(proof)
 		return true
