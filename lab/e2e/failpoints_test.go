@@ -41,6 +41,9 @@ var elsewhere = map[string]string{
 	"webhook.after-deliveries":  "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.before-send":       "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.after-send":        "engine.TestADeathAnywhereLosesNoEvent",
+	"bmc.before-password":       "bmcpassword.TestACrashLosesNoPassword",
+	"bmc.after-password":        "bmcpassword.TestACrashLosesNoPassword",
+	"bmc.before-settle":         "bmcpassword.TestACrashLosesNoPassword",
 	"site.blob-after-part":      "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
 }
 
