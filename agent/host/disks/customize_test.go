@@ -344,7 +344,7 @@ func TestAnAgentlessInstallation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := partitionsOf(t, d); len(p) != 1 || e.StateID != "" {
+	if p := partitionsOf(t, d); len(p) != 2 || e.StateID != "" { // those of the image
 		t.Errorf("partitions %v, state partition %q", p, e.StateID)
 	}
 	if err := d.Close(); err != nil {
