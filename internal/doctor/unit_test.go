@@ -13,7 +13,8 @@ import (
 func TestUnitsThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	for show, want := range map[string]Finding{
-		"Result=exit-code\nExecMainStatus=217\nMainPID=0\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\n": {
+		"Result=exit-code\nExecMainStatus=217\nMainPID=0\nLoadState=loaded\nActiveState=activating\n" +
+			"SubState=auto-restart\n": {
 			Level: Fail, What: "x is activating (auto-restart): exit-code, status 217/USER"},
 		"Result=exit-code\nExecMainStatus=5\nMainPID=0\nLoadState=loaded\nActiveState=failed\nSubState=failed\n": {
 			Level: Fail, What: "x is failed (failed): exit-code, status 5"},

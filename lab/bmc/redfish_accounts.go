@@ -14,7 +14,8 @@ const (
 	accountsPath       = accountServicePath + "/Accounts"
 )
 
-// Accounts is how a service keeps accounts and changes their passwords (DMTF, schemas AccountService and ManagerAccount).
+// Accounts is how a service keeps accounts and changes their passwords (DMTF, schemas AccountService and
+// ManagerAccount).
 // The zero value has one account, and takes any password.
 type Accounts struct {
 	// None: the service has no account service, which DSP0266 allows.
@@ -45,7 +46,8 @@ type Accounts struct {
 
 func (a Accounts) allows(password string) bool {
 	return (a.Longest == 0 || len(password) <= a.Longest) &&
-		(!a.Punctuation || strings.ContainsFunc(password, func(r rune) bool { return unicode.IsPunct(r) || unicode.IsSymbol(r) }))
+		(!a.Punctuation ||
+			strings.ContainsFunc(password, func(r rune) bool { return unicode.IsPunct(r) || unicode.IsSymbol(r) }))
 }
 
 // accountRoutes are those of the account service.

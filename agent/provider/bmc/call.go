@@ -50,7 +50,7 @@ func (l *conn) forget(ctx context.Context) {
 	l.known, l.have, l.lent = Credentials{}, false, false
 }
 
-// use runs fn for whoever has the turn.
+// use logs in to the BMC and runs fn with the session. The caller has taken the connection.
 func (p *Provider) use(
 	ctx context.Context, l *conn, e Endpoint, t provider.Target, fn func(context.Context, driver) error,
 ) error {

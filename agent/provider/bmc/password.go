@@ -84,7 +84,7 @@ func (p *Provider) atAccount(
 	return PasswordProof{At: w.at, Protocol: l.spokeIn}, err
 }
 
-// passwordWork is one change, by whoever has the turn.
+// passwordWork is one change of a password. Its caller has taken the connection.
 type passwordWork struct {
 	*Provider
 	l  *conn

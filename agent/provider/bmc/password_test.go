@@ -152,7 +152,8 @@ func TestPasswordThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestPasswordThatNobodyKnows: neither is tried more than once, whoever asks again.
+// TestPasswordThatNobodyKnows: the BMC takes neither password. Each is tried once, also when the change is asked for
+// again.
 func TestPasswordThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	r := startShape(t, newChassis(true), lab.Shape{})
@@ -173,7 +174,7 @@ func TestPasswordThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestPasswordOfAnAccountThatIsNotThere is nothing that the BMC is told.
+// TestPasswordOfAnAccountThatIsNotThere: an account that is not found is an error, and nothing is written to the BMC.
 func TestPasswordOfAnAccountThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := startShape(t, newChassis(true), lab.IDRAC9)

@@ -108,7 +108,8 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// first reads what every later request needs. Without a session it is the log-in, and reads what is not public.
+// first reads the document that later requests start from: the system, or to change a password the account service.
+// With HTTP basic authentication this read is what checks the password.
 func (c *Client) first(ctx context.Context) error {
 	if !c.cfg.Account {
 		return c.findSystem(ctx)

@@ -27,7 +27,7 @@ const (
 	maxPhoneBody = 16 << 10
 	// maxPhoneField bounds one field of it.
 	maxPhoneField = 1 << 10
-	// maxPhoneCalls bounds what whoever has a secret can have reported with it.
+	// maxPhoneCalls bounds the different calls with one secret that are reported to the controller.
 	maxPhoneCalls = 4
 )
 
@@ -37,8 +37,8 @@ type heard struct {
 	calls map[[sha256.Size]byte][]PhoneCall
 }
 
-// phoneHome takes a POST of cloud-init's module phone_home, which is a form. Whoever does not have the secret learns
-// nothing.
+// phoneHome takes a POST of cloud-init's module phone_home, which is a form. The answer to a wrong secret is that to
+// any unknown path.
 func (s *Server) phoneHome(w http.ResponseWriter, r *http.Request, v *view, secret string) {
 	of, known := v.phoneHomes[sha256.Sum256([]byte(secret))]
 	if !known {

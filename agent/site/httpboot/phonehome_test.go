@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// phones is a boot server that keeps what it hears, unless it is told to fail.
+// phones is a boot server that keeps the calls. With fail set, it cannot keep them.
 type phones struct {
 	*rig
 	mu    sync.Mutex

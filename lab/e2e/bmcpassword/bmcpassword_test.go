@@ -240,7 +240,8 @@ func TestACrashLosesNoPassword(t *testing.T) {
 	}
 }
 
-// TestALostMemoryLosesNoPassword: what the agent was told is gone, the outcome is unknown, and the next change finds out.
+// TestALostMemoryLosesNoPassword: the agent has lost its memory, the outcome is unknown, and the next change finds the
+// password.
 func TestALostMemoryLosesNoPassword(t *testing.T) {
 	t.Parallel()
 	for i, point := range []string{"bmc.before-password", "bmc.after-password", "bmc.before-settle"} {

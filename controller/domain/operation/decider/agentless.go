@@ -42,12 +42,10 @@ func (d *decider) awaitsPhoneHome() bool {
 // restart that the installer was to make may still come.
 func (d *decider) noPhoneHome() {
 	const code = "PHONE_HOME_MISSING"
+	limit := d.step().Timeout.Round(time.Second)
 	message := "the disk was written and verified, and the new system has not phoned home within " +
-		d.step().
-			Timeout.Round(time.Second).
-			String() +
-		"; look at its console: did it boot, run cloud-init, get an address, " +
-		"and reach the boot server of its site?"
+		limit.String() + "; look at its console: did it boot, run cloud-init, get an address, and reach the boot " +
+		"server of its site?"
 	if said := d.w.Boot.PhonedHome[evidence.InstanceID]; said != "" {
 		message += " One with the right secret called, as instance " + said + " and not " + evidence.InstanceOf(d.op.ID) + "."
 	}
