@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 	"github.com/ingot-metal/ingot/agent/site/lease"
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
@@ -31,7 +32,7 @@ func neighbour(device string, a netip.Addr) (segment.MAC, bool) {
 	if err != nil {
 		return segment.MAC{}, false
 	}
-	list, err := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+	list, err := netdump.Neighbours(link.Attrs().Index, netlink.FAMILY_V4)
 	if err != nil {
 		return segment.MAC{}, false
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/site/lease"
@@ -84,7 +85,7 @@ func (s *Service) neighbour(a netip.Addr) (probe.Neighbour, bool) {
 		if err != nil {
 			continue
 		}
-		list, err := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+		list, err := netdump.Neighbours(link.Attrs().Index, netlink.FAMILY_V4)
 		if err != nil {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -66,7 +67,7 @@ func duplicate4(ctx context.Context, link netlink.Link, a netip.Addr) Check {
 
 // ownMACs are of all interfaces of the host: members of a bond hear each other.
 func ownMACs() (map[string]bool, error) {
-	list, err := netlink.LinkList()
+	list, err := netdump.Links()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
@@ -189,7 +190,7 @@ func duplicate6(ctx context.Context, link netlink.Link, a netip.Addr) Check {
 }
 
 func flagsOf(link netlink.Link, a netip.Addr) (flags int, found bool, err error) {
-	list, err := netlink.AddrList(link, netlink.FAMILY_V6)
+	list, err := netdump.Addresses(link, netlink.FAMILY_V6)
 	if err != nil {
 		return 0, false, fmt.Errorf("list addresses: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 )
 
 // neighbourWait is more than the kernel's three solicitations, a second apart (arp(7), mcast_solicit).
@@ -55,7 +57,7 @@ func findNeighbour(link netlink.Link, a netip.Addr) (netlink.Neigh, error) {
 	if a.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	list, err := netlink.NeighList(link.Attrs().Index, family)
+	list, err := netdump.Neighbours(link.Attrs().Index, family)
 	if err != nil {
 		return netlink.Neigh{}, fmt.Errorf("list neighbours: %w", err)
 	}

@@ -8,11 +8,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 )
 
 // kernelLinks reads all interfaces but the loopback.
 func kernelLinks() ([]SavedLink, error) {
-	list, err := netlink.LinkList()
+	list, err := netdump.Links()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
@@ -49,7 +51,7 @@ func kernelLink(l netlink.Link, names map[int]string) (SavedLink, error) {
 			LACPFast: l.LacpRate == netlink.BOND_LACP_RATE_FAST, HashPolicy: l.XmitHashPolicy.String(),
 		}
 	}
-	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	addrs, err := netdump.Addresses(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return s, fmt.Errorf("list addresses: %w", err)
 	}
@@ -93,7 +95,7 @@ func staticAddress(a netlink.Addr) (netip.Prefix, bool) {
 func kernelRoutes(l netlink.Link) ([]Route, error) {
 	var out []Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family,
+		routes, err := netdump.Routes(family,
 			&netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_MAIN},
 			netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 		if err != nil {
@@ -142,7 +144,7 @@ func staticRoute(r netlink.Route, family int) (Route, bool) {
 // cardsByMAC gives the names of cards by their permanent MAC, or by their present one where the driver names none. What
 // is made of cards, and borrows their address, is left out.
 func cardsByMAC() (map[string]string, error) {
-	list, err := netlink.LinkList()
+	list, err := netdump.Links()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}

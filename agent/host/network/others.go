@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 )
 
 // kernelOthers reads them.
@@ -18,7 +20,7 @@ func kernelOthers() (SavedOthers, error) {
 	}
 	var out SavedOthers
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rules, err := netlink.RuleList(family)
+		rules, err := netdump.Rules(family)
 		if err != nil {
 			return out, fmt.Errorf("list rules: %w", err)
 		}
@@ -28,7 +30,7 @@ func kernelOthers() (SavedOthers, error) {
 				out.Rules = append(out.Rules, r)
 			}
 		}
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		routes, err := netdump.Routes(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 		if err != nil {
 			return out, fmt.Errorf("list routes: %w", err)
 		}
@@ -43,7 +45,7 @@ func kernelOthers() (SavedOthers, error) {
 }
 
 func linkNames() (map[int]string, error) {
-	list, err := netlink.LinkList()
+	list, err := netdump.Links()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 
+	"github.com/ingot-metal/ingot/agent/host/netdump"
 	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
@@ -70,7 +70,7 @@ func (n *Configurator) networkFiles() (map[string]string, error) {
 
 // wantedFiles renders the configuration for the cards of this host.
 func (n *Configurator) wantedFiles(c Config) (map[string]string, error) {
-	list, err := netlink.LinkList()
+	list, err := netdump.Links()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
