@@ -13,7 +13,7 @@ import (
 // failedPercent stops a provisioning: one bad disk does not hold up a rack, a bad image does.
 const failedPercent = 20
 
-const agentlessUsage = "add no agent to the image; its cloud-init proves the new system by phoning home"
+const agentlessUsage = "add no agent to the image; its cloud-init proves the new system by phoning home, within 30m"
 
 func (a commands) provisionCmd() *cobra.Command {
 	var w command.WorkFlags

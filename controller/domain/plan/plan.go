@@ -252,15 +252,24 @@ type Filled struct {
 	Retries int
 }
 
+// FirstBootWithoutAgent is how long at least the start of a new system without the agent may take. It is heard when
+// cloud-init has done all it was told, packages included; MAAS gives a deployment as long (its setting node_timeout).
+const FirstBootWithoutAgent = 30 * time.Minute
+
 // Fill completes the steps of a plan. It fails when a step needs an image and nobody names one.
 func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
 	out := make([]Filled, 0, len(p.GetSteps()))
+	written := false
 	for _, s := range p.GetSteps() {
 		f := Filled{Step: proto.Clone(s).(*baremetalv1.Step), Kind: KindOf(s)}
 		if err := fillFields(f.Step, in); err != nil {
 			return nil, err
 		}
 		f.Timeout, f.Retries = limits(s, in, d[f.Kind])
+		written = written || f.Kind == "repave"
+		if written && f.Kind == "reboot" && in.Agentless && in.TimeoutSeconds == 0 {
+			f.Timeout = max(f.Timeout, FirstBootWithoutAgent)
+		}
 		out = append(out, f)
 	}
 	return out, nil

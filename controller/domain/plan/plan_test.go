@@ -186,6 +186,24 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Only the start of what was just written is given more time, and never against what the request says.
+func TestASystemWithoutAgentHasTimeForItsFirstBoot(t *testing.T) {
+	p := of(reboot("before"), repave("img-plan"), reboot("first"))
+	for name, c := range map[string]struct {
+		in            plan.Inputs
+		before, first time.Duration
+	}{
+		"with the agent":    {plan.Inputs{}, 5 * time.Minute, 5 * time.Minute},
+		"without":           {plan.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
+		"as the request is": {plan.Inputs{Agentless: true, TimeoutSeconds: 60}, time.Minute, time.Minute},
+	} {
+		f := filled(t, p, c.in, plan.BuiltInDefaults())
+		if f[0].Timeout != c.before || f[2].Timeout != c.first {
+			t.Errorf("%s: %v before, %v for the first boot", name, f[0].Timeout, f[2].Timeout)
+		}
+	}
+}
+
 func TestFill(t *testing.T) {
 	config := &baremetalv1.NetReconfig{ConfirmTimeoutSeconds: 7}
 	in := plan.Inputs{ImageRef: "img-asked", RebootMode: "force", NetbootMode: "HTTP", Config: config}
