@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // A list takes well under a millisecond, and a change of the network comes in bursts of some seconds.
@@ -23,7 +25,7 @@ func Read[T any](list func() ([]T, error)) ([]T, error) {
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return got, err
 		}
-		time.Sleep(pause)
+		<-clock.Real().After(pause)
 	}
 	return list()
 }
