@@ -102,7 +102,7 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
 		Info:        service.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
-		Incarnation: c.store.Incarnation,
+		Incarnation: c.store.Incarnation, DocumentSigner: c.ca.DocumentSigner,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
 			return pki.Bundle{
 				TokenID: tokenID, Secret: secret, CAHash: c.ca.RootHash(), Addresses: c.cfg.EnrolmentAddresses(), IssuedAt: issued,

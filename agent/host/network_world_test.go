@@ -75,7 +75,8 @@ func (r *run) begin() {
 	hosttest.Must(r.t, r.host.Reload(r.t.Context(), nil, false))
 	r.until("the files of somebody else do nothing", func() bool {
 		text := hosttest.Shell(r.t, "ip addr; ip route")
-		return strings.Contains(text, "10.0.0.9") && strings.Contains(text, "10.1.0.9") && strings.Contains(text, "default via")
+		return strings.Contains(text, "10.0.0.9") && strings.Contains(text, "10.1.0.9") &&
+			strings.Contains(text, "default via")
 	})
 }
 

@@ -48,20 +48,29 @@ func Dial(t Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// Root is the root certificate that the target trusts, or its hash. Both are nil where it trusts the system's.
+func (t Target) Root() (*x509.CertPool, *[sha256.Size]byte, error) {
+	switch {
+	case t.CAFile != "":
+		pool, err := readRoots(t.CAFile)
+		return pool, nil, err
+	case t.CAHash != "":
+		hash, err := parseHash(t.CAHash)
+		return nil, &hash, err
+	}
+	return nil, nil, nil
+}
+
 func tlsConfig(t Target) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(t.Server)
 	if err != nil {
 		return nil, fmt.Errorf("server must be host:port: %w", err)
 	}
-	switch {
-	case t.CAFile != "":
-		pool, err := readRoots(t.CAFile)
-		return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: host}, err
-	case t.CAHash != "":
-		hash, err := parseHash(t.CAHash)
-		return pki.TLSConfigPinned(hash, host, time.Now), err
+	roots, hash, err := t.Root()
+	if hash != nil {
+		return pki.TLSConfigPinned(*hash, host, time.Now), err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: host}, err
 }
 
 func readRoots(path string) (*x509.CertPool, error) {

@@ -24,21 +24,21 @@ var ErrNoServer = errors.New("no server: use --server, INGOT_SERVER, or a contex
 
 // Resolve weighs the sources: a flag wins over the environment, which wins over the context. Naming a CA in
 // one way at one level hides both ways of the levels below; the same goes for tokens. A context that is asked
-// for by name must exist.
+// for by name must exist. With ErrNoServer the target has the CA alone.
 func Resolve(flags Flags, getenv func(string) string, file *File, dir string) (Target, error) {
 	ctx, err := pick(flags.Context, file, dir)
 	if err != nil {
 		return Target{}, err
 	}
 	t := Target{Server: cmp.Or(flags.Server, getenv("INGOT_SERVER"), ctx.Server)}
-	if t.Server == "" {
-		return Target{}, ErrNoServer
-	}
 	t.CAFile, t.CAHash = firstPair(
 		[2]string{flags.CAFile, flags.CAHash},
 		[2]string{getenv("INGOT_CA_FILE"), getenv("INGOT_CA_HASH")},
 		[2]string{ctx.CAFile, ctx.CAHash},
 	)
+	if t.Server == "" {
+		return t, ErrNoServer
+	}
 	tokenFile, token := firstPair(
 		[2]string{flags.TokenFile, ""},
 		[2]string{getenv("INGOT_TOKEN_FILE"), getenv("INGOT_TOKEN")},

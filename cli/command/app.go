@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/erasure"
 )
 
 // Config is what the command line gets from its process.
@@ -99,12 +101,7 @@ func (a *App) connect() (*grpc.ClientConn, error) {
 	if a.conn != nil {
 		return a.conn, nil
 	}
-	path := a.ConfigPath()
-	file, err := client.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	target, err := client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
+	target, err := a.target()
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +111,28 @@ func (a *App) connect() (*grpc.ClientConn, error) {
 	})
 	a.conn, err = a.Config.Connect(target, grpc.WithUnaryInterceptor(retry))
 	return a.conn, err
+}
+
+func (a *App) target() (client.Target, error) {
+	path := a.ConfigPath()
+	file, err := client.Load(path)
+	if err != nil {
+		return client.Target{}, err
+	}
+	return client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
+}
+
+// Root is the root certificate that this run trusts. It takes no connection, and no server to be named.
+func (a *App) Root() (erasure.Trust, error) {
+	t, err := a.target()
+	if err != nil && !errors.Is(err, client.ErrNoServer) {
+		return erasure.Trust{}, err
+	}
+	roots, hash, err := t.Root()
+	if err == nil && roots == nil && hash == nil {
+		err = Usagef("no root certificate: use --ca-file, --ca-hash, INGOT_CA_FILE, or a context that has one")
+	}
+	return erasure.Trust{Roots: roots, RootHash: hash}, err
 }
 
 // Note tells a person something on the side. A lost note is not worth failing for.

@@ -36,7 +36,7 @@ const ExitCodesHelp = `Exit codes of every command:
     3  not found
     4  refused: the state of things does not allow it (FAILED_PRECONDITION, ALREADY_EXISTS)
     5  the operation FAILED; "audit verify" found a history that is not as it was written; a receiver did not take
-       the ping of "webhook test"; "doctor" found a fault
+       the ping of "webhook test"; "doctor" found a fault; "certificate verify" found a false one
     6  the operation was CANCELED
     7  unauthenticated, or the token's scope is too small
     8  the server cannot be reached, or is overloaded

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+
+	"github.com/ingot-metal/ingot/internal/erasure"
 )
 
 // Timeline is the table of `ingot timeline`.
@@ -104,4 +107,41 @@ func found(v *pb.TimelineVerdict) string {
 		return fmt.Sprintf("entry %d %s", v.GetBrokenSeq(), v.GetBrokenWhy())
 	}
 	return strings.Join(v.GetDifferences(), "; ")
+}
+
+// Erasure shows what an erasure certificate says, once it is proven.
+func (s Style) Erasure(c erasure.Statement) string {
+	identity := c.Work.IdentityLevel
+	if identity == "" {
+		identity = "-"
+	}
+	if c.Work.Trust != "" {
+		identity += ", " + c.Work.Trust
+	}
+	var b strings.Builder
+	if c.Machine.Simulated {
+		fmt.Fprintf(&b, "%s\n", s.Bad("SIMULATED: there is no such machine, and nothing was erased"))
+	}
+	fmt.Fprintf(&b, "%s: signed by controller %s of this installation at %s\n\n", s.Good("genuine"), Clean(c.IssuedBy),
+		c.IssuedAt.Format(time.RFC3339))
+	for _, line := range [][2]string{
+		{"Machine", c.Machine.ID}, {"External id", c.Machine.ExternalID}, {"Serial number", c.Machine.Serial},
+		{"Operation", c.Work.ID + " (" + c.Work.Type + ")"}, {"Ended", c.Work.EndedAt.Format(time.RFC3339)},
+		{"Erased by", c.Work.Installer}, {"Identity", identity},
+		{"History", fmt.Sprintf("%d entries, head %s", c.History.Entries, c.History.Head)},
+	} {
+		if line[1] != "" {
+			fmt.Fprintf(&b, "%-14s %s\n", line[0], Clean(line[1]))
+		}
+	}
+	for _, d := range c.Disks {
+		fmt.Fprintf(&b, "\n%s\n  erased by     %s, in %s\n  read back     %s\n", s.Bold(Clean(d.ID)),
+			Clean(d.Method), time.Duration(d.Seconds*float64(time.Second)).Round(time.Second), Clean(d.Verification))
+		for _, more := range [][2]string{{"not used", d.NotUsed}, {"hidden areas", d.Hidden}, {"notes", d.Notes}} {
+			if more[1] != "" {
+				fmt.Fprintf(&b, "  %-13s %s\n", more[0], Clean(more[1]))
+			}
+		}
+	}
+	return b.String()
 }

@@ -29,6 +29,7 @@ func Commands(app *command.App) []*cobra.Command {
 		a.cancelCmd(),
 		a.whyCmd(),
 		a.timelineCmd(),
+		a.certificateCmd(),
 	}
 }
 

@@ -102,6 +102,7 @@ var readMethods = []string{
 	baremetalv1.MachineService_GetMachineTimeline_FullMethodName,
 	baremetalv1.MachineService_GetInventory_FullMethodName,
 	baremetalv1.OperationService_GetOperation_FullMethodName,
+	baremetalv1.OperationService_GetErasureCertificate_FullMethodName,
 	baremetalv1.OperationService_ListOperations_FullMethodName,
 	baremetalv1.OperationService_WatchOperations_FullMethodName,
 	baremetalv1.OperationService_StreamOperationLogs_FullMethodName,

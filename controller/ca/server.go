@@ -11,8 +11,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // ServerCert makes a key and a server certificate, with intermediate and root in its chain. The key lives in memory
@@ -21,15 +19,7 @@ func (a *Authority) ServerCert(ctx context.Context, dnsNames []string, ips []net
 	if len(dnsNames)+len(ips) == 0 {
 		return tls.Certificate{}, errors.New("sign server certificate: no name and no address to sign for")
 	}
-	key, err := pki.NewKey()
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
-	}
-	der, err := pki.NewCSR(key, "")
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
-	}
-	csr, err := pki.ParseCSR(der)
+	key, csr, err := newRequest()
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
 	}

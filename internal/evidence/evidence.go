@@ -2,6 +2,8 @@
 // the controller decides by them, and operators read them.
 package evidence
 
+import "fmt"
+
 // The keys.
 const (
 	// BootIDBefore and BootIDAfter are kernel boot ids (/proc/sys/kernel/random/boot_id) around a reboot.
@@ -102,6 +104,23 @@ const (
 	// SSHHostKey is the fingerprint of the host key that the machine has shown.
 	SSHHostKey = "ssh_host_key"
 )
+
+// What is said of each disk that was to be erased, behind the prefix that ErasedDisk makes.
+const (
+	ErasedID           = "id" // its name below /dev/disk/by-id
+	ErasedMethod       = "method"
+	ErasedVerification = "verification" // what was read back
+	ErasedSeconds      = "seconds"
+	ErasedError        = "error" // why it is not erased, instead of the three above
+	ErasedNotUsed      = "not_used"
+	ErasedHidden       = "hidden_areas"
+	ErasedNotes        = "notes"
+)
+
+// ErasedDisk makes the keys of what is said of the disk with that number, from 0.
+func ErasedDisk(n int) func(what string) string {
+	return func(what string) string { return fmt.Sprintf("disk_%d_%s", n, what) }
+}
 
 // PhoneHomeReport is the kind of a site agent's report that a system has phoned home. Its fields are evidence, and
 // PhoneHomeSecret, the SHA-256 of the secret in lower hex.

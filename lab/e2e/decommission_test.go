@@ -3,7 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
@@ -176,5 +179,57 @@ func (d *departing) holds(w *baremetalv1.Workflow) {
 		}) {
 			d.Errorf("the world has seen no %s\n%v", kind, h)
 		}
+	}
+}
+
+// A machine that has left for good has a certificate of its erasure, and one that was not erased has none.
+func TestCertificateOfADecommissionedMachine(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	d := newDeparting(t, c.Client, leavings[3], harness.MachineOptions{})
+	d.m.WaitConnected()
+	enter := &baremetalv1.EnterMaintenanceRequest{MachineId: d.m.ID, RequestId: "enter"}
+	op := harness.Must(t, c.Machines().EnterMaintenance, enter)
+	c.Wait(op.GetOperationId(), rig.Soon)
+	if code, out := c.Ingot("certificate", d.m.ID); code != 4 || !strings.Contains(out, "ERASURE_NOT_PROVEN") {
+		t.Errorf("of a machine that was not erased: code %d\n%s", code, out)
+	}
+	code, out := c.Ingot("certificate", d.m.ID, "--operation", op.GetOperationId())
+	if code != 4 || !strings.Contains(out, "no disk was erased") {
+		t.Errorf("of other work: code %d\n%s", code, out)
+	}
+	if _, err := d.begin(); err != nil {
+		t.Fatal(err)
+	}
+	d.leaves()
+
+	file := filepath.Join(t.TempDir(), "erased.json")
+	if code, out := c.Ingot("certificate", d.m.ID, "--out", file); code != 0 {
+		t.Fatalf("code %d\n%s", code, out)
+	}
+	// Verified without a server: the root is all that is named.
+	if code, out := c.Ingot("certificate", d.m.ID, "--out", file); code == 0 {
+		t.Errorf("a file was overwritten: %s", out)
+	}
+	code, out = c.Ingot("certificate", "verify", file, "--server", "127.0.0.1:1")
+	for _, want := range []string{"genuine", d.m.ID, "SIMULATED", "overwrite (simulated)", "read back     simulated: read back empty"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("code %d, want %q in\n%s", code, want, out)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := file + ".forged"
+	if err := os.WriteFile(
+		forged,
+		[]byte(strings.Replace(string(text), `"signature":"`, `"signature":"AA`, 1)),
+		0o600,
+	); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := c.Ingot("certificate", "verify", forged); code != 5 || !strings.Contains(out, "altered") {
+		t.Errorf("forged: code %d\n%s", code, out)
 	}
 }

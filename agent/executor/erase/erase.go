@@ -102,7 +102,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	var used, erased []string
 	var bad []ending
 	for i, end := range ends {
-		record(proof, fmt.Sprintf("disk_%d_", i), end)
+		record(proof, evidence.ErasedDisk(i), end)
 		if end.err != nil {
 			bad = append(bad, end)
 			continue
@@ -167,19 +167,21 @@ func howOf(e erase.Evidence) string {
 	return fmt.Sprintf("%s (%s)", e.Method, e.Detail)
 }
 
-func record(proof map[string]string, prefix string, end ending) {
+func record(proof map[string]string, key func(string) string, end ending) {
 	got := end.got
-	proof[prefix+"id"] = end.id
+	proof[key(evidence.ErasedID)] = end.id
 	if end.err != nil {
-		proof[prefix+"error"] = end.err.Error()
+		proof[key(evidence.ErasedError)] = end.err.Error()
 	} else {
-		proof[prefix+"method"] = howOf(got)
-		proof[prefix+"verification"] = got.Verification
-		proof[prefix+"seconds"] = fmt.Sprintf("%.1f", got.Took.Round(100*time.Millisecond).Seconds())
+		proof[key(evidence.ErasedMethod)] = howOf(got)
+		proof[key(evidence.ErasedVerification)] = got.Verification
+		proof[key(evidence.ErasedSeconds)] = fmt.Sprintf("%.1f", got.Took.Round(100*time.Millisecond).Seconds())
 	}
-	for key, list := range map[string][]string{"not_used": got.Why, "hidden_areas": got.Hidden, "notes": got.Notes} {
+	for what, list := range map[string][]string{
+		evidence.ErasedNotUsed: got.Why, evidence.ErasedHidden: got.Hidden, evidence.ErasedNotes: got.Notes,
+	} {
 		if len(list) > 0 {
-			proof[prefix+key] = strings.Join(list, "; ")
+			proof[key(what)] = strings.Join(list, "; ")
 		}
 	}
 }

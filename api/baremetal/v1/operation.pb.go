@@ -1468,6 +1468,98 @@ func (x *BondOptions) GetTransmitHashPolicy() string {
 	return ""
 }
 
+type GetErasureCertificateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of an operation that has ended well and erased disks.
+	OperationId   string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetErasureCertificateRequest) Reset() {
+	*x = GetErasureCertificateRequest{}
+	mi := &file_baremetal_v1_operation_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetErasureCertificateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetErasureCertificateRequest) ProtoMessage() {}
+
+func (x *GetErasureCertificateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_operation_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetErasureCertificateRequest.ProtoReflect.Descriptor instead.
+func (*GetErasureCertificateRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_operation_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetErasureCertificateRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// ErasureCertificate is verified with the installation's root certificate alone: `ingot certificate verify`.
+type ErasureCertificate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A JWS (RFC 7515, flattened JSON, ES256) with the signer's chain in x5c. Its payload is JSON, its shape in
+	// docs/reference/erasure-certificate.md.
+	Document      string `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErasureCertificate) Reset() {
+	*x = ErasureCertificate{}
+	mi := &file_baremetal_v1_operation_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErasureCertificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErasureCertificate) ProtoMessage() {}
+
+func (x *ErasureCertificate) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_operation_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErasureCertificate.ProtoReflect.Descriptor instead.
+func (*ErasureCertificate) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_operation_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ErasureCertificate) GetDocument() string {
+	if x != nil {
+		return x.Document
+	}
+	return ""
+}
+
 var File_baremetal_v1_operation_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_operation_proto_rawDesc = "" +
@@ -1626,12 +1718,17 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x1b\n" +
 	"\tmiimon_ms\x18\x02 \x01(\x05R\bmiimonMs\x12\x1b\n" +
 	"\tlacp_rate\x18\x03 \x01(\tR\blacpRate\x120\n" +
-	"\x14transmit_hash_policy\x18\x04 \x01(\tR\x12transmitHashPolicy2\xef\x02\n" +
+	"\x14transmit_hash_policy\x18\x04 \x01(\tR\x12transmitHashPolicy\"A\n" +
+	"\x1cGetErasureCertificateRequest\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\"0\n" +
+	"\x12ErasureCertificate\x12\x1a\n" +
+	"\bdocument\x18\x01 \x01(\tR\bdocument2\xd6\x03\n" +
 	"\x10OperationService\x12J\n" +
 	"\fGetOperation\x12!.baremetal.v1.GetOperationRequest\x1a\x17.baremetal.v1.Operation\x12[\n" +
 	"\x0eListOperations\x12#.baremetal.v1.ListOperationsRequest\x1a$.baremetal.v1.ListOperationsResponse\x12W\n" +
 	"\x0fWatchOperations\x12$.baremetal.v1.WatchOperationsRequest\x1a\x1c.baremetal.v1.OperationEvent0\x01\x12Y\n" +
-	"\x13StreamOperationLogs\x12(.baremetal.v1.StreamOperationLogsRequest\x1a\x16.baremetal.v1.LogChunk0\x01B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x13StreamOperationLogs\x12(.baremetal.v1.StreamOperationLogsRequest\x1a\x16.baremetal.v1.LogChunk0\x01\x12e\n" +
+	"\x15GetErasureCertificate\x12*.baremetal.v1.GetErasureCertificateRequest\x1a .baremetal.v1.ErasureCertificateB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_operation_proto_rawDescOnce sync.Once
@@ -1646,46 +1743,48 @@ func file_baremetal_v1_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_baremetal_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_baremetal_v1_operation_proto_goTypes = []any{
-	(Operation_OperationType)(0),       // 0: baremetal.v1.Operation.OperationType
-	(Operation_Phase)(0),               // 1: baremetal.v1.Operation.Phase
-	(*Operation)(nil),                  // 2: baremetal.v1.Operation
-	(*ErrorStatus)(nil),                // 3: baremetal.v1.ErrorStatus
-	(*GetOperationRequest)(nil),        // 4: baremetal.v1.GetOperationRequest
-	(*ListOperationsRequest)(nil),      // 5: baremetal.v1.ListOperationsRequest
-	(*ListOperationsResponse)(nil),     // 6: baremetal.v1.ListOperationsResponse
-	(*WatchOperationsRequest)(nil),     // 7: baremetal.v1.WatchOperationsRequest
-	(*OperationEvent)(nil),             // 8: baremetal.v1.OperationEvent
-	(*StreamOperationLogsRequest)(nil), // 9: baremetal.v1.StreamOperationLogsRequest
-	(*LogChunk)(nil),                   // 10: baremetal.v1.LogChunk
-	(*NetReconfig)(nil),                // 11: baremetal.v1.NetReconfig
-	(*FirewallPolicy)(nil),             // 12: baremetal.v1.FirewallPolicy
-	(*FirewallRule)(nil),               // 13: baremetal.v1.FirewallRule
-	(*NetworkInterface)(nil),           // 14: baremetal.v1.NetworkInterface
-	(*NetworkRoute)(nil),               // 15: baremetal.v1.NetworkRoute
-	(*BondOptions)(nil),                // 16: baremetal.v1.BondOptions
-	nil,                                // 17: baremetal.v1.Operation.ParamsEntry
-	nil,                                // 18: baremetal.v1.Operation.EvidenceEntry
-	nil,                                // 19: baremetal.v1.ErrorStatus.DetailsEntry
-	(*timestamppb.Timestamp)(nil),      // 20: google.protobuf.Timestamp
+	(Operation_OperationType)(0),         // 0: baremetal.v1.Operation.OperationType
+	(Operation_Phase)(0),                 // 1: baremetal.v1.Operation.Phase
+	(*Operation)(nil),                    // 2: baremetal.v1.Operation
+	(*ErrorStatus)(nil),                  // 3: baremetal.v1.ErrorStatus
+	(*GetOperationRequest)(nil),          // 4: baremetal.v1.GetOperationRequest
+	(*ListOperationsRequest)(nil),        // 5: baremetal.v1.ListOperationsRequest
+	(*ListOperationsResponse)(nil),       // 6: baremetal.v1.ListOperationsResponse
+	(*WatchOperationsRequest)(nil),       // 7: baremetal.v1.WatchOperationsRequest
+	(*OperationEvent)(nil),               // 8: baremetal.v1.OperationEvent
+	(*StreamOperationLogsRequest)(nil),   // 9: baremetal.v1.StreamOperationLogsRequest
+	(*LogChunk)(nil),                     // 10: baremetal.v1.LogChunk
+	(*NetReconfig)(nil),                  // 11: baremetal.v1.NetReconfig
+	(*FirewallPolicy)(nil),               // 12: baremetal.v1.FirewallPolicy
+	(*FirewallRule)(nil),                 // 13: baremetal.v1.FirewallRule
+	(*NetworkInterface)(nil),             // 14: baremetal.v1.NetworkInterface
+	(*NetworkRoute)(nil),                 // 15: baremetal.v1.NetworkRoute
+	(*BondOptions)(nil),                  // 16: baremetal.v1.BondOptions
+	(*GetErasureCertificateRequest)(nil), // 17: baremetal.v1.GetErasureCertificateRequest
+	(*ErasureCertificate)(nil),           // 18: baremetal.v1.ErasureCertificate
+	nil,                                  // 19: baremetal.v1.Operation.ParamsEntry
+	nil,                                  // 20: baremetal.v1.Operation.EvidenceEntry
+	nil,                                  // 21: baremetal.v1.ErrorStatus.DetailsEntry
+	(*timestamppb.Timestamp)(nil),        // 22: google.protobuf.Timestamp
 }
 var file_baremetal_v1_operation_proto_depIdxs = []int32{
 	0,  // 0: baremetal.v1.Operation.type:type_name -> baremetal.v1.Operation.OperationType
 	1,  // 1: baremetal.v1.Operation.phase:type_name -> baremetal.v1.Operation.Phase
-	17, // 2: baremetal.v1.Operation.params:type_name -> baremetal.v1.Operation.ParamsEntry
+	19, // 2: baremetal.v1.Operation.params:type_name -> baremetal.v1.Operation.ParamsEntry
 	3,  // 3: baremetal.v1.Operation.error:type_name -> baremetal.v1.ErrorStatus
-	20, // 4: baremetal.v1.Operation.created_at:type_name -> google.protobuf.Timestamp
-	20, // 5: baremetal.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
-	20, // 6: baremetal.v1.Operation.finished_at:type_name -> google.protobuf.Timestamp
-	20, // 7: baremetal.v1.Operation.next_look_at:type_name -> google.protobuf.Timestamp
-	18, // 8: baremetal.v1.Operation.evidence:type_name -> baremetal.v1.Operation.EvidenceEntry
-	20, // 9: baremetal.v1.Operation.updated_at:type_name -> google.protobuf.Timestamp
-	19, // 10: baremetal.v1.ErrorStatus.details:type_name -> baremetal.v1.ErrorStatus.DetailsEntry
+	22, // 4: baremetal.v1.Operation.created_at:type_name -> google.protobuf.Timestamp
+	22, // 5: baremetal.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
+	22, // 6: baremetal.v1.Operation.finished_at:type_name -> google.protobuf.Timestamp
+	22, // 7: baremetal.v1.Operation.next_look_at:type_name -> google.protobuf.Timestamp
+	20, // 8: baremetal.v1.Operation.evidence:type_name -> baremetal.v1.Operation.EvidenceEntry
+	22, // 9: baremetal.v1.Operation.updated_at:type_name -> google.protobuf.Timestamp
+	21, // 10: baremetal.v1.ErrorStatus.details:type_name -> baremetal.v1.ErrorStatus.DetailsEntry
 	2,  // 11: baremetal.v1.ListOperationsResponse.operations:type_name -> baremetal.v1.Operation
-	20, // 12: baremetal.v1.OperationEvent.ts:type_name -> google.protobuf.Timestamp
+	22, // 12: baremetal.v1.OperationEvent.ts:type_name -> google.protobuf.Timestamp
 	2,  // 13: baremetal.v1.OperationEvent.snapshot:type_name -> baremetal.v1.Operation
-	20, // 14: baremetal.v1.LogChunk.ts:type_name -> google.protobuf.Timestamp
+	22, // 14: baremetal.v1.LogChunk.ts:type_name -> google.protobuf.Timestamp
 	12, // 15: baremetal.v1.NetReconfig.firewall:type_name -> baremetal.v1.FirewallPolicy
 	14, // 16: baremetal.v1.NetReconfig.interfaces:type_name -> baremetal.v1.NetworkInterface
 	13, // 17: baremetal.v1.FirewallPolicy.allow:type_name -> baremetal.v1.FirewallRule
@@ -1695,12 +1794,14 @@ var file_baremetal_v1_operation_proto_depIdxs = []int32{
 	5,  // 21: baremetal.v1.OperationService.ListOperations:input_type -> baremetal.v1.ListOperationsRequest
 	7,  // 22: baremetal.v1.OperationService.WatchOperations:input_type -> baremetal.v1.WatchOperationsRequest
 	9,  // 23: baremetal.v1.OperationService.StreamOperationLogs:input_type -> baremetal.v1.StreamOperationLogsRequest
-	2,  // 24: baremetal.v1.OperationService.GetOperation:output_type -> baremetal.v1.Operation
-	6,  // 25: baremetal.v1.OperationService.ListOperations:output_type -> baremetal.v1.ListOperationsResponse
-	8,  // 26: baremetal.v1.OperationService.WatchOperations:output_type -> baremetal.v1.OperationEvent
-	10, // 27: baremetal.v1.OperationService.StreamOperationLogs:output_type -> baremetal.v1.LogChunk
-	24, // [24:28] is the sub-list for method output_type
-	20, // [20:24] is the sub-list for method input_type
+	17, // 24: baremetal.v1.OperationService.GetErasureCertificate:input_type -> baremetal.v1.GetErasureCertificateRequest
+	2,  // 25: baremetal.v1.OperationService.GetOperation:output_type -> baremetal.v1.Operation
+	6,  // 26: baremetal.v1.OperationService.ListOperations:output_type -> baremetal.v1.ListOperationsResponse
+	8,  // 27: baremetal.v1.OperationService.WatchOperations:output_type -> baremetal.v1.OperationEvent
+	10, // 28: baremetal.v1.OperationService.StreamOperationLogs:output_type -> baremetal.v1.LogChunk
+	18, // 29: baremetal.v1.OperationService.GetErasureCertificate:output_type -> baremetal.v1.ErasureCertificate
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name
@@ -1717,7 +1818,7 @@ func file_baremetal_v1_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_operation_proto_rawDesc), len(file_baremetal_v1_operation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

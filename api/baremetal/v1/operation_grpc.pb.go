@@ -19,10 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OperationService_GetOperation_FullMethodName        = "/baremetal.v1.OperationService/GetOperation"
-	OperationService_ListOperations_FullMethodName      = "/baremetal.v1.OperationService/ListOperations"
-	OperationService_WatchOperations_FullMethodName     = "/baremetal.v1.OperationService/WatchOperations"
-	OperationService_StreamOperationLogs_FullMethodName = "/baremetal.v1.OperationService/StreamOperationLogs"
+	OperationService_GetOperation_FullMethodName          = "/baremetal.v1.OperationService/GetOperation"
+	OperationService_ListOperations_FullMethodName        = "/baremetal.v1.OperationService/ListOperations"
+	OperationService_WatchOperations_FullMethodName       = "/baremetal.v1.OperationService/WatchOperations"
+	OperationService_StreamOperationLogs_FullMethodName   = "/baremetal.v1.OperationService/StreamOperationLogs"
+	OperationService_GetErasureCertificate_FullMethodName = "/baremetal.v1.OperationService/GetErasureCertificate"
 )
 
 // OperationServiceClient is the client API for OperationService service.
@@ -37,6 +38,9 @@ type OperationServiceClient interface {
 	WatchOperations(ctx context.Context, in *WatchOperationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OperationEvent], error)
 	// StreamOperationLogs replays the stored log and follows it until the operation ends.
 	StreamOperationLogs(ctx context.Context, in *StreamOperationLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogChunk], error)
+	// GetErasureCertificate says, signed, which disks an operation has erased, how, and what was read back. It is refused
+	// where an installer has not shown that of every disk. Scope: read. Each call signs anew.
+	GetErasureCertificate(ctx context.Context, in *GetErasureCertificateRequest, opts ...grpc.CallOption) (*ErasureCertificate, error)
 }
 
 type operationServiceClient struct {
@@ -105,6 +109,16 @@ func (c *operationServiceClient) StreamOperationLogs(ctx context.Context, in *St
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OperationService_StreamOperationLogsClient = grpc.ServerStreamingClient[LogChunk]
 
+func (c *operationServiceClient) GetErasureCertificate(ctx context.Context, in *GetErasureCertificateRequest, opts ...grpc.CallOption) (*ErasureCertificate, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ErasureCertificate)
+	err := c.cc.Invoke(ctx, OperationService_GetErasureCertificate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperationServiceServer is the server API for OperationService service.
 // All implementations must embed UnimplementedOperationServiceServer
 // for forward compatibility.
@@ -117,6 +131,9 @@ type OperationServiceServer interface {
 	WatchOperations(*WatchOperationsRequest, grpc.ServerStreamingServer[OperationEvent]) error
 	// StreamOperationLogs replays the stored log and follows it until the operation ends.
 	StreamOperationLogs(*StreamOperationLogsRequest, grpc.ServerStreamingServer[LogChunk]) error
+	// GetErasureCertificate says, signed, which disks an operation has erased, how, and what was read back. It is refused
+	// where an installer has not shown that of every disk. Scope: read. Each call signs anew.
+	GetErasureCertificate(context.Context, *GetErasureCertificateRequest) (*ErasureCertificate, error)
 	mustEmbedUnimplementedOperationServiceServer()
 }
 
@@ -138,6 +155,9 @@ func (UnimplementedOperationServiceServer) WatchOperations(*WatchOperationsReque
 }
 func (UnimplementedOperationServiceServer) StreamOperationLogs(*StreamOperationLogsRequest, grpc.ServerStreamingServer[LogChunk]) error {
 	return status.Error(codes.Unimplemented, "method StreamOperationLogs not implemented")
+}
+func (UnimplementedOperationServiceServer) GetErasureCertificate(context.Context, *GetErasureCertificateRequest) (*ErasureCertificate, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetErasureCertificate not implemented")
 }
 func (UnimplementedOperationServiceServer) mustEmbedUnimplementedOperationServiceServer() {}
 func (UnimplementedOperationServiceServer) testEmbeddedByValue()                          {}
@@ -218,6 +238,24 @@ func _OperationService_StreamOperationLogs_Handler(srv interface{}, stream grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OperationService_StreamOperationLogsServer = grpc.ServerStreamingServer[LogChunk]
 
+func _OperationService_GetErasureCertificate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetErasureCertificateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperationServiceServer).GetErasureCertificate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperationService_GetErasureCertificate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperationServiceServer).GetErasureCertificate(ctx, req.(*GetErasureCertificateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperationService_ServiceDesc is the grpc.ServiceDesc for OperationService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -232,6 +270,10 @@ var OperationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListOperations",
 			Handler:    _OperationService_ListOperations_Handler,
+		},
+		{
+			MethodName: "GetErasureCertificate",
+			Handler:    _OperationService_GetErasureCertificate_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

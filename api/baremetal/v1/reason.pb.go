@@ -692,6 +692,12 @@ const (
 	// FAILED_PRECONDITION: the machine was installed without an agent, and the work needs one on it.
 	// Next: reimage the machine without `--agentless`, or do it by other means.
 	Reason_MACHINE_AGENTLESS Reason = 402
+	// FAILED_PRECONDITION: the evidence of the operation does not show that an installer erased each disk and read it back.
+	// Next: `ingot why` if it has not ended; else erase the disks with plan `erase`, or decommission the machine.
+	Reason_ERASURE_NOT_PROVEN Reason = 420
+	// FAILED_PRECONDITION: the machine's history is not as it was written; nothing is certified from it.
+	// Next: `ingot audit verify MACHINE` says which entry; compare with your copies of its heads, and ask who has changed it.
+	Reason_HISTORY_BROKEN Reason = 421
 )
 
 // Enum value maps for Reason.
@@ -910,6 +916,8 @@ var (
 		400: "PHONE_HOME_PREVENTED",
 		401: "PHONE_HOME_MISSING",
 		402: "MACHINE_AGENTLESS",
+		420: "ERASURE_NOT_PROVEN",
+		421: "HISTORY_BROKEN",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1125,6 +1133,8 @@ var (
 		"PHONE_HOME_PREVENTED":           400,
 		"PHONE_HOME_MISSING":             401,
 		"MACHINE_AGENTLESS":              402,
+		"ERASURE_NOT_PROVEN":             420,
+		"HISTORY_BROKEN":                 421,
 	}
 )
 
@@ -1159,7 +1169,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xf3'\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa1(\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1375,7 +1385,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x14BMC_PASSWORD_REFUSED\x10\x8e\x03\x12\x19\n" +
 	"\x14PHONE_HOME_PREVENTED\x10\x90\x03\x12\x17\n" +
 	"\x12PHONE_HOME_MISSING\x10\x91\x03\x12\x16\n" +
-	"\x11MACHINE_AGENTLESS\x10\x92\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x11MACHINE_AGENTLESS\x10\x92\x03\x12\x17\n" +
+	"\x12ERASURE_NOT_PROVEN\x10\xa4\x03\x12\x13\n" +
+	"\x0eHISTORY_BROKEN\x10\xa5\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

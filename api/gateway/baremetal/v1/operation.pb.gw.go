@@ -170,6 +170,45 @@ func request_OperationService_StreamOperationLogs_0(ctx context.Context, marshal
 	return stream, metadata, nil
 }
 
+func request_OperationService_GetErasureCertificate_0(ctx context.Context, marshaler runtime.Marshaler, client extBaremetalv1.OperationServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq extBaremetalv1.GetErasureCertificateRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["operation_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "operation_id")
+	}
+	protoReq.OperationId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "operation_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.GetErasureCertificate(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_OperationService_GetErasureCertificate_0(ctx context.Context, marshaler runtime.Marshaler, server extBaremetalv1.OperationServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq extBaremetalv1.GetErasureCertificateRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["operation_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "operation_id")
+	}
+	protoReq.OperationId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "operation_id", err)
+	}
+	msg, err := server.GetErasureCertificate(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 // RegisterOperationServiceHandlerServer registers the http handlers for service OperationService to "mux".
 // UnaryRPC     :call OperationServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -229,6 +268,26 @@ func RegisterOperationServiceHandlerServer(ctx context.Context, mux *runtime.Ser
 		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
 		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 		return
+	})
+	mux.Handle(http.MethodGet, pattern_OperationService_GetErasureCertificate_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/baremetal.v1.OperationService/GetErasureCertificate", runtime.WithHTTPPathPattern("/api/v1/operations/{operation_id}/erasure-certificate"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_OperationService_GetErasureCertificate_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OperationService_GetErasureCertificate_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	return nil
@@ -338,19 +397,38 @@ func RegisterOperationServiceHandlerClient(ctx context.Context, mux *runtime.Ser
 		}
 		forward_OperationService_StreamOperationLogs_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_OperationService_GetErasureCertificate_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/baremetal.v1.OperationService/GetErasureCertificate", runtime.WithHTTPPathPattern("/api/v1/operations/{operation_id}/erasure-certificate"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_OperationService_GetErasureCertificate_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OperationService_GetErasureCertificate_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_OperationService_GetOperation_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "operations", "operation_id"}, ""))
-	pattern_OperationService_ListOperations_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "operations"}, ""))
-	pattern_OperationService_WatchOperations_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "operation-events"}, ""))
-	pattern_OperationService_StreamOperationLogs_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "operations", "operation_id", "logs"}, ""))
+	pattern_OperationService_GetOperation_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "operations", "operation_id"}, ""))
+	pattern_OperationService_ListOperations_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "operations"}, ""))
+	pattern_OperationService_WatchOperations_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "operation-events"}, ""))
+	pattern_OperationService_StreamOperationLogs_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "operations", "operation_id", "logs"}, ""))
+	pattern_OperationService_GetErasureCertificate_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "operations", "operation_id", "erasure-certificate"}, ""))
 )
 
 var (
-	forward_OperationService_GetOperation_0        = runtime.ForwardResponseMessage
-	forward_OperationService_ListOperations_0      = runtime.ForwardResponseMessage
-	forward_OperationService_WatchOperations_0     = runtime.ForwardResponseStream
-	forward_OperationService_StreamOperationLogs_0 = runtime.ForwardResponseStream
+	forward_OperationService_GetOperation_0          = runtime.ForwardResponseMessage
+	forward_OperationService_ListOperations_0        = runtime.ForwardResponseMessage
+	forward_OperationService_WatchOperations_0       = runtime.ForwardResponseStream
+	forward_OperationService_StreamOperationLogs_0   = runtime.ForwardResponseStream
+	forward_OperationService_GetErasureCertificate_0 = runtime.ForwardResponseMessage
 )

@@ -5,6 +5,8 @@ package service
 import (
 	"cmp"
 	"context"
+	"crypto"
+	"crypto/x509"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -44,7 +46,7 @@ type Info struct {
 	CAHash string
 }
 
-// Config is what the services work with. Engine, Store, Images, Secrets and Bundle are required.
+// Config is what the services work with. Engine, Store, Images, Secrets, Bundle and DocumentSigner are required.
 type Config struct {
 	Engine Engine
 	Store  Store
@@ -66,6 +68,8 @@ type Config struct {
 	Info  Info
 	// Bundle makes the one string that carries a bootstrap token to a machine.
 	Bundle func(tokenID, secret string, issued time.Time) (string, error)
+	// DocumentSigner makes a key for one signature, and its chain with the installation's root.
+	DocumentSigner func(ctx context.Context) (crypto.Signer, []*x509.Certificate, error)
 	// Incarnation names the database's history; cursors of another one are refused with CURSOR_EXPIRED. Where it is
 	// nil every cursor counts as ours.
 	Incarnation func(ctx context.Context) (string, error)

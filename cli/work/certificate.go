@@ -1,0 +1,142 @@
+package work
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/internal/erasure"
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+func (a commands) certificateCmd() *cobra.Command {
+	var operation, out string
+	cmd := &cobra.Command{
+		Use:   "certificate MACHINE",
+		Short: "Get a signed certificate of what was erased on a machine",
+		Long: `Get an erasure certificate: which disks of the machine were erased, how, what was read back, and by
+whom, signed by the controller. It is of the machine's last erasure, or of the operation that is named.
+There is none where an installer of Ingot has not read back every disk.
+
+Whoever has the root certificate verifies it without the controller: ingot certificate verify.`,
+		Example: `  ingot certificate m-1 --out m-1.erased.json
+  ingot certificate m-1 --operation op-01k
+  ingot certificate verify m-1.erased.json --ca-file root.pem`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			return a.certificate(cmd.Context(), args[0], operation, out)
+		},
+	}
+	cmd.Flags().StringVar(&operation, "operation", "", "the operation that has erased, instead of the last one")
+	cmd.Flags().StringVar(&out, "out", "", "file to write it to, which must not exist yet (default: standard output)")
+	a.Must(cmd.RegisterFlagCompletionFunc("operation", a.CompleteOperations()))
+	cmd.AddCommand(a.certificateVerifyCmd())
+	return cmd
+}
+
+func (a commands) certificate(ctx context.Context, machine, operation, out string) error {
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	if operation == "" {
+		if operation, err = lastErasure(ctx, svc, machine); err != nil {
+			return err
+		}
+	}
+	got, err := svc.Operations.GetErasureCertificate(ctx, &pb.GetErasureCertificateRequest{OperationId: operation})
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		return a.Write(got.GetDocument() + "\n")
+	}
+	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("write certificate: %w", err)
+	}
+	_, err = f.WriteString(got.GetDocument() + "\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write certificate: %w", err)
+	}
+	a.Note("%s is the certificate of operation %s; see it with: ingot certificate verify %s", out, operation, out)
+	return nil
+}
+
+// lastErasure is the machine's newest operation that has ended well and erased.
+func lastErasure(ctx context.Context, svc *command.Services, machine string) (string, error) {
+	found := ""
+	_, err := command.Pages(0, func(size int32, token string) ([]*pb.Operation, string, error) {
+		r, err := svc.Operations.ListOperations(ctx, &pb.ListOperationsRequest{
+			Filter: "machine_id=" + machine + ",phase=SUCCEEDED", PageSize: size, PageToken: token})
+		for _, op := range r.GetOperations() {
+			if op.GetEvidence()[evidence.EraseMethod] != "" {
+				found = op.GetOperationId()
+				return nil, "", err
+			}
+		}
+		return nil, r.GetNextPageToken(), err
+	})
+	if err == nil && found == "" {
+		err = &command.ExitError{Code: command.ExitRefused, Err: fmt.Errorf(
+			"no operation of machine %s has ended well and erased disks (ERASURE_NOT_PROVEN)", machine)}
+	}
+	return found, err
+}
+
+func (a commands) certificateVerifyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Prove an erasure certificate, without the controller",
+		Long: `Verify the signature of an erasure certificate and that a controller of your installation has made
+it, and show what it says. It needs the root certificate, or its hash, by --ca-file, --ca-hash or a
+context, and no connection. FILE is - for standard input.
+
+Exit code 5 says that it is not genuine.`,
+		Example: `  ingot certificate verify m-1.erased.json --ca-file root.pem
+  ingot certificate verify m-1.erased.json -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.verifyCertificate(args[0]) },
+	}
+}
+
+func (a commands) verifyCertificate(path string) error {
+	document, err := a.ReadInput(path)
+	if err != nil {
+		return err
+	}
+	trust, err := a.Root()
+	if err != nil {
+		return err
+	}
+	s, err := erasure.Verify(document, trust)
+	if err != nil {
+		return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%s: %w", path, err)}
+	}
+	shown, err := asMessage(s)
+	if err != nil {
+		return err
+	}
+	return a.Print(shown, func() string { return a.Style().Erasure(s) }, s.Work.ID)
+}
+
+func asMessage(s erasure.Statement) (*structpb.Struct, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("show certificate: %w", err)
+	}
+	m := &structpb.Struct{}
+	if err := m.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("show certificate: %w", err)
+	}
+	return m, nil
+}
