@@ -2,11 +2,14 @@ package controller
 
 import (
 	"context"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -32,8 +35,16 @@ func TestCapacityOfSites(t *testing.T) {
 // TestGaugesAreRefreshedEvery30Seconds: the fleet is counted at once, and again after 30 s and not before.
 func TestGaugesAreRefreshedEvery30Seconds(t *testing.T) {
 	st, fake, registry := storetest.New(t), clock.NewFake(time.Now()), metrics.NewRegistry()
+	authority, err := ca.New(ca.Config{Dir: filepath.Join(t.TempDir(), "ca")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := blob.Open(blob.Config{Path: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := &Controller{store: st, clock: fake, metrics: metrics.New(registry), sessions: session.NewRegistry(),
-		log: testkit.Logger(t)}
+		log: testkit.Logger(t), ca: authority, blobs: blobs, version: "test", id: "c-test"}
 	register := func(id string) {
 		t.Helper()
 		if _, err := st.Register(t.Context(), &baremetalv1.Machine{MachineId: id}, "tester", time.Now()); err != nil {

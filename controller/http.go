@@ -3,11 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/healthhttp"
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
@@ -66,75 +64,6 @@ func (c *Controller) runHTTP(ctx context.Context) error {
 	g.Go("http", func(ctx context.Context) error { return srv.Serve(ctx, c.listeners.http) })
 	g.Go("gauges", c.refreshGauges)
 	return g.Wait()
-}
-
-// refreshGauges counts the fleet every 30 s.
-func (c *Controller) refreshGauges(ctx context.Context) error {
-	t := c.clock.NewTicker(30 * time.Second)
-	defer t.Stop()
-	for {
-		if c.ready.err() == nil {
-			if err := c.countFleet(ctx); err != nil && ctx.Err() == nil {
-				c.log.Warn("gauges not refreshed", "error", err.Error())
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C():
-		}
-	}
-}
-
-func (c *Controller) countFleet(ctx context.Context) error {
-	counts, err := c.store.CountMachines(ctx)
-	if err != nil {
-		return err
-	}
-	out := make([]metrics.MachineCount, 0, len(counts))
-	for k, n := range counts {
-		out = append(out, metrics.MachineCount{
-			Phase: k.Phase, EffectiveState: k.Effective, NodeState: k.NodeState, Region: k.Region, Site: k.Site, Count: int64(n),
-		})
-	}
-	c.metrics.SetMachines(out)
-	sites, err := c.store.ListSites(ctx, "", math.MaxInt32)
-	if err != nil {
-		return err
-	}
-	c.metrics.SetCapacity(capacityOf(sites))
-	unwakeable, err := c.store.CountUnwakeable(ctx, c.clock.Now())
-	if err != nil {
-		return err
-	}
-	c.metrics.OperationsUnwakeable.Set(float64(unwakeable))
-	_, safe, err := c.store.HeadCursor(ctx)
-	if err != nil {
-		return err
-	}
-	c.metrics.CursorLag.Set(c.clock.Now().Sub(safe).Seconds())
-	roles := map[string]int{"host": 0, "site": 0}
-	for _, s := range c.sessions.All() {
-		roles[s.Role]++
-	}
-	for role, n := range roles {
-		c.metrics.Sessions.WithLabelValues(role).Set(float64(n))
-	}
-	return nil
-}
-
-// capacityOf counts the addresses of each segment, as its site's agent has reported them last.
-func capacityOf(sites []*baremetalv1.Site) []metrics.Capacity {
-	var out []metrics.Capacity
-	for _, site := range sites {
-		for _, segment := range site.GetSegments() {
-			out = append(out, metrics.Capacity{
-				Site: site.GetSite(), Segment: segment.GetName(), Resource: "addresses",
-				Used: int64(segment.GetPoolUsed()), Size: int64(segment.GetPoolSize()),
-			})
-		}
-	}
-	return out
 }
 
 // observer hands the engine's observations to the metrics.

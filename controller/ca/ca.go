@@ -113,6 +113,11 @@ func (a *Authority) ServerSignatures() uint64 { return a.signedServer.Load() }
 // ExpiresAt is when the intermediate expires, and with it the last leaf.
 func (a *Authority) ExpiresAt() time.Time { return a.keys.intermediate.NotAfter }
 
+// Expiries are when the CA's certificates end, by name.
+func (a *Authority) Expiries() map[string]time.Time {
+	return map[string]time.Time{"root": a.keys.root.NotAfter, "intermediate": a.keys.intermediate.NotAfter}
+}
+
 // sign signs want for the request's public key, after the request has proven that key. Nothing else of the request
 // counts.
 func (a *Authority) sign(

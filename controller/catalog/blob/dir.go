@@ -162,14 +162,23 @@ func (d *Dir) List() ([]string, error) {
 	return out, nil
 }
 
-// Room fails with IMAGE_STORE_FULL where so many bytes more would leave less free than the reserve.
-func (d *Dir) Room(bytes int64) error {
+// Space is what unprivileged processes may still take, and the size of the file system, in bytes.
+func (d *Dir) Space() (free, size int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.path, &st); err != nil {
-		return fmt.Errorf("look for room: %w", err)
+		return 0, 0, fmt.Errorf("look for room: %w", err)
 	}
-	// What unprivileged processes may take: root's own reserve is not for images.
-	if free := int64(st.Bavail) * st.Bsize; free-d.reserve < bytes {
+	// Without root's own reserve, which is not for images.
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+}
+
+// Room fails with IMAGE_STORE_FULL where so many bytes more would leave less free than the reserve.
+func (d *Dir) Room(bytes int64) error {
+	free, _, err := d.Space()
+	if err != nil {
+		return err
+	}
+	if free-d.reserve < bytes {
 		return full("%d bytes are wanted, %d are free, and %d stay free", bytes, free, d.reserve)
 	}
 	return nil

@@ -44,6 +44,36 @@ func (q *Queries) ClaimRolloutMachines(ctx context.Context, arg ClaimRolloutMach
 	return err
 }
 
+const countRollouts = `-- name: CountRollouts :many
+SELECT state, count(*) AS n FROM rollouts
+WHERE state IN ('AWAITING_APPROVAL', 'RUNNING', 'PAUSED', 'STOPPING') GROUP BY state
+`
+
+type CountRolloutsRow struct {
+	State string
+	N     int64
+}
+
+func (q *Queries) CountRollouts(ctx context.Context) ([]CountRolloutsRow, error) {
+	rows, err := q.db.Query(ctx, countRollouts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountRolloutsRow
+	for rows.Next() {
+		var i CountRolloutsRow
+		if err := rows.Scan(&i.State, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueRollouts = `-- name: DueRollouts :many
 SELECT rollout_id FROM rollouts WHERE wake_at <= $1 OR staged_wake_at <= $1
 ORDER BY coalesce(wake_at, staged_wake_at) LIMIT 100

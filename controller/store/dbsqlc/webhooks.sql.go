@@ -970,6 +970,22 @@ func (q *Queries) UpdateWebhook(ctx context.Context, arg UpdateWebhookParams) er
 	return err
 }
 
+const webhookBacklog = `-- name: WebhookBacklog :one
+SELECT count(*) AS waiting, coalesce(min(created_at), clock_timestamp())::timestamptz AS oldest FROM webhook_deliveries WHERE state = 'pending'
+`
+
+type WebhookBacklogRow struct {
+	Waiting int64
+	Oldest  time.Time
+}
+
+func (q *Queries) WebhookBacklog(ctx context.Context) (WebhookBacklogRow, error) {
+	row := q.db.QueryRow(ctx, webhookBacklog)
+	var i WebhookBacklogRow
+	err := row.Scan(&i.Waiting, &i.Oldest)
+	return i, err
+}
+
 const webhookFails = `-- name: WebhookFails :one
 UPDATE webhooks
 SET failing_since = coalesce(failing_since, $1), failed_events = failed_events + $2::int,

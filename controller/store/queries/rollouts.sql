@@ -126,3 +126,7 @@ SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.wa
 FROM rollout_machines m JOIN rollouts r USING (rollout_id)
 WHERE m.machine_id = @machine_id AND m.state IN ('PENDING', 'STARTING', 'RUNNING')
 ORDER BY r.created_at, r.rollout_id LIMIT 1;
+
+-- name: CountRollouts :many
+SELECT state, count(*) AS n FROM rollouts
+WHERE state IN ('AWAITING_APPROVAL', 'RUNNING', 'PAUSED', 'STOPPING') GROUP BY state;

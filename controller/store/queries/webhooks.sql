@@ -174,3 +174,6 @@ SELECT w.webhook_id FROM webhooks w
 WHERE w.state = 'active'
   AND (SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = w.webhook_id AND d.state = 'pending'
                              LIMIT @max_pending::int) n) >= @max_pending::int;
+
+-- name: WebhookBacklog :one
+SELECT count(*) AS waiting, coalesce(min(created_at), clock_timestamp())::timestamptz AS oldest FROM webhook_deliveries WHERE state = 'pending';

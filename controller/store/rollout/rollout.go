@@ -172,6 +172,16 @@ type RolloutFilter struct {
 	Limit      int32
 }
 
+// CountRollouts counts those that have not ended, by state.
+func (s *Store) CountRollouts(ctx context.Context) (map[string]int64, error) {
+	rows, err := s.db.Q.CountRollouts(ctx)
+	out := map[string]int64{}
+	for _, r := range rows {
+		out[r.State] = r.N
+	}
+	return out, err
+}
+
 // ListRollouts reads rollouts, newest first.
 func (s *Store) ListRollouts(ctx context.Context, f RolloutFilter) ([]*baremetalv1.Rollout, error) {
 	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, RequestID: f.RequestID,

@@ -299,6 +299,12 @@ type WebhookQueue struct {
 	Active         bool
 }
 
+// WebhookBacklog counts the deliveries that wait, and says since when the oldest does: now where none waits.
+func (s *Store) WebhookBacklog(ctx context.Context) (waiting int64, oldest time.Time, err error) {
+	row, err := s.db.Q.WebhookBacklog(ctx)
+	return row.Waiting, row.Oldest, err
+}
+
 // WebhookQueues reads all webhooks, whatever their state.
 func (s *Store) WebhookQueues(ctx context.Context) ([]WebhookQueue, error) {
 	rows, err := s.db.Q.WebhookQueues(ctx)

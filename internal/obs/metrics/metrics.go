@@ -41,6 +41,18 @@ type Metrics struct {
 	OperationsUnwakeable prometheus.Gauge
 	// OperationsStuck is the number of active operations whose step runs far longer than its kind does.
 	OperationsStuck prometheus.Gauge
+	// Rollouts is the number of rollouts that have not ended, by state.
+	Rollouts *prometheus.GaugeVec
+	// FleetFrozen is 1 while no command is granted anywhere.
+	FleetFrozen prometheus.Gauge
+	// WebhookBacklog is the number of deliveries that wait, WebhookOldest the age of the oldest in seconds.
+	WebhookBacklog, WebhookOldest prometheus.Gauge
+	// BuildInfo is 1, by version and controller.
+	BuildInfo *prometheus.GaugeVec
+	// CertificateExpires is when a certificate of the installation ends, in Unix seconds, by certificate.
+	CertificateExpires *prometheus.GaugeVec
+	// ImageSpace is what the image directory's file system has, in bytes, by kind (free, size).
+	ImageSpace *prometheus.GaugeVec
 	// WebhookDeliveries counts tries of webhook deliveries by outcome (delivered, retried, dead).
 	WebhookDeliveries *prometheus.CounterVec
 	// CallsRefused counts calls of clients that were not let in, by client (the name of its bearer token) and why.
@@ -128,6 +140,17 @@ func New(r prometheus.Registerer) *Metrics {
 		),
 		OperationsStuck: gauge(
 			"operations_stuck", helpStuck),
+		Rollouts: gaugeVec("rollouts", "Rollouts that have not ended. Counted in the database: take the maximum over "+
+			"controllers.", "state"),
+		FleetFrozen: gauge("fleet_frozen", "1 while the fleet is frozen: no command is granted anywhere."),
+		WebhookBacklog: gauge("webhook_backlog", "Deliveries of webhooks that wait, of all webhooks. Counted in the "+
+			"database: take the maximum over controllers."),
+		WebhookOldest: gauge("webhook_oldest_seconds", "Age of the oldest delivery that waits; 0 where none does."),
+		BuildInfo:     gaugeVec("build_info", "1, with what runs.", "version", "controller_id"),
+		CertificateExpires: gaugeVec("certificate_expires_timestamp_seconds",
+			"When a certificate of the CA ends: root, intermediate.", "certificate"),
+		ImageSpace: gaugeVec("image_space_bytes", "What the file system of the image directory has: free for unprivileged "+
+			"processes, and its size.", "kind"),
 		WebhookDeliveries: counterVec(
 			"webhook_deliveries_total",
 			"Tries of webhook deliveries: delivered, retried (failed, and tried again later), dead (given up).",
@@ -166,6 +189,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		m.machines, m.capacity, m.Operations, m.OperationSeconds, m.CommandLatency, m.Sessions, m.SessionsPaced, m.EventLag,
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
 		m.WebhookDeliveries, m.CallsRefused, m.ConnectionsClosed, m.CallWait, m.CallsRunning, m.CallsWaiting,
+		m.Rollouts, m.FleetFrozen, m.WebhookBacklog, m.WebhookOldest, m.BuildInfo, m.CertificateExpires, m.ImageSpace,
 	}
 }
 
@@ -183,6 +207,10 @@ func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 func histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(
 		prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+func gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
 func gauge(name, help string) prometheus.Gauge {
