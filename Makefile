@@ -331,6 +331,11 @@ test-setup: deb ## Install the packages in a booted Debian tree, run `ingot setu
 	scripts/install-deps units
 	scripts/test-setup
 
+.PHONY: test-package-upgrade
+test-package-upgrade: deb ## Upgrade a running fleet from the packages of an older revision (OLD=revision) to these, and lose nothing (root)
+	scripts/install-deps units
+	scripts/test-package-upgrade
+
 .PHONY: clean
 clean: ## Remove what make has built
 	rm -rf bin dist
