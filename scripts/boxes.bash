@@ -67,13 +67,14 @@ boot() { # BOX
   systemd-nspawn --directory="$work/$1" --boot --register=no --keep-unit --private-network --console=pipe --quiet \
     </dev/null >>"$work/$1.console" 2>&1 &
   nspawn[$1]=$!
-  until_true 60 "$1 does not boot" find_leader "$1"
-  until_true 60 "$1 does not come up" up "$1"
+  until_true 180 "$1 does not boot" find_leader "$1"
+  until_true 180 "$1 does not come up" up "$1"
 }
 
+# find_leader BOX: its process 1. A child of nspawn that is not systemd yet may be one that only forks it and ends.
 find_leader() {
   local pid
-  pid=$(pgrep -P "${nspawn[$1]}" | head -1) && [[ -n $pid ]] && leader[$1]=$pid
+  pid=$(pgrep -P "${nspawn[$1]}" -x systemd) && leader[$1]=$pid
 }
 
 inside() { # BOX COMMAND...
