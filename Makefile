@@ -4,7 +4,8 @@
 MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/bash
 
-VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null | sed 's/^v//' | grep . || echo 0.1.0-dev)
+# Without a tag, the commit's time: apt takes a package of the same version for one that is installed already.
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null | sed 's/^v//' | grep . || TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=0.1.0-dev.%cd 2>/dev/null | grep . || echo 0.1.0-dev)
 LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
 # Without grpc's trace pages: they pull in html/template, which keeps the linker from leaving out methods that nobody calls.
 GOTAGS  := grpcnotrace
@@ -330,6 +331,11 @@ test-units: deb ## Boot a Debian tree with the packages and try the systemd unit
 test-setup: deb ## Install the packages in a booted Debian tree, run `ingot setup` and doctor there, and purge all (root)
 	scripts/install-deps units
 	scripts/test-setup
+
+.PHONY: test-package-upgrade
+test-package-upgrade: deb ## Upgrade a running fleet from the packages of an older revision (OLD=revision) to these, and lose nothing (root)
+	scripts/install-deps units
+	scripts/test-package-upgrade
 
 .PHONY: clean
 clean: ## Remove what make has built

@@ -327,6 +327,8 @@ func (c *Controller) prepareDatabase(ctx context.Context) error {
 		if err := c.store.MigrateUp(ctx); err != nil {
 			return err
 		}
+	} else if err := c.store.CheckProgram(ctx); err != nil {
+		return err
 	}
 	if err := c.store.SeedPlans(ctx, c.clock.Now()); err != nil {
 		return err

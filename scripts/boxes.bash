@@ -67,13 +67,14 @@ boot() { # BOX
   systemd-nspawn --directory="$work/$1" --boot --register=no --keep-unit --private-network --console=pipe --quiet \
     </dev/null >>"$work/$1.console" 2>&1 &
   nspawn[$1]=$!
-  until_true 60 "$1 does not boot" find_leader "$1"
-  until_true 60 "$1 does not come up" up "$1"
+  until_true 180 "$1 does not boot" find_leader "$1"
+  until_true 180 "$1 does not come up" up "$1"
 }
 
+# find_leader BOX: its process 1. A child of nspawn that is not systemd yet may be one that only forks it and ends.
 find_leader() {
   local pid
-  pid=$(pgrep -P "${nspawn[$1]}" | head -1) && [[ -n $pid ]] && leader[$1]=$pid
+  pid=$(pgrep -P "${nspawn[$1]}" -x systemd) && leader[$1]=$pid
 }
 
 inside() { # BOX COMMAND...
@@ -106,4 +107,24 @@ install_packages() {
     [[ $(inside "$box" systemctl is-active "$unit") == inactive ]] || die "$unit was started by its installation"
     [[ $(inside "$box" systemctl is-enabled "$unit") == disabled ]] || die "$unit was enabled by its installation"
   done
+}
+
+# runs_as BOX UNIT USER CAPABILITIES: who the service's process really is.
+runs_as() {
+  local pid status
+  pid=$(main_pid "$1" "$2")
+  status=$(inside "$1" cat "/proc/$pid/status")
+  [[ $(inside "$1" stat -c %U "/proc/$pid") == "$3" ]] || die "$2 is not of user $3"
+  local set
+  for set in CapEff CapBnd; do
+    grep -q "^$set:.*$4\$" <<<"$status" || die "$2 has other capabilities: $status"
+  done
+}
+
+# nothing_left BOX: no file, user, unit or process of ours is left after a purge, but for logs and what is an operator's own.
+nothing_left() {
+  inside "$1" sh -c 'find / -xdev \( -name "*ingot*" \) -not -path "/opt/*" -not -path "/proc/*" -not -path "/var/lib/postgresql/*" \
+    -not -path "*/.config/*" -not -path "/srv/*" -not -path "/var/log/*"; getent passwd ingot ingot-site; getent group ingot ingot-site;
+    systemctl list-unit-files "ingot*" --no-legend; pgrep -l ingot' >"$work/log" 2>&1 || true
+  [[ ! -s $work/log ]] || die "purge leaves something in $1"
 }

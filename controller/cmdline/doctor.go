@@ -213,7 +213,7 @@ func checkDatabase(ctx context.Context, c config.Config) []doctor.Finding {
 	if err != nil {
 		return append(list, fault(err)...)
 	}
-	return append(list, judgeSchema(have, newest))
+	return append(list, judgeSchema(have, newest, s.CheckProgram(ctx)))
 }
 
 // judgeDatabase says what the settings mean for what the controller promises.
@@ -252,15 +252,22 @@ func judgeDatabase(s schema.Settings, pool int, now time.Time) []doctor.Finding 
 	return list
 }
 
-func judgeSchema(have, newest int) doctor.Finding {
+func judgeSchema(have, newest int, refusal error) doctor.Finding {
 	f := doctor.Well("schema", fmt.Sprintf("version %d", have))
 	switch {
 	case have < newest:
 		f.Level, f.What = doctor.Warn, fmt.Sprintf("version %d, and this program knows %d", have, newest)
 		f.Remedy = "ingot-controller migrate up; the controller does it at its start unless database.migrate is false"
-	case have > newest:
-		f.Level, f.What = doctor.Fail, fmt.Sprintf("version %d, and this program knows %d alone", have, newest)
+	case refusal != nil:
+		f.Level, f.What = doctor.Fail, refusal.Error()
 		f.Remedy = "install the newer ingot-controller again"
+	case have > newest:
+		f.Level, f.What = doctor.Warn, fmt.Sprintf(
+			"version %d, and this program, which may run on it, knows %d",
+			have,
+			newest,
+		)
+		f.Remedy = "install the newer ingot-controller again when you no longer need the older one"
 	}
 	return f
 }

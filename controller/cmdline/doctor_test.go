@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/internal/doctor"
@@ -138,6 +140,12 @@ func TestDoctorFindsFaultsOfTheController(t *testing.T) {
 	}
 	i.finds(doctor.OK, "schema", "version")
 
+	t.Log("a newer program has migrated, and then taken away what this one uses")
+	i.sql("UPDATE schema_version SET version = version + 1")
+	i.finds(doctor.Warn, "schema", "which may run on it")
+	i.sql("UPDATE schema_version SET needs = version")
+	i.finds(doctor.Fail, "schema", "needs a program that knows version")
+
 	t.Log("the database is away")
 	i.must(i.database.Stop(t.Context()))
 	i.finds(doctor.Fail, "database", "connect")
@@ -145,6 +153,15 @@ func TestDoctorFindsFaultsOfTheController(t *testing.T) {
 	t.Log("the configuration has a mistake")
 	i.must(os.WriteFile(i.config, []byte("listn: {}\n"), 0o600))
 	i.finds(doctor.Fail, "configuration", "listn")
+}
+
+func (i *installation) sql(statement string) {
+	i.t.Helper()
+	c, err := pgx.Connect(i.t.Context(), i.database.URL(localpg.Database))
+	i.must(err)
+	defer func() { _ = c.Close(i.t.Context()) }()
+	_, err = c.Exec(i.t.Context(), statement)
+	i.must(err)
 }
 
 func (i *installation) must(err error) {

@@ -23,11 +23,15 @@ type migration struct {
 	version int
 	up      string
 	down    string
+	needs   int // as its first line says; 0 where it only expands
 }
 
 // MigrateUp brings the schema, and River's, to the newest version. It is safe to run from several controllers.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(ctx context.Context, conn *pgxpool.Conn, all []migration) error {
+		if err := refuseOlder(ctx, conn, len(all)); err != nil {
+			return err
+		}
 		if err := refusePrepared(ctx, conn); err != nil {
 			return err
 		}
@@ -42,7 +46,7 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 			if m.version <= have {
 				continue
 			}
-			if err := runMigration(ctx, conn, m.up, m.version); err != nil {
+			if err := runMigration(ctx, conn, m.up, m.version, needsAt(all, m.version)); err != nil {
 				return fmt.Errorf("migrate up to %d: %w", m.version, err)
 			}
 		}
@@ -61,7 +65,7 @@ func (s *Store) MigrateDown(ctx context.Context) error {
 			if m.version > have {
 				continue
 			}
-			if err := runMigration(ctx, conn, m.down, m.version-1); err != nil {
+			if err := runMigration(ctx, conn, m.down, m.version-1, needsAt(all, m.version-1)); err != nil {
 				return fmt.Errorf("migrate down from %d: %w", m.version, err)
 			}
 		}
@@ -106,7 +110,8 @@ func (s *Store) migrate(ctx context.Context, fn func(context.Context, *pgxpool.C
 		// A connection that cannot unlock is broken, and its lock ends with it.
 		_, _ = conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", migrationLock)
 	}()
-	const table = "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)"
+	const table = "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL);" +
+		"ALTER TABLE schema_version ADD COLUMN IF NOT EXISTS needs integer NOT NULL DEFAULT 0"
 	if _, err := conn.Exec(ctx, table); err != nil {
 		return fmt.Errorf("create schema_version: %w", err)
 	}
@@ -122,7 +127,7 @@ func schemaVersion(ctx context.Context, conn *pgxpool.Conn) (int, error) {
 	return v, nil
 }
 
-func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version int) error {
+func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// An index on a large table takes longer than any call may.
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
@@ -134,7 +139,7 @@ func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version i
 		if _, err := tx.Exec(ctx, "DELETE FROM schema_version"); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES ($1)", version)
+		_, err := tx.Exec(ctx, "INSERT INTO schema_version (version, needs) VALUES ($1, $2)", version, needs)
 		return err
 	})
 }
@@ -189,7 +194,11 @@ func loadMigrations(files fs.FS) ([]migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read migration: %w", err)
 		}
-		out = append(out, migration{version: version, up: string(up), down: string(down)})
+		needs, err := needsOf(string(up))
+		if err != nil {
+			return nil, fmt.Errorf("migration %s: %w", name, err)
+		}
+		out = append(out, migration{version: version, up: string(up), down: string(down), needs: needs})
 	}
 	return out, nil
 }
