@@ -25,6 +25,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/schema"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/doctor"
 )
 
@@ -274,7 +275,7 @@ func judgeSchema(have, newest int, refusal error) doctor.Finding {
 
 // checkServing asks a controller that runs, and looks at the ports for one that does not.
 func checkServing(ctx context.Context, c *config.Config) []doctor.Finding {
-	err := askReady(ctx, c.Listen.HTTP)
+	err := awaitReady(ctx, c.Listen.HTTP)
 	var opErr *net.OpError
 	if err == nil {
 		return []doctor.Finding{doctor.Well("controller", "runs and is ready")}
@@ -294,6 +295,23 @@ func checkServing(ctx context.Context, c *config.Config) []doctor.Finding {
 		}
 	}
 	return list
+}
+
+// starting is how long a controller that says that it starts is waited for: its unit is active before it is ready.
+const starting = 20 * time.Second
+
+func awaitReady(ctx context.Context, address string) error {
+	for end := time.Now().Add(starting); ; {
+		err := askReady(ctx, address)
+		if err == nil || !strings.Contains(err.Error(), "starting") || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-clock.Real().After(200 * time.Millisecond):
+		}
+	}
 }
 
 func askReady(ctx context.Context, address string) error {

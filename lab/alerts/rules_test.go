@@ -84,7 +84,7 @@ func TestRulesAskForMetricsThatThereAre(t *testing.T) {
 func TestReferenceAlerts(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("For Prometheus: `deploy/prometheus/ingot.rules.yaml`, which the package of the controller has below\n" +
-		"`/usr/share/doc/ingot-controller/`. It expects each controller's `/metrics` as a target of job `ingot`.\n")
+		"`/usr/share/doc/ingot-controller/examples/`. It expects each controller's `/metrics` as a target of job `ingot`.\n")
 	for _, r := range rules(t) {
 		after := "at once"
 		if r.For != "0m" {
