@@ -16,7 +16,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 var agentKeys = validate.Keys{
