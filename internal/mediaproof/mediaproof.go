@@ -5,6 +5,7 @@ package mediaproof
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"net/netip"
 )
 
 // Make returns the proof of a key, by the SHA-256 of its public part, for one boot token.
@@ -20,4 +21,19 @@ func Make(secret []byte, bootToken string, keyDigest []byte) []byte {
 // Verify reports whether a proof is that of the key. Without a secret no proof holds.
 func Verify(secret []byte, bootToken string, keyDigest, proof []byte) bool {
 	return len(secret) > 0 && hmac.Equal(proof, Make(secret, bootToken, keyDigest))
+}
+
+// FileName is where the file is at the root of an installer's memory that was started from an attached image.
+const FileName = "ingot-media.json"
+
+// File is what stands in an attached image beside the installer.
+type File struct {
+	// Secret makes the proof.
+	Secret []byte `json:"secret"`
+	// MACs are those of the machine's network interfaces, lower case with colons.
+	MACs []string `json:"macs"`
+	// Address is the installer's, with its prefix; the zero value means by DHCP. Gateway and DNS go with it.
+	Address netip.Prefix `json:"address,omitzero"`
+	Gateway netip.Addr   `json:"gateway,omitzero"`
+	DNS     []netip.Addr `json:"dns,omitempty"`
 }

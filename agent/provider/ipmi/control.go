@@ -168,4 +168,6 @@ func (c *Client) InsertMedia(context.Context, string, string) error {
 }
 
 // EjectMedia refuses, as Media does.
-func (c *Client) EjectMedia(context.Context, string) error { return refuse("IPMI has no virtual media") }
+func (c *Client) EjectMedia(context.Context, string) error {
+	return refuse("IPMI has no virtual media")
+}

@@ -21,7 +21,9 @@ type medium struct {
 	Inserted     *lenient[bool]
 	ConnectedVia lenient[string]
 	Actions      lenient[mediaActions]
-	Oem          lenient[struct{ Hp, Hpe lenient[struct{ Actions lenient[mediaActions] }] }]
+	Oem          lenient[struct {
+		Hp, Hpe lenient[struct{ Actions lenient[mediaActions] }]
+	}]
 
 	at   path
 	etag string
