@@ -59,19 +59,16 @@ func (m medium) cd() bool {
 	return slices.ContainsFunc(m.MediaTypes.V, func(t string) bool { return t == "CD" || t == "DVD" })
 }
 
-// public is what is in the drive. Inserted alone may be stale after an ejection; with a connection that is none, or
-// without any sign of an image, the drive is empty.
+// public is what is in the drive.
 func (m medium) public() provider.Medium {
 	image := cmp.Or(m.Image.V, m.ImageName.V)
 	inserted := image != ""
 	if m.Inserted != nil {
 		inserted = m.Inserted.V
 	}
-	connected := !slices.Contains([]string{"", "NotConnected"}, m.ConnectedVia.V)
-	if image == "" && !connected {
-		inserted = false
-	}
-	if m.ConnectedVia.V == "NotConnected" && (m.Inserted == nil || !m.Inserted.V) {
+	// Some show the last image, and that it is inserted, when it is not connected any more
+	// (github.com/ansible-collections/community.general, issue 6969).
+	if m.ConnectedVia.V == "NotConnected" || image == "" && m.ConnectedVia.V == "" {
 		image, inserted = "", false
 	}
 	return provider.Medium{Slot: string(m.at), Image: image, Inserted: inserted}
@@ -157,25 +154,32 @@ func (c *Client) InsertMedia(ctx context.Context, slot, image string) error {
 	})
 }
 
-// insert sends the least that the standard asks for. Services that want more than that say so with 400, each in its own
-// words; the second form has what any of them wants (sushy, resources/manager/virtual_media.py).
+// insert sends the least that the standard asks for, and where that is refused with 400, what some service asks for
+// beside it. Those that have no action want the properties written (both by github.com/openstack/sushy,
+// sushy/resources/manager/virtual_media.py, and github.com/ansible-collections/community.general, redfish_utils.py).
 func (c *Client) insert(m medium, image string) error {
 	scheme := strings.ToUpper(before(image, ":"))
-	full := map[string]any{
-		"Image": image, "Inserted": true, "WriteProtected": true, "TransferMethod": "Stream", "TransferProtocolType": scheme,
-	}
-	forms := []map[string]any{
-		{"Image": image, "Inserted": true, "WriteProtected": true}, full, {"Image": image},
+	at, forms := m.insertAt(), []map[string]any{
+		{"Image": image},
 		{"Image": image, "TransferProtocolType": scheme},
+		{"Image": image, "TransferProtocolType": scheme, "TransferMethod": "Stream"},
+		{"Image": image, "TransferProtocolType": scheme, "TransferMethod": "Stream", "UserName": "", "Password": ""},
 	}
-	var err error
-	for _, form := range forms {
-		if at := m.insertAt(); at != "" {
-			err = finish(c.api.Post(string(at), form))
-		} else {
-			err = c.patch(m.at, m.etag, form)
+	if at == "" {
+		forms = []map[string]any{{"Image": image, "Inserted": true, "WriteProtected": true}, {"Image": image}}
+	}
+	return c.eachForm(forms, func(form map[string]any) error {
+		if at == "" {
+			return c.patch(m.at, m.etag, form)
 		}
-		if err == nil || statusOf(classify(c.rt.ctx, err)) != http.StatusBadRequest {
+		return finish(c.api.Post(string(at), form))
+	})
+}
+
+// eachForm sends one form after the other until one is not refused with 400.
+func (c *Client) eachForm(forms []map[string]any, send func(map[string]any) error) (err error) {
+	for _, form := range forms {
+		if err = send(form); err == nil || statusOf(classify(c.rt.ctx, err)) != http.StatusBadRequest {
 			return err
 		}
 	}
@@ -197,7 +201,8 @@ func (c *Client) EjectMedia(ctx context.Context, slot string) error {
 		if at := m.ejectAt(); at != "" {
 			return finish(c.api.Post(string(at), map[string]any{}))
 		}
-		return c.patch(m.at, m.etag, map[string]any{"Image": nil, "Inserted": false})
+		return c.eachForm([]map[string]any{{"Image": nil, "Inserted": false}, {"Image": nil}},
+			func(form map[string]any) error { return c.patch(m.at, m.etag, form) })
 	})
 }
 
