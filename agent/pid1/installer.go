@@ -25,6 +25,8 @@ type Installer struct {
 	Interface string       `json:"interface"`
 	MAC       string       `json:"mac"`
 	Address   netip.Prefix `json:"address"`
+	// Static is the network that the image gave the machine; nil where DHCP did.
+	Static *Network `json:"static,omitempty"`
 	// MediaSecret is that of the image that the machine was started from; nil where it was not.
 	MediaSecret []byte `json:"media_secret,omitempty"`
 }

@@ -126,6 +126,10 @@ func (s *System) handOver(b bootLine, c connection) error {
 	}
 	if b.media != nil {
 		s.installer.MediaSecret = b.media.Secret
+		if b.media.Address.IsValid() {
+			s.installer.Static = &Network{MAC: s.installer.MAC, Address: b.media.Address, Gateway: b.media.Gateway,
+				DNS: b.media.DNS}
+		}
 	}
 	return s.installer.write(installerFile)
 }

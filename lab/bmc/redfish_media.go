@@ -426,4 +426,3 @@ func rangeOf(ctx context.Context, client *http.Client, image string, f *os.File,
 	}
 	return err
 }
-
