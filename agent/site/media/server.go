@@ -23,6 +23,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/imagebuild/bootmedia"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -43,6 +44,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	byName map[string]Boot
+	// ports take http and https; nil before they are bound.
+	ports []int
 }
 
 // sendLimit is how long one answer may take: a BMC reads an image as the machine reads its drive.
@@ -100,29 +103,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(image, 0, image.Size()))
 }
 
-// Run serves until ctx ends.
+// Run listens and serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	if s.loader == nil {
 		s.cfg.Log.Warn("BIOS machines cannot start from attached images: install isolinux and syslinux-common",
 			"looked_for", []string{loaderProgram, loaderModule})
 	}
-	certificate, err := selfSigned()
+	listeners, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
-	plain, err := s.listen(ctx, s.cfg.Port)
-	if err != nil {
-		return err
-	}
-	secure, err := s.listen(ctx, s.cfg.Port+1)
-	if err != nil {
-		return errors.Join(err, plain.Close())
-	}
-	secure = tls.NewListener(secure, &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
-	})
 	group, groupCtx := task.New(ctx)
-	for _, l := range []net.Listener{plain, secure} {
+	for _, l := range listeners {
 		server := &http.Server{
 			Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: sendLimit,
 			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -143,16 +135,45 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (s *Server) listen(ctx context.Context, port int) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+// listen binds both ports; with port 0 any two.
+func (s *Server) listen(ctx context.Context) ([]net.Listener, error) {
+	certificate, err := selfSigned()
 	if err != nil {
-		return nil, fmt.Errorf("listen for BMCs that fetch images: %w", err)
+		return nil, err
 	}
-	return s.cfg.Limit(l), nil
+	second := s.cfg.Port
+	if second != 0 {
+		second++
+	}
+	var out []net.Listener
+	var ports []int
+	for _, port := range []int{s.cfg.Port, second} {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+		if err != nil {
+			for _, other := range out {
+				err = errors.Join(err, other.Close())
+			}
+			return nil, fmt.Errorf("listen for BMCs that fetch images: %w", err)
+		}
+		out, ports = append(out, s.cfg.Limit(l)), append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	out[1] = tls.NewListener(out[1], &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports = ports
+	return out, nil
 }
 
 // urls are where a BMC at an endpoint may fetch an image. It fetches from the address that this machine has towards it.
 func (s *Server) urls(ctx context.Context, endpoint, name string) ([]string, error) {
+	s.mu.Lock()
+	ports := s.ports
+	s.mu.Unlock()
+	if ports == nil {
+		return nil, failure.Unavailable("EXECUTION_FAILED", "the site's agent does not serve images yet, or cannot; see its log")
+	}
 	e, err := bmc.ParseEndpoint(endpoint)
 	if err != nil {
 		return nil, err
@@ -172,7 +193,7 @@ func (s *Server) urls(ctx context.Context, endpoint, name string) ([]string, err
 	at := func(scheme string, port int) string {
 		return scheme + "://" + netip.AddrPortFrom(local.Addr().Unmap().WithZone(""), uint16(port)).String() + Path + name
 	}
-	return []string{at("http", s.cfg.Port), at("https", s.cfg.Port+1)}, nil
+	return []string{at("http", ports[0]), at("https", ports[1])}, nil
 }
 
 // selfSigned makes a certificate of this process. BMCs that take https alone don't look at who signed it.
