@@ -11,15 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
-	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
-)
-
-// BeforeInsert is passed when everything is ready to have an image attached, and AfterInsert when the BMC has accepted
-// and nobody knows of it.
-var (
-	BeforeInsert = failpoint.Register("bmc.before-insert")
-	AfterInsert  = failpoint.Register("bmc.after-insert")
 )
 
 var _ provider.VirtualMedia = (*Provider)(nil)
@@ -71,13 +63,7 @@ func (p *Provider) InsertMedia(
 	proof.Slot = media[free].Slot
 	p.cfg.Log.InfoContext(ctx, "attaching an image", "machine_id", t.MachineID, "operation_id", e.OperationID, "command_id",
 		e.CommandID, "drive", proof.Slot)
-	if err := BeforeInsert.HitCtx(ctx); err != nil {
-		return proof, err
-	}
 	if err := p.insert(ctx, t, proof.Slot, o.URLs); err != nil {
-		return proof, err
-	}
-	if err := AfterInsert.HitCtx(ctx); err != nil {
 		return proof, err
 	}
 	proof.At, err = p.awaitMedia(ctx, t, "attach the image", func(media []provider.Medium) bool {
