@@ -97,9 +97,8 @@ func TestKilled(t *testing.T) {
 	r.stop()
 	r.start()
 	r.boots(true)
-	time.Sleep(300 * time.Millisecond) // some rounds
-	if len(r.service.Attached()) != 1 {
-		t.Error("ejected while it is wanted")
+	if err := r.insert(); err != nil || r.service.Ejections() != 0 {
+		t.Errorf("%d ejections while it is wanted, %v", r.service.Ejections(), err)
 	}
 	r.stop()
 	r.start()
@@ -140,8 +139,11 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		if failure.From(err).Reason != "MEDIA_IN_USE" {
 			t.Errorf("with %q attached: %v", image, err)
 		}
+		before := r.service.Counts().Requests
+		r.stop()
+		r.start() // it looks for ours
 		r.boots(false)
-		time.Sleep(300 * time.Millisecond) // some rounds
+		testkit.Eventually(t, 20*time.Second, func() bool { return r.service.Counts().Requests > before+2 }, "nobody looks")
 		if n := r.service.Ejections(); n != 0 {
 			t.Fatalf("%d ejections of %q", n, image)
 		}

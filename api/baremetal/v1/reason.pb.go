@@ -693,7 +693,7 @@ const (
 	// Next: reimage the machine without `--agentless`, or do it by other means.
 	Reason_MACHINE_AGENTLESS Reason = 402
 	// OPERATION: the machine's BMC cannot attach an image: it has no virtual media, refuses the image, or speaks IPMI alone.
-	// Next: its licence and firmware; else take another way into the installer: `ingot reimage --path`.
+	// Next: its licence and firmware; else take another way into the installer: `ingot reimage MACHINE --path bmc`.
 	Reason_MEDIA_UNSUPPORTED Reason = 403
 	// OPERATION: the BMC has somebody else's image attached. It was left alone, and the machine was not switched.
 	// Next: eject it at the BMC, whoever attached it, then start again.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/store/bootmedia"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -57,7 +57,7 @@ func (s *Store) installable(
 	image := steps[i].Step.GetRepave()
 	refusal := decider.NoBootPath(w, image.GetPath())
 	if refusal == nil && image.GetPath() == operation.PathMedia {
-		refusal, err = noMedia(ctx, q, m, spec)
+		refusal, err = bootmedia.Refusal(ctx, q, m.Site, spec)
 	}
 	if refusal == nil && err == nil {
 		refusal, err = l.unfit(ctx, q, image)
@@ -67,29 +67,6 @@ func (s *Store) installable(
 	}
 	return failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("machine_id", m.MachineID).
 		WithMeta("image_ref", image.GetImage()).WithMeta("step", steps[i].Step.GetName())
-}
-
-// noMedia returns why the machine cannot boot from virtual media; nil where it may.
-func noMedia(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, spec *baremetalv1.MachineSpec,
-) (*fleet.Refusal, error) {
-	if strings.HasPrefix(spec.GetBmcEndpoint(), "ipmi://") {
-		return &fleet.Refusal{Reason: "MEDIA_UNSUPPORTED", Message: "the machine's BMC is spoken to over IPMI, which has no " +
-			"virtual media; name its Redfish service with `ingot machine update MACHINE --bmc-endpoint`, or take another way " +
-			"with `ingot reimage --path`"}, nil
-	}
-	site, err := q.SiteRow(ctx, m.Site)
-	if err != nil {
-		return nil, fmt.Errorf("read site: %w", err)
-	}
-	segments, err := convert.FromJSONList[baremetalv1.Segment](site.Segments)
-	if err != nil || spec.GetInstallAddress() != "" || slices.ContainsFunc(segments, func(g *baremetalv1.Segment) bool {
-		return g.GetMode() != "static"
-	}) {
-		return nil, err
-	}
-	return &fleet.Refusal{Reason: "NO_INSTALL_ADDRESS", Message: "nobody gives addresses on the machine's segment, and none " +
-		"is known for its installer; name one with `ingot machine update MACHINE --install-address ADDRESS/BITS`"}, nil
 }
 
 // metalFacts reads who may act on the machine, and what it boots, unless that has been read.
