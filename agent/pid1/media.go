@@ -76,7 +76,10 @@ func setupMedia(ctx context.Context, log *slog.Logger, etc string, b bootLine) (
 // ofMachine are the interfaces whose addresses the image names.
 func ofMachine(links []netlink.Link, macs []string) []netlink.Link {
 	return slices.DeleteFunc(slices.Clone(links), func(l netlink.Link) bool {
-		return !slices.ContainsFunc(macs, func(m string) bool { return strings.EqualFold(m, l.Attrs().HardwareAddr.String()) })
+		return !slices.ContainsFunc(
+			macs,
+			func(m string) bool { return strings.EqualFold(m, l.Attrs().HardwareAddr.String()) },
+		)
 	})
 }
 

@@ -73,7 +73,8 @@ func TestCatalogue(t *testing.T) {
 		efi, platform := catalogue[32:], catalogue[1]
 		if bios {
 			loader := image[le.Uint32(catalogue[40:])*block:]
-			if platform != platformBIOS || le.Uint32(loader[12:]) != le.Uint32(catalogue[40:]) || le.Uint32(loader[16:]) != 4097 {
+			if platform != platformBIOS || le.Uint32(loader[12:]) != le.Uint32(catalogue[40:]) ||
+				le.Uint32(loader[16:]) != 4097 {
 				t.Errorf("the loader's table is %x", loader[8:24])
 			}
 			efi, platform = catalogue[96:], catalogue[65]

@@ -30,8 +30,10 @@ func TestExtend(t *testing.T) {
 	for _, initrd := range []int{1, 511, 512, 4095, 4096, 70001} {
 		for _, tail := range []int{0, 4, 512, 5000} {
 			linux := bytes.Repeat([]byte("k"), 9001)
-			image, err := Build(Parts{Stub: stub(t, pe.IMAGE_FILE_MACHINE_AMD64), Linux: linux, Initrd: bytes.Repeat([]byte("i"), initrd),
-				Cmdline: "own"})
+			image, err := Build(
+				Parts{Stub: stub(t, pe.IMAGE_FILE_MACHINE_AMD64), Linux: linux, Initrd: bytes.Repeat([]byte("i"), initrd),
+					Cmdline: "own"},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -105,7 +105,10 @@ var GB200 = Shape{
 
 // SupermicroMode goes back to Legacy when an order doesn't name the mode.
 // Source: github.com/DMTF/Redfishtool, pull request 106.
-var SupermicroMode = Shape{ModeForgotten: true, Media: Media{ImageOnly: true, Stale: true, Names: []string{"VirtualMedia1"}}}
+var SupermicroMode = Shape{
+	ModeForgotten: true,
+	Media:         Media{ImageOnly: true, Stale: true, Names: []string{"VirtualMedia1"}},
+}
 
 // ILO takes no order that names the mode, and disables the override only together with a target.
 // Source: github.com/ansible-collections/community.general, issue 3509; github.com/ironcore-dev/metal-operator, pull

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-
 	"github.com/ingot-metal/ingot/agent/host/netdump"
 	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/agent/host/textdiff"

@@ -61,8 +61,18 @@ func (p *Provider) InsertMedia(
 			"alone; eject it there, and start again", t.MachineID).WithMeta(EvidenceProtocol, protocol)
 	}
 	proof.Slot = media[free].Slot
-	p.cfg.Log.InfoContext(ctx, "attaching an image", "machine_id", t.MachineID, "operation_id", e.OperationID, "command_id",
-		e.CommandID, "drive", proof.Slot)
+	p.cfg.Log.InfoContext(
+		ctx,
+		"attaching an image",
+		"machine_id",
+		t.MachineID,
+		"operation_id",
+		e.OperationID,
+		"command_id",
+		e.CommandID,
+		"drive",
+		proof.Slot,
+	)
 	if err := p.insert(ctx, t, proof.Slot, o.URLs); err != nil {
 		return proof, err
 	}

@@ -79,7 +79,10 @@ func TestEjectedAfterTheOperation(t *testing.T) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return slices.ContainsFunc(r.said, func(s string) bool { return strings.Contains(s, "op-1 the image is still attached") })
+		return slices.ContainsFunc(
+			r.said,
+			func(s string) bool { return strings.Contains(s, "op-1 the image is still attached") },
+		)
 	}, "nobody is told")
 	r.service.RefuseEjections(0)
 	r.empty("after the operation")

@@ -172,7 +172,10 @@ func (s *Server) urls(ctx context.Context, endpoint, name string) ([]string, err
 	ports := s.ports
 	s.mu.Unlock()
 	if ports == nil {
-		return nil, failure.Unavailable("EXECUTION_FAILED", "the site's agent does not serve images yet, or cannot; see its log")
+		return nil, failure.Unavailable(
+			"EXECUTION_FAILED",
+			"the site's agent does not serve images yet, or cannot; see its log",
+		)
 	}
 	e, err := bmc.ParseEndpoint(endpoint)
 	if err != nil {

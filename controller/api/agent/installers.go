@@ -182,7 +182,7 @@ func (i *Installers) newChallenge(
 		return nil, err
 	}
 	plain, err := json.Marshal(Challenge{
-		Media: req.Media,
+		Media:       req.Media,
 		SiteAgentID: req.SiteAgentID, MachineID: req.MachineID, BootToken: req.BootToken, MAC: req.MAC,
 		KeyDigest: req.PublicKeyDigest,
 		TPMKey:    req.TPM.Digest, Vendor: req.TPM.Vendor, Secret: c.Secret, Expires: i.Clock.Now().Add(challengeLife),

@@ -18,9 +18,12 @@ func Refusal(
 	ctx context.Context, q *dbsqlc.Queries, site string, spec *baremetalv1.MachineSpec,
 ) (*fleet.Refusal, error) {
 	if strings.HasPrefix(spec.GetBmcEndpoint(), "ipmi://") {
-		return &fleet.Refusal{Reason: "MEDIA_UNSUPPORTED", Message: "the machine's BMC is spoken to over IPMI, which has no " +
-			"virtual media; name its Redfish service with `ingot machine update MACHINE --bmc-endpoint`, or take another way " +
-			"with `ingot reimage MACHINE --path bmc`"}, nil
+		return &fleet.Refusal{
+			Reason: "MEDIA_UNSUPPORTED",
+			Message: "the machine's BMC is spoken to over IPMI, which has no " +
+				"virtual media; name its Redfish service with `ingot machine update MACHINE --bmc-endpoint`, or take another way " +
+				"with `ingot reimage MACHINE --path bmc`",
+		}, nil
 	}
 	row, err := q.SiteRow(ctx, site)
 	if err != nil {
@@ -32,6 +35,9 @@ func Refusal(
 	}) {
 		return nil, err
 	}
-	return &fleet.Refusal{Reason: "NO_INSTALL_ADDRESS", Message: "nobody gives addresses on the machine's segment, and none " +
-		"is known for its installer; name one with `ingot machine update MACHINE --install-address ADDRESS/BITS`"}, nil
+	return &fleet.Refusal{
+		Reason: "NO_INSTALL_ADDRESS",
+		Message: "nobody gives addresses on the machine's segment, and none " +
+			"is known for its installer; name one with `ingot machine update MACHINE --install-address ADDRESS/BITS`",
+	}, nil
 }

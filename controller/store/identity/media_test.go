@@ -15,7 +15,15 @@ import (
 func TestMediaIsProven(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
-	if err := r.Store.RequireIdentity(t.Context(), "lab", "", identity.LevelMedia, "ann", "", storetest.Now()); err != nil {
+	if err := r.Store.RequireIdentity(
+		t.Context(),
+		"lab",
+		"",
+		identity.LevelMedia,
+		"ann",
+		"",
+		storetest.Now(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.TryReimage("by the network"); !failure.HasReason(err, "IDENTITY_LEVEL_TOO_LOW") {
@@ -34,7 +42,11 @@ func TestMediaIsProven(t *testing.T) {
 		}
 		return v
 	}
-	if v := vouch("box", false); v.Refused == nil || v.Refused.Reason != "MEDIA_PROOF_MISSING" || v.Contested || v.AgentID != "" {
+	if v := vouch(
+		"box",
+		false,
+	); v.Refused == nil || v.Refused.Reason != "MEDIA_PROOF_MISSING" || v.Contested ||
+		v.AgentID != "" {
 		t.Errorf("a box without the proof got %+v", v)
 	}
 	if n := r.Verbs("REFUSE_INSTALLER"); n != 1 {
