@@ -23,8 +23,8 @@ type Executor struct {
 	insert Insert
 }
 
-// Insert has the BMC of a machine attach the image that its assignment is for, and returns when it was read back. It may
-// be called again.
+// Insert has the BMC of a machine attach the image of its assignment, and returns when it was read back. It may be
+// called again.
 type Insert func(ctx context.Context, t provider.Target, e effect.Cause) (provider.MediaProof, error)
 
 // WithMedia makes an executor that can start a machine from an attached image; nil: it refuses.

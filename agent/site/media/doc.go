@@ -8,7 +8,7 @@
 // installer is certified, or the assignment is over.
 //
 // Keeper notes durably what is going to be attached before a BMC hears of it, and ejects what has had its use: at once
-// when the installer is certified, and else when the assignment ends, whatever happened in between. It goes on until the
-// BMC shows the drive empty. After a start it looks once at every BMC for an image of ours that nobody remembers. What
-// somebody else has attached is never ejected.
+// when the installer is certified, and else when the assignment ends, whatever happened in between. It goes on until
+// the BMC shows the drive empty. After a start it looks once at every BMC for an image of ours that nobody remembers.
+// What somebody else has attached is never ejected.
 package media
