@@ -13,8 +13,9 @@ type Network struct {
 	DNS     []netip.Addr
 }
 
-// defaultNetwork has the interface that the installer had its address on: with that address where nobody gives any, else
-// by DHCP, with the client identifier that the firmware has, so that the lease is the machine's, whichever system asks.
+// defaultNetwork has the interface that the installer had its address on: with that address where nobody gives any,
+// else by DHCP, with the client identifier that the firmware has, so that the lease is the machine's, whichever system
+// asks.
 func (c Config) defaultNetwork() string {
 	match := fmt.Sprintf("macaddress: %q", c.MAC)
 	if c.MAC == "" {

@@ -9,14 +9,18 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Refusal returns why a machine of the site cannot boot from virtual media; nil where it may.
+// Refusal returns why a machine of the site cannot boot from virtual media; nil where it may, or goes another way.
 func Refusal(
-	ctx context.Context, q *dbsqlc.Queries, site string, spec *baremetalv1.MachineSpec,
+	ctx context.Context, q *dbsqlc.Queries, site string, spec *baremetalv1.MachineSpec, path string,
 ) (*fleet.Refusal, error) {
+	if path != operation.PathMedia {
+		return nil, nil
+	}
 	if strings.HasPrefix(spec.GetBmcEndpoint(), "ipmi://") {
 		return &fleet.Refusal{
 			Reason: "MEDIA_UNSUPPORTED",

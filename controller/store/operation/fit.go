@@ -51,13 +51,12 @@ func (s *Store) installable(
 	}
 	l := &OperationContext{Machine: m, spec: spec, executors: f.executors[m.MachineID]}
 	w := operation.World{Provider: fleet.AgentProvider, Candidates: l.candidates(fleet.AgentProvider)}
-	if b, ok := f.boots[m.MachineID]; ok {
-		w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready}
-	}
+	b := f.boots[m.MachineID]
+	w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready} // nothing where it is not known
 	image := steps[i].Step.GetRepave()
 	refusal := decider.NoBootPath(w, image.GetPath())
-	if refusal == nil && image.GetPath() == operation.PathMedia {
-		refusal, err = bootmedia.Refusal(ctx, q, m.Site, spec)
+	if refusal == nil {
+		refusal, err = bootmedia.Refusal(ctx, q, m.Site, spec, image.GetPath())
 	}
 	if refusal == nil && err == nil {
 		refusal, err = l.unfit(ctx, q, image)
