@@ -51,8 +51,7 @@ func (s *Store) installable(
 	}
 	l := &OperationContext{Machine: m, spec: spec, executors: f.executors[m.MachineID]}
 	w := operation.World{Provider: fleet.AgentProvider, Candidates: l.candidates(fleet.AgentProvider)}
-	b := f.boots[m.MachineID]
-	w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready} // nothing where it is not known
+	w.Boot.Segments, w.Boot.InstallerReady = int(f.boots[m.MachineID].Segments), f.boots[m.MachineID].Ready
 	image := steps[i].Step.GetRepave()
 	refusal := decider.NoBootPath(w, image.GetPath())
 	if refusal == nil {
