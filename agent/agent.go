@@ -65,6 +65,8 @@ type Config struct {
 	Dial     transport.Dialer
 	// Boot is the base URL of the boot server of the machine's site, without a slash at its end. For the installer.
 	Boot string
+	// Network is pid1.NetworkFile of the systems that an installer writes, where nobody gives addresses; nil: none.
+	Network []byte
 	// Failpoints are armed for this agent alone; nil means the process's.
 	Failpoints *failpoint.Scope
 	// Started is called once, when the state is open and nothing but the network is waited for; it may be nil.

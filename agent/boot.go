@@ -305,7 +305,7 @@ func (l *life) executorConfig() site.Config {
 		Prove: l.runner.Probe, Controllers: l.controllers, Moved: l.runner.Reconnect,
 	}
 	if l.site != nil {
-		cfg.Probe = l.probe
+		cfg.Probe, cfg.Media = l.probe, l.site.service.InsertMedia
 	}
 	return cfg
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -128,7 +129,9 @@ func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (disks
 		next.PhoneHome = l.a.cfg.Boot + "/phone-home/" + answer.GetPhoneHomeSecret()
 		return next, nil
 	}
-	next.Files, err = nextFiles(answer, l.a.cfg.Boot, spec)
+	if next.Files, err = nextFiles(answer, l.a.cfg.Boot, spec); err == nil && l.a.cfg.Network != nil {
+		next.Files[pid1.NetworkFile] = l.a.cfg.Network
+	}
 	return next, err
 }
 

@@ -31,6 +31,8 @@ type SiteConfig struct {
 	CacheBytes int64
 	// HTTPPort is for segments that name none.
 	HTTPPort int
+	// MediaPort is where BMCs fetch images over http; the one behind it takes https.
+	MediaPort int
 	// BMCPoll is how often each BMC is asked how it is.
 	BMCPoll time.Duration
 	// MAASPoll is how often MAAS is asked what it says of the site's machines; 0 means 30 s. While it works for a command
@@ -40,6 +42,19 @@ type SiteConfig struct {
 	ScriptDir string
 	// ClusterPoll is how often a cluster is asked how far it is; 0 means what package cluster says.
 	ClusterPoll time.Duration
+}
+
+// mediaFile is what is remembered of images that BMCs have attached; it holds no secret.
+const mediaFile = "media.json"
+
+// sayOf puts a line into the log of an operation.
+func (l *life) sayOf(ctx context.Context, operationID, line string) {
+	err := l.store.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Log{Log: &fleetv1.LogLines{
+		OperationId: operationID, Stream: "agent", Data: []byte(line + "\n"),
+	}}}, l.a.cfg.Clock.Now())
+	if err != nil && ctx.Err() == nil {
+		l.a.cfg.Log.Warn("line of an operation's log lost", "operation_id", operationID, "error", err)
+	}
 }
 
 // bmcFile is what is remembered of BMCs; it holds no secret.
@@ -86,8 +101,9 @@ func (l *life) setUpSite(log *slog.Logger) error {
 	var err error
 	w.service, err = site.NewService(site.ServiceConfig{
 		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes,
-		HTTPPort: cfg.HTTPPort,
-		Call:     l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
+		HTTPPort: cfg.HTTPPort, MediaPort: cfg.MediaPort,
+		BMCs: w.bmcs, MediaFile: filepath.Join(l.a.cfg.StateDir, mediaFile), Say: l.sayOf,
+		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
 		PhonedHome: l.phonedHome,
 		Applied: func(doc *fleetv1.SiteDocument) {
 			for _, t := range doc.GetBmcs() {
@@ -180,11 +196,7 @@ func (l *life) runBMCs(ctx context.Context) error {
 func bmcTargets(list []*fleetv1.BMCTarget) []provider.Target {
 	var out []provider.Target
 	for _, t := range list {
-		out = append(out, provider.Target{
-			MachineID: t.GetMachineId(), BMCEndpoint: t.GetEndpoint(), CredentialsRef: t.GetCredentialsRef(),
-			CredentialsVersion: t.GetCredentialsVersion(), MACs: t.GetMacAddresses(),
-			UUID: t.GetSystemUuid(), Serial: t.GetSerialNumber(), BIOS: t.GetBios(),
-		})
+		out = append(out, site.BMCTarget(t))
 	}
 	return out
 }

@@ -159,7 +159,7 @@ func siteConfig(c config.Config) *agent.SiteConfig {
 	return &agent.SiteConfig{
 		Interfaces: c.Site.Interfaces, TFTPDir: c.Site.TFTPDir, CacheDir: c.Site.CacheDir,
 		CacheBytes: int64(c.Site.CacheSize),
-		HTTPPort:   c.Site.HTTPPort, BMCPoll: c.Site.BMCPoll,
+		HTTPPort:   c.Site.HTTPPort, MediaPort: c.Site.MediaPort, BMCPoll: c.Site.BMCPoll,
 	}
 }
 

@@ -22,6 +22,8 @@ type Site struct {
 	CacheSize Bytes  `yaml:"cache_size"`
 	// HTTPPort is for segments that name none.
 	HTTPPort int `yaml:"http_port"`
+	// MediaPort is where BMCs fetch the images that they attach, over http; the one behind it takes https.
+	MediaPort int `yaml:"media_port"`
 	// BMCPoll is how often each BMC is asked how it is.
 	BMCPoll time.Duration `yaml:"bmc_poll"`
 	// User is who the agent becomes when it is started as root, keeping only what serving segments takes; root when
@@ -30,7 +32,7 @@ type Site struct {
 }
 
 func defaultSite() Site {
-	return Site{CacheSize: 32 << 30, HTTPPort: 8080, BMCPoll: 30 * time.Second}
+	return Site{CacheSize: 32 << 30, HTTPPort: 8080, MediaPort: 8082, BMCPoll: 30 * time.Second}
 }
 
 func (s Site) problems(role string, add func(bad bool, format string, args ...any)) {
@@ -45,6 +47,7 @@ func (s Site) problems(role string, add func(bad bool, format string, args ...an
 	add(s.User != "" && role != "site", "site.user is for role site, not %s", role)
 	add(s.CacheSize < 64<<20, "site.cache_size is under 64MiB")
 	add(s.HTTPPort < 1 || s.HTTPPort > 65535, "site.http_port %d is not a port", s.HTTPPort)
+	add(s.MediaPort < 1 || s.MediaPort > 65534, "site.media_port %d is not a port with another one behind it", s.MediaPort)
 	add(s.BMCPoll < time.Second, "site.bmc_poll is under 1s")
 }
 

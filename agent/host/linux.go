@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host/boot"
 	"github.com/ingot-metal/ingot/agent/host/disks"
@@ -43,6 +44,8 @@ type Config struct {
 	StateTemplate string
 	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
 	BootMAC string
+	// BootNetwork is the installer's own address where nobody gives addresses; nil: by DHCP.
+	BootNetwork *firstboot.Network
 	// Program is the agent's static binary, which systems without it are given. "": this process's own.
 	Program string
 	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
@@ -78,6 +81,7 @@ func New(cfg Config) *Linux {
 	l := &Linux{System: system.NewSystem(cfg.Root, cfg.Installer, cfg.Log), Nftables: &firewall.Nftables{}, now: cfg.Now}
 	l.Control = &boot.Control{System: l.System, EFIVars: cfg.EFIVars, Rebooter: cfg.Rebooter, Kexec: cfg.Kexec}
 	l.Storage = disks.NewStorage(l.System, cfg.Disks, cfg.StateTemplate, cfg.OpenDisk, cfg.HTTP)
+	l.Storage.BootNetwork = cfg.BootNetwork
 	l.Storage.BootMAC, l.Storage.Program, l.Storage.LoadFileSystem = cfg.BootMAC, cfg.Program, cfg.LoadFileSystem
 	l.Configurator = &network.Configurator{System: l.System}
 	l.Watchdog = &rollback.Watchdog{System: l.System, Table: l.Nftables, Interfaces: l.Configurator}

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/mediaproof"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -73,6 +74,9 @@ func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer,
 	if d := e.tpm; d != nil {
 		req.TPM = &installerenrol.TPM{EndorsementKey: d.Endorsement, EndorsementCertificate: d.Certificate,
 			AttestationKey: d.Attestation}
+	}
+	if secret := e.boot.MediaSecret; len(secret) > 0 {
+		req.MediaProof = mediaproof.Make(secret, e.boot.Token, digest[:])
 	}
 	body, err := json.Marshal(req)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent"
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/disks"
@@ -146,8 +147,15 @@ func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 	cfg.Host.Installer = a.Mode != modeRescue
 	cfg.Host.Disks = disks.DefaultPatience
 	cfg.Host.BootMAC = cfg.Boot.MAC
+	var network []byte
+	if n := cfg.Boot.Static; n != nil {
+		cfg.Host.BootNetwork = &firstboot.Network{Address: n.Address, Gateway: n.Gateway, DNS: n.DNS}
+		if network, err = json.Marshal(n); err != nil {
+			return fmt.Errorf("encode the new system's network: %w", err)
+		}
+	}
 	err = agent.New(agent.Config{
-		StateDir: cfg.StateDir, Host: agent.RealHost(cfg.Host), Role: role, Dial: dial, Boot: cfg.Boot.Site,
+		StateDir: cfg.StateDir, Host: agent.RealHost(cfg.Host), Role: role, Dial: dial, Boot: cfg.Boot.Site, Network: network,
 		Version: cfg.Version, BuildTime: cfg.BuildTime, Log: cfg.Log.With("operation_id", a.OperationID), Clock: cfg.Clock,
 		Failpoints: cfg.Failpoints,
 	}).Run(ctx)

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/mediaproof"
 )
 
 // Kernel parameters that this package reads. Anybody on the machine, and whoever sees its boot script go by, can read
@@ -39,6 +41,8 @@ type bootLine struct {
 	role, site, token, net string
 	// mac is in the form of net.HardwareAddr.String, or "".
 	mac string
+	// media is what stands in the image that the machine was started from; nil where it was not.
+	media *mediaproof.File
 }
 
 func readBootLine(path string) (bootLine, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -69,7 +70,7 @@ func TestInstallerIsHandedOver(t *testing.T) {
 	if err := want.write(path); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := readInstaller(path); err != nil || got == nil || *got != want {
+	if got, err := readInstaller(path); err != nil || got == nil || !reflect.DeepEqual(*got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -20,10 +20,15 @@ type Installer struct {
 	Site string `json:"site"`
 	// Token is the boot token of the operation. It is no secret: it stands in scripts and on the command line.
 	Token string `json:"token"`
-	// Interface, MAC (lower case, with colons) and Address are those that DHCP gave an answer on.
+	// Interface, MAC (lower case, with colons) and Address are those that DHCP gave an answer on, or through which the
+	// site answers.
 	Interface string       `json:"interface"`
 	MAC       string       `json:"mac"`
 	Address   netip.Prefix `json:"address"`
+	// Static is the network that the image gave the machine; nil where DHCP did.
+	Static *Network `json:"static,omitempty"`
+	// MediaSecret is that of the image that the machine was started from; nil where it was not.
+	MediaSecret []byte `json:"media_secret,omitempty"`
 }
 
 // Installer is nil on a machine that was not booted to be installed.

@@ -61,6 +61,9 @@ func setupNetwork(ctx context.Context, log *slog.Logger, stateDir, etc string, b
 	if err := bringUpLoopback(); err != nil {
 		return connection{}, err
 	}
+	if b.media != nil && b.media.Address.IsValid() {
+		return setupMedia(ctx, log, etc, b)
+	}
 	n, err := readNetwork(filepath.Join(stateDir, NetworkFile))
 	switch {
 	case errors.Is(err, os.ErrNotExist) && (b.role == RoleInstaller || b.net == NetDHCP):

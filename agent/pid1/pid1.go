@@ -82,6 +82,11 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.role == RoleInstaller {
+		if b.media, err = readMedia("/"); err != nil {
+			return nil, err
+		}
+	}
 	device, err := mountStateFor(ctx, log, b, sys.stateDir)
 	if err != nil {
 		return nil, err
@@ -118,6 +123,13 @@ func (s *System) handOver(b bootLine, c connection) error {
 	a := c.link.Attrs()
 	s.installer = &Installer{
 		Site: b.site, Token: b.token, Interface: a.Name, MAC: a.HardwareAddr.String(), Address: c.address,
+	}
+	if b.media != nil {
+		s.installer.MediaSecret = b.media.Secret
+		if b.media.Address.IsValid() {
+			s.installer.Static = &Network{MAC: s.installer.MAC, Address: b.media.Address, Gateway: b.media.Gateway,
+				DNS: b.media.DNS}
+		}
 	}
 	return s.installer.write(installerFile)
 }

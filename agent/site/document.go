@@ -123,6 +123,15 @@ func readAssignment(raw *fleetv1.BootAssignment, doc *fleetv1.SiteDocument) (seg
 	if a.Boots() && a.Token == "" {
 		return a, errors.New("no boot token")
 	}
+	if m := raw.GetMedia(); m != nil {
+		a.Media = &segment.MediaBoot{Secret: m.GetSecret()}
+		if m.GetAddress() != "" {
+			var err error
+			if a.Media.Address, err = netip.ParsePrefix(m.GetAddress()); err != nil {
+				return a, fmt.Errorf("address of the installer: %w", err)
+			}
+		}
+	}
 	if raw.GetAddress() != "" {
 		var err error
 		if a.Address, err = netip.ParseAddr(raw.GetAddress()); err != nil {

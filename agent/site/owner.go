@@ -48,7 +48,7 @@ func neighbour(device string, a netip.Addr) (segment.MAC, bool) {
 // server there is no lease book, and the kernel's word alone counts.
 func agree(mode segment.Mode, lent segment.MAC, isLent bool, seen segment.MAC, isSeen bool) (segment.MAC, bool) {
 	switch {
-	case mode == segment.ModeProxy:
+	case mode == segment.ModeProxy, mode == segment.ModeStatic:
 		return seen, isSeen
 	case isSeen && isLent && seen != lent:
 		return segment.MAC{}, false

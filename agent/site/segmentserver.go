@@ -129,8 +129,12 @@ func (r *segmentServer) awaitUp(ctx context.Context) {
 	}
 }
 
-// services are those of a segment by their names. Both kinds of DHCP segments need all of them.
+// services are those of a segment by their names. Both kinds of DHCP segments need all of them, and one on which nobody
+// gives addresses the boot server alone.
 func (r *segmentServer) services() map[string]service {
+	if r.segment.Mode == segment.ModeStatic {
+		return map[string]service{"http": r.serveHTTP}
+	}
 	return map[string]service{"http": r.serveHTTP, "dhcp": r.serveDHCP, "tftp": r.serveTFTP, "ra": r.advertise}
 }
 
@@ -154,7 +158,7 @@ func (r *segmentServer) set(sp segmentPlan) error {
 func (r *segmentServer) serveHTTP(ctx context.Context, up func()) error {
 	h := httpboot.New(httpboot.Config{
 		Segment: r.segment, Blobs: r.s.cache.Open, Owner: r.owner, Vouch: r.s.vouch,
-		PhonedHome:     r.s.cfg.PhonedHome,
+		PhonedHome: r.s.cfg.PhonedHome, Certified: r.s.certified,
 		DialController: r.s.cfg.DialController, Log: r.s.cfg.Log.With("segment", r.segment.Name),
 	})
 	r.mu.Lock()

@@ -14,10 +14,12 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/dhcp"
 	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/agent/site/lease"
+	"github.com/ingot-metal/ingot/agent/site/media"
 	"github.com/ingot-metal/ingot/agent/site/probe"
 	sitesync "github.com/ingot-metal/ingot/agent/site/sync"
 	"github.com/ingot-metal/ingot/agent/site/tftp"
@@ -45,7 +47,14 @@ type ServiceConfig struct {
 	CacheBytes int64
 	// HTTPPort is for segments that name none.
 	HTTPPort int
-	Call     Call
+	// MediaPort takes BMCs that fetch images over http, and the one behind it over https.
+	MediaPort int
+	// BMCs attach images, and MediaFile is where attached ones are remembered.
+	BMCs      provider.VirtualMedia
+	MediaFile string
+	// Say puts a line into the log of an operation.
+	Say  func(ctx context.Context, operationID, line string)
+	Call Call
 	// DialController is for the relay; nil means the network.
 	DialController func(ctx context.Context, address string) (net.Conn, error)
 	Store          Store
@@ -66,6 +75,9 @@ type Service struct {
 	reports *sitesync.Reports
 	loop    *sitesync.Loop
 	prober  *probe.Prober
+	// images and keeper are nil where nobody can attach images.
+	images *media.Server
+	keeper *media.Keeper
 
 	mu       sync.Mutex
 	group    *task.Group
@@ -89,6 +101,9 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := s.setUpMedia(); err != nil {
+		return nil, errors.Join(err, s.cache.Close())
 	}
 	s.loop = sitesync.New(sitesync.Config{
 		Call: cfg.Call, Apply: s.apply, Store: cfg.Store, Reports: s.reports, Clock: cfg.Clock, Log: cfg.Log,
@@ -122,6 +137,15 @@ func (s *Service) Run(ctx, orders context.Context) (err error) {
 	}
 	group.Go("watch", s.watch)
 	group.Go("probes", s.prober.Run)
+	if s.keeper != nil {
+		group.Go("images", s.keepImages)
+		group.Go("media", func(ctx context.Context) error {
+			both, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(orders, cancel)()
+			return s.keeper.Run(both)
+		})
+	}
 	group.Go("sync", func(ctx context.Context) error {
 		both, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -145,6 +169,9 @@ func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
 		return err
 	}
 	s.cache.Want(p.wanted)
+	if s.keeper != nil {
+		s.keeper.Set(doc.GetSite(), mediaBoots(p), targetsOf(p.bmcs))
+	}
 	s.prober.Replace(probeTargets(doc.GetProbes()))
 	if s.cfg.Applied != nil {
 		s.cfg.Applied(doc)

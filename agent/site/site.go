@@ -32,6 +32,8 @@ type Config struct {
 	Moved       func()
 	// Probe: see package reboot.
 	Probe func(ctx context.Context, t *fleetv1.ProbeTarget) (map[string]string, error)
+	// Media: see package power.
+	Media power.Insert
 }
 
 // Executor gives the executor of a command for the machine h, or nil when there is none for this action.
@@ -43,7 +45,7 @@ func Executor(cfg Config, h host.Host, simulated bool, spec *fleetv1.CommandSpec
 	case *fleetv1.CommandSpec_Netboot:
 		return netboot.New(h)
 	case *fleetv1.CommandSpec_Power:
-		return power.New(h, cfg.Clock)
+		return power.New(h, cfg.Clock).WithMedia(cfg.Media)
 	case *fleetv1.CommandSpec_Repave:
 		return repave.New(h, simulated)
 	case *fleetv1.CommandSpec_Reconfig:

@@ -36,7 +36,8 @@ func (a commands) siteSetCmd() *cobra.Command {
 		Long: `Replace the segments of a site by those of a file, and make the site where there is none.
 What ingot site get -o yaml prints can be edited and set again.
 
-mode is dhcp (default) or proxy, where another server gives the addresses. discovery says what a
+mode is dhcp (default), proxy, where another server gives the addresses, or static, where nobody does.
+discovery says what a
 machine gets that is in no inventory: off, report (default) or boot.`,
 		Example: `  ingot site set -f berlin.yaml
 

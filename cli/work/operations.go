@@ -98,10 +98,10 @@ phones home to the site's agent when the system is up, and only that proves it.`
 	b.Register(a.App, cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
-	cmd.Flags().StringVar(&path, "path", "", "auto (default), kexec, bootnext or bmc")
+	cmd.Flags().StringVar(&path, "path", "", "auto (default), kexec, bootnext, bmc or media")
 	seed.Register(cmd)
 	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
-	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
+	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc", "media")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
 	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
 	return cmd

@@ -61,7 +61,7 @@ With the same --request-id the command comes back to what is under way, and begi
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext or bmc")
 	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
-	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc")
+	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc", "media")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
 	return cmd
 }

@@ -62,6 +62,14 @@ func (b *Box) BootstrapSecret(tokenID string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
+// MediaSecret makes the secret of the image that a machine boots from by virtual media, out of the sealing key: 256 bits,
+// of the assignment with this boot token alone. It is stored nowhere.
+func (b *Box) MediaSecret(bootToken string) []byte {
+	mac := hmac.New(sha256.New, b.derive)
+	mac.Write([]byte("virtual media\x00" + bootToken))
+	return mac.Sum(nil)
+}
+
 // Lengths of a bootstrap token's parts (kubeadm: [a-z0-9]{6}\.[a-z0-9]{16}).
 const (
 	joinTokenID     = 6

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/fieldmask"
 )
 
@@ -67,6 +68,8 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".site", name(s.GetSite()))
 	f.add(path+".default_image_ref", imageRef(s.GetDefaultImageRef()))
 	f.add(path+".install_disk", diskRule(s.GetInstallDisk()))
+	f.add(path+".install_path", among(s.GetInstallPath(), append([]string{""}, plan.InstallerPaths...)...))
+	f.add(path+".install_address", installAddress(s.GetInstallAddress()))
 	protectedDisks(f, path+".protected_disks", s.GetProtectedDisks())
 	hostKeys(f, path+".ssh_host_keys", s.GetSshHostKeys())
 	for _, t := range []struct{ field, value string }{

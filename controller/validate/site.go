@@ -67,7 +67,7 @@ func segment(f *faults, at string, g *baremetalv1.Segment) {
 	if !deviceForm.MatchString(g.GetInterface()) || g.GetInterface() == "." || g.GetInterface() == ".." {
 		f.add(at+".interface", "the name of a network device: 1 to 15 characters of a-z, A-Z, 0-9, ., _, @ and -")
 	}
-	f.add(at+".mode", among(g.GetMode(), "dhcp", "proxy"))
+	f.add(at+".mode", among(g.GetMode(), "dhcp", "proxy", "static"))
 	f.add(at+".discovery", among(g.GetDiscovery(), "off", "report", "boot"))
 	if n := g.GetLeaseSeconds(); n < minLease || n > maxLease {
 		f.add(at+".lease_seconds", fmt.Sprintf("%d to %d; 0 means 3600", minLease, maxLease))
@@ -105,10 +105,26 @@ func usable(a netip.Addr) bool {
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
+// withoutPool says why the segments of a mode have no pool.
+var withoutPool = map[string]string{
+	"proxy": "in mode proxy another server gives the addresses", "static": "in mode static nobody gives addresses",
+}
+
+// installAddress is empty, or an IPv4 address that a host can have, with its prefix.
+func installAddress(s string) string {
+	if s == "" {
+		return ""
+	}
+	if _, ok := ownAddress(s); !ok {
+		return "an IPv4 address with a prefix length from 8 to 30, such as 10.42.0.17/24"
+	}
+	return ""
+}
+
 func pool(f *faults, at string, g *baremetalv1.Segment, own netip.Prefix) {
-	if g.GetMode() == "proxy" {
+	if without := withoutPool[g.GetMode()]; without != "" {
 		if g.GetPoolStart() != "" || g.GetPoolEnd() != "" {
-			f.add(at+".pool_start", "in mode proxy another server gives the addresses")
+			f.add(at+".pool_start", without)
 		}
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -226,7 +227,7 @@ func TestUnifiedKernelImageBoots(t *testing.T) {
 		t.Errorf("network %+v", got)
 	}
 	got.Interface, got.Address = "", want.Address
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("installer %+v, want %+v", got, want)
 	}
 }

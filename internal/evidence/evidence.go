@@ -58,11 +58,11 @@ const (
 	DevicesReset = "devices_reset"
 	// EraseMethod is how the disks were erased, as verified.
 	EraseMethod = "erase_method"
-	// BootPath is the way that a machine was brought into the installer: "bootnext", "kexec" or "bmc".
+	// BootPath is the way that a machine was brought into the installer: "bootnext", "kexec", "bmc" or "media".
 	BootPath = "boot_path"
 	// Installer is the agent that wrote the disks from a netbooted system.
 	Installer = "installer_agent_id"
-	// IdentityLevel is how the installer proved which machine it is: "tpm" or "network". IdentityTrust goes with "tpm":
+	// IdentityLevel is how the installer proved which machine it is: "tpm", "media" or "network". IdentityTrust goes with "tpm":
 	// "vendor" or "first-use". Corroboration goes with "network": "uncorroborated" where no BMC has seen the same.
 	IdentityLevel = "identity_level"
 	IdentityTrust = "identity_trust"
@@ -70,6 +70,8 @@ const (
 	// PowerOffSeenAt and PowerOnSeenAt are when the BMC was read back so (RFC 3339, UTC, the agent's clock).
 	PowerOffSeenAt = "power_off_seen_at"
 	PowerOnSeenAt  = "power_on_seen_at"
+	// MediaInsertedAt is when the BMC has shown the image that it was to attach (RFC 3339, UTC, the agent's clock).
+	MediaInsertedAt = "media_inserted_at"
 	// BMCPasswordAcceptedAt is when the BMC has taken a log-in with its new password (RFC 3339, UTC, the agent's clock).
 	BMCPasswordAcceptedAt = "bmc_password_accepted_at"
 

@@ -54,6 +54,13 @@ type Chassis interface {
 	About() About
 }
 
+// Drive is a chassis with a CD drive for virtual media.
+type Drive interface {
+	// Insert puts the image in that file into the drive, and Eject takes it out.
+	Insert(ctx context.Context, image string) error
+	Eject(ctx context.Context) error
+}
+
 // About is what a chassis says of itself.
 type About struct {
 	Name   string

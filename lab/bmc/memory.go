@@ -19,6 +19,30 @@ type Memory struct {
 	booted   []Boot
 	switched []Switch
 	attached map[*line]struct{}
+	medium   string
+}
+
+// Insert puts an image into the drive.
+func (m *Memory) Insert(_ context.Context, image string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.medium = image
+	return nil
+}
+
+// Eject takes it out.
+func (m *Memory) Eject(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.medium = ""
+	return nil
+}
+
+// Medium is the image in the drive; empty for none.
+func (m *Memory) Medium() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.medium
 }
 
 var _ Chassis = (*Memory)(nil)

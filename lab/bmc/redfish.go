@@ -30,6 +30,10 @@ type RedfishConfig struct {
 	Password    string
 	// Shape is how it differs from the plain schema.
 	Shape Shape
+	// Dial reaches the servers of images in the BMC's network; nil means this process's. MediaDir is where images are kept
+	// that were fetched; the system's for temporary files when empty.
+	Dial     func(ctx context.Context, address string) (net.Conn, error)
+	MediaDir string
 }
 
 // Redfish is a running Redfish service of one machine (DMTF DSP0266 1.15 as far as it goes).
@@ -44,6 +48,7 @@ type Redfish struct {
 	closing sync.Once
 	led     ledState
 	pending pendingBoot
+	media   mediaState
 }
 
 // StartRedfish serves until Close.
@@ -122,7 +127,7 @@ func (r *Redfish) Counts() Counts { return r.desk.counted() }
 // Close stops the service and cuts its connections. It may be called again.
 func (r *Redfish) Close() error {
 	r.closing.Do(func() { close(r.gone) })
-	return errors.Join(r.server.Close(), r.group.Wait())
+	return errors.Join(r.server.Close(), r.group.Wait(), r.media.forget())
 }
 
 // handler: what is known without a log-in is the service root, the version document and the way to log in.

@@ -51,6 +51,7 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 		func() []string { return nil })
 	get(managerPath, r.manager)
 	r.accountRoutes(mux)
+	r.mediaRoutes(mux)
 	get(logPath, func() object {
 		return entity(logPath, "LogService.v1_3_0.LogService", "SEL", object{"Entries": link(logPath + "/Entries")})
 	})
@@ -152,13 +153,17 @@ func (r *Redfish) plainRoot() object {
 }
 
 func (r *Redfish) manager() object {
-	return entity(managerPath, "Manager.v1_15_0.Manager", "1", object{
+	doc := entity(managerPath, "Manager.v1_15_0.Manager", "1", object{
 		"ManagerType": "BMC", "FirmwareVersion": "1.0", "Status": healthy(), "UUID": r.cfg.Chassis.About().UUID,
 		"LogServices":   link(managerPath + "/LogServices"),
 		"SerialConsole": object{"ServiceEnabled": false, "MaxConcurrentSessions": 0, "ConnectTypesSupported": []string{}},
 		"Links": object{"ManagerForServers": []object{link(r.cfg.Shape.system())},
 			"ManagerForChassis": []object{link(chassisPath)}},
 	})
+	if r.hasMedia() && !r.cfg.Shape.Media.OfSystem {
+		doc["VirtualMedia"] = link(r.mediaPath())
+	}
+	return doc
 }
 
 func healthy() object { return object{"State": "Enabled", "Health": "OK"} }

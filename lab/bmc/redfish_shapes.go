@@ -42,6 +42,8 @@ type Shape struct {
 
 	// Accounts is how it keeps accounts.
 	Accounts Accounts
+	// Media is how it attaches images.
+	Media Media
 
 	// Slashes: requests for a path without a slash at its end are redirected to the one with it, whatever their method.
 	Slashes bool
@@ -54,7 +56,8 @@ type Shape struct {
 // IDRAC9 is a PowerEdge whose settings object is for other things: it has no BootSourceOverrideTarget.
 // Source: github.com/NVIDIA/libredfish, tests/mockups/dell_multi_dpu/redfish/v1/Systems/System.Embedded.1 and Settings
 // below it, a recording.
-var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings", Accounts: Accounts{Slots: 16, Longest: 20}}
+var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings", Accounts: Accounts{Slots: 16, Longest: 20},
+	Media: Media{Names: []string{"CD", "RemovableDisk"}, Occupied: 500}}
 
 // IDRAC10 is a PowerEdge R570: Boot is read-only in the system, and to be changed in the settings object, where alone
 // the targets are listed.
@@ -63,11 +66,13 @@ var IDRAC9 = Shape{System: "System.Embedded.1", Settings: "Settings", Accounts: 
 var IDRAC10 = Shape{
 	System: "System.Embedded.1", Settings: "Settings", SettingsBoot: true, BootRefused: "Base.1.18.PropertyNotWritable",
 	SystemTargets: []string{}, Accounts: Accounts{Slots: 16, Longest: 20},
+	Media: Media{OfSystem: true, Names: []string{"1", "2"}, Occupied: 400},
 }
 
 // ThinkSystem changes an account with its entity tag alone.
 // Source: github.com/ansible/ansible, issue 56050.
-var ThinkSystem = Shape{Accounts: Accounts{MatchNeeded: true, EndsSessions: true}}
+var ThinkSystem = Shape{Accounts: Accounts{MatchNeeded: true, EndsSessions: true},
+	Media: Media{NoAction: true, Names: []string{"EXT1"}}}
 
 // AMIDGX is the AMI firmware of a DGX H100: two systems, one of which is the GPUs' board; the override is in SD alone,
 // and is written with the entity tag.
@@ -77,6 +82,7 @@ var AMIDGX = Shape{
 	System: "DGX", Baseboard: "HGX_Baseboard_0", Settings: "SD", SettingsBoot: true,
 	BootRefused: "Ami.1.0.OperationSupportedInFutureStateURI", SystemTargets: []string{}, MatchNeeded: true, NoMode: true,
 	Accounts: Accounts{MatchNeeded: true, BodyTag: true},
+	Media:    Media{ProtocolNeeded: true, MethodNeeded: true, NameOnly: true, Late: 2, Names: []string{"CD1"}},
 }
 
 // BlueField is a DPU: its settings object lists targets that differ from the system's, which has UefiHttp.
@@ -86,6 +92,7 @@ var BlueField = Shape{
 	System: "Bluefield", Settings: "Settings", SettingsBoot: true, BootRefused: "Base.1.18.PropertyNotWritable",
 	SystemTargets:   []string{"None", "Pxe", "UefiHttp", "UefiShell", "UefiTarget", "UefiBootNext"},
 	SettingsTargets: []string{"None", "Pxe", "Hdd", "Cd", "Diags", "BiosSetup", "Usb"},
+	Media:           Media{SecureOnly: true, Names: []string{"USB1"}},
 }
 
 // GB200 has the machine beside its GPUs' board, and links neither to Ethernet interfaces.
@@ -98,12 +105,16 @@ var GB200 = Shape{
 
 // SupermicroMode goes back to Legacy when an order doesn't name the mode.
 // Source: github.com/DMTF/Redfishtool, pull request 106.
-var SupermicroMode = Shape{ModeForgotten: true}
+var SupermicroMode = Shape{
+	ModeForgotten: true,
+	Media:         Media{ImageOnly: true, Stale: true, Names: []string{"VirtualMedia1"}},
+}
 
 // ILO takes no order that names the mode, and disables the override only together with a target.
 // Source: github.com/ansible-collections/community.general, issue 3509; github.com/ironcore-dev/metal-operator, pull
 // request 998.
-var ILO = Shape{ModeRefused: true, TargetNeeded: true}
+var ILO = Shape{ModeRefused: true, TargetNeeded: true, Media: Media{OEM: "Hp", ImageOnly: true,
+	Names: []string{"1", "2"}, Floppy: true}}
 
 // Slashed answers no path that does not end with a slash, although its own links don't: it redirects all of them,
 // log-ins too. Source: github.com/PegaProx/project-pegaprox, issue 609 (Lenovo x3650 M5, 301);
@@ -123,7 +134,7 @@ var SlowBMC = Shape{Slow: 4500 * time.Millisecond}
 // NoSessions has no place for a session, and takes the password with each request.
 // Source: github.com/bb-Ricardo/check_redfish, issue 89 (iDRAC, 503), and the message SessionLimitExceeded of the
 // DMTF's Base registry, which names no status.
-var NoSessions = Shape{SessionsFull: http.StatusBadRequest}
+var NoSessions = Shape{SessionsFull: http.StatusBadRequest, Media: Media{None: true}}
 
 // Asynchronous answers a change of the settings object with 202 and shows it once it is done, at the next reset.
 // Source: DSP0266 1.15, "PATCH" and "Asynchronous operations".

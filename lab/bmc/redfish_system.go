@@ -68,6 +68,9 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 			"SupportedApplyTimes": []string{"OnReset"},
 		}
 	}
+	if shape.Media.OfSystem && r.hasMedia() {
+		doc["VirtualMedia"] = link(r.mediaPath())
+	}
 	if shape.NoInterfaces {
 		delete(doc, "EthernetInterfaces")
 	}

@@ -20,11 +20,14 @@ func (c *Chassis) BootOnce(context.Context) (bmc.Boot, error) {
 	return c.once, nil
 }
 
-// SetBootOnce chooses it. There is no virtual media; HTTP needs UEFI, and a power-on.
+// SetBootOnce chooses it. Virtual media needs an image, and a power-on; HTTP needs UEFI, and a power-on.
 func (c *Chassis) SetBootOnce(ctx context.Context, b bmc.Boot) error {
+	c.mu.Lock()
+	medium := c.medium
+	c.mu.Unlock()
 	switch {
-	case b == bmc.BootMedia:
-		return errors.New("this machine has no virtual media")
+	case b == bmc.BootMedia && medium == "":
+		return errors.New("this machine has no virtual media attached")
 	case b == bmc.BootHTTP && c.cfg.Firmware != vm.UEFI:
 		return errors.New("this machine's firmware doesn't boot by HTTP")
 	}
@@ -121,8 +124,14 @@ func (c *Chassis) consume() {
 func (c *Chassis) settle(ctx context.Context, v *vm.VM) error {
 	c.mu.Lock()
 	c.settling = false
-	once := c.once
+	once, cdFirst := c.once, c.cdFirst
+	c.cdFirst = false
 	c.mu.Unlock()
+	if cdFirst {
+		if err := unlessGone(v, v.SetCDFirst(ctx, false)); err != nil {
+			return err
+		}
+	}
 	return c.setOrder(ctx, v, c.networkFirst(once))
 }
 

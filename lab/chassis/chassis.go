@@ -61,9 +61,16 @@ type Chassis struct {
 	once     bmc.Boot
 	settling bool // the firmware may still read the order of this boot
 	powerOns int
+	// medium is the image that the BMC attaches, plugged says that the machine that runs has it in its drive, and cdFirst
+	// that its firmware tries it first.
+	medium           string
+	plugged, cdFirst bool
 }
 
-var _ bmc.Chassis = (*Chassis)(nil)
+var (
+	_ bmc.Chassis = (*Chassis)(nil)
+	_ bmc.Drive   = (*Chassis)(nil)
+)
 
 // New makes a chassis whose power is off. Close must be called.
 func New(cfg Config) (*Chassis, error) {

@@ -114,6 +114,7 @@ func (c *Chassis) powerOn(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.machine, c.settling = v, true
+	c.plugged, c.cdFirst = cfg.CD != "", cfg.CDFirst
 	c.powerOns++
 	if c.once == once {
 		c.once = bmc.BootNone // consumed
@@ -126,6 +127,7 @@ func (c *Chassis) machineConfig(once bmc.Boot) vm.Config {
 	return vm.Config{
 		Name: c.cfg.Name, Dir: c.cfg.Dir, Firmware: c.cfg.Firmware, MemoryMB: c.cfg.MemoryMB, Tap: c.cfg.Tap,
 		Launcher: c.cfg.Launcher, CardROM: c.cfg.CardROM, TPM: c.cfg.TPM, Disks: c.diskConfigs(),
+		CD: c.medium, CDFirst: once == bmc.BootMedia,
 		NetworkFirst: c.networkFirst(once), FirmwareSettings: firmwareSettings(c.cfg.Firmware, c.cfg.NoPXE ||
 			once == bmc.BootHTTP),
 	}

@@ -49,9 +49,9 @@ type Config struct {
 	// Bare leaves out controller and site agent: machines, their BMCs and the switch alone, for a site that somebody else
 	// plugs in.
 	Bare bool
-	// Proxy leaves giving addresses to another DHCP server.
-	Proxy bool
-	Log   *slog.Logger
+	// Proxy leaves giving addresses to another DHCP server. Static has nobody give addresses.
+	Proxy, Static bool
+	Log           *slog.Logger
 }
 
 // Lab is a running lab.

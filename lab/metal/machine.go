@@ -52,6 +52,8 @@ type MachineConfig struct {
 	CredentialsRef string
 	// Shape is what its Redfish service is like.
 	Shape bmc.Shape
+	// Media: it comes into the installer by virtual media, with an address of its own.
+	Media bool
 }
 
 // Machine is a computer in the lab, powered off with empty disks at first.
@@ -62,6 +64,7 @@ type Machine struct {
 	Port    string
 	Redfish *bmc.Redfish
 	IPMI    *bmc.IPMI
+	slot    int
 }
 
 // DiskBytes is the size of a machine's disk unless its configuration says otherwise.
@@ -74,7 +77,7 @@ func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, erro
 	}
 	l.mu.Lock()
 	slot := len(l.machines) + 1
-	m := &Machine{cfg: cfg}
+	m := &Machine{cfg: cfg, slot: slot}
 	l.machines = append(l.machines, m)
 	l.mu.Unlock()
 	if err := l.build(ctx, m, slot); err != nil {
@@ -125,6 +128,7 @@ func (l *Lab) addBMC(ctx context.Context, m *Machine, address netip.Addr) error 
 	}
 	m.Redfish, err = bmc.StartRedfish(ctx, bmc.RedfishConfig{
 		Chassis: m.Chassis, Listener: listener, User: Username, Password: Password, Shape: m.cfg.Shape,
+		Dial: l.ns.Dial, MediaDir: m.Dir(),
 	})
 	if err != nil {
 		return err
@@ -183,12 +187,18 @@ func (m *Machine) record() *pb.Machine {
 	spec := &pb.MachineSpec{
 		MacAddresses: about.MACs, Serial: about.Serial, Site: SiteName, InstallDisk: m.cfg.InstallDisk,
 	}
+	if m.cfg.Media {
+		spec.InstallPath, spec.InstallAddress = "media", m.InstallAddress()
+	}
 	if m.cfg.BMC != NoBMC {
 		spec.BmcEndpoint, spec.BmcCredentialsRef = m.Endpoint(), cmp.Or(m.cfg.CredentialsRef, CredentialsRef)
 	}
 	return &pb.Machine{MachineId: m.cfg.Name, Spec: spec,
 		Labels: map[string]string{"kind": "qemu", "firmware": string(m.cfg.Firmware)}}
 }
+
+// InstallAddress is the machine's own, where nobody gives addresses.
+func (m *Machine) InstallAddress() string { return fmt.Sprintf("10.77.0.%d/%d", 10+m.slot, prefixBits) }
 
 // Endpoint is where the controller is told to find the BMC.
 func (m *Machine) Endpoint() string {

@@ -31,6 +31,9 @@ func (l *Lab) setUpSite(ctx context.Context) error {
 	if l.cfg.Proxy {
 		segment.Mode, segment.PoolStart, segment.PoolEnd = "proxy", "", ""
 	}
+	if l.cfg.Static {
+		segment.Mode, segment.PoolStart, segment.PoolEnd = "static", "", ""
+	}
 	if _, err := l.client.Admin.SetSite(ctx,
 		&pb.SetSiteRequest{Site: SiteName, Segments: []*pb.Segment{segment}}); err != nil {
 		return err

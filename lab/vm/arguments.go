@@ -33,7 +33,28 @@ func arguments(c Config) []string {
 	if c.Initrd != "" {
 		args = append(args, "-initrd", c.Initrd)
 	}
-	return append(args, diskArguments(c)...)
+	return slices.Concat(args, diskArguments(c), cdArguments(c))
+}
+
+const cdID, cdDrive = "cd0", "media0"
+
+// cdArguments make the drive one that can be opened: usb-storage takes no empty one.
+func cdArguments(c Config) []string {
+	if c.CD == "" {
+		return nil
+	}
+	return []string{
+		"-drive", "if=none,id=" + cdDrive + ",media=cdrom,readonly=on,format=raw,file=" + escape(c.CD),
+		"-device", "qemu-xhci,id=usb0", "-device", "usb-bot,id=bot0,bus=usb0.0",
+		"-device", fmt.Sprintf("scsi-cd,id=%s,bus=bot0.0,drive=%s,bootindex=%d", cdID, cdDrive, cdIndex(c.CDFirst)),
+	}
+}
+
+func cdIndex(first bool) int {
+	if first {
+		return 0
+	}
+	return 200
 }
 
 // translated is QEMU's room for translated code in MiB. With the default of a GiB nothing is ever thrown away, and a

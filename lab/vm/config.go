@@ -66,6 +66,10 @@ type Config struct {
 	// NetworkFirst is the order of the first boot; disks go before the network otherwise. The order changes with
 	// SetNetworkFirst, from the next reset on.
 	NetworkFirst bool
+	// CD is an image in a CD drive at a USB port, which the firmware tries first with CDFirst, and last without; empty means
+	// no drive.
+	CD      string
+	CDFirst bool
 	// FirmwareSettings are fw_cfg files, such as opt/org.tianocore/IPv4PXESupport.
 	FirmwareSettings map[string]string
 	// Console is one end of a socket pair for the first serial port, in place of SerialFile. Start closes it.

@@ -67,3 +67,17 @@ func (m *Monitor) SetWriteLimit(ctx context.Context, disk int, limit int64) erro
 	})
 	return err
 }
+
+// SetCDFirst says whether the CD drive is tried before everything else, from the next reset on.
+func (m *Monitor) SetCDFirst(ctx context.Context, first bool) error {
+	_, err := m.execute(ctx, "qom-set", map[string]any{
+		"path": "/machine/peripheral/" + cdID, "property": "bootindex", "value": cdIndex(first),
+	})
+	return err
+}
+
+// EjectCD opens the CD drive, whether the guest has locked it or not, and takes the image out.
+func (m *Monitor) EjectCD(ctx context.Context) error {
+	_, err := m.execute(ctx, "eject", map[string]any{"id": cdID, "force": true})
+	return err
+}

@@ -38,7 +38,7 @@ type Seed struct {
 	Hostname       string
 	AuthorizedKeys []string
 	UserData       string
-	// NetworkConfig is cloud-init's; DHCP on the interface MAC when empty.
+	// NetworkConfig is cloud-init's; Network, or DHCP, on the interface MAC when empty.
 	NetworkConfig string
 }
 
@@ -60,6 +60,8 @@ type Config struct {
 	InstanceID string
 	// MAC is the address of the interface that the installer was booted from.
 	MAC string
+	// Network is the machine's on that interface where nobody gives addresses; nil: by DHCP.
+	Network *Network
 	// Program is the path of the agent's static binary.
 	Program string
 	// StateID is the PARTUUID of the state partition.
@@ -233,17 +235,6 @@ func (c Config) vendorData() string {
 	}
 	encoded, _ := json.Marshal(config) // strings and numbers always encode; JSON is YAML
 	return "#cloud-config\n" + string(encoded) + "\n"
-}
-
-// defaultNetwork asks by DHCP on the interface that the installer had its address on, with the client identifier that
-// the firmware has: the lease is the machine's, whichever system asks.
-func (c Config) defaultNetwork() string {
-	match := fmt.Sprintf("macaddress: %q", c.MAC)
-	if c.MAC == "" {
-		match = `name: "e*"`
-	}
-	return "version: 2\nethernets:\n  boot:\n    match:\n      " + match +
-		"\n    dhcp4: true\n    dhcp-identifier: mac\n"
 }
 
 // agent is the program, its units as the package ingot-agent has them, and the mount of its state.

@@ -11,14 +11,27 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // Executor is the power executor.
 type Executor struct {
-	host  host.Host
-	clock clock.Clock
+	host   host.Host
+	clock  clock.Clock
+	insert Insert
+}
+
+// Insert has the BMC of a machine attach the image of its assignment, and returns when it was read back. It may be
+// called again.
+type Insert func(ctx context.Context, t provider.Target, e effect.Cause) (provider.MediaProof, error)
+
+// WithMedia makes an executor that can start a machine from an attached image; nil: it refuses.
+func (e *Executor) WithMedia(insert Insert) *Executor {
+	with := *e
+	with.insert = insert
+	return &with
 }
 
 var _ executor.Executor = (*Executor)(nil)
@@ -33,6 +46,10 @@ func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *
 		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "nobody here can switch this machine from outside")
 		refused = &r
 	}
+	if refused == nil && order.BootOnce == provider.BootMedia && e.insert == nil {
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "nobody here can attach an image to this machine")
+		refused = &r
+	}
 	if refused != nil {
 		return nil, refused, nil
 	}
@@ -41,6 +58,7 @@ func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *
 
 var devices = map[string]provider.BootDevice{
 	"": provider.BootDefault, "PXE": provider.BootPXE, "HTTP": provider.BootHTTP, "DISK": provider.BootDisk,
+	"MEDIA": provider.BootMedia,
 }
 
 func orderOf(a *fleetv1.PowerAction) (Order, *executor.Result) {
@@ -71,7 +89,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 		return executor.Result{}, err
 	}
 	m, _ := provider.MachineOf(e.host) // Prepare has seen it
-	return Run(ctx, job, m, in, func(in Intent) any { return in })
+	return run{job: job, m: m, in: in, as: func(in Intent) any { return in }, insert: e.insert}.run(ctx)
 }
 
 // Resume reads the power. Everything that is left to do may be done again.

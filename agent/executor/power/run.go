@@ -29,13 +29,18 @@ type Order struct {
 type Intent struct {
 	Order
 	Cycle provider.Cycle `json:"cycle,omitzero"`
+	// MediaAt is when the attached image was read back.
+	MediaAt time.Time `json:"media_at,omitzero"`
 }
 
 // Run carries the order out from wherever in says. as makes what is stored of an intent.
 func Run(
 	ctx context.Context, job executor.Job, m provider.Machine, in Intent, as func(Intent) any,
 ) (executor.Result, error) {
-	r := run{job: job, m: m, in: in, as: as}
+	return run{job: job, m: m, in: in, as: as}.run(ctx)
+}
+
+func (r run) run(ctx context.Context) (executor.Result, error) {
 	err := r.all(ctx)
 	if err == nil {
 		return executor.Succeeded(r.in.evidence()), nil
@@ -48,6 +53,8 @@ type run struct {
 	m   provider.Machine
 	in  Intent
 	as  func(Intent) any
+	// insert attaches the image, where the machine is to boot from one.
+	insert Insert
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -104,11 +111,22 @@ func (r *run) on(ctx context.Context) error {
 	return executor.AfterEffect.HitCtx(ctx)
 }
 
-var errBootDevice = errors.New("set boot device")
+var (
+	errBootDevice = errors.New("set boot device")
+	errMedia      = errors.New("attach the image")
+)
 
 func (r *run) bootDevice(ctx context.Context) error {
 	if r.in.BootOnce == provider.BootDefault {
 		return nil
+	}
+	if r.in.BootOnce == provider.BootMedia {
+		at, err := r.insert(ctx, r.m.Target, r.job.Effect())
+		if err != nil {
+			return fmt.Errorf("%w: %w", errMedia, err)
+		}
+		r.job.Logf("the image is attached, and the BMC shows it (%s)", at.Slot)
+		r.in.MediaAt = at.At
 	}
 	proof, err := r.m.SetBootDevice(ctx, r.m.Target, r.job.Effect(), r.in.BootOnce)
 	if err != nil {
@@ -140,6 +158,9 @@ func (r *run) failed(ctx context.Context, err error) (executor.Result, error) {
 	missing := baremetalv1.Reason_CAPABILITY_MISSING
 	if errors.Is(err, errBootDevice) {
 		missing = baremetalv1.Reason_NETBOOT_UNSUPPORTED
+	}
+	if errors.Is(err, errMedia) {
+		missing = baremetalv1.Reason_MEDIA_UNSUPPORTED
 	}
 	if out, ok := executor.FromRefusal(err, missing); ok {
 		return out.WithEvidence(evidence), nil
@@ -194,6 +215,7 @@ func (in Intent) evidence() map[string]string {
 	}
 	put(evidence.PowerOffSeenAt, stamp(in.Cycle.OffSeenAt))
 	put(evidence.PowerOnSeenAt, stamp(in.Cycle.OnSeenAt))
+	put(evidence.MediaInsertedAt, stamp(in.MediaAt))
 	put(evidence.BMCProtocol, in.Cycle.Protocol)
 	put(evidence.BootNext, string(in.Cycle.BootOnce))
 	put(evidence.BootNextProof, string(in.Cycle.BootProof))

@@ -39,8 +39,13 @@ type customizer struct {
 func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, next NextSystem) (image.Custom, error) {
 	c := customizer{Storage: s, disk: d, next: next}
 	with := firstboot.Config{
-		Seed: next.Seed, InstanceID: next.InstanceID, MAC: s.BootMAC, Program: s.Program, StateID: layout.StateID,
-		PhoneHome: next.PhoneHome,
+		Seed:       next.Seed,
+		InstanceID: next.InstanceID,
+		MAC:        s.BootMAC,
+		Network:    s.BootNetwork,
+		Program:    s.Program,
+		StateID:    layout.StateID,
+		PhoneHome:  next.PhoneHome,
 	}
 	images := layout.Partitions[:len(layout.Partitions):len(layout.Partitions)]
 	bounds := append(images, gpt.Partition{Offset: layout.End})

@@ -16,6 +16,7 @@ import (
 
 	sysdisk "github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -27,6 +28,8 @@ type Storage struct {
 	*system.System
 	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
 	BootMAC string
+	// BootNetwork is the installer's own address where nobody gives addresses; nil: by DHCP.
+	BootNetwork *firstboot.Network
 	// Program is the agent's static binary, which systems without it are given.
 	Program string
 	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.

@@ -26,6 +26,10 @@ type driver interface {
 	// SetPassword says whether the BMC has only taken the order, to carry it out later. An error that is ErrUnchanged has
 	// changed nothing, by the BMC's word; any other may have.
 	SetPassword(ctx context.Context, user, password string) (later bool, err error)
+	Media(ctx context.Context) ([]provider.Medium, error)
+	// InsertMedia and EjectMedia return when the BMC has accepted.
+	InsertMedia(ctx context.Context, slot, image string) error
+	EjectMedia(ctx context.Context, slot string) error
 	Close(ctx context.Context) error
 }
 

@@ -156,3 +156,18 @@ func (c *Client) Identify(ctx context.Context, on bool) error {
 		return err
 	})
 }
+
+// Media: IPMI has no standard for virtual media.
+func (c *Client) Media(context.Context) ([]provider.Medium, error) {
+	return nil, refuse("IPMI has no virtual media")
+}
+
+// InsertMedia refuses, as Media does.
+func (c *Client) InsertMedia(context.Context, string, string) error {
+	return refuse("IPMI has no virtual media")
+}
+
+// EjectMedia refuses, as Media does.
+func (c *Client) EjectMedia(context.Context, string) error {
+	return refuse("IPMI has no virtual media")
+}

@@ -111,6 +111,7 @@ type system struct {
 	LocationIndicatorActive *lenient[bool]
 	EthernetInterfaces      path
 	LogServices             path
+	VirtualMedia            path
 	Boot                    lenient[bootOverride]
 	Links                   lenient[struct{ Chassis, ManagedBy []path }]
 	Actions                 lenient[struct {

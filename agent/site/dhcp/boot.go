@@ -32,7 +32,7 @@ func bootsHere(s segment.Segment, a segment.Assignment, known bool) bool {
 	if !known {
 		return s.Discovery == segment.DiscoveryBoot
 	}
-	return a.Boots() && a.Segment == s.Name
+	return a.NetBoots() && a.Segment == s.Name
 }
 
 // bootOf decides what a client is told. Beside another server only machines that we know are sent to their disk: the

@@ -58,9 +58,9 @@ func (s *Server) find(v *view, a asked) (t target, ok bool) {
 	discover := !known && s.cfg.Segment.Discovery == segment.DiscoveryBoot
 	files, found := v.installer(a.arch)
 	switch {
-	case known && assigned.Boots() && found && validToken(assigned.Token):
+	case known && assigned.NetBoots() && found && validToken(assigned.Token):
 		return target{token: assigned.Token, mode: assigned.Mode, files: files}, true
-	case known && assigned.Boots():
+	case known && assigned.NetBoots():
 		s.cfg.Log.Error("a machine is to boot the installer, and there is none for it",
 			"machine_id", assigned.MachineID, "operation_id", assigned.OperationID, "arch", knownArch(a.arch))
 	case discover && found:

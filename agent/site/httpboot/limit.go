@@ -17,6 +17,9 @@ type limiter struct {
 	open map[netip.Addr]int
 }
 
+// Limit bounds the connections of a listener for TCP, in all and by source.
+func Limit(l net.Listener, total, each int) net.Listener { return newLimiter(l, total, each) }
+
 func newLimiter(l net.Listener, total, each int) *limiter {
 	return &limiter{Listener: l, total: total, each: each, open: map[netip.Addr]int{}}
 }

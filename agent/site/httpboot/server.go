@@ -38,6 +38,8 @@ type Config struct {
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller to certify an installer.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
+	// Certified is told of installers that have their certificate; may be nil.
+	Certified func(segment.Assignment)
 	// PhonedHome keeps what a system has said, until the controller has it. When it returns nil that is durable.
 	PhonedHome func(context.Context, PhoneCall) error
 	// DialController is for the relay; nil means the network.
@@ -115,12 +117,12 @@ func (s *Server) Listen(ctx context.Context) error {
 func (s *Server) deskConfig() installerenrol.Config {
 	cfg := installerenrol.Config{
 		Token: func(token string) []segment.Assignment { return s.view.Load().token(token) }, Owner: s.cfg.Owner,
-		Vouch: s.cfg.Vouch, Proxy: s.base, Log: s.cfg.Log,
+		Vouch: s.cfg.Vouch, Certified: s.cfg.Certified, Proxy: s.base, Log: s.cfg.Log,
 	}
 	if s.cfg.Segment.Discovery == segment.DiscoveryBoot {
 		cfg.Waiting = func(mac segment.MAC) (segment.Assignment, bool) {
 			a := s.view.Load().byMAC[mac]
-			return a, a.Boots()
+			return a, a.NetBoots()
 		}
 	}
 	return cfg

@@ -21,6 +21,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/site/segment"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/mediaproof"
+	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // Config is what a Desk needs.
@@ -34,6 +36,9 @@ type Config struct {
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
+	// Certified is told of installers that have their certificate; may be nil. One that must prove a TPM first is not
+	// among them.
+	Certified func(segment.Assignment)
 	// Proxy is the base URL of the boot server.
 	Proxy string
 	Log   *slog.Logger
@@ -107,6 +112,7 @@ func (d *Handler) enrol(r *http.Request, token string) (Answer, error) {
 	ask := &fleetv1.VouchInstallerRequest{
 		MachineId: a.MachineID, OperationId: a.OperationID, BootToken: a.Token, Csr: req.CSR, MacAddress: a.MAC.String(),
 		Address: from.Addr().Unmap().String(), BootId: req.BootID, HardwareFingerprint: req.HardwareFingerprint,
+		MediaProof: req.MediaProof,
 	}
 	if t := req.TPM; t != nil {
 		ask.EndorsementKey, ask.EndorsementCertificate, ask.AttestationKey = t.EndorsementKey, t.EndorsementCertificate,
@@ -122,6 +128,9 @@ func (d *Handler) enrol(r *http.Request, token string) (Answer, error) {
 			Sealed: v.GetChallenge(), CredentialBlob: v.GetCredentialBlob(), EncryptedSeed: v.GetEncryptedSeed(),
 			Addresses: v.GetEnrolmentAddresses(),
 		}
+	}
+	if challenge == nil && d.cfg.Certified != nil {
+		d.cfg.Certified(a)
 	}
 	return Answer{
 		Challenge:           challenge,
@@ -157,10 +166,29 @@ func (d *Handler) check(token string, req Request, from netip.Addr) (segment.Ass
 	if err != nil {
 		return a, err
 	}
+	if a.Media != nil {
+		return a, fromImage(a, token, req)
+	}
 	if owner, ok := d.cfg.Owner(from); !ok || owner != mac {
 		return a, notThere("the address " + from.String() + " is not lent to " + mac.String())
 	}
 	return a, nil
+}
+
+// fromImage refuses whoever does not prove to have been started from the image that the machine's BMC attached. Where
+// it stands on the network proves nothing more.
+func fromImage(a segment.Assignment, token string, req Request) error {
+	missing := &refusal{http.StatusForbidden, "MEDIA_PROOF_MISSING",
+		"the machine starts from an image that its BMC attaches, and this system does not prove that it was", 0}
+	csr, err := pki.ParseCSR(req.CSR)
+	if err != nil {
+		return missing
+	}
+	digest, err := pki.PublicKeyHash(csr.PublicKey)
+	if err != nil || !mediaproof.Verify(a.Media.Secret, token, digest[:], req.MediaProof) {
+		return missing
+	}
+	return nil
 }
 
 func (d *Handler) assignment(token string, mac segment.MAC) (a segment.Assignment, err error) {

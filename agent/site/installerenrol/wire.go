@@ -11,6 +11,8 @@ type Request struct {
 	Serial string `json:"serial"`
 	// TPM is the machine's, nil where it has none.
 	TPM *TPM `json:"tpm,omitempty"`
+	// MediaProof is what mediaproof.Make gives, for a system that was started from an attached image.
+	MediaProof []byte `json:"media_proof,omitempty"`
 }
 
 // TPM holds public areas (TPMT_PUBLIC) of keys and a certificate in DER; see fleet.v1.VouchInstallerRequest.

@@ -36,9 +36,22 @@ type Assignment struct {
 	Hostname string
 	// Address is the machine's fixed one; the zero value means one of the pool.
 	Address netip.Addr
+	// Media is set where the machine starts from an image that its BMC attaches, and nothing is served to it before.
+	Media *MediaBoot
 	// Revision is that of the document in which this assignment last changed.
 	Revision int64
 }
+
+// MediaBoot is what a machine gets in the image that its BMC attaches.
+type MediaBoot struct {
+	// Secret proves that an installer was started from the image.
+	Secret []byte
+	// Address is the installer's, with its prefix; the zero value means by DHCP.
+	Address netip.Prefix
+}
+
+// NetBoots says whether the network is to start it.
+func (a Assignment) NetBoots() bool { return a.Boots() && a.Media == nil }
 
 // Boots says whether the machine is to start something else than its disk.
 func (a Assignment) Boots() bool { return a.Mode == BootInstaller || a.Mode == BootRescue }

@@ -19,6 +19,8 @@ const (
 	ModeDHCP Mode = "dhcp"
 	// ModeProxy: another DHCP server gives addresses, the site agent only adds what is needed to boot.
 	ModeProxy Mode = "proxy"
+	// ModeStatic: nobody gives addresses. Machines are started from images that their BMCs attach.
+	ModeStatic Mode = "static"
 )
 
 // Discovery says what a machine gets that has no assignment.
@@ -116,9 +118,9 @@ func (s Segment) Validate() error {
 	switch s.Mode {
 	case ModeDHCP:
 		problems = append(problems, s.validatePool()...)
-	case ModeProxy:
+	case ModeProxy, ModeStatic:
 	default:
-		bad("mode %q is not dhcp or proxy", s.Mode)
+		bad("mode %q is not dhcp, proxy or static", s.Mode)
 	}
 	return errors.Join(problems...)
 }

@@ -1283,7 +1283,7 @@ type RequireIdentityRequest struct {
 	// Exactly one of both.
 	Site  string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// "network" (the default of every site and group) or "tpm". "media" is named and not built.
+	// "network" (the default of every site and group), "media" or "tpm".
 	Level         string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
 	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4264,7 +4264,8 @@ type Segment struct {
 	Dns    []string `protobuf:"bytes,7,rep,name=dns,proto3" json:"dns,omitempty"`
 	// 0 means 3600.
 	LeaseSeconds int32 `protobuf:"varint,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
-	// "dhcp" (default) or "proxy": another server gives addresses.
+	// "dhcp" (default), "proxy": another server gives addresses, or "static": nobody does. Machines come into the installer
+	// by virtual media then, with their install_address.
 	Mode string `protobuf:"bytes,9,opt,name=mode,proto3" json:"mode,omitempty"`
 	// What an unknown machine gets: "off", "report" (default) or "boot".
 	Discovery string `protobuf:"bytes,10,opt,name=discovery,proto3" json:"discovery,omitempty"`

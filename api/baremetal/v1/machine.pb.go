@@ -431,9 +431,14 @@ type MachineSpec struct {
 	// Reference to SSH credentials; never the credentials themselves.
 	SshCredentialsRef string `protobuf:"bytes,24,opt,name=ssh_credentials_ref,json=sshCredentialsRef,proto3" json:"ssh_credentials_ref,omitempty"`
 	// The MAAS region of a machine of provider "maas"; empty means "default". See MAASService.
-	ProviderRef   string `protobuf:"bytes,25,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ProviderRef string `protobuf:"bytes,25,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	// How a reimage that names no path gets the machine into the installer; see ReimageMachineRequest.path.
+	InstallPath string `protobuf:"bytes,26,opt,name=install_path,json=installPath,proto3" json:"install_path,omitempty"`
+	// The address that the installer takes where nobody gives it one, with the length of the prefix, such as
+	// 10.42.0.17/24. Path "media" needs it on a segment of mode "static".
+	InstallAddress string `protobuf:"bytes,27,opt,name=install_address,json=installAddress,proto3" json:"install_address,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MachineSpec) Reset() {
@@ -602,6 +607,20 @@ func (x *MachineSpec) GetSshCredentialsRef() string {
 func (x *MachineSpec) GetProviderRef() string {
 	if x != nil {
 		return x.ProviderRef
+	}
+	return ""
+}
+
+func (x *MachineSpec) GetInstallPath() string {
+	if x != nil {
+		return x.InstallPath
+	}
+	return ""
+}
+
+func (x *MachineSpec) GetInstallAddress() string {
+	if x != nil {
+		return x.InstallAddress
 	}
 	return ""
 }
@@ -1755,8 +1774,9 @@ type ReimageMachineRequest struct {
 	ImageRef       string `protobuf:"bytes,3,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	PlanId         string `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	TimeoutSeconds int32  `protobuf:"varint,5,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
-	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext" or "bmc". Anything but auto fails
-	// instead of falling back.
+	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext", "bmc", or "media": an image that its
+	// BMC attaches (Redfish VirtualMedia). Anything but auto fails instead of falling back. Empty: the machine's
+	// install_path, then "auto".
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// What the new system is given for its first boot.
 	Seed *SystemSeed `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
@@ -3382,7 +3402,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xad\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x05\n" +
 	"\vMachineSpec\x12!\n" +
 	"\fssh_endpoint\x18\x01 \x01(\tR\vsshEndpoint\x12!\n" +
 	"\fbmc_endpoint\x18\x02 \x01(\tR\vbmcEndpoint\x12,\n" +
@@ -3406,7 +3426,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0fprotected_disks\x18\x16 \x03(\tR\x0eprotectedDisks\x12\"\n" +
 	"\rssh_host_keys\x18\x17 \x03(\tR\vsshHostKeys\x12.\n" +
 	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\x12!\n" +
-	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\"\xee\f\n" +
+	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\x12!\n" +
+	"\finstall_path\x18\x1a \x01(\tR\vinstallPath\x12'\n" +
+	"\x0finstall_address\x18\x1b \x01(\tR\x0einstallAddress\"\xee\f\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +

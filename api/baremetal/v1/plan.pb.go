@@ -669,8 +669,9 @@ type RepaveImage struct {
 	Image string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
 	// Which disk; filled from the machine's install_disk when empty.
 	Disk string `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
-	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext" or "bmc". Anything but auto fails
-	// instead of falling back.
+	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext", "bmc", or "media": an image that its
+	// BMC attaches (Redfish VirtualMedia). Anything but auto fails instead of falling back. Empty: the machine's
+	// install_path, then "auto".
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Set by the operation's parameter of that name; a plan cannot set it. The installer adds the seed for cloud-init and no
 	// agent, and the new system proves itself by cloud-init's phone-home.
@@ -928,7 +929,9 @@ type EraseDisks struct {
 	// "auto" (default), "nvme-sanitize", "nvme-format", "ata-secure-erase", "discard" or "overwrite".
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
 	// Which disk; empty means every disk that is not protected.
-	Disk          string `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
+	Disk string `protobuf:"bytes,2,opt,name=disk,proto3" json:"disk,omitempty"`
+	// How the machine gets into the installer; see RepaveImage.path.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +976,13 @@ func (x *EraseDisks) GetMethod() string {
 func (x *EraseDisks) GetDisk() string {
 	if x != nil {
 		return x.Disk
+	}
+	return ""
+}
+
+func (x *EraseDisks) GetPath() string {
+	if x != nil {
+		return x.Path
 	}
 	return ""
 }
@@ -1618,11 +1628,12 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x0fkubelet_version\x18\x02 \x01(\tR\x0ekubeletVersion\"#\n" +
 	"\tRmaAction\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\"\t\n" +
-	"\aInspect\"8\n" +
+	"\aInspect\"L\n" +
 	"\n" +
 	"EraseDisks\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
-	"\x04disk\x18\x02 \x01(\tR\x04disk\"\x0e\n" +
+	"\x04disk\x18\x02 \x01(\tR\x04disk\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x0e\n" +
 	"\fWaitForAgent\"\x8b\x01\n" +
 	"\x05Drain\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +

@@ -616,8 +616,8 @@ const (
 	// recorded, or the installer showed none.
 	// Next: `ingot netboot MACHINE` records it; or `ingot identity require network --site SITE`.
 	Reason_IDENTITY_LEVEL_TOO_LOW Reason = 390
-	// UNIMPLEMENTED: the level `media` needs virtual media, which this version does not have.
-	// Next: require `tpm` or `network`.
+	// UNIMPLEMENTED: an identity level is published and not built. This version has all of them.
+	// Next: update the controller.
 	Reason_IDENTITY_LEVEL_NOT_WIRED Reason = 391
 	// FAILED_PRECONDITION: MAAS has released the machine, broken it, lost it or has it under another system id, so
 	// nothing is destroyed on it.
@@ -692,6 +692,19 @@ const (
 	// FAILED_PRECONDITION: the machine was installed without an agent, and the work needs one on it.
 	// Next: reimage the machine without `--agentless`, or do it by other means.
 	Reason_MACHINE_AGENTLESS Reason = 402
+	// OPERATION: the machine's BMC cannot attach an image: it has no virtual media, refuses the image, or speaks IPMI alone.
+	// Next: its licence and firmware; else take another way into the installer: `ingot reimage MACHINE --path bmc`.
+	Reason_MEDIA_UNSUPPORTED Reason = 403
+	// OPERATION: the BMC has somebody else's image attached. It was left alone, and the machine was not switched.
+	// Next: eject it at the BMC, whoever attached it, then start again.
+	Reason_MEDIA_IN_USE Reason = 404
+	// FAILED_PRECONDITION: nobody gives addresses on the machine's segment, and the machine has no address of its own.
+	// Next: `ingot machine update MACHINE --install-address ADDRESS/BITS`.
+	Reason_NO_INSTALL_ADDRESS Reason = 405
+	// PERMISSION_DENIED: the machine boots from virtual media, and a system that asks to be its installer does not prove that
+	// it was started from there.
+	// Next: look for the system on the segment; the machine itself may still come.
+	Reason_MEDIA_PROOF_MISSING Reason = 406
 	// FAILED_PRECONDITION: the evidence of the operation does not show that an installer erased each disk and read it back.
 	// Next: `ingot why` if it has not ended; else erase the disks with plan `erase`, or decommission the machine.
 	Reason_ERASURE_NOT_PROVEN Reason = 420
@@ -916,6 +929,10 @@ var (
 		400: "PHONE_HOME_PREVENTED",
 		401: "PHONE_HOME_MISSING",
 		402: "MACHINE_AGENTLESS",
+		403: "MEDIA_UNSUPPORTED",
+		404: "MEDIA_IN_USE",
+		405: "NO_INSTALL_ADDRESS",
+		406: "MEDIA_PROOF_MISSING",
 		420: "ERASURE_NOT_PROVEN",
 		421: "HISTORY_BROKEN",
 	}
@@ -1133,6 +1150,10 @@ var (
 		"PHONE_HOME_PREVENTED":           400,
 		"PHONE_HOME_MISSING":             401,
 		"MACHINE_AGENTLESS":              402,
+		"MEDIA_UNSUPPORTED":              403,
+		"MEDIA_IN_USE":                   404,
+		"NO_INSTALL_ADDRESS":             405,
+		"MEDIA_PROOF_MISSING":            406,
 		"ERASURE_NOT_PROVEN":             420,
 		"HISTORY_BROKEN":                 421,
 	}
@@ -1169,7 +1190,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa1(\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xff(\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1385,7 +1406,11 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x14BMC_PASSWORD_REFUSED\x10\x8e\x03\x12\x19\n" +
 	"\x14PHONE_HOME_PREVENTED\x10\x90\x03\x12\x17\n" +
 	"\x12PHONE_HOME_MISSING\x10\x91\x03\x12\x16\n" +
-	"\x11MACHINE_AGENTLESS\x10\x92\x03\x12\x17\n" +
+	"\x11MACHINE_AGENTLESS\x10\x92\x03\x12\x16\n" +
+	"\x11MEDIA_UNSUPPORTED\x10\x93\x03\x12\x11\n" +
+	"\fMEDIA_IN_USE\x10\x94\x03\x12\x17\n" +
+	"\x12NO_INSTALL_ADDRESS\x10\x95\x03\x12\x18\n" +
+	"\x13MEDIA_PROOF_MISSING\x10\x96\x03\x12\x17\n" +
 	"\x12ERASURE_NOT_PROVEN\x10\xa4\x03\x12\x13\n" +
 	"\x0eHISTORY_BROKEN\x10\xa5\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 

@@ -1500,7 +1500,8 @@ type PowerAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "on", "off" or "cycle". A cycle is off, read back, then on.
 	Want string `protobuf:"bytes,1,opt,name=want,proto3" json:"want,omitempty"`
-	// "PXE", "HTTP" or "DISK": the device of the next boot, set and read back first. Empty leaves it alone.
+	// "PXE", "HTTP", "DISK" or "MEDIA": the device of the next boot, set and read back first. Empty leaves it alone. For
+	// "MEDIA" the site's agent has the BMC attach the image of the machine's assignment first.
 	BootOnce string `protobuf:"bytes,2,opt,name=boot_once,json=bootOnce,proto3" json:"boot_once,omitempty"`
 	// Switch off without asking the operating system first.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
@@ -4110,7 +4111,7 @@ type Segment struct {
 	Router       string   `protobuf:"bytes,6,opt,name=router,proto3" json:"router,omitempty"`
 	Dns          []string `protobuf:"bytes,7,rep,name=dns,proto3" json:"dns,omitempty"`
 	LeaseSeconds int32    `protobuf:"varint,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
-	// "dhcp": we give addresses. "proxy": another server does, we add how to boot.
+	// "dhcp": we give addresses. "proxy": another server does, we add how to boot. "static": nobody does.
 	Mode string `protobuf:"bytes,9,opt,name=mode,proto3" json:"mode,omitempty"`
 	// What an unknown machine gets: "off", "report" or "boot".
 	Discovery string `protobuf:"bytes,10,opt,name=discovery,proto3" json:"discovery,omitempty"`
@@ -4249,7 +4250,9 @@ type BootAssignment struct {
 	// Of the image that the operation will write, to fetch it ahead.
 	PrefetchSha256 []string `protobuf:"bytes,7,rep,name=prefetch_sha256,json=prefetchSha256,proto3" json:"prefetch_sha256,omitempty"`
 	// Fixed address; empty means one of the pool.
-	Address       string `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	// Set where the machine boots from virtual media. Nothing is served to it by DHCP then.
+	Media         *MediaBoot `protobuf:"bytes,9,opt,name=media,proto3" json:"media,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4340,6 +4343,68 @@ func (x *BootAssignment) GetAddress() string {
 	return ""
 }
 
+func (x *BootAssignment) GetMedia() *MediaBoot {
+	if x != nil {
+		return x.Media
+	}
+	return nil
+}
+
+// MediaBoot is what stands in the image that a machine's BMC attaches.
+type MediaBoot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of this assignment alone. The installer proves with it that it was started from the image.
+	Secret []byte `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	// Of the installer, with the length of the prefix; empty means by DHCP.
+	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MediaBoot) Reset() {
+	*x = MediaBoot{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MediaBoot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MediaBoot) ProtoMessage() {}
+
+func (x *MediaBoot) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MediaBoot.ProtoReflect.Descriptor instead.
+func (*MediaBoot) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *MediaBoot) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *MediaBoot) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 type BMCTarget struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
@@ -4364,7 +4429,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4441,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4454,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4478,7 +4543,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4555,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4568,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4554,7 +4619,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4631,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4644,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4633,7 +4698,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4710,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4723,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4726,7 +4791,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4803,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +4816,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4840,7 +4905,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +4917,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +4930,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4913,7 +4978,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +4990,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +5003,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -4971,7 +5036,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5048,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5061,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -5050,7 +5115,7 @@ type MakeBMCPasswordRequest struct {
 
 func (x *MakeBMCPasswordRequest) Reset() {
 	*x = MakeBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5127,7 @@ func (x *MakeBMCPasswordRequest) String() string {
 func (*MakeBMCPasswordRequest) ProtoMessage() {}
 
 func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5140,7 @@ func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MakeBMCPasswordRequest) GetCommandId() string {
@@ -5100,7 +5165,7 @@ type MakeBMCPasswordResponse struct {
 
 func (x *MakeBMCPasswordResponse) Reset() {
 	*x = MakeBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5112,7 +5177,7 @@ func (x *MakeBMCPasswordResponse) String() string {
 func (*MakeBMCPasswordResponse) ProtoMessage() {}
 
 func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5125,7 +5190,7 @@ func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MakeBMCPasswordResponse) GetCurrent() *GetBMCCredentialsResponse {
@@ -5169,7 +5234,7 @@ type SettleBMCPasswordRequest struct {
 
 func (x *SettleBMCPasswordRequest) Reset() {
 	*x = SettleBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5246,7 @@ func (x *SettleBMCPasswordRequest) String() string {
 func (*SettleBMCPasswordRequest) ProtoMessage() {}
 
 func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5259,7 @@ func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SettleBMCPasswordRequest) GetCommandId() string {
@@ -5226,7 +5291,7 @@ type SettleBMCPasswordResponse struct {
 
 func (x *SettleBMCPasswordResponse) Reset() {
 	*x = SettleBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5303,7 @@ func (x *SettleBMCPasswordResponse) String() string {
 func (*SettleBMCPasswordResponse) ProtoMessage() {}
 
 func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5316,7 @@ func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 // DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
@@ -5277,7 +5342,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5354,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5367,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -5370,7 +5435,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5382,7 +5447,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5395,7 +5460,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -5454,7 +5519,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5531,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5544,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5548,7 +5613,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5625,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5638,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5602,7 +5667,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5679,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5692,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5668,13 +5733,15 @@ type VouchInstallerRequest struct {
 	EndorsementKey         []byte `protobuf:"bytes,9,opt,name=endorsement_key,json=endorsementKey,proto3" json:"endorsement_key,omitempty"`
 	EndorsementCertificate []byte `protobuf:"bytes,10,opt,name=endorsement_certificate,json=endorsementCertificate,proto3" json:"endorsement_certificate,omitempty"`
 	AttestationKey         []byte `protobuf:"bytes,11,opt,name=attestation_key,json=attestationKey,proto3" json:"attestation_key,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// The proof by the secret of MediaBoot that the system was started from the image; see internal/mediaproof.
+	MediaProof    []byte `protobuf:"bytes,12,opt,name=media_proof,json=mediaProof,proto3" json:"media_proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5753,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5766,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -5779,6 +5846,13 @@ func (x *VouchInstallerRequest) GetAttestationKey() []byte {
 	return nil
 }
 
+func (x *VouchInstallerRequest) GetMediaProof() []byte {
+	if x != nil {
+		return x.MediaProof
+	}
+	return nil
+}
+
 // VouchInstallerResponse holds a certificate, or a challenge for the machine's TPM and no certificate.
 type VouchInstallerResponse struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
@@ -5801,7 +5875,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5887,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5900,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -5916,7 +5990,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6002,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6015,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -5970,7 +6044,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5982,7 +6056,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5995,7 +6069,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -6065,7 +6139,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6077,7 +6151,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6090,7 +6164,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -6118,7 +6192,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6130,7 +6204,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6143,7 +6217,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -6528,7 +6602,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\tdiscovery\x18\n" +
 	" \x01(\tR\tdiscovery\x12\x16\n" +
 	"\x06relays\x18\v \x03(\tR\x06relays\x12\x1b\n" +
-	"\thttp_port\x18\f \x01(\x05R\bhttpPort\"\x80\x02\n" +
+	"\thttp_port\x18\f \x01(\x05R\bhttpPort\"\xab\x02\n" +
 	"\x0eBootAssignment\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12#\n" +
@@ -6538,7 +6612,11 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1a\n" +
 	"\bhostname\x18\x06 \x01(\tR\bhostname\x12'\n" +
 	"\x0fprefetch_sha256\x18\a \x03(\tR\x0eprefetchSha256\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\"\x8b\x03\n" +
+	"\aaddress\x18\b \x01(\tR\aaddress\x12)\n" +
+	"\x05media\x18\t \x01(\v2\x13.fleet.v1.MediaBootR\x05media\"=\n" +
+	"\tMediaBoot\x12\x16\n" +
+	"\x06secret\x18\x01 \x01(\fR\x06secret\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x8b\x03\n" +
 	"\tBMCTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
@@ -6656,7 +6734,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1f\n" +
 	"\vprivate_key\x18\x02 \x01(\fR\n" +
 	"privateKey\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x03R\aversion\"\x9c\x03\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"\xbd\x03\n" +
 	"\x15VouchInstallerRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12!\n" +
@@ -6672,7 +6750,9 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x0fendorsement_key\x18\t \x01(\fR\x0eendorsementKey\x127\n" +
 	"\x17endorsement_certificate\x18\n" +
 	" \x01(\fR\x16endorsementCertificate\x12'\n" +
-	"\x0fattestation_key\x18\v \x01(\fR\x0eattestationKey\"\xba\x03\n" +
+	"\x0fattestation_key\x18\v \x01(\fR\x0eattestationKey\x12\x1f\n" +
+	"\vmedia_proof\x18\f \x01(\fR\n" +
+	"mediaProof\"\xba\x03\n" +
 	"\x16VouchInstallerResponse\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +
 	"\n" +
@@ -6736,7 +6816,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -6788,45 +6868,46 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*ProbeObservation)(nil),          // 47: fleet.v1.ProbeObservation
 	(*Segment)(nil),                   // 48: fleet.v1.Segment
 	(*BootAssignment)(nil),            // 49: fleet.v1.BootAssignment
-	(*BMCTarget)(nil),                 // 50: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 51: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 52: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 53: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 54: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 55: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 56: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 57: fleet.v1.GetBMCCredentialsResponse
-	(*MakeBMCPasswordRequest)(nil),    // 58: fleet.v1.MakeBMCPasswordRequest
-	(*MakeBMCPasswordResponse)(nil),   // 59: fleet.v1.MakeBMCPasswordResponse
-	(*SettleBMCPasswordRequest)(nil),  // 60: fleet.v1.SettleBMCPasswordRequest
-	(*SettleBMCPasswordResponse)(nil), // 61: fleet.v1.SettleBMCPasswordResponse
-	(*DiscoverBMCs)(nil),              // 62: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 63: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 64: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 65: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 66: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 67: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 68: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 69: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 70: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 71: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 72: fleet.v1.FetchBlobResponse
-	nil,                               // 73: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 74: fleet.v1.Report.FieldsEntry
-	nil,                               // 75: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 76: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 77: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 78: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 79: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 80: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 81: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 82: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 83: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 84: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 85: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 86: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 87: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 88: fleet.v1.GetMAASRegionResponse
+	(*MediaBoot)(nil),                 // 50: fleet.v1.MediaBoot
+	(*BMCTarget)(nil),                 // 51: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 52: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 53: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 54: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 55: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 56: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 57: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 58: fleet.v1.GetBMCCredentialsResponse
+	(*MakeBMCPasswordRequest)(nil),    // 59: fleet.v1.MakeBMCPasswordRequest
+	(*MakeBMCPasswordResponse)(nil),   // 60: fleet.v1.MakeBMCPasswordResponse
+	(*SettleBMCPasswordRequest)(nil),  // 61: fleet.v1.SettleBMCPasswordRequest
+	(*SettleBMCPasswordResponse)(nil), // 62: fleet.v1.SettleBMCPasswordResponse
+	(*DiscoverBMCs)(nil),              // 63: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 64: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 65: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 66: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 67: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 68: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 69: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 70: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 71: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 72: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 73: fleet.v1.FetchBlobResponse
+	nil,                               // 74: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 75: fleet.v1.Report.FieldsEntry
+	nil,                               // 76: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 77: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 78: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 79: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 80: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 81: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 82: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 83: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 84: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 85: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 86: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 87: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 88: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 89: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -6835,7 +6916,7 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	24, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
 	27, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
 	29, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	63, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	64, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
 	21, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
@@ -6844,12 +6925,12 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	25, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
 	26, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
 	28, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	62, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	63, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
 	5,  // 16: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
 	4,  // 17: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
 	21, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	77, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	77, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	78, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	78, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
 	15, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
 	16, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
 	17, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
@@ -6858,85 +6939,86 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	13, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
 	14, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
 	11, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	78, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	79, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	80, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	79, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	80, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	81, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
 	18, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
 	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
 	10, // 34: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
 	46, // 35: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
 	0,  // 36: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	73, // 37: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	77, // 38: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	74, // 37: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	78, // 38: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
 	31, // 39: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
 	33, // 40: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
 	32, // 41: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	77, // 42: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	77, // 43: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	78, // 42: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	78, // 43: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
 	34, // 44: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
 	35, // 45: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
 	36, // 46: fleet.v1.Event.report:type_name -> fleet.v1.Report
 	37, // 47: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
 	38, // 48: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
 	32, // 49: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	74, // 50: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	75, // 51: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	52, // 52: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	53, // 53: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	54, // 54: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	55, // 55: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	76, // 56: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	81, // 57: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	75, // 50: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	76, // 51: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	53, // 52: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	54, // 53: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	55, // 54: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	56, // 55: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	77, // 56: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	82, // 57: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
 	47, // 58: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
 	44, // 59: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
 	48, // 60: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
 	49, // 61: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	50, // 62: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	51, // 63: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	82, // 64: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	51, // 62: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	52, // 63: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	83, // 64: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
 	45, // 65: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
 	46, // 66: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
-	77, // 67: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
-	77, // 68: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	77, // 69: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	77, // 70: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	77, // 71: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	57, // 72: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
-	57, // 73: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	64, // 74: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 75: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	30, // 76: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	40, // 77: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	42, // 78: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	56, // 79: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	58, // 80: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
-	60, // 81: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
-	65, // 82: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	83, // 83: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	84, // 84: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	85, // 85: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	67, // 86: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	69, // 87: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	71, // 88: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 89: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	39, // 90: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	41, // 91: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	43, // 92: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	57, // 93: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	59, // 94: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
-	61, // 95: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
-	66, // 96: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	86, // 97: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	87, // 98: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	88, // 99: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	68, // 100: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	70, // 101: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	72, // 102: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	89, // [89:103] is the sub-list for method output_type
-	75, // [75:89] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	78, // 67: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	50, // 68: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
+	78, // 69: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	78, // 70: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	78, // 71: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	78, // 72: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	58, // 73: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
+	58, // 74: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	65, // 75: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 76: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	30, // 77: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	40, // 78: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	42, // 79: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	57, // 80: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	59, // 81: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
+	61, // 82: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
+	66, // 83: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	84, // 84: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	85, // 85: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	86, // 86: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	68, // 87: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	70, // 88: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	72, // 89: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 90: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	39, // 91: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	41, // 92: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	43, // 93: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	58, // 94: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	60, // 95: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
+	62, // 96: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
+	67, // 97: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	87, // 98: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	88, // 99: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	89, // 100: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	69, // 101: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	71, // 102: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	73, // 103: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	90, // [90:104] is the sub-list for method output_type
+	76, // [76:90] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -7001,7 +7083,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   76,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

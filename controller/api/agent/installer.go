@@ -13,6 +13,7 @@ import (
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/mediaproof"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -107,6 +108,11 @@ func (s *Server) document(ctx context.Context, sess *session.Session) (*fleetv1.
 	if err != nil {
 		return nil, err
 	}
+	for _, a := range d.GetAssignments() {
+		if a.Media != nil {
+			a.Media.Secret = s.cfg.Installers.Secrets.MediaSecret(a.GetToken())
+		}
+	}
 	d.ControllerAddresses = slices.Concat(s.cfg.FleetAddresses, s.cfg.EnrolmentAddresses)
 	return &fleetv1.SyncSiteResponse{Document: d}, nil
 }
@@ -132,6 +138,8 @@ func (s *Server) VouchInstaller(
 		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(),
 		PublicKeyDigest: digest,
 		TPM:             shown.key(),
+		Media: mediaproof.Verify(s.cfg.Installers.Secrets.MediaSecret(r.GetBootToken()), r.GetBootToken(), digest,
+			r.GetMediaProof()),
 	}
 	out, err := s.cfg.Installers.Certify(ctx, req, csr)
 	if err != nil {

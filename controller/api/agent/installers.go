@@ -109,6 +109,7 @@ type Challenge struct {
 	TPMKey      []byte    `json:"tpm_key"`
 	Vendor      bool      `json:"vendor"`
 	Secret      []byte    `json:"secret"`
+	Media       bool      `json:"media,omitempty"`
 	Expires     time.Time `json:"expires"`
 }
 
@@ -117,6 +118,7 @@ func (c Challenge) Request() identitystore.VouchRequest {
 	return identitystore.VouchRequest{
 		SiteAgentID: c.SiteAgentID, MachineID: c.MachineID, BootToken: c.BootToken, MAC: c.MAC, PublicKeyDigest: c.KeyDigest,
 		TPM: &identity.Key{Digest: c.TPMKey, Vendor: c.Vendor}, Proven: true,
+		Media: c.Media,
 	}
 }
 
@@ -180,6 +182,7 @@ func (i *Installers) newChallenge(
 		return nil, err
 	}
 	plain, err := json.Marshal(Challenge{
+		Media:       req.Media,
 		SiteAgentID: req.SiteAgentID, MachineID: req.MachineID, BootToken: req.BootToken, MAC: req.MAC,
 		KeyDigest: req.PublicKeyDigest,
 		TPMKey:    req.TPM.Digest, Vendor: req.TPM.Vendor, Secret: c.Secret, Expires: i.Clock.Now().Add(challengeLife),

@@ -100,7 +100,7 @@ type Site struct {
 // Segment is one provisioning network.
 type Segment struct {
 	Name string
-	// Mode is "dhcp" or "proxy".
+	// Mode is "dhcp", "proxy" or "static".
 	Mode string
 	// State is "up", or why it is not served; empty before the site's agent has said anything.
 	State string

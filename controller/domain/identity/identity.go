@@ -10,7 +10,7 @@ import (
 // Level is how a system proves which machine it runs on. Levels are ordered; see Higher.
 type Level string
 
-// The levels. LevelMedia, a one-time secret in an image that the BMC has attached, is named and not built.
+// The levels. LevelMedia is a one-time secret in an image that the BMC has attached.
 const (
 	LevelNetwork Level = "network"
 	LevelMedia   Level = "media"
@@ -59,6 +59,9 @@ type Facts struct {
 	// Shown is the key that the system shows, nil for none. Taken reports that another machine is known by it.
 	Shown *Key
 	Taken bool
+	// MediaAsked says that the machine boots from an image that its BMC attaches, and Media that the system has proven to
+	// be started from that image.
+	MediaAsked, Media bool
 }
 
 // Refusal says why a system is not certified. Reason is one of the API's.
@@ -80,10 +83,16 @@ type Verdict struct {
 func Decide(f Facts) Verdict {
 	refusal := f.refusal()
 	switch {
+	case f.MediaAsked && !f.Media:
+		// Whoever cannot show the secret contests nothing: the machine can.
+		return Verdict{Refused: &Refusal{"MEDIA_PROOF_MISSING", "the machine boots from virtual media, and the system that " +
+			"asks to be its installer does not prove that it was started from there; find the system on the segment"}}
 	case refusal != nil && f.RecordedNow && f.Trust == TrustFirstUse:
 		return Verdict{Refused: refusal, Contested: true}
 	case refusal != nil:
 		return Verdict{Refused: refusal}
+	case f.Shown == nil && f.Media:
+		return Verdict{Level: LevelMedia}
 	case f.Shown == nil:
 		return Verdict{Level: LevelNetwork}
 	case f.Shown.Vendor:
@@ -95,7 +104,7 @@ func Decide(f Facts) Verdict {
 }
 
 func (f Facts) refusal() *Refusal {
-	tpm := Higher(f.Required, LevelNetwork) != LevelNetwork
+	tpm := f.Required == LevelTPM
 	switch {
 	case f.Recorded != nil && f.Shown == nil:
 		return &Refusal{"TPM_REQUIRED",
@@ -115,6 +124,10 @@ func (f Facts) refusal() *Refusal {
 		return &Refusal{"IDENTITY_LEVEL_TOO_LOW",
 			"the machine's site or group requires the identity level tpm, and no TPM is recorded for it; " +
 				"record it first: ingot netboot"}
+	case f.Required == LevelMedia && !f.Media && f.Recorded == nil:
+		return &Refusal{"IDENTITY_LEVEL_TOO_LOW",
+			"the machine's site or group requires the identity level media, and it does not boot from virtual media; " +
+				"take that way: ingot reimage --path media, or ingot machine update --install-path media"}
 	}
 	return nil
 }

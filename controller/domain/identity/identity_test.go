@@ -38,6 +38,18 @@ func TestVerdicts(t *testing.T) {
 		"required, to be recorded": {identity.Facts{Required: "tpm", Shown: ours}, "tpm first-use"},
 		"required, recorded": {with(known, func(f *identity.Facts) { f.Shown, f.Required = ours, "tpm" }),
 			"tpm first-use"},
+		"started from an image":             {identity.Facts{Installs: true, MediaAsked: true, Media: true}, "media"},
+		"not started from it":               {identity.Facts{Installs: true, MediaAsked: true}, "MEDIA_PROOF_MISSING"},
+		"not from it, with the known TPM":   {with(known, func(f *identity.Facts) { f.Shown, f.MediaAsked = ours, true }), "MEDIA_PROOF_MISSING"},
+		"from an image, with a TPM":         {identity.Facts{Installs: true, MediaAsked: true, Media: true, Shown: ours}, "tpm first-use"},
+		"from an image, known by its TPM":   {with(known, func(f *identity.Facts) { f.MediaAsked, f.Media = true, true }), "TPM_REQUIRED"},
+		"media required, from an image":     {identity.Facts{Required: "media", Installs: true, MediaAsked: true, Media: true}, "media"},
+		"media required, from the network":  {identity.Facts{Required: "media", Installs: true}, "IDENTITY_LEVEL_TOO_LOW"},
+		"media required, first use of TPM":  {identity.Facts{Required: "media", Shown: ours}, "IDENTITY_LEVEL_TOO_LOW"},
+		"media required, known by its TPM":  {with(known, func(f *identity.Facts) { f.Shown, f.Required = ours, "media" }), "tpm first-use"},
+		"tpm required, from an image alone": {identity.Facts{Required: "tpm", Installs: true, MediaAsked: true, Media: true}, "IDENTITY_LEVEL_TOO_LOW"},
+		"no proof contests nothing": {with(known, func(f *identity.Facts) { f.MediaAsked, f.RecordedNow = true, true }),
+			"MEDIA_PROOF_MISSING"},
 		"network required": {identity.Facts{Required: "network", Installs: true}, "network"},
 		"second claim at the first use": {with(known, func(f *identity.Facts) { f.Shown, f.RecordedNow = others, true }),
 			"TPM_MISMATCH contested"},
@@ -68,10 +80,11 @@ func TestNoFallback(t *testing.T) {
 		for _, recorded := range [][]byte{nil, ours.Digest} {
 			for _, trust := range []identity.Trust{"", "first-use", "vendor"} {
 				for _, shown := range []*identity.Key{nil, ours, others, vendor} {
-					for i := range 8 {
+					for i := range 32 {
 						f := identity.Facts{
 							Required: required, Recorded: recorded, Trust: trust, Shown: shown,
 							RecordedNow: bools[i&1], Installs: bools[i>>1&1], Taken: bools[i>>2&1],
+							MediaAsked: bools[i>>3&1], Media: bools[i>>4&1],
 						}
 						holds(t, f, identity.Decide(f))
 					}
@@ -92,6 +105,8 @@ func holds(t *testing.T, f identity.Facts, v identity.Verdict) {
 		t.Errorf("%+v: a known machine is certified as %s", f, v.Level)
 	case identity.Higher(v.Level, f.Required) != v.Level:
 		t.Errorf("%+v: certified as %s", f, v.Level)
+	case f.MediaAsked && !f.Media, v.Level == identity.LevelMedia && !f.Media:
+		t.Errorf("%+v: certified as %s without the image", f, v.Level)
 	case f.Taken && f.Shown != nil:
 		t.Errorf("%+v: certified with another machine's TPM", f)
 	}

@@ -310,3 +310,6 @@ func (c *Command) Clone() *Command {
 	d.Evidence = maps.Clone(c.Evidence)
 	return &d
 }
+
+// PathMedia is the way into the installer by virtual media.
+const PathMedia = "media"

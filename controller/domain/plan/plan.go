@@ -130,6 +130,9 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 		}
 		return oneOf(field+".repave.path", s.GetRepave().GetPath(), append([]string{""}, InstallerPaths...)...)
 	case "erase":
+		if err := oneOf(field+".erase.path", s.GetErase().GetPath(), append([]string{""}, InstallerPaths...)...); err != nil {
+			return err
+		}
 		return oneOf(field+".erase.method", s.GetErase().GetMethod(), "", "auto", "nvme-sanitize", "nvme-format",
 			"ata-secure-erase", "discard", "overwrite")
 	case "ssh":
@@ -145,8 +148,16 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 	}
 }
 
-// InstallerPaths are the ways into the installer that a repave may name.
-var InstallerPaths = []string{"auto", "kexec", "bootnext", "bmc"}
+// InstallerPath is how a step on disks wants the machine to get into the installer; empty for any other step.
+func InstallerPath(s *baremetalv1.Step) string {
+	if e := s.GetErase(); e != nil {
+		return e.GetPath()
+	}
+	return s.GetRepave().GetPath()
+}
+
+// InstallerPaths are the ways into the installer that a step may name.
+var InstallerPaths = []string{"auto", "kexec", "bootnext", "bmc", "media"}
 
 func oneOf(field, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
@@ -235,6 +246,8 @@ type Inputs struct {
 	InstallerPath string
 	// Agentless: the system that is written gets no agent.
 	Agentless bool
+	// MachinePath is how the machine gets into the installer where nobody says it.
+	MachinePath string
 	// ClusterRef is the cluster that the machine is meant for.
 	ClusterRef     string
 	TimeoutSeconds int32
@@ -280,13 +293,15 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 	case "repave":
 		r := s.GetRepave()
 		r.Image = first(r.GetImage(), in.ImageRef)
-		r.Path = first(r.GetPath(), in.InstallerPath)
+		r.Path = first(r.GetPath(), in.InstallerPath, in.MachinePath)
 		r.Agentless = in.Agentless
 		if r.GetImage() == "" {
 			return failure.Precondition("MACHINE_HAS_NO_IMAGE",
 				"neither the request, the plan, the machine nor the server names an image").
 				WithField("image_ref", "name an image, or set spec.default_image_ref of the machine")
 		}
+	case "erase":
+		s.GetErase().Path = first(s.GetErase().GetPath(), in.MachinePath)
 	case "reboot":
 		s.GetReboot().Mode = first(s.GetReboot().GetMode(), in.RebootMode, "graceful")
 	case "netboot":

@@ -237,11 +237,13 @@ func (o *Order) repaveAction(
 	return a, nil
 }
 
-// powerAction is a power cycle into the network, or out of the installer into the disk.
+// powerAction is a power cycle into the network or the attached image, or out of the installer into the disk.
 func (o *Order) powerAction() *fleetv1.PowerAction {
 	a := &fleetv1.PowerAction{Want: "cycle", BootOnce: "PXE", Force: true}
 	if s := o.Operation.Steps[o.Operation.CurrentStep]; s.Kind == operation.KindReboot || operation.TurnedBack(s) {
 		a.BootOnce = "DISK"
+	} else if s.Mode == operation.PathMedia {
+		a.BootOnce = "MEDIA"
 	}
 	return a
 }

@@ -101,8 +101,8 @@ func modeOf(s *baremetalv1.Step) string {
 		return s.GetNetboot().GetMode()
 	case "set_phase":
 		return s.GetSetPhase().GetPhase()
-	case "repave":
-		return s.GetRepave().GetPath()
+	case "repave", "erase":
+		return plan.InstallerPath(s)
 	case "rma":
 		return s.GetRma().GetAction()
 	case "workflow_stage":
@@ -167,4 +167,16 @@ func FromJSONList[T any, M interface {
 		out = append(out, m)
 	}
 	return out, nil
+}
+
+// InstallerPath is how the first of an operation's stored steps on disks wants the machine to get into the installer.
+func InstallerPath(specs [][]byte) (string, error) {
+	if len(specs) == 0 {
+		return "", nil
+	}
+	step := &baremetalv1.Step{}
+	if err := ParseStep(specs[0], step); err != nil {
+		return "", err
+	}
+	return plan.InstallerPath(step), nil
 }

@@ -13,19 +13,21 @@ import (
 const assignmentsOfSite = `-- name: AssignmentsOfSite :many
 SELECT b.machine_id, b.mode, coalesce(b.operation_id, '')::text AS operation_id, b.token,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = b.machine_id), '{}')::text[] AS macs,
-       coalesce((SELECT array_agg(t.spec ORDER BY t.idx) FROM operation_steps t WHERE t.operation_id = b.operation_id AND t.kind = 'repave'), '{}')::bytea[] AS repaves
+       coalesce((SELECT array_agg(t.spec ORDER BY t.idx) FROM operation_steps t WHERE t.operation_id = b.operation_id AND t.kind IN ('repave', 'erase')), '{}')::bytea[] AS installs,
+       coalesce((SELECT m.spec ->> 'install_address' FROM machines m WHERE m.machine_id = b.machine_id), '')::text AS install_address
 FROM boot_assignments b
 WHERE b.site = $1 AND b.mode <> 'disk'
 ORDER BY b.machine_id
 `
 
 type AssignmentsOfSiteRow struct {
-	MachineID   string
-	Mode        string
-	OperationID string
-	Token       string
-	Macs        []string
-	Repaves     [][]byte
+	MachineID      string
+	Mode           string
+	OperationID    string
+	Token          string
+	Macs           []string
+	Installs       [][]byte
+	InstallAddress string
 }
 
 // With the repaves of the operation, whose images are fetched ahead and served.
@@ -44,7 +46,8 @@ func (q *Queries) AssignmentsOfSite(ctx context.Context, site string) ([]Assignm
 			&i.OperationID,
 			&i.Token,
 			&i.Macs,
-			&i.Repaves,
+			&i.Installs,
+			&i.InstallAddress,
 		); err != nil {
 			return nil, err
 		}
@@ -317,6 +320,31 @@ func (q *Queries) InstallerImages(ctx context.Context) ([]InstallerImagesRow, er
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const installerSteps = `-- name: InstallerSteps :many
+SELECT t.spec FROM operation_steps t WHERE t.operation_id = $1 AND t.kind IN ('repave', 'erase') ORDER BY t.idx
+`
+
+// The steps of an operation that the installer does.
+func (q *Queries) InstallerSteps(ctx context.Context, operationID string) ([][]byte, error) {
+	rows, err := q.db.Query(ctx, installerSteps, operationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var spec []byte
+		if err := rows.Scan(&spec); err != nil {
+			return nil, err
+		}
+		items = append(items, spec)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -15,8 +15,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -27,9 +29,13 @@ func judgeIdentity(
 	f := identity.Facts{
 		Recorded: m.TpmKeyDigest, Trust: identity.Trust(m.TpmKeyTrust), Installs: a.Mode == operation.BootInstaller,
 		Shown:       r.TPM,
+		Media:       r.Media,
 		RecordedNow: m.TpmKeyAt != nil && !m.TpmKeyAt.Before(a.UpdatedAt),
 	}
 	var err error
+	if f.MediaAsked, err = mediaAsked(ctx, q, pgtx.StrVal(a.OperationID)); err != nil {
+		return identity.Verdict{}, err
+	}
 	if f.Required, err = requiredIdentity(ctx, q, m.MachineID); err != nil {
 		return identity.Verdict{}, err
 	}
@@ -109,7 +115,10 @@ func Identifiable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 	if err != nil {
 		return err
 	}
-	v := identity.Decide(identity.Facts{Required: level, Installs: true, Shown: &identity.Key{}})
+	media := !slices.ContainsFunc(steps, func(s plan.Filled) bool {
+		return getsSecrets(s) && plan.InstallerPath(s.Step) != operation.PathMedia
+	})
+	v := identity.Decide(identity.Facts{Required: level, Installs: true, Shown: &identity.Key{}, Media: media})
 	if v.Refused == nil {
 		return nil
 	}
@@ -119,6 +128,16 @@ func Identifiable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 // getsSecrets reports that the step is done by an installer that is given more than an inventory to take.
 func getsSecrets(s plan.Filled) bool {
 	return s.Kind == string(operation.KindRepave) || s.Kind == string(operation.KindErase)
+}
+
+// mediaAsked reports whether the operation brings its machine into the installer by virtual media.
+func mediaAsked(ctx context.Context, q *dbsqlc.Queries, operationID string) (bool, error) {
+	specs, err := q.InstallerSteps(ctx, operationID)
+	if err != nil {
+		return false, fmt.Errorf("read the operation's steps: %w", err)
+	}
+	path, err := convert.InstallerPath(specs)
+	return path == operation.PathMedia, err
 }
 
 // RequireIdentity sets the least level of a site's or a group's installers.

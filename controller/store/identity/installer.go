@@ -30,6 +30,8 @@ type VouchRequest struct {
 	// credential that was made for it.
 	TPM    *identity.Key
 	Proven bool
+	// Media reports that the system has proven to be started from the image that the machine's BMC attached.
+	Media bool
 }
 
 // Vouched is the identity of a netbooted system.

@@ -387,7 +387,7 @@ func (s *Store) Fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]p
 	if err != nil {
 		return nil, err
 	}
-	in.ClusterRef = spec.GetTargetClusterRef()
+	in.ClusterRef, in.MachinePath = spec.GetTargetClusterRef(), spec.GetInstallPath()
 	if in.ImageRef == "" {
 		in.ImageRef = spec.GetDefaultImageRef()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/store/bootmedia"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -50,12 +51,13 @@ func (s *Store) installable(
 	}
 	l := &OperationContext{Machine: m, spec: spec, executors: f.executors[m.MachineID]}
 	w := operation.World{Provider: fleet.AgentProvider, Candidates: l.candidates(fleet.AgentProvider)}
-	if b, ok := f.boots[m.MachineID]; ok {
-		w.Boot = operation.Boot{Segments: int(b.Segments), InstallerReady: b.Ready}
-	}
+	w.Boot.Segments, w.Boot.InstallerReady = int(f.boots[m.MachineID].Segments), f.boots[m.MachineID].Ready
 	image := steps[i].Step.GetRepave()
 	refusal := decider.NoBootPath(w, image.GetPath())
 	if refusal == nil {
+		refusal, err = bootmedia.Refusal(ctx, q, m.Site, spec, image.GetPath())
+	}
+	if refusal == nil && err == nil {
 		refusal, err = l.unfit(ctx, q, image)
 	}
 	if refusal == nil || err != nil {

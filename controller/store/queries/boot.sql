@@ -113,10 +113,15 @@ SELECT revision FROM sites WHERE site = @site;
 -- With the repaves of the operation, whose images are fetched ahead and served.
 SELECT b.machine_id, b.mode, coalesce(b.operation_id, '')::text AS operation_id, b.token,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = b.machine_id), '{}')::text[] AS macs,
-       coalesce((SELECT array_agg(t.spec ORDER BY t.idx) FROM operation_steps t WHERE t.operation_id = b.operation_id AND t.kind = 'repave'), '{}')::bytea[] AS repaves
+       coalesce((SELECT array_agg(t.spec ORDER BY t.idx) FROM operation_steps t WHERE t.operation_id = b.operation_id AND t.kind IN ('repave', 'erase')), '{}')::bytea[] AS installs,
+       coalesce((SELECT m.spec ->> 'install_address' FROM machines m WHERE m.machine_id = b.machine_id), '')::text AS install_address
 FROM boot_assignments b
 WHERE b.site = @site AND b.mode <> 'disk'
 ORDER BY b.machine_id;
+
+-- name: InstallerSteps :many
+-- The steps of an operation that the installer does.
+SELECT t.spec FROM operation_steps t WHERE t.operation_id = @operation_id AND t.kind IN ('repave', 'erase') ORDER BY t.idx;
 
 -- name: MachinesOfSite :many
 -- Known machines and their BMCs. Those that boot from disk are known too: nothing else is to be made of them.

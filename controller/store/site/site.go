@@ -274,6 +274,9 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 		return nil, fmt.Errorf("read machines: %w", err)
 	}
 	addMachines(d, assigned, images, machines)
+	if err := addMedia(d, assigned); err != nil {
+		return nil, err
+	}
 	if err := addAgentless(ctx, q, d, site, machines); err != nil {
 		return nil, err
 	}
@@ -288,12 +291,14 @@ func imagesOf(
 ) (map[string][]string, error) {
 	refs, named := map[string][]string{}, []string(nil)
 	for _, a := range assigned {
-		for _, spec := range a.Repaves {
+		for _, spec := range a.Installs {
 			var step baremetalv1.Step
 			if err := proto.Unmarshal(spec, &step); err != nil {
 				return nil, fmt.Errorf("read step of operation %s: %w", a.OperationID, err)
 			}
-			refs[a.MachineID] = append(refs[a.MachineID], step.GetRepave().GetImage())
+			if image := step.GetRepave().GetImage(); image != "" {
+				refs[a.MachineID] = append(refs[a.MachineID], image)
+			}
 		}
 		named = append(named, refs[a.MachineID]...)
 	}

@@ -43,3 +43,10 @@ func (r *MetalRig) Verbs(verb string) int {
 	r.Helper()
 	return Count(r.T, r.Store, "SELECT count(*) FROM audit_log WHERE target_id = 'm-1' AND verb = $1", verb)
 }
+
+// TryReimage asks for a reimage.
+func (r *MetalRig) TryReimage(request string) error {
+	_, _, err := r.Store.Start(r.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request,
+		Type: fleet.Reimage, Inputs: Inputs("tiny"), Actor: "tester"}, Now())
+	return err
+}

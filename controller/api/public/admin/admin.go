@@ -16,7 +16,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 var agentKeys = validate.Keys{
@@ -136,11 +135,8 @@ func (s *Server) RequireIdentity(
 		return nil, err
 	case (r.GetSite() == "") == (r.GetGroup() == ""):
 		return nil, validate.Fault("site", "exactly one of site and group")
-	case level == identity.LevelMedia:
-		return nil, failure.Unimplemented("IDENTITY_LEVEL_NOT_WIRED",
-			"the identity level media needs virtual media, which this version does not have; use tpm or network")
-	case level != identity.LevelNetwork && level != identity.LevelTPM:
-		return nil, validate.Fault("level", "network or tpm")
+	case level != identity.LevelNetwork && level != identity.LevelMedia && level != identity.LevelTPM:
+		return nil, validate.Fault("level", "network, media or tpm")
 	default:
 		err = s.Store.RequireIdentity(
 			ctx,

@@ -248,7 +248,7 @@ func starts(t *testing.T) map[string]func() *stored {
 	} {
 		out["stage "+mode] = capable(operation.Step{Kind: operation.KindStage, Mode: mode, MaxRetries: 1})
 	}
-	for _, way := range []string{"auto", "bmc", "kexec", "bootnext"} {
+	for _, way := range []string{"auto", "bmc", "kexec", "bootnext", "media"} {
 		out["metal "+way] = func() *stored { return newMetal(t, way, realHost("kexec", "netboot")).stored }
 		out["bare metal "+way] = func() *stored {
 			s := newMetal(t, way).stored

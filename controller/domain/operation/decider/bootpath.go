@@ -23,15 +23,25 @@ const (
 	wayKexec    = "kexec"
 	wayBMC      = "bmc"
 	wayAuto     = "auto"
+	// wayMedia is gone where it is asked for alone: the machine boots from an image that its BMC attaches.
+	wayMedia = operation.PathMedia
 )
 
-var wayOrder = []string{wayBootNext, wayKexec, wayBMC}
+var wayOrder = []string{wayBootNext, wayKexec, wayBMC, wayMedia}
 
-// wayOf names the way of a command that brings a machine into the installer.
+// wayOf names the way of a command that brings a machine into the installer, but for wayMedia.
 var wayOf = map[operation.Kind]string{
 	operation.KindReboot: wayBootNext,
 	operation.KindKexec:  wayKexec,
 	operation.KindPower:  wayBMC,
+}
+
+// wayGone names the way of the current command.
+func (d *decider) wayGone() string {
+	if d.cmd.Kind == operation.KindPower && bootPath(d.step()) == wayMedia {
+		return wayMedia
+	}
+	return wayOf[d.cmd.Kind]
 }
 
 // path is one way that can be gone now.
@@ -278,12 +288,12 @@ func (d *decider) pathReason() string {
 	if !d.entering() || d.cmd.State == operation.CommandCanceled {
 		return ""
 	}
-	return ", because " + wayOf[d.cmd.Kind] + " did not: " + cmp.Or(d.cmd.Message, "the installer has not reported")
+	return ", because " + d.wayGone() + " did not: " + cmp.Or(d.cmd.Message, "the installer has not reported")
 }
 
 // noPathLeft ends a try at which every way has been gone.
 func (d *decider) noPathLeft(s *operation.Step) {
-	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+wayOf[d.cmd.Kind]+
+	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+d.wayGone()+
 		", and it has not reported from there"
 	switch {
 	case d.cmd.Outcome != operation.OutcomeSucceeded:
@@ -322,10 +332,10 @@ func (d *decider) otherExecutor(s *operation.Step) bool {
 func (d *decider) pathFor(s *operation.Step) *path {
 	tried := -1
 	if d.entering() && d.cmd.State == operation.Done && !s.RetryAt.After(d.cmd.FinishedAt) {
-		tried = slices.Index(wayOrder, wayOf[d.cmd.Kind])
+		tried = slices.Index(wayOrder, d.wayGone())
 	}
 	for i, name := range wayOrder {
-		if i <= tried || bootPath(s) != wayAuto && bootPath(s) != name {
+		if i <= tried || bootPath(s) != name && (bootPath(s) != wayAuto || name == wayMedia) {
 			continue
 		}
 		if p := d.pathOf(name); p != nil {
@@ -343,7 +353,7 @@ func (d *decider) pathOf(name string) *path {
 		return &path{name, operation.KindReboot, host}
 	case name == wayKexec && inBand && host.CanDo("kexec"):
 		return &path{name, operation.KindKexec, host}
-	case name == wayBMC:
+	case name == wayBMC, name == wayMedia:
 		if site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider); site != nil {
 			return &path{name, operation.KindPower, site}
 		}

@@ -224,6 +224,7 @@ func TestWaysIntoTheInstaller(t *testing.T) {
 		{"each way after the other", "auto", realHost("kexec", "netboot"),
 			[]operation.Kind{operation.KindNetboot, operation.KindReboot, operation.KindKexec, operation.KindPower}},
 		{"kexec asked for", "kexec", realHost("kexec", "netboot"), []operation.Kind{operation.KindKexec}},
+		{"virtual media asked for", "media", realHost("kexec", "netboot"), []operation.Kind{operation.KindPower}},
 		{"BMC asked for", "bmc", realHost("kexec", "netboot"), []operation.Kind{operation.KindPower}},
 		{"next boot asked for", "bootnext", realHost("kexec", "netboot"),
 			[]operation.Kind{operation.KindNetboot, operation.KindReboot}},

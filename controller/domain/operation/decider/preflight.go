@@ -158,6 +158,9 @@ func NoBootPath(w operation.World, way string) *fleet.Refusal {
 		return &fleet.Refusal{Reason: "INSTALLER_MISSING", Message: installerMissing}
 	case w.Boot.Segments == 0:
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: noSegments}
+	case way == wayMedia && !byBMC:
+		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no BMC is known that could attach an image; name one with " +
+			"`ingot machine update MACHINE --bmc-endpoint`"}
 	case way == wayBMC && !byBMC, (way == wayKexec || way == wayBootNext) && !byHost, !byHost && !byBMC:
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no way leads into the installer" + viaPath(way) +
 			": the machine's agent cannot restart into it, and no BMC is known; name one with `ingot machine update MACHINE " +

@@ -1,0 +1,37 @@
+package firstboot
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+)
+
+// Network is an address that a machine has without DHCP. The zero values of Gateway and DNS are none.
+type Network struct {
+	Address netip.Prefix
+	Gateway netip.Addr
+	DNS     []netip.Addr
+}
+
+// defaultNetwork has the interface that the installer had its address on: with that address where nobody gives any,
+// else by DHCP, with the client identifier that the firmware has, so that the lease is the machine's, whichever system
+// asks.
+func (c Config) defaultNetwork() string {
+	match := fmt.Sprintf("macaddress: %q", c.MAC)
+	if c.MAC == "" {
+		match = `name: "e*"`
+	}
+	head := "version: 2\nethernets:\n  boot:\n    match:\n      " + match + "\n"
+	if c.Network == nil {
+		return head + "    dhcp4: true\n    dhcp-identifier: mac\n"
+	}
+	out := head + fmt.Sprintf("    addresses: [%q]\n", c.Network.Address)
+	if c.Network.Gateway.IsValid() {
+		out += fmt.Sprintf("    routes:\n      - to: 0.0.0.0/0\n        via: %q\n", c.Network.Gateway)
+	}
+	if len(c.Network.DNS) > 0 {
+		servers, _ := json.Marshal(c.Network.DNS) // addresses always encode; JSON is YAML
+		out += "    nameservers:\n      addresses: " + string(servers) + "\n"
+	}
+	return out
+}
