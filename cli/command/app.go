@@ -94,17 +94,22 @@ func (a *App) ConfigPath() string {
 	return client.DefaultPath(a.Config.Getenv)
 }
 
+// Target is what a connection needs.
+func (a *App) Target() (client.Target, error) {
+	path := a.ConfigPath()
+	file, err := client.Load(path)
+	if err != nil {
+		return client.Target{}, err
+	}
+	return client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
+}
+
 // connect gives the one connection of this run.
 func (a *App) connect() (*grpc.ClientConn, error) {
 	if a.conn != nil {
 		return a.conn, nil
 	}
-	path := a.ConfigPath()
-	file, err := client.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	target, err := client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
+	target, err := a.Target()
 	if err != nil {
 		return nil, err
 	}
