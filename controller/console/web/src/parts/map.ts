@@ -49,7 +49,7 @@ export function groups(rows: Iterable<Row>, by: Grouping): [string, [string, Row
 
 // layout finds the largest squares with which everything fits into the height that is wished for.
 export function layout(grouped: ReturnType<typeof groups>, width: number, wished: number): Layout {
-  for (let size = 20; size > 3; size--) {
+  for (let size = 24; size > 3; size--) {
     const l = place(grouped, width, size)
     if (l.height <= wished) return l
   }
