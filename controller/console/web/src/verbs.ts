@@ -18,6 +18,8 @@ export interface Verb {
   scope: Person['scope']
   destructive: boolean
   fields: Field[]
+  // offered: shown only where an explanation names it.
+  offered?: boolean
   // refused says why the verb is not legal now; empty when it is, as far as the page can tell. The controller has the last
   // word.
   refused(m: Machine): string
@@ -97,7 +99,19 @@ export const verbs: Verb[] = [
     call: (_, v) => post(path`/operations/${v.operation ?? ''}/cancel`, {}),
   },
   {
-    name: 'clear-intervention',
+    name: 'flag',
+    word: 'Take the flag off',
+    says: 'Work may be started on the machine again.',
+    scope: 'admin',
+    destructive: false,
+    offered: true,
+    fields: [{ key: 'flag', label: 'Flag', required: true, choices: ['RMA', 'Retired'], value: 'RMA' }, comment],
+    refused: (m) => (m.status?.conditions.some((c) => ['RMA', 'Retired'].includes(c.type) && c.status) ? '' : 'it has no flag'),
+    command: (id, v) => `ingot flag ${quoted(id)} ${v.flag ?? ''} --off${flag('comment', v.comment)}`,
+    call: (id, v) => post(path`/machines/${id}/flag`, { flag: v.flag ?? '', value: false, comment: v.comment ?? '' }),
+  },
+  {
+    name: 'clear',
     word: 'Clear the intervention',
     says: 'Says that a person has settled what needed one.',
     scope: 'admin',
@@ -105,7 +119,7 @@ export const verbs: Verb[] = [
     fields: [comment],
     refused: (m) =>
       m.status?.conditions.some((c) => c.type === 'NeedsIntervention' && c.status) ? '' : 'nothing waits for a person',
-    command: (id, v) => `ingot clear-intervention ${quoted(id)}${flag('comment', v.comment)}`,
+    command: (id, v) => `ingot clear ${quoted(id)}${flag('comment', v.comment)}`,
     call: (id, v) => post(path`/machines/${id}/clear-intervention`, { comment: v.comment ?? '' }),
   },
 ]
@@ -116,5 +130,21 @@ export function offered(command: string, machine: string): Verb | undefined {
   if (ingot !== 'ingot') return undefined
   const verb = verbs.find((v) => v.name === name)
   if (!verb || (name !== 'cancel' && who !== machine)) return undefined
+  if (name === 'flag' && !command.endsWith(' --off')) return undefined
   return verb
+}
+
+// given is what a command line says of the fields of its verb.
+export function given(verb: Verb, command: string): Record<string, string> {
+  const words = command.split(/\s+/)
+  const found: Record<string, string> = {}
+  if (verb.name === 'cancel') found.operation = words[2] ?? ''
+  if (verb.name === 'flag') found.flag = words[3] ?? ''
+  for (const f of verb.fields) {
+    const at = words.indexOf('--' + f.key)
+    const value = words[at + 1] ?? ''
+    // Words in capitals are for a person to fill in.
+    if (at > 0 && !/^[A-Z]+$/.test(value)) found[f.key] = value
+  }
+  return found
 }
