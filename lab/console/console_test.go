@@ -70,7 +70,7 @@ func (r *rig) fill() {
 	}
 	agents, err := process.Start(process.Config{Path: harness.Build(r.t).Agent, Output: io.Discard, Args: []string{
 		"simulate", "--count", fmt.Sprint(machines), "--bundles", file, "--dir", filepath.Join(r.dir, "machines"),
-		"--sim-delay", "1500ms", "--sim-script", "sim-0007/reboot:never", "--log-level", "error"}})
+		"--sim-delay", "3s", "--sim-script", "sim-0007/reboot:never", "--log-level", "error"}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

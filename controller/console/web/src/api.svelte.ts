@@ -102,11 +102,22 @@ function withQuery(where: string, query?: Query): string {
 }
 
 export async function get<T>(where: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  return (await (await send(withQuery(where, query), { method: 'GET' }, signal)).json()) as T
+  return read<T>(await send(withQuery(where, query), { method: 'GET' }, signal), signal)
 }
 
 export async function post<T>(where: string, body: unknown): Promise<T> {
-  return (await (await send(withQuery(where), { method: 'POST', body: JSON.stringify(body) })).json()) as T
+  return read<T>(await send(withQuery(where), { method: 'POST', body: JSON.stringify(body) }))
+}
+
+// read takes an answer whose end may never come.
+async function read<T>(answer: Response, signal?: AbortSignal): Promise<T> {
+  try {
+    return (await answer.json()) as T
+  } catch (e) {
+    if (signal?.aborted) throw e
+    connection.failing = 'the answer of the controller broke off'
+    throw new Unreachable(connection.failing)
+  }
 }
 
 // lines reads a stream of the API until it ends or is stopped.
@@ -139,7 +150,7 @@ const session = '/console/session'
 
 export async function loadSession(): Promise<void> {
   try {
-    connection.person = (await (await send(session, { method: 'GET' })).json()) as Person
+    connection.person = await read<Person>(await send(session, { method: 'GET' }))
   } catch (e) {
     if (!(e instanceof Refusal)) throw e
     connection.person = null
@@ -171,7 +182,7 @@ async function confirmSession(): Promise<void> {
 }
 
 export async function signOn(by: { token: string } | { code: string }): Promise<void> {
-  connection.person = (await (await send(session, { method: 'POST', body: JSON.stringify(by) })).json()) as Person
+  connection.person = await read<Person>(await send(session, { method: 'POST', body: JSON.stringify(by) }))
   connection.asked = true
 }
 
