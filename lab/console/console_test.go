@@ -62,7 +62,8 @@ func (r *rig) fill() {
 		fmt.Fprintln(&bundles, r.c.IssueToken(&pb.IssueBootstrapTokenRequest{MachineId: id}))
 	}
 	for i := 1; i <= 40; i++ {
-		r.c.Register(&pb.Machine{MachineId: fmt.Sprintf("spare-%d", i), Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 4+i/21)}})
+		r.c.Register(&pb.Machine{MachineId: fmt.Sprintf("spare-%d", i),
+			Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 4+i/21)}})
 	}
 	file := filepath.Join(r.dir, "bundles")
 	if err := os.WriteFile(file, []byte(bundles.String()), 0o600); err != nil {
