@@ -4,18 +4,21 @@ package console
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/fleet"
 	"github.com/ingot-metal/ingot/lab/harness"
 	"github.com/ingot-metal/ingot/lab/process"
 )
@@ -43,7 +46,31 @@ func TestConsole(t *testing.T) {
 	r := &rig{t: t, c: harness.NewControllerProcessWith(t, ""), rest: harness.NewRelay(t, "tcp", ""), dir: t.TempDir()}
 	r.start()
 	r.fill()
-	r.browse()
+	r.browse("console.mjs")
+}
+
+// TestConsoleWithALargeFleet measures what a person waits for.
+func TestConsoleWithALargeFleet(t *testing.T) {
+	r := &rig{t: t, c: harness.NewControllerProcessWith(t, ""), rest: harness.NewRelay(t, "tcp", ""), dir: t.TempDir()}
+	r.start()
+	n := 5000
+	if s := os.Getenv("CONSOLE_MACHINES"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := fleet.Parallel(t.Context(), n, func(ctx context.Context, i int) error {
+		_, err := r.c.Machines().RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{
+			MachineId: fmt.Sprintf("m-%05d", i),
+			Spec:      &pb.MachineSpec{Site: fmt.Sprintf("site-%d", i%3), Rack: fmt.Sprintf("r%d", i/40), Provider: "fake"},
+		}})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.browse("large.mjs", fmt.Sprintf("CONSOLE_MACHINES=%d", n))
 }
 
 func (r *rig) start() {
@@ -105,16 +132,17 @@ func (r *rig) ingot(args ...string) string {
 }
 
 // browse runs the browser's script. What only this side can do the script asks for, a line at a time.
-func (r *rig) browse() {
+func (r *rig) browse(script string, env ...string) {
 	r.t.Helper()
 	web, err := filepath.Abs("../../controller/console/web")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(r.t.Context(), "node", "test/console.mjs")
+	cmd := exec.CommandContext(r.t.Context(), "node", "test/"+script)
 	cmd.Dir = web
 	cmd.Env = append(os.Environ(), "CONSOLE_URL=https://"+r.rest.Address(), "CONSOLE_TOKEN="+r.c.Token(),
 		"CONSOLE_SHOTS="+os.Getenv("CONSOLE_SHOTS"))
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -152,6 +180,10 @@ func (r *rig) do(what string, args []string) string {
 		return r.ingot(args...)
 	case "kill":
 		r.c.Process.Kill()
+	case "end-agents":
+		if err := r.agents.Kill(); err != nil {
+			r.t.Error(err)
+		}
 	case "start":
 		r.start()
 	case "freeze":

@@ -20,7 +20,9 @@ export class Refusal extends Error {
 // Unreachable says that nobody answered, or that who answered cannot reach the database.
 export class Unreachable extends Error {}
 
-const timeout = 8000
+// Reads are quick; a write may take its time, and is not given up early.
+const readTime = 6000
+const writeTime = 30_000
 // What has not been confirmed for so long is shown as old.
 const fresh = 10_000
 
@@ -50,6 +52,7 @@ setInterval(() => (connection.now = Date.now()), 1000)
 type Query = Record<string, string | number | boolean | undefined>
 
 async function send(path: string, init: RequestInit, signal?: AbortSignal): Promise<Response> {
+  const timeout = init.method === 'GET' ? readTime : writeTime
   const limit = AbortSignal.timeout(timeout)
   const headers: Record<string, string> = { 'X-Ingot-Console': '1' }
   if (init.body) headers['Content-Type'] = 'application/json'

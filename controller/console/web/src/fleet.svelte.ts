@@ -32,8 +32,9 @@ const page = 1000
 
 class Fleet {
   rows = new Map<string, Row>()
-  // version changes when rows has.
+  // version changes when rows has, and structure when a machine has come, gone or moved.
   version = $state(0)
+  structure = $state(0)
   total = $state(0)
   complete = $state(false)
   begun = $state(false)
@@ -85,6 +86,7 @@ class Fleet {
     this.rows = rows
     this.complete = complete
     this.begun = true
+    this.structure++
     this.changed()
   }
 
@@ -99,6 +101,7 @@ class Fleet {
 
   private async reconcile(signal: AbortSignal): Promise<void> {
     let changed = false
+    let moved = false
     for (let more = true; more; ) {
       let a: Answer
       try {
@@ -110,16 +113,19 @@ class Fleet {
       }
       for (const m of a.machines) {
         const known = this.rows.get(m.machine_id)
-        if (m.deleted_at) changed = this.rows.delete(m.machine_id) || changed
+        if (m.deleted_at) moved = this.rows.delete(m.machine_id) || moved
         else if (known?.version !== m.version || known.state !== stateOf(m.status?.effective_state).name) {
-          if (known || this.complete) this.rows.set(m.machine_id, rowOf(m))
+          const row = rowOf(m)
+          if (known || this.complete) this.rows.set(m.machine_id, row)
+          moved ||= !known || placeOf(known) !== placeOf(row)
           changed = true
         }
       }
       this.cursor = a.next_cursor
       more = a.more
     }
-    if (changed) this.changed()
+    if (moved) this.structure++
+    if (changed || moved) this.changed()
   }
 
   // askCounts has the controller count what is too much for the page.
@@ -134,6 +140,8 @@ class Fleet {
     this.total = all.total_size || this.total
   }
 }
+
+const placeOf = (r: Row): string => [r.site, r.rack, r.group, r.provider].join('\n')
 
 function rowOf(m: Machine): Row {
   const s = m.status

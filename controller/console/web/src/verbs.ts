@@ -1,5 +1,5 @@
 // What can be done to a machine, which call does it, and which command line does the same.
-import { path, post, requestId } from './api.svelte'
+import { path, post } from './api.svelte'
 import type { Person } from './api.svelte'
 import type { Machine } from './types'
 
@@ -24,7 +24,8 @@ export interface Verb {
   // word.
   refused(m: Machine): string
   command(id: string, values: Record<string, string>): string
-  call(id: string, values: Record<string, string>): Promise<unknown>
+  // request names the work: asked again under the same name it is done once.
+  call(id: string, values: Record<string, string>, request: string): Promise<unknown>
 }
 
 const comment: Field = { key: 'comment', label: 'Why (audit log)', required: false }
@@ -52,7 +53,7 @@ export const verbs: Verb[] = [
     fields: [comment],
     refused: (m) => busy(m) || (m.status?.phase === 'MAINTENANCE' ? 'it is in maintenance' : ''),
     command: (id, v) => `ingot enter-maintenance ${quoted(id)}${flag('comment', v.comment)}`,
-    call: (id, v) => post(path`/machines/${id}/enter-maintenance`, { request_id: requestId(), comment: v.comment ?? '' }),
+    call: (id, v, request) => post(path`/machines/${id}/enter-maintenance`, { request_id: request, comment: v.comment ?? '' }),
   },
   {
     name: 'exit-maintenance',
@@ -63,7 +64,7 @@ export const verbs: Verb[] = [
     fields: [comment],
     refused: (m) => inPhase(m, ['MAINTENANCE'], 'only one in maintenance can leave it'),
     command: (id, v) => `ingot exit-maintenance ${quoted(id)}${flag('comment', v.comment)}`,
-    call: (id, v) => post(path`/machines/${id}/exit-maintenance`, { request_id: requestId(), comment: v.comment ?? '' }),
+    call: (id, v, request) => post(path`/machines/${id}/exit-maintenance`, { request_id: request, comment: v.comment ?? '' }),
   },
   {
     name: 'reboot',
@@ -74,7 +75,7 @@ export const verbs: Verb[] = [
     fields: [{ key: 'mode', label: 'How', required: true, choices: ['graceful', 'force', 'bmc'], value: 'graceful' }],
     refused: (m) => inPhase(m, ['READY', 'MAINTENANCE'], 'it must be in service or in maintenance'),
     command: (id, v) => `ingot reboot ${quoted(id)}${v.mode === 'graceful' ? '' : flag('mode', v.mode)}`,
-    call: (id, v) => post(path`/machines/${id}/reboot`, { request_id: requestId(), mode: v.mode ?? '' }),
+    call: (id, v, request) => post(path`/machines/${id}/reboot`, { request_id: request, mode: v.mode ?? '' }),
   },
   {
     name: 'reimage',
@@ -85,7 +86,7 @@ export const verbs: Verb[] = [
     fields: [{ key: 'image', label: 'Image', required: true }],
     refused: (m) => inPhase(m, ['MAINTENANCE'], 'enter maintenance first'),
     command: (id, v) => `ingot reimage ${quoted(id)}${flag('image', v.image)}`,
-    call: (id, v) => post(path`/machines/${id}/reimage`, { request_id: requestId(), image_ref: v.image ?? '' }),
+    call: (id, v, request) => post(path`/machines/${id}/reimage`, { request_id: request, image_ref: v.image ?? '' }),
   },
   {
     name: 'cancel',

@@ -4,7 +4,7 @@ import { natural } from '../format'
 import type { Row } from '../fleet.svelte'
 
 export interface Square {
-  row: Row
+  id: string
   x: number
   y: number
 }
@@ -50,13 +50,13 @@ export function groups(rows: Iterable<Row>, by: Grouping): [string, [string, Row
 // layout finds the largest squares with which everything fits into the height that is wished for.
 export function layout(grouped: ReturnType<typeof groups>, width: number, wished: number): Layout {
   for (let size = 24; size > 3; size--) {
-    const l = place(grouped, width, size)
-    if (l.height <= wished) return l
+    if (place(grouped, width, size, false).height <= wished) return place(grouped, width, size, true)
   }
-  return place(grouped, width, 3)
+  return place(grouped, width, 3, true)
 }
 
-function place(grouped: ReturnType<typeof groups>, width: number, size: number): Layout {
+// place without squares only measures.
+function place(grouped: ReturnType<typeof groups>, width: number, size: number, whole: boolean): Layout {
   const pitch = size + (size > 6 ? 2 : 1)
   const squares: Square[] = []
   const labels: Label[] = []
@@ -79,7 +79,7 @@ function place(grouped: ReturnType<typeof groups>, width: number, size: number):
       }
       const top = size > 8 ? labelHeight - 2 : 0
       if (top) labels.push({ text: rack || 'no rack', x, y: y + 11, width: w, strong: false })
-      rows.forEach((row, i) => squares.push({ row, x: x + (i % wide) * pitch, y: y + top + Math.floor(i / wide) * pitch }))
+      if (whole) rows.forEach((row, i) => squares.push({ id: row.id, x: x + (i % wide) * pitch, y: y + top + Math.floor(i / wide) * pitch }))
       tall = Math.max(tall, top + Math.ceil(rows.length / wide) * pitch)
       x += w + gapRack
     }
