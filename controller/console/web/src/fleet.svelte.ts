@@ -38,7 +38,8 @@ class Fleet {
   total = $state(0)
   complete = $state(false)
   begun = $state(false)
-  counts = $state<Record<string, number>>({})
+  // counts are of the whole fleet, or not known yet.
+  counts = $state<Record<string, number> | null>(null)
   private cursor = ''
   private stop: (() => void) | null = null
 
@@ -52,6 +53,7 @@ class Fleet {
     this.rows = new Map()
     this.cursor = ''
     this.begun = this.complete = false
+    this.counts = null
   }
 
   get partial(): boolean {
@@ -76,6 +78,7 @@ class Fleet {
       for (const m of a.machines) rows.set(m.machine_id, rowOf(m))
       token = a.next_page_token
       if (!this.begun || token) this.show(rows, !token)
+      if (token && !this.counts) await this.askCounts(signal)
     } while (token && rows.size < most)
     this.total = Math.max(this.total, rows.size)
     this.show(rows, !token)

@@ -45,7 +45,7 @@ await page.getByRole('link', { name: 'm-00000', exact: true }).waitFor()
 await page.getByLabel('Filter').fill('rack=r7')
 await took('answer to a filter', async () => {
   await page.keyboard.press('Enter')
-  await page.getByRole('link', { name: 'm-00319', exact: true }).waitFor()
+  await page.getByRole('link', { name: 'm-00280', exact: true }).waitFor()
 }, 2000)
 await page.goto(base + 'machines')
 await page.getByRole('link', { name: 'm-00000', exact: true }).waitFor()
