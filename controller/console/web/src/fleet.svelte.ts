@@ -146,7 +146,7 @@ class Fleet {
 
 const placeOf = (r: Row): string => [r.site, r.rack, r.group, r.provider].join('\n')
 
-function rowOf(m: Machine): Row {
+export function rowOf(m: Machine): Row {
   const s = m.status
   const spec = m.spec
   return {
