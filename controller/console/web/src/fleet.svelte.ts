@@ -36,6 +36,8 @@ class Fleet {
   version = $state(0)
   structure = $state(0)
   total = $state(0)
+  // known is how many rows there are.
+  known = $state(0)
   complete = $state(false)
   begun = $state(false)
   // counts are of the whole fleet, or not known yet.
@@ -95,6 +97,7 @@ class Fleet {
 
   private changed(): void {
     this.version++
+    this.known = this.rows.size
     if (!this.complete) return
     this.total = this.rows.size
     const counts: Record<string, number> = {}
