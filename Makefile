@@ -228,6 +228,24 @@ bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes b
 bench-install: deps build debian-image ## Install a Debian image through the API and by hand, side by side (root)
 	go run ./lab/benchmetal/install -image $(DEBIAN_IMAGE) $(BENCH_FLAGS)
 
+CONSOLE := controller/console/web
+
+.PHONY: console
+console: ## Build the web console's pages into controller/console/dist (Node 20)
+	scripts/install-deps console
+	cd $(CONSOLE) && npm ci --no-fund --no-audit && npm run --silent build
+
+.PHONY: console-check
+console-check: console ## Prove that the built pages in the tree are those of their sources
+	git diff --exit-code -- controller/console/dist
+	test -z "$$(git status --porcelain -- controller/console/dist)"
+
+.PHONY: console-test
+console-test: deps ## Open every page of the console in Chromium against a real controller, and do work with it
+	scripts/install-deps console
+	cd $(CONSOLE) && npm ci --no-fund --no-audit
+	$(TESTPG) env CGO_ENABLED=0 go test -tags console,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/console
+
 .PHONY: demo
 demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts
 	scripts/demo.sh up

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/api/gateway"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/console"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -27,9 +28,16 @@ func (c *Controller) runREST(ctx context.Context) error {
 	guard := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
 	knock := c.knock(guard)
 	knock.conns = c.bounded.rest
+	pages, err := console.New(console.Config{
+		Identify: c.tokens.Identify, Sealer: c.secrets, Clock: c.clock, Logger: c.log, Ready: c.gate,
+		Requested: c.bounded.rest.Requested, Known: c.bounded.rest.Known, Refused: c.bounded.rest.Refused,
+	})
+	if err != nil {
+		return fmt.Errorf("make the console: %w", err)
+	}
 	gateway, err := gateway.New(gateway.Config{
 		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, Knock: knock.rest,
-		Requested: c.bounded.rest.Requested,
+		Requested: c.bounded.rest.Requested, Front: pages.Handler,
 	})
 	if err != nil {
 		return fmt.Errorf("make the REST gateway: %w", err)

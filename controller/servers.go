@@ -101,7 +101,7 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 		Draining: c.draining, Sessions: c.sessions,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
-		Info:        service.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash()},
+		Info:        service.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash(), RESTAddress: c.cfg.Listen.REST},
 		Incarnation: c.store.Incarnation, DocumentSigner: c.ca.DocumentSigner,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
 			return pki.Bundle{

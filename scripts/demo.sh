@@ -438,6 +438,7 @@ ${bold}It keeps running.${plain} In this shell:
     ingot machine get machine-1
     ingot watch                        # and in another shell:
     ingot reboot machine-1
+    ingot console                      # a link to all of it in a browser
 END
   if [[ -z $without_machine ]]; then
     cat <<END

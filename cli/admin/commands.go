@@ -12,7 +12,7 @@ func Commands(app *command.App) []*cobra.Command {
 	return []*cobra.Command{
 		a.tokenCmd(), a.agentCmd(), a.controllersCmd(), a.siteCmd(), a.identityCmd(), a.bmcCmd(),
 		a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
-		a.auditCmd(), a.serverCmd(),
+		a.auditCmd(), a.serverCmd(), a.consoleCmd(),
 	}
 }
 

@@ -96,12 +96,22 @@ func (a *App) ConfigPath() string {
 	return client.DefaultPath(a.Config.Getenv)
 }
 
+// Target is what a connection needs.
+func (a *App) Target() (client.Target, error) {
+	path := a.ConfigPath()
+	file, err := client.Load(path)
+	if err != nil {
+		return client.Target{}, err
+	}
+	return client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
+}
+
 // connect gives the one connection of this run.
 func (a *App) connect() (*grpc.ClientConn, error) {
 	if a.conn != nil {
 		return a.conn, nil
 	}
-	target, err := a.target()
+	target, err := a.Target()
 	if err != nil {
 		return nil, err
 	}
@@ -113,18 +123,9 @@ func (a *App) connect() (*grpc.ClientConn, error) {
 	return a.conn, err
 }
 
-func (a *App) target() (client.Target, error) {
-	path := a.ConfigPath()
-	file, err := client.Load(path)
-	if err != nil {
-		return client.Target{}, err
-	}
-	return client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
-}
-
 // Root is the root certificate that this run trusts. It takes no connection, and no server to be named.
 func (a *App) Root() (erasure.Trust, error) {
-	t, err := a.target()
+	t, err := a.Target()
 	if err != nil && !errors.Is(err, client.ErrNoServer) {
 		return erasure.Trust{}, err
 	}

@@ -75,7 +75,7 @@ type Listen struct {
 	Fleet     string `yaml:"fleet"`
 	Enrolment string `yaml:"enrolment"`
 	HTTP      string `yaml:"http"`
-	// REST serves the frontpage's calls as JSON over HTTPS; empty means that nothing does.
+	// REST serves the frontpage's calls as JSON over HTTPS, and the web console; empty means that nothing does.
 	REST string `yaml:"rest"`
 }
 

@@ -2463,6 +2463,8 @@ type ServerInfo struct {
 	FrozenReason string `protobuf:"bytes,9,opt,name=frozen_reason,json=frozenReason,proto3" json:"frozen_reason,omitempty"`
 	// The same in words.
 	FrozenBecause string `protobuf:"bytes,10,opt,name=frozen_because,json=frozenBecause,proto3" json:"frozen_because,omitempty"`
+	// Where this controller listens for REST and browsers, as host:port. Empty: it does not. The host may be that of all addresses.
+	RestAddress   string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2563,6 +2565,13 @@ func (x *ServerInfo) GetFrozenReason() string {
 func (x *ServerInfo) GetFrozenBecause() string {
 	if x != nil {
 		return x.FrozenBecause
+	}
+	return ""
+}
+
+func (x *ServerInfo) GetRestAddress() string {
+	if x != nil {
+		return x.RestAddress
 	}
 	return ""
 }
@@ -6671,7 +6680,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bDRAINING\x10\x02\x12\b\n" +
 	"\x04GONE\x10\x03\",\n" +
 	"\x10ThawFleetRequest\x12\x18\n" +
-	"\acomment\x18\x01 \x01(\tR\acomment\"\x98\x03\n" +
+	"\acomment\x18\x01 \x01(\tR\acomment\"\xbb\x03\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
@@ -6685,7 +6694,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0fagents_not_seen\x18\b \x01(\x05R\ragentsNotSeen\x12#\n" +
 	"\rfrozen_reason\x18\t \x01(\tR\ffrozenReason\x12%\n" +
 	"\x0efrozen_because\x18\n" +
-	" \x01(\tR\rfrozenBecause\"\xa7\x03\n" +
+	" \x01(\tR\rfrozenBecause\x12!\n" +
+	"\frest_address\x18\v \x01(\tR\vrestAddress\"\xa7\x03\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +

@@ -35,6 +35,8 @@ type Config struct {
 	Knock func(ctx context.Context, method string, authorization []string) error
 	// Requested, if set, is called with each request before anything else is done with it.
 	Requested func(ctx context.Context)
+	// Front, if set, makes the handler of the listener out of the gateway's.
+	Front func(http.Handler) http.Handler
 	// BodyBytes bounds the bodies that are held at a time, in bytes; 0 means 64 MiB.
 	BodyBytes int64
 	// Logger is slog.Default() when nil.

@@ -39,8 +39,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener, t *tls.Config) erro
 		t.NextProtos = Protocols()
 		l = tls.NewListener(l, t)
 	}
+	handler := http.Handler(g)
+	if g.cfg.Front != nil {
+		handler = g.cfg.Front(g)
+	}
 	srv := &http.Server{
-		Handler: g, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		// A connection holds so much of bodies that nobody has asked for.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streamsPerConnection, MaxReceiveBufferPerConnection: receiveBuffer,

@@ -21,7 +21,7 @@ func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) 
 	info := &baremetalv1.ServerInfo{
 		Version: s.Config.Info.Version, ControllerId: s.Config.Info.ControllerID, ServerTime: Stamp(s.Clock.Now()),
 		CaHash: s.Config.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
-		FrozenSince: StampIfSet(frozen), AgentsNotSeen: notSeen,
+		FrozenSince: StampIfSet(frozen), AgentsNotSeen: notSeen, RestAddress: s.Config.Info.RESTAddress,
 	}
 	if frozen.IsZero() {
 		return info, nil

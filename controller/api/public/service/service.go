@@ -44,6 +44,8 @@ type Info struct {
 	ControllerID string
 	// CAHash is the SHA-256 of the root certificate's DER, lower hex.
 	CAHash string
+	// RESTAddress is where REST and the console listen; empty where they are off.
+	RESTAddress string
 }
 
 // Config is what the services work with. Engine, Store, Images, Secrets, Bundle and DocumentSigner are required.

@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
+)
+
+func (a commands) consoleCmd() *cobra.Command {
+	var open bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Print a link that signs on to the web console once",
+		Long: `Print a link to the web console of the controller that answers. It signs on once, within a minute,
+as the holder of the token that this command uses. Treat it like that token until it has been used.`,
+		Example: `  ingot console
+  ingot console --open`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			link, err := a.consoleLink(cmd)
+			if err != nil {
+				return err
+			}
+			if !open {
+				return a.printLink(link)
+			}
+			program := "xdg-open"
+			if runtime.GOOS == "darwin" {
+				program = "open"
+			}
+			if err := exec.CommandContext(cmd.Context(), program, link.URL).Run(); err != nil {
+				return fmt.Errorf("open a browser with %s: %w; run ingot console without --open", program, err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&open, "open", false, "open it in this machine's browser instead")
+	return cmd
+}
+
+// link is a way in for one person.
+type link struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
+	svc, err := a.Services()
+	if err != nil {
+		return link{}, err
+	}
+	info, err := svc.Admin.GetServerInfo(cmd.Context(), &pb.GetServerInfoRequest{})
+	if err != nil {
+		return link{}, err
+	}
+	target, err := a.Target()
+	if err != nil {
+		return link{}, err
+	}
+	address, err := client.ConsoleAddress(target.Server, info.GetRestAddress())
+	if err != nil {
+		return link{}, err
+	}
+	code, err := client.ConsoleCode(cmd.Context(), target, address)
+	if err != nil {
+		return link{}, err
+	}
+	// What follows # stays in the browser: it reaches no server and no log.
+	return link{URL: "https://" + address + "/console/#code=" + code.Code, ExpiresAt: code.ExpiresAt}, nil
+}
+
+func (a commands) printLink(l link) error {
+	if a.Flags.Output != "json" {
+		return a.Write(l.URL + "\n")
+	}
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return a.Write(string(raw) + "\n")
+}

@@ -1,0 +1,240 @@
+package console
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
+)
+
+const (
+	// cookie has a prefix that browsers accept only from this host, over TLS.
+	cookie     = "__Host-ingot"
+	sealedName = "console session"
+	// sessionTime is a shift. Whoever wants more signs on again.
+	sessionTime = 12 * time.Hour
+	bodyBytes   = 8 << 10
+	bodyTime    = 5 * time.Second
+)
+
+// session is what a cookie holds, sealed.
+type session struct {
+	ID      string    `json:"id"`
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires"`
+}
+
+// shown is what a page is told of its session.
+type shown struct {
+	Name      string    `json:"name"`
+	Scope     string    `json:"scope"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// session shows, begins or ends one.
+func (c *Console) session(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get(Header) == "" {
+		refuse(w, http.StatusForbidden, "send the header "+Header)
+		return
+	}
+	if err := c.cfg.Ready(); err != nil && r.Method != http.MethodDelete {
+		refuse(w, http.StatusServiceUnavailable, failure.From(err).Message)
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		c.show(w, r)
+	case http.MethodPost:
+		c.signOn(w, r)
+	case http.MethodDelete:
+		c.signOut(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, "a session is shown by GET, begun by POST and ended by DELETE")
+	}
+}
+
+func (c *Console) show(w http.ResponseWriter, r *http.Request) {
+	s, ok := c.open(r)
+	if !ok {
+		refuse(w, http.StatusUnauthorized, "there is no session; sign on")
+		return
+	}
+	caller, err := c.cfg.Identify(s.Token)
+	if err != nil {
+		c.cfg.Refused(r.Context())
+		refuse(w, http.StatusUnauthorized, failure.From(err).Message)
+		return
+	}
+	c.cfg.Known(r.Context())
+	answer(w, http.StatusOK, shown{Name: caller.Name, Scope: caller.Scope.String(), ExpiresAt: s.Expires})
+}
+
+// signOn takes a bearer token, or a code that stands for one.
+func (c *Console) signOn(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Token string `json:"token"`
+		Code  string `json:"code"`
+	}
+	if err := readJSON(w, r, &asked); err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	token := strings.TrimSpace(asked.Token)
+	if asked.Code != "" {
+		var ok bool
+		if token, ok = c.codes.use(asked.Code, c.cfg.Clock.Now()); !ok {
+			c.cfg.Refused(r.Context())
+			refuse(w, http.StatusUnauthorized, "this link was used, or is older than a minute; run ingot console again")
+			return
+		}
+	}
+	caller, err := c.cfg.Identify(token)
+	if err != nil {
+		c.cfg.Refused(r.Context())
+		e := failure.From(err)
+		code := http.StatusUnauthorized
+		if e.Kind == failure.KindDenied {
+			code = http.StatusForbidden
+		}
+		refuse(w, code, e.Message)
+		return
+	}
+	c.cfg.Known(r.Context())
+	s := session{ID: ids.New(ids.Session), Token: token, Expires: c.cfg.Clock.Now().Add(sessionTime)}
+	sealed, _ := json.Marshal(s) // strings and a time always serialize
+	http.SetCookie(w, newCookie(base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(sealedName, sealed)),
+		int(sessionTime.Seconds())))
+	c.cfg.Logger.Info("console sign-on", "caller", caller.Name, "address", r.RemoteAddr, "by_link", asked.Code != "")
+	answer(w, http.StatusOK, shown{Name: caller.Name, Scope: caller.Scope.String(), ExpiresAt: s.Expires})
+}
+
+// signOut takes the cookie away, and refuses copies of it here.
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	if s, ok := c.open(r); ok {
+		c.ended.add(s, c.cfg.Clock.Now())
+	}
+	http.SetCookie(w, newCookie("", -1))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func newCookie(value string, age int) *http.Cookie {
+	return &http.Cookie{Name: cookie, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode}
+}
+
+// open reads the session of a request, whatever has become of its token.
+func (c *Console) open(r *http.Request) (s session, ok bool) {
+	got, err := r.Cookie(cookie)
+	if err != nil {
+		return s, false
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(got.Value)
+	if err != nil {
+		return s, false
+	}
+	plain, err := c.cfg.Sealer.Open(sealedName, sealed)
+	if err != nil || json.Unmarshal(plain, &s) != nil {
+		return s, false
+	}
+	now := c.cfg.Clock.Now()
+	return s, now.Before(s.Expires) && !c.ended.has(s.ID, now)
+}
+
+// ended are the sessions that were signed out of here, until their cookies would have expired anyway.
+type ended struct {
+	mu  sync.Mutex
+	ids map[string]time.Time
+}
+
+// mostEnded bounds them: a cookie beyond is still taken away from its own browser.
+const mostEnded = 100_000
+
+func (e *ended) add(s session, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ids == nil {
+		e.ids = map[string]time.Time{}
+	}
+	for id, expires := range e.ids {
+		if !now.Before(expires) {
+			delete(e.ids, id)
+		}
+	}
+	if len(e.ids) < mostEnded {
+		e.ids[s.ID] = s.Expires
+	}
+}
+
+func (e *ended) has(id string, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	expires, ok := e.ids[id]
+	return ok && now.Before(expires)
+}
+
+// loginCode gives the holder of a bearer token a code for signing on once.
+func (c *Console) loginCode(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, "a code is made by POST")
+		return
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	err := error(failure.Unauthenticated(auth.ReasonBearerMissing, "send the header Authorization: Bearer <token>"))
+	if strings.EqualFold(scheme, "bearer") {
+		_, err = c.cfg.Identify(token)
+	}
+	if err != nil {
+		c.cfg.Refused(r.Context())
+		refuse(w, http.StatusUnauthorized, failure.From(err).Message)
+		return
+	}
+	c.cfg.Known(r.Context())
+	code, expires, err := c.codes.add(token, c.cfg.Clock.Now())
+	if err != nil {
+		refuse(w, http.StatusTooManyRequests, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, struct {
+		Code      string    `json:"code"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}{code, expires})
+}
+
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return errors.New("send the body as Content-Type: application/json")
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // as in begin
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyBytes))
+	if err != nil || json.Unmarshal(raw, into) != nil {
+		return errors.New("the body is not the JSON of a sign-on")
+	}
+	return nil
+}
+
+func refuse(w http.ResponseWriter, code int, message string) {
+	answer(w, code, struct {
+		Message string `json:"message"`
+	}{message})
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	raw, _ := json.Marshal(body) // strings and times always serialize
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(raw) // whoever does not read it has gone
+}

@@ -1,0 +1,231 @@
+// The one way to the controller: the public REST API, with the cookie of the session.
+
+export interface Person {
+  name: string
+  scope: 'read' | 'operate' | 'admin'
+  expires_at: string
+}
+
+// Refusal is an answer that says no, with the reason of the API where it has one.
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly reason = '',
+  ) {
+    super(message)
+  }
+}
+
+// Unreachable says that nobody answered, or that who answered cannot reach the database.
+export class Unreachable extends Error {}
+
+// Reads are quick; a write may take its time, and is not given up early.
+const readTime = 6000
+const writeTime = 30_000
+// What has not been confirmed for so long is shown as old.
+const fresh = 10_000
+
+class Connection {
+  person = $state<Person | null>(null)
+  // Whether it is known yet if there is a session.
+  asked = $state(false)
+  lastOk = $state(0)
+  failing = $state('')
+  now = $state(Date.now())
+
+  // stale: what is on the screen may be no longer so.
+  get stale(): boolean {
+    return this.lastOk > 0 && (this.failing !== '' || this.now - this.lastOk > fresh)
+  }
+
+  may(scope: Person['scope']): boolean {
+    const order = ['read', 'operate', 'admin']
+    return this.person !== null && order.indexOf(this.person.scope) >= order.indexOf(scope)
+  }
+}
+
+export const connection = new Connection()
+
+setInterval(() => (connection.now = Date.now()), 1000)
+
+type Query = Record<string, string | number | boolean | undefined>
+
+async function send(path: string, init: RequestInit, signal?: AbortSignal): Promise<Response> {
+  const timeout = init.method === 'GET' ? readTime : writeTime
+  const limit = AbortSignal.timeout(timeout)
+  const headers: Record<string, string> = { 'X-Ingot-Console': '1' }
+  if (init.body) headers['Content-Type'] = 'application/json'
+  let answer: Response
+  try {
+    answer = await fetch(path, {
+      ...init,
+      headers,
+      credentials: 'same-origin',
+      cache: 'no-store',
+      redirect: 'error',
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    })
+  } catch (e) {
+    if (signal?.aborted) throw e
+    connection.failing = limit.aborted ? `no answer within ${timeout / 1000} s` : 'the controller does not answer'
+    throw new Unreachable(connection.failing)
+  }
+  if (answer.status >= 500 && answer.status !== 501) {
+    connection.failing = (await refusalOf(answer)).message
+    throw new Unreachable(connection.failing)
+  }
+  connection.failing = ''
+  connection.lastOk = Date.now()
+  if (answer.ok) return answer
+  const refusal = await refusalOf(answer)
+  if (answer.status === 401 && path !== session) void confirmSession()
+  throw refusal
+}
+
+async function refusalOf(answer: Response): Promise<Refusal> {
+  try {
+    const body = (await answer.json()) as { message?: string; details?: { reason?: string }[] }
+    const reason = body.details?.find((d) => d.reason)?.reason ?? ''
+    return new Refusal(answer.status, body.message ?? answer.statusText, reason)
+  } catch {
+    return new Refusal(answer.status, `${answer.status} ${answer.statusText}`)
+  }
+}
+
+export function path(strings: TemplateStringsArray, ...parts: string[]): string {
+  return strings.reduce((all, s, i) => all + s + (i < parts.length ? encodeURIComponent(parts[i] ?? '') : ''), '')
+}
+
+function withQuery(where: string, query?: Query): string {
+  const q = new URLSearchParams()
+  for (const [k, v] of Object.entries(query ?? {})) if (v !== undefined && v !== '') q.set(k, String(v))
+  const text = q.toString()
+  return '/api/v1' + where + (text ? '?' + text : '')
+}
+
+export async function get<T>(where: string, query?: Query, signal?: AbortSignal): Promise<T> {
+  return read<T>(await send(withQuery(where, query), { method: 'GET' }, signal), signal)
+}
+
+export async function post<T>(where: string, body: unknown): Promise<T> {
+  return read<T>(await send(withQuery(where), { method: 'POST', body: JSON.stringify(body) }))
+}
+
+// read takes an answer whose end may never come.
+async function read<T>(answer: Response, signal?: AbortSignal): Promise<T> {
+  try {
+    return (await answer.json()) as T
+  } catch (e) {
+    if (signal?.aborted) throw e
+    connection.failing = 'the answer of the controller broke off'
+    throw new Unreachable(connection.failing)
+  }
+}
+
+// lines reads a stream of the API until it ends or is stopped.
+export async function lines<T>(where: string, query: Query, signal: AbortSignal, take: (one: T) => void): Promise<void> {
+  const answer = await fetch(withQuery(where, query), {
+    headers: { 'X-Ingot-Console': '1' },
+    credentials: 'same-origin',
+    cache: 'no-store',
+    signal,
+  })
+  if (!answer.ok || !answer.body) throw await refusalOf(answer)
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  for (;;) {
+    const { value, done } = await reader.read()
+    if (done) return
+    rest += value
+    const whole = rest.split('\n')
+    rest = whole.pop() ?? ''
+    for (const line of whole) {
+      if (!line) continue
+      const one = JSON.parse(line) as { result?: T; error?: { message?: string } }
+      if (one.error) throw new Refusal(0, one.error.message ?? 'the stream ended')
+      if (one.result) take(one.result)
+    }
+  }
+}
+
+const session = '/console/session'
+
+export async function loadSession(): Promise<void> {
+  try {
+    connection.person = await read<Person>(await send(session, { method: 'GET' }))
+  } catch (e) {
+    if (!(e instanceof Refusal)) throw e
+    connection.person = null
+  }
+  connection.asked = true
+}
+
+let confirming = false
+
+// confirmSession looks twice before it takes a person off the page: a controller that has just started does not know
+// every token yet.
+async function confirmSession(): Promise<void> {
+  if (confirming || !connection.person) return
+  confirming = true
+  try {
+    for (let i = 0; i < 4; i++) {
+      await new Promise((r) => setTimeout(r, 700))
+      try {
+        await send(session, { method: 'GET' })
+        return
+      } catch (e) {
+        if (!(e instanceof Refusal)) return
+      }
+    }
+    connection.person = null
+  } finally {
+    confirming = false
+  }
+}
+
+export async function signOn(by: { token: string } | { code: string }): Promise<void> {
+  connection.person = await read<Person>(await send(session, { method: 'POST', body: JSON.stringify(by) }))
+  connection.asked = true
+}
+
+export async function signOut(): Promise<void> {
+  await send(session, { method: 'DELETE' })
+  connection.person = null
+}
+
+// poll runs at once and then again and again, while the page can be seen. It gives what stops it.
+export function poll(every: number, run: (signal: AbortSignal) => Promise<void>): () => void {
+  const stop = new AbortController()
+  let timer = 0
+  let busy = false
+  async function round(): Promise<void> {
+    clearTimeout(timer)
+    if (busy || stop.signal.aborted || document.hidden) return
+    busy = true
+    try {
+      await run(stop.signal)
+    } catch (e) {
+      if (!(e instanceof Refusal || e instanceof Unreachable) && !stop.signal.aborted) console.error(e)
+    }
+    busy = false
+    if (!stop.signal.aborted) timer = window.setTimeout(round, connection.failing ? Math.max(every, 2000) : every)
+  }
+  const seen = () => void round()
+  document.addEventListener('visibilitychange', seen)
+  void round()
+  return () => {
+    stop.abort()
+    clearTimeout(timer)
+    document.removeEventListener('visibilitychange', seen)
+  }
+}
+
+// said is what a person is told of an error.
+export function said(e: unknown): string {
+  return e instanceof Error ? e.message : String(e)
+}
+
+export function requestId(): string {
+  return 'console-' + crypto.randomUUID()
+}

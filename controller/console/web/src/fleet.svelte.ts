@@ -1,0 +1,170 @@
+// What the page knows of every machine, kept up to date by the API's reconcile cursor. A row keeps what the map, the
+// numbers and the attention list need, and no more.
+import { get, poll } from './api.svelte'
+import { stateOf, states } from './states'
+import type { Machine } from './types'
+
+export interface Row {
+  id: string
+  state: string
+  site: string
+  rack: string
+  group: string
+  provider: string
+  image: string
+  reason: string
+  message: string
+  simulated: boolean
+  version: string
+}
+
+interface Answer {
+  machines: Machine[]
+  next_page_token: string
+  next_cursor: string
+  total_size: number
+  more: boolean
+}
+
+// Beyond so many machines the map shows the first ones, and says so; numbers are then asked of the controller.
+const most = 20_000
+const page = 1000
+
+class Fleet {
+  rows = new Map<string, Row>()
+  // version changes when rows has, and structure when a machine has come, gone or moved.
+  version = $state(0)
+  structure = $state(0)
+  total = $state(0)
+  // known is how many rows there are.
+  known = $state(0)
+  complete = $state(false)
+  begun = $state(false)
+  // counts are of the whole fleet, or not known yet.
+  counts = $state<Record<string, number> | null>(null)
+  private cursor = ''
+  private stop: (() => void) | null = null
+
+  start(): void {
+    this.stop ??= poll(1000, (signal) => this.step(signal))
+  }
+
+  end(): void {
+    this.stop?.()
+    this.stop = null
+    this.rows = new Map()
+    this.cursor = ''
+    this.begun = this.complete = false
+    this.counts = null
+  }
+
+  get partial(): boolean {
+    return this.begun && !this.complete
+  }
+
+  private async step(signal: AbortSignal): Promise<void> {
+    if (!this.cursor) await this.walk(signal)
+    else await this.reconcile(signal)
+    if (!this.complete) await this.askCounts(signal)
+  }
+
+  private async walk(signal: AbortSignal): Promise<void> {
+    const rows = new Map<string, Row>()
+    let token = ''
+    let cursor = ''
+    do {
+      const a: Answer = await get('/machines', { page_size: page, page_token: token }, signal)
+      // Changes that come while pages are read are after the first page's cursor.
+      cursor ||= a.next_cursor
+      if (!token) this.total = a.total_size
+      for (const m of a.machines) rows.set(m.machine_id, rowOf(m))
+      token = a.next_page_token
+      if (!this.begun || token) this.show(rows, !token)
+      if (token && !this.counts) await this.askCounts(signal)
+    } while (token && rows.size < most)
+    this.total = Math.max(this.total, rows.size)
+    this.show(rows, !token)
+    this.cursor = cursor
+  }
+
+  private show(rows: Map<string, Row>, complete: boolean): void {
+    this.rows = rows
+    this.complete = complete
+    this.begun = true
+    this.structure++
+    this.changed()
+  }
+
+  private changed(): void {
+    this.version++
+    this.known = this.rows.size
+    if (!this.complete) return
+    this.total = this.rows.size
+    const counts: Record<string, number> = {}
+    for (const r of this.rows.values()) counts[r.state] = (counts[r.state] ?? 0) + 1
+    this.counts = counts
+  }
+
+  private async reconcile(signal: AbortSignal): Promise<void> {
+    let changed = false
+    let moved = false
+    for (let more = true; more; ) {
+      let a: Answer
+      try {
+        a = await get('/machines', { cursor: this.cursor, page_size: page }, signal)
+      } catch (e) {
+        // A cursor of before a restore is refused: begin again.
+        if ((e as { status?: number }).status === 400) this.cursor = ''
+        throw e
+      }
+      for (const m of a.machines) {
+        const known = this.rows.get(m.machine_id)
+        if (m.deleted_at) moved = this.rows.delete(m.machine_id) || moved
+        else if (known?.version !== m.version || known.state !== stateOf(m.status?.effective_state).name) {
+          const row = rowOf(m)
+          if (known || this.complete) this.rows.set(m.machine_id, row)
+          moved ||= !known || placeOf(known) !== placeOf(row)
+          changed = true
+        }
+      }
+      this.cursor = a.next_cursor
+      more = a.more
+    }
+    if (moved) this.structure++
+    if (changed || moved) this.changed()
+  }
+
+  // askCounts has the controller count what is too much for the page.
+  private async askCounts(signal: AbortSignal): Promise<void> {
+    const counts: Record<string, number> = {}
+    for (const s of states) {
+      const a: Answer = await get('/machines', { page_size: 1, filter: `effective_state=${s.name}` }, signal)
+      counts[s.name] = a.total_size || (a.machines.length ? NaN : 0)
+    }
+    this.counts = counts
+    const all: Answer = await get('/machines', { page_size: 1 }, signal)
+    this.total = all.total_size || this.total
+  }
+}
+
+const placeOf = (r: Row): string => [r.site, r.rack, r.group, r.provider].join('\n')
+
+export function rowOf(m: Machine): Row {
+  const s = m.status
+  const spec = m.spec
+  return {
+    id: m.machine_id,
+    state: stateOf(s?.effective_state).name,
+    site: spec?.site ?? '',
+    rack: spec?.rack || m.labels.rack || '',
+    group: spec?.group ?? '',
+    provider: spec?.provider ?? '',
+    image: (s?.os_image_digest ?? '').slice(0, 19),
+    reason: s?.attention_reason ?? '',
+    message: s?.attention_message ?? '',
+    simulated: s?.simulated ?? false,
+    version: m.version,
+  }
+}
+
+export const fleet = new Fleet()

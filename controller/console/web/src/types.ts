@@ -1,0 +1,43 @@
+import type { components } from './schema'
+
+type Schemas = components['schemas']
+
+// The API always writes numbers, words, lists and maps; messages and times are left out where they are not set.
+type Full<T> = T extends (infer E)[]
+  ? Full<E>[]
+  : T extends string | number | boolean
+    ? T
+    : string extends keyof T
+      ? T
+      : { [K in keyof T as T[K] extends Plain | undefined ? K : never]-?: Full<NonNullable<T[K]>> } & {
+          [K in keyof T as T[K] extends Plain | undefined ? never : K]?: Full<NonNullable<T[K]>>
+        }
+type Plain = string | number | boolean | unknown[] | { [key: string]: string }
+
+type Of<N extends string> = `baremetal.v1.${N}` extends keyof Schemas ? Full<Schemas[`baremetal.v1.${N}`]> : never
+
+export type Machine = Of<'Machine'>
+export type Condition = Of<'Condition'>
+export type Operation = Of<'Operation'>
+export type Run = Of<'Run'>
+export type Explanation = Of<'ExplainMachineResponse'>
+export type Timeline = Of<'GetMachineTimelineResponse'>
+export type TimelineEntry = Of<'TimelineEntry'>
+export type Rollout = Of<'Rollout'>
+export type RolloutPreview = Of<'RolloutPreview'>
+export type RolloutMachine = Of<'RolloutMachine'>
+export type Tally = Of<'RolloutTally'>
+export type Selection = Of<'Selection'>
+export type ServerInfo = Of<'ServerInfo'>
+export type Agent = Of<'Agent'>
+export type Site = Of<'Site'>
+export type Discovered = Of<'DiscoveredMachine'>
+export type Image = Of<'Image'>
+export type AuditEntry = Of<'AuditEntry'>
+export type Controller = Of<'Controller'>
+export type Budget = Of<'Budget'>
+export type Workflow = Of<'Workflow'>
+export type Inventory = Of<'Inventory'>
+
+// A time as the API writes it, or nothing.
+export type Time = string | undefined

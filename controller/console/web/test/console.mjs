@@ -1,0 +1,273 @@
+// Opens the console in Chromium as a person would. It is started by lab/console, which does what it asks for.
+import assert from 'node:assert/strict'
+import { readFile, mkdir } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { createInterface } from 'node:readline'
+import { chromium } from 'playwright-core'
+
+const base = process.env.CONSOLE_URL + '/console/'
+const shots = process.env.CONSOLE_SHOTS
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
+async function ask(what, ...args) {
+  console.log(JSON.stringify({ ask: what, args }))
+  return JSON.parse((await answers.next()).value).answer
+}
+const say = (text) => console.log(`${((Date.now() - began) / 1000).toFixed(1)} s  ${text}`)
+const began = Date.now()
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell',
+  args: ['--no-sandbox', '--disable-dev-shm-usage'],
+})
+// The root certificate is the test's own. The tool's scripts are let past the page's policy in contexts for axe only.
+const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1440, height: 900 } })
+const page = await context.newPage()
+const faults = []
+function watch(p) {
+  p.on('pageerror', (e) => faults.push(`${p.url()}: ${e.message}`))
+  p.on('console', (m) => {
+    if (m.type() !== 'error' || /Failed to load resource/.test(m.text())) return
+    faults.push(`${p.url()}: ${m.text()}`)
+  })
+}
+watch(page)
+
+async function accessible(p, what) {
+  const found = await p.evaluate(async () => {
+    const r = await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
+    return r.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.html.slice(0, 120) + ' ' + (n.any[0]?.message ?? '')).slice(0, 3).join(' | ')}`)
+  })
+  for (const f of found) faults.push(`accessibility of ${what}: ${f}`)
+}
+// axe is put in by the browser itself, which the page's policy does not govern.
+await context.addInitScript(axe)
+
+async function shot(name, p = page) {
+  if (!shots) return
+  await mkdir(shots, { recursive: true })
+  await p.screenshot({ path: `${shots}/${name}.png` })
+}
+
+async function open(where) {
+  await page.goto(base + where)
+  await page.locator('main h1').first().waitFor()
+}
+
+// --- signing on
+await page.goto(process.env.CONSOLE_URL + '/')
+assert.equal(page.url(), base, 'the listener sends a browser to the console')
+await page.getByRole('heading', { name: 'Sign on to Ingot' }).waitFor()
+await accessible(page, 'sign-on')
+await shot('sign-on')
+await page.getByLabel('Or paste a bearer token').fill('not-a-token')
+await page.getByRole('button', { name: 'Sign on' }).click()
+await page.getByText('the token is not known').waitFor()
+await page.getByLabel('Or paste a bearer token').fill(process.env.CONSOLE_TOKEN)
+await page.getByRole('button', { name: 'Sign on' }).click()
+await page.getByText('tester · admin').waitFor()
+assert.equal(await page.evaluate(() => document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)), '{}{}', 'scripts see no token')
+const cookie = (await context.cookies()).find((c) => c.name === '__Host-ingot')
+assert.ok(cookie?.httpOnly && cookie.secure && cookie.sameSite === 'Strict')
+say('signed on by token')
+
+// --- the first screen
+const number = (state) => page.locator(`[data-number=${state}]`)
+await page.waitForFunction(() => document.querySelector('[data-number=BLOCKED]')?.textContent === '1')
+assert.equal(Number(await number('NEW').textContent()), 43, 'new machines')
+await page.getByRole('heading', { name: 'Needs you' }).waitFor()
+await page.locator('li', { hasText: 'web-5' }).first().waitFor()
+await page.locator('canvas').waitFor()
+await page.waitForTimeout(1200)
+await accessible(page, 'fleet')
+await shot('fleet')
+await page.getByRole('button', { name: 'As a table' }).click()
+await page.getByRole('cell', { name: 'r1', exact: true }).waitFor()
+await accessible(page, 'fleet as a table')
+await page.getByRole('button', { name: 'As squares' }).click()
+say('first screen')
+
+// --- a change is on the screen soon after its commit
+const idle = Number(await number('IDLE').textContent())
+await ask('ingot', 'enter-maintenance', 'web-2', '--no-wait')
+const changed = Date.now()
+await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n - 1, idle, { polling: 50 })
+say(`change on the screen after ${Date.now() - changed} ms`)
+
+// --- every page
+for (const [where, heading] of [
+  ['machines', 'Machines'], ['operations', 'Operations'], ['rollouts', 'Rollouts'], ['sites', 'Sites'], ['images', 'Images'],
+  ['audit', 'Audit'], ['health', 'Health'], ['nowhere', 'There is no such page'],
+]) {
+  await open(where)
+  await page.getByRole('heading', { name: heading, exact: false, level: 1 }).waitFor()
+  await page.waitForTimeout(700)
+  await accessible(page, where)
+}
+say('every page')
+
+// --- the list: filter of the controller, keys, selection, bulk work for real
+await open('machines?filter=' + encodeURIComponent('rack=r2'))
+await page.getByRole('link', { name: 'web-9', exact: true }).waitFor()
+assert.equal(await page.getByRole('link', { name: 'web-1', exact: true }).count(), 0)
+await page.keyboard.press('/')
+await page.keyboard.type(',nonsense=1')
+await page.keyboard.press('Enter')
+await page.getByRole('alert').filter({ hasText: 'nonsense' }).waitFor()
+await open('machines?filter=' + encodeURIComponent('effective_state=IDLE, rack=r3'))
+await page.getByRole('link', { name: 'web-17', exact: true }).waitFor()
+await page.locator('main').focus()
+for (const key of ['x', 'j', 'x', 'j', 'x']) await page.keyboard.press(key)
+await page.getByText('3 selected').waitFor()
+await shot('machines')
+await page.getByRole('button', { name: 'Work on them…' }).click()
+await page.getByLabel('What').selectOption('REBOOT')
+await page.getByRole('button', { name: 'Preview', exact: true }).click()
+await page.getByText('3 machines would be worked on').waitFor()
+await accessible(page, 'bulk work')
+await shot('bulk')
+await page.getByRole('button', { name: 'Begin on 3 machines' }).click()
+await page.waitForURL(/\/rollouts\/ro-/)
+await accessible(page, 'rollout')
+await page.getByText('Succeeded', { exact: false }).first().waitFor({ timeout: 60_000 })
+await page.waitForFunction(() => document.querySelectorAll('td .phase').length === 3 && [...document.querySelectorAll('td .phase')].every((e) => e.textContent?.includes('Succeeded')), undefined, { timeout: 60_000 })
+say('three machines rebooted by a rollout')
+
+// --- one machine: a verb for real, a refused one with its reason
+await open('machines/web-1')
+await page.getByRole('button', { name: 'Reimage' }).first().click()
+await page.getByText('Refused: the machine is in phase READY; enter maintenance first.').waitFor()
+await accessible(page, 'verb')
+await page.keyboard.press('Escape')
+await page.getByRole('button', { name: 'Reboot' }).first().click()
+await page.locator('dialog').getByText('ingot reboot web-1').first().waitFor()
+await page.locator('dialog').getByRole('button', { name: 'Reboot', exact: true }).click()
+await page.getByRole('heading', { name: 'Under way' }).waitFor()
+await page.locator('ol li').first().waitFor()
+await shot('machine')
+await accessible(page, 'machine at work')
+await page.getByRole('heading', { name: 'Under way' }).waitFor({ state: 'detached', timeout: 60_000 })
+const operations = JSON.parse(await ask('ingot', 'ops', '-o', 'json', '--machine', 'web-1', '--type', 'REBOOT')).operations
+assert.equal(operations.length, 1)
+assert.equal(operations[0].phase, 'SUCCEEDED', 'the reboot that the page asked for')
+await open('operations/' + operations[0].operation_id)
+await page.getByRole('heading', { name: 'Steps' }).waitFor()
+await page.waitForTimeout(800)
+await accessible(page, 'operation')
+await open('machines/no-such-machine')
+await page.getByRole('alert').filter({ hasText: 'no-such-machine' }).waitFor()
+say('a machine was rebooted by a button')
+
+// --- a freeze is a red banner with who and why
+await ask('ingot', 'server', 'freeze', '--comment', 'cooling in hall 2 is down')
+await open('')
+await page.getByText('Frozen since').waitFor()
+await page.getByText(/tester.*cooling in hall 2 is down/).waitFor()
+await accessible(page, 'frozen fleet')
+await ask('ingot', 'server', 'thaw')
+await page.getByText('Frozen since').waitFor({ state: 'detached' })
+say('freeze')
+
+// --- a controller that stands still, and one that dies
+const green = () =>
+  page.evaluate(() => {
+    const probe = document.createElement('span')
+    document.body.append(probe)
+    const out = ['IDLE', 'BUSY'].map((s) => {
+      probe.style.color = `var(--${s})`
+      return getComputedStyle(probe).color
+    })
+    probe.style.color = 'var(--soft)'
+    const soft = getComputedStyle(probe).color
+    probe.remove()
+    return out.filter((c) => c !== soft)
+  })
+assert.notDeepEqual(await green(), [], 'a live page has colours')
+for (const [end, again, limit] of [['kill', 'start', 5000], ['freeze', 'thaw', 14_000]]) {
+  await ask(end)
+  const t = Date.now()
+  await page.getByText('Not connected since').waitFor({ timeout: limit })
+  say(`${end}: said so after ${Date.now() - t} ms`)
+  assert.deepEqual(await green(), [], 'nothing on an old page is green')
+  assert.match(await page.locator('h1').textContent(), /as it was/)
+  await accessible(page, 'page without a controller')
+  if (end === 'kill') await shot('not-connected')
+  await ask(again)
+  const back = Date.now()
+  await page.getByText('Not connected since').waitFor({ state: 'detached', timeout: 20_000 })
+  say(`${again}: live again after ${Date.now() - back} ms`)
+  assert.notDeepEqual(await green(), [])
+}
+
+// --- narrow and dark
+const phone = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 320, height: 640 }, colorScheme: 'dark', reducedMotion: 'reduce' })
+await phone.addInitScript(axe)
+const small = await phone.newPage()
+watch(small)
+await small.goto(await ask('link'))
+await small.getByRole('heading', { name: 'Needs you' }).waitFor()
+assert.equal(new URL(small.url()).hash, '', 'the code is off the address')
+for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts', 'sites', 'audit', 'health']) {
+  await small.goto(base + where)
+  await small.locator('main h1').first().waitFor()
+  await small.waitForTimeout(700)
+  const wide = await small.evaluate(() => document.documentElement.scrollWidth)
+  assert.ok(wide <= 320, `${where || 'fleet'} is ${wide} wide on a screen of 320`)
+  await accessible(small, `${where || 'fleet'}, narrow and dark`)
+}
+await small.goto(base)
+await small.waitForTimeout(1500)
+await shot('phone-dark', small)
+say('narrow and dark')
+
+// --- a link signs on once; a session ends with its token
+const used = await ask('link')
+const other = await browser.newContext({ ignoreHTTPSErrors: true })
+const first = await other.newPage()
+await first.goto(used)
+await first.getByText('tester · admin').waitFor()
+const second = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage()
+await second.goto(used)
+await second.getByRole('alert').filter({ hasText: 'this link was used' }).waitFor()
+const secret = (await ask('ingot', 'token', 'create', 'visitor', '--scope', 'read', '--bare')).trim()
+const visitor = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage()
+await visitor.goto(base)
+await visitor.getByLabel('Or paste a bearer token').fill(secret)
+await visitor.getByRole('button', { name: 'Sign on' }).click()
+await visitor.getByText('visitor · read').waitFor()
+await visitor.goto(base + 'audit')
+await visitor.getByText('The audit log is for admins').waitFor()
+await visitor.goto(base + 'machines/web-1')
+await visitor.getByRole('button', { name: 'Reboot' }).first().click()
+await visitor.getByText('Refused: your token has scope read').waitFor()
+await ask('ingot', 'token', 'revoke', await ask('token-id', 'visitor'))
+await visitor.getByRole('heading', { name: 'Sign on to Ingot' }).waitFor({ timeout: 10_000 })
+say('links and revocation')
+
+// --- when many need somebody, the worst are shown, and where all are
+await page.goto(base)
+await ask('end-agents')
+await page.getByRole('heading', { name: /^(1[3-9]|2\d) of 64 machines need you/ }).waitFor({ timeout: 60_000 })
+const needy = page.locator('section', { has: page.getByRole('heading', { name: 'Needs you' }) })
+const listed = needy.locator(':scope > ul > li')
+await listed.nth(11).waitFor()
+assert.equal(await listed.count(), 12)
+await needy.getByText('since', { exact: false }).first().waitFor()
+await page.waitForTimeout(500)
+await accessible(page, 'fleet that needs somebody')
+await shot('attention')
+await needy.getByRole('link', { name: /^all/ }).click()
+await page.getByRole('link', { name: 'web-1', exact: true }).waitFor()
+say('machines without their agents')
+
+await page.goto(base)
+await page.getByRole('button', { name: 'Sign out' }).click()
+await page.getByRole('heading', { name: 'Sign on to Ingot' }).waitFor()
+const replayed = await context.request.get(base + 'session', { headers: { 'X-Ingot-Console': '1', Cookie: `__Host-ingot=${cookie.value}` } })
+assert.equal(replayed.status(), 401, 'a copy of the cookie is of no use after signing out')
+say('signed out')
+
+assert.deepEqual(faults, [], 'the browser reports no fault')
+await browser.close()
+process.exit(0)
