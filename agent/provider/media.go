@@ -11,8 +11,8 @@ import (
 type Medium struct {
 	// Slot names the drive for later calls.
 	Slot string
-	// Image is the URL of what is in it, or the last part of that where the BMC shows no more. Inserted may be true without
-	// one, where somebody has attached a file of his own.
+	// Image is the URL of what is in it, or the last part of that where the BMC shows no more. Inserted may be true
+	// without one, where somebody has attached a file of his own.
 	Image    string
 	Inserted bool
 }

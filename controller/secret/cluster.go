@@ -62,8 +62,8 @@ func (b *Box) BootstrapSecret(tokenID string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// MediaSecret makes the secret of the image that a machine boots from by virtual media, out of the sealing key: 256 bits,
-// of the assignment with this boot token alone. It is stored nowhere.
+// MediaSecret makes the secret of the image that a machine boots from by virtual media, out of the sealing key: 256
+// bits, of the assignment with this boot token alone. It is stored nowhere.
 func (b *Box) MediaSecret(bootToken string) []byte {
 	mac := hmac.New(sha256.New, b.derive)
 	mac.Write([]byte("virtual media\x00" + bootToken))

@@ -62,8 +62,8 @@ const (
 	BootPath = "boot_path"
 	// Installer is the agent that wrote the disks from a netbooted system.
 	Installer = "installer_agent_id"
-	// IdentityLevel is how the installer proved which machine it is: "tpm", "media" or "network". IdentityTrust goes with "tpm":
-	// "vendor" or "first-use". Corroboration goes with "network": "uncorroborated" where no BMC has seen the same.
+	// IdentityLevel is how the installer proved which machine it is: "tpm", "media" or "network". IdentityTrust goes with
+	// "tpm": "vendor" or "first-use". Corroboration goes with "network": "uncorroborated" where no BMC has seen the same.
 	IdentityLevel = "identity_level"
 	IdentityTrust = "identity_trust"
 	Corroboration = "identity_corroboration"

@@ -140,17 +140,6 @@ func New(r prometheus.Registerer) *Metrics {
 		),
 		OperationsStuck: gauge(
 			"operations_stuck", helpStuck),
-		Rollouts: gaugeVec("rollouts", "Rollouts that have not ended. Counted in the database: take the maximum over "+
-			"controllers.", "state"),
-		FleetFrozen: gauge("fleet_frozen", "1 while the fleet is frozen: no command is granted anywhere."),
-		WebhookBacklog: gauge("webhook_backlog", "Deliveries of webhooks that wait, of all webhooks. Counted in the "+
-			"database: take the maximum over controllers."),
-		WebhookOldest: gauge("webhook_oldest_seconds", "Age of the oldest delivery that waits; 0 where none does."),
-		BuildInfo:     gaugeVec("build_info", "1, with what runs.", "version", "controller_id"),
-		CertificateExpires: gaugeVec("certificate_expires_timestamp_seconds",
-			"When a certificate of the CA ends: root, intermediate.", "certificate"),
-		ImageSpace: gaugeVec("image_space_bytes", "What the file system of the image directory has: free for unprivileged "+
-			"processes, and its size.", "kind"),
 		WebhookDeliveries: counterVec(
 			"webhook_deliveries_total",
 			"Tries of webhook deliveries: delivered, retried (failed, and tried again later), dead (given up).",
@@ -180,8 +169,24 @@ func New(r prometheus.Registerer) *Metrics {
 			"code",
 		),
 	}
+	m.addGauges()
 	r.MustRegister(m.collectors()...)
 	return m
+}
+
+// addGauges makes what is counted every 30 s for alerts.
+func (m *Metrics) addGauges() {
+	m.Rollouts = gaugeVec("rollouts", "Rollouts that have not ended. Counted in the database: take the maximum over "+
+		"controllers.", "state")
+	m.FleetFrozen = gauge("fleet_frozen", "1 while the fleet is frozen: no command is granted anywhere.")
+	m.WebhookBacklog = gauge("webhook_backlog", "Deliveries of webhooks that wait, of all webhooks. Counted in the "+
+		"database: take the maximum over controllers.")
+	m.WebhookOldest = gauge("webhook_oldest_seconds", "Age of the oldest delivery that waits; 0 where none does.")
+	m.BuildInfo = gaugeVec("build_info", "1, with what runs.", "version", "controller_id")
+	m.CertificateExpires = gaugeVec("certificate_expires_timestamp_seconds",
+		"When a certificate of the CA ends: root, intermediate.", "certificate")
+	m.ImageSpace = gaugeVec("image_space_bytes", "What the file system of the image directory has: free for "+
+		"unprivileged processes, and its size.", "kind")
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
