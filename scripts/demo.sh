@@ -429,6 +429,7 @@ crash() {
 }
 
 what_next() {
+  printf '\n%sIn a browser%s, signed on by this link, once and within a minute:\n\n    %s\n' "$bold" "$plain" "$(ingot console)"
   cat <<END
 
 ${bold}It keeps running.${plain} In this shell:
@@ -438,7 +439,7 @@ ${bold}It keeps running.${plain} In this shell:
     ingot machine get machine-1
     ingot watch                        # and in another shell:
     ingot reboot machine-1
-    ingot console                      # a link to all of it in a browser
+    ingot console                      # another link to all of it in a browser
 END
   if [[ -z $without_machine ]]; then
     cat <<END

@@ -196,6 +196,7 @@ func (o *install) ending(changes int) string {
 Next:
   ingot doctor                             check this installation
   ingot image add NAME FILE --sha256 …     add an image to install
+  ingot console                            a link to all of it in a browser
 `)
 	if o.site == "" {
 		b.WriteString("  ingot setup --name " + o.name + " --site SITE --segment INTERFACE\n" +
