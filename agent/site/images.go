@@ -50,7 +50,7 @@ func (s *Service) setUpMedia() error {
 	return err
 }
 
-// keepImages serves images, again and again: whoever holds the port lets go of it some day.
+// keepImages serves images until ctx ends, and starts the server again after an error, such as a port in use.
 func (s *Service) keepImages(ctx context.Context) error {
 	for {
 		err := task.Run(ctx, "images", s.images.Run)
@@ -73,7 +73,7 @@ func (s *Service) InsertMedia(
 	return s.keeper.Insert(ctx, t, e)
 }
 
-// certified is told of installers that have their certificate.
+// certified ejects the image of an installer that has got its certificate.
 func (s *Service) certified(a segment.Assignment) {
 	if s.keeper != nil && a.Media != nil {
 		s.keeper.Used(a.MachineID, a.Token)

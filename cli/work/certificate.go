@@ -66,7 +66,7 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 	}
 	_, err = f.WriteString(got.GetDocument() + "\n")
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write certificate: %w", err)
+		return fmt.Errorf("write certificate: %w", errors.Join(err, os.Remove(out)))
 	}
 	a.Note("%s is the certificate of operation %s; see it with: ingot certificate verify %s", out, operation, out)
 	return nil

@@ -71,25 +71,27 @@ func TestAFalseErasureCertificateIsRefused(t *testing.T) {
 	late.IssuedAt = start.Add(time.Hour)
 	old.Version = 2
 	empty.Disks = nil
+	ours := erasure.Trust{Roots: a.Roots()}
+	byServer := signedBy(t, statement(), server.PrivateKey.(crypto.Signer), certsOf(t, server.Certificate))
 	wrongHash := sha256.Sum256([]byte("another root"))
 	for name, c := range map[string]struct {
 		document []byte
 		trust    erasure.Trust
 		want     error
 	}{
-		"by another installation":          {certificate(t, other, statement()), erasure.Trust{Roots: a.Roots()}, erasure.ErrUntrusted},
+		"by another installation":          {certificate(t, other, statement()), ours, erasure.ErrUntrusted},
 		"root with another hash":           {good, erasure.Trust{RootHash: &wrongHash}, erasure.ErrUntrusted},
 		"nothing trusted":                  {good, erasure.Trust{}, erasure.ErrUntrusted},
-		"by the key of a server":           {signedBy(t, statement(), server.PrivateKey.(crypto.Signer), certsOf(t, server.Certificate)), erasure.Trust{Roots: a.Roots()}, erasure.ErrUntrusted},
-		"another machine":                  {withPayload(t, good, `"m-1"`, `"m-2"`), erasure.Trust{Roots: a.Roots()}, erasure.ErrAltered},
-		"when its key was not in use":      {certificate(t, a, late), erasure.Trust{Roots: a.Roots()}, erasure.ErrUntrusted},
-		"of a form that nobody knows":      {certificate(t, a, old), erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
-		"without a disk":                   {certificate(t, a, empty), erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
-		"without a signature":              {withHeader(t, good, "alg", "none"), erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
-		"another type":                     {withHeader(t, good, "typ", "JWT"), erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
-		"no JSON":                          {[]byte("eyJhbGciOiJFUzI1NiJ9.e30.AA"), erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
-		"nothing":                          {nil, erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
-		"more than anybody needs to parse": {bytes.Repeat([]byte(" "), 2<<20), erasure.Trust{Roots: a.Roots()}, erasure.ErrMalformed},
+		"by the key of a server":           {byServer, ours, erasure.ErrUntrusted},
+		"another machine":                  {withPayload(t, good, `"m-1"`, `"m-2"`), ours, erasure.ErrAltered},
+		"when its key was not in use":      {certificate(t, a, late), ours, erasure.ErrUntrusted},
+		"of a form that nobody knows":      {certificate(t, a, old), ours, erasure.ErrMalformed},
+		"without a disk":                   {certificate(t, a, empty), ours, erasure.ErrMalformed},
+		"without a signature":              {withHeader(t, good, "alg", "none"), ours, erasure.ErrMalformed},
+		"another type":                     {withHeader(t, good, "typ", "JWT"), ours, erasure.ErrMalformed},
+		"no JSON":                          {[]byte("eyJhbGciOiJFUzI1NiJ9.e30.AA"), ours, erasure.ErrMalformed},
+		"nothing":                          {nil, ours, erasure.ErrMalformed},
+		"more than anybody needs to parse": {bytes.Repeat([]byte(" "), 2<<20), ours, erasure.ErrMalformed},
 	} {
 		if _, err := erasure.Verify(c.document, c.trust); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

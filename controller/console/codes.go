@@ -17,8 +17,8 @@ const (
 	mostCodes = 1000
 )
 
-// codes are what one can sign on with once, each bound to the bearer token of whoever asked for it. They are known to
-// the controller that made them alone.
+// codes are one-time codes for sign-on, each bound to the bearer token of the caller that asked for it. Only the
+// controller that made them knows them: they are in memory.
 type codes struct {
 	mu      sync.Mutex
 	waiting map[[sha256.Size]byte]waiting

@@ -20,7 +20,7 @@ const (
 	// cookie has a prefix that browsers accept only from this host, over TLS.
 	cookie     = "__Host-ingot"
 	sealedName = "console session"
-	// sessionTime is a shift. Whoever wants more signs on again.
+	// sessionTime is how long a session lasts: a working shift. After it a person signs on again.
 	sessionTime = 12 * time.Hour
 	bodyBytes   = 8 << 10
 	bodyTime    = 5 * time.Second

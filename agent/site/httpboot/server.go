@@ -38,7 +38,7 @@ type Config struct {
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller to certify an installer.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
-	// Certified is told of installers that have their certificate; may be nil.
+	// Certified is called after an installer of the assignment has got its certificate. Nil does nothing.
 	Certified func(segment.Assignment)
 	// PhonedHome keeps what a system has said, until the controller has it. When it returns nil that is durable.
 	PhonedHome func(context.Context, PhoneCall) error

@@ -36,8 +36,8 @@ type Config struct {
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
-	// Certified is told of installers that have their certificate; may be nil. One that must prove a TPM first is not
-	// among them.
+	// Certified is called after an installer of the assignment has got its certificate, but for one that must prove a
+	// TPM first. Nil does nothing.
 	Certified func(segment.Assignment)
 	// Proxy is the base URL of the boot server.
 	Proxy string
@@ -175,8 +175,8 @@ func (d *Handler) check(token string, req Request, from netip.Addr) (segment.Ass
 	return a, nil
 }
 
-// fromImage refuses whoever does not prove to have been started from the image that the machine's BMC attached. Where
-// it stands on the network proves nothing more.
+// fromImage checks the proof that an installer was started from the image that the machine's BMC attached. Without it
+// the request is refused: an address on the segment does not prove which machine sends it.
 func fromImage(a segment.Assignment, token string, req Request) error {
 	missing := &refusal{http.StatusForbidden, "MEDIA_PROOF_MISSING",
 		"the machine starts from an image that its BMC attaches, and this system does not prove that it was", 0}

@@ -4,7 +4,7 @@
 // An image is made of the installer's files and of what is one machine's own while it is sent: its boot token, its
 // address, and the secret of its assignment, which proves who was started from it. Nothing of it is stored.
 //
-// Server sends an image to whoever knows its name, which is as good as the secret in it. It does so until the
+// Server sends an image to every client that knows its name, which is as secret as its content. It does so until the
 // installer is certified, or the assignment is over.
 //
 // Keeper notes durably what is going to be attached before a BMC hears of it, and ejects what has had its use: at once
