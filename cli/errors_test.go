@@ -103,3 +103,15 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// A machine that changes while it is updated is read and changed again; one that never rests is told.
+func TestAnUpdateMeetsAnother(t *testing.T) {
+	for conflicts, code := range map[int]int{2: 0, 3: 4} {
+		f := fleet()
+		f.conflicts = conflicts
+		got := f.run(t, "machine", "update", "machine-1", "--rack", "r9")
+		if got.code != code || len(f.sent) != 3 {
+			t.Errorf("%d conflicts: exit code %d, want %d; %d updates, want 3", conflicts, got.code, code, len(f.sent))
+		}
+	}
+}

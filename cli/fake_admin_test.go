@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"google.golang.org/grpc/codes"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -193,6 +194,9 @@ func (f *fakeServer) ReconfigureMachine(_ context.Context, r *pb.ReconfigureMach
 
 func (f *fakeServer) UpdateMachine(_ context.Context, r *pb.UpdateMachineRequest) (*pb.Machine, error) {
 	f.sent = append(f.sent, r)
+	if len(f.sent) <= f.conflicts {
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_VERSION_CONFLICT, "not the current version", nil)
+	}
 	return r.GetMachine(), nil
 }
 

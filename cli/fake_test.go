@@ -66,6 +66,8 @@ type fakeServer struct {
 	fail map[string]error
 	// lose lets the next call of the method happen, and loses its answer.
 	lose map[string]error
+	// conflicts is how many updates of a machine come too late, from the first.
+	conflicts int
 	// asked are the unary calls, each with its request as JSON.
 	asked []string
 	// pinged is what becomes of a webhook's delivery that was pending; delivered when nil.

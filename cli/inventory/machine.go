@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
@@ -143,8 +144,8 @@ func (a commands) machineUpdateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update MACHINE",
 		Short: "Change fields of a machine's spec, and labels",
-		Long: `Change the fields that are given and leave the others. If somebody else changes the machine
-at the same moment the update is refused instead of overwriting it.`,
+		Long: `Change the fields that are given and leave the others. Where the machine changes at the same
+moment, it is read again and the fields that are given are changed in what is there now.`,
 		Example:           "  ingot machine update m-1 --rack r43 --label env=staging --label old-",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
@@ -154,17 +155,13 @@ at the same moment the update is refused instead of overwriting it.`,
 			if err != nil {
 				return err
 			}
-			m, err := svc.Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
-			if err != nil {
-				return err
+			got, err := s.update(cmd, svc, args[0])
+			for range 2 {
+				if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
+					break
+				}
+				got, err = s.update(cmd, svc, args[0])
 			}
-			if err := s.apply(cmd, m); err != nil {
-				return err
-			}
-			got, err := svc.Machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{
-				// All of it, as it was read and changed: what a flag empties is cleared. Its version refuses a lost update.
-				Machine: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}},
-			})
 			if err != nil {
 				return err
 			}
@@ -174,6 +171,22 @@ at the same moment the update is refused instead of overwriting it.`,
 	s.register(cmd)
 	a.CompleteSpec(cmd)
 	return cmd
+}
+
+// update changes the given fields of the machine as it is now. A machine that changes between reading and writing is a
+// VERSION_CONFLICT, and nothing is written.
+func (s *specFlags) update(cmd *cobra.Command, svc *command.Services, id string) (*pb.Machine, error) {
+	m, err := svc.Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: id})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.apply(cmd, m); err != nil {
+		return nil, err
+	}
+	return svc.Machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{
+		// All of it, as it was read and changed: what a flag empties is cleared. Its version refuses a lost update.
+		Machine: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}},
+	})
 }
 
 func (a commands) machineDeleteCmd() *cobra.Command {
