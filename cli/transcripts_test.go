@@ -141,6 +141,8 @@ func TestRackImport(t *testing.T) {
 		"rack import testdata/rack42.csv --bmc-credentials rack-42 --bmc-username admin --bmc-password-file testdata/maas.key",
 		"rack import testdata/rack42.csv --bmc-credentials none",
 		"rack import testdata/rack-bad.csv",
+		"rack import testdata/rack-media.csv --bmc-credentials rack-42 --dry-run -o json",
+		"rack import testdata/rack-media-bad.csv --bmc-credentials rack-42",
 		"rack import testdata/netbox_devices.csv --interfaces testdata/netbox_interfaces.csv --dry-run",
 		"rack import testdata/netbox_devices.json --dry-run -o name",
 		"rack import testdata/machines.txt",

@@ -35,10 +35,10 @@ differs is refused: ingot site set replaces segments.`,
 			if err := segment.Reach(added, router, dns); err != nil {
 				return command.Usagef("%w", err)
 			}
-			added.Mode, added.Discovery = mode, discovery
-			if mode != "dhcp" {
-				added.PoolStart, added.PoolEnd = "", ""
+			if err := segment.In(added, mode, pool); err != nil {
+				return command.Usagef("%w", err)
 			}
+			added.Discovery = discovery
 			got, err := a.addSegment(cmd, args[0], added, pool != "")
 			if err != nil {
 				return err
@@ -52,9 +52,9 @@ differs is refused: ingot site set replaces segments.`,
 	f.StringVar(&pool, "pool", "", "addresses for machines, FIRST-LAST (default: half of the network)")
 	f.StringVar(&router, "router", "", "default router of the machines (default: none)")
 	f.StringSliceVar(&dns, "dns", nil, "name servers of the machines (default: none)")
-	f.StringVar(&mode, "mode", "dhcp", "dhcp, proxy where another server gives the addresses, or static where nobody does")
+	f.StringVar(&mode, "mode", "dhcp", segment.ModeUsage)
 	f.StringVar(&discovery, "discovery", "report", "what a machine gets that is in no inventory: off, report or boot")
-	command.Fixed(cmd, "mode", "dhcp", "proxy", "static")
+	command.Fixed(cmd, "mode", segment.Modes...)
 	command.Fixed(cmd, "discovery", "off", "report", "boot")
 	a.Must(cmd.MarkFlagRequired("segment"))
 	a.Must(cmd.MarkFlagRequired("address"))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,6 +72,7 @@ var columns = map[string]string{
 	"bmc_credentials": "bmc_credentials_ref", "bmc_credentials_ref": "bmc_credentials_ref",
 	"serial": "serial", "serial_number": "serial", "asset_tag": "labels.asset-tag", "site": "site",
 	"location": "location", "region": "region", "group": "group", "external_id": "external_id",
+	"install_path": "install_path", "install_address": "install_address",
 	"install_disk": "install_disk", "default_image_ref": "default_image_ref", "image": "default_image_ref",
 	"role": "labels.role", "device_role": "labels.role", "tenant": "labels.tenant", "provider": "provider",
 }
@@ -315,6 +317,11 @@ func (f *rackFile) value(field string, c cell) (string, bool) {
 			out = append(out, hw.String())
 		}
 		return strings.Join(out, " "), true
+	case "install_address":
+		if _, err := netip.ParsePrefix(c.text); err != nil {
+			f.fault(c, field, "%q is no address with its prefix length, such as 10.42.0.17/24", c.text)
+			return "", false
+		}
 	case "bmc_endpoint":
 		if strings.Contains(c.text, "://") {
 			return c.text, true

@@ -57,6 +57,33 @@ func Reach(s *pb.Segment, router string, dns []string) error {
 	return nil
 }
 
+// Modes are who gives addresses on a segment.
+var Modes = []string{"dhcp", "proxy", "static"}
+
+// ModeUsage describes the flag that chooses one of them.
+const ModeUsage = "dhcp, proxy where another server gives the addresses, or static where nobody does"
+
+// In sets who gives addresses on the segment. Only in mode dhcp is there a pool; asking for one is otherwise refused.
+func In(s *pb.Segment, mode, pool string) error {
+	s.Mode = mode
+	if mode == "dhcp" {
+		return nil
+	}
+	if pool != "" {
+		return fmt.Errorf("a segment in mode %s has no pool: its site gives no addresses", mode)
+	}
+	s.PoolStart, s.PoolEnd = "", ""
+	return nil
+}
+
+// Gives says in words which addresses machines get.
+func Gives(s *pb.Segment) string {
+	if s.GetPoolStart() == "" {
+		return "gives machines no addresses (mode " + s.GetMode() + ")"
+	}
+	return "gives machines " + s.GetPoolStart() + "-" + s.GetPoolEnd()
+}
+
 // half returns the first and the last address of the half without own.
 func half(own netip.Prefix) (start, end netip.Addr, err error) {
 	if own.Bits() > longestPrefix {

@@ -38,6 +38,21 @@ func TestPoolIsTheOtherHalf(t *testing.T) {
 	}
 }
 
+func TestOnlyDHCPHasAPool(t *testing.T) {
+	for _, mode := range segment.Modes {
+		s, err := segment.New("eth1", "10.20.0.1/24", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := segment.In(s, mode, ""); err != nil || (s.GetPoolStart() != "") != (mode == "dhcp") || s.GetMode() != mode {
+			t.Errorf("%s: %v, %v", mode, s, err)
+		}
+		if err := segment.In(s, mode, "10.20.0.10-10.20.0.20"); (err == nil) != (mode == "dhcp") {
+			t.Errorf("%s with a pool that was asked for: %v", mode, err)
+		}
+	}
+}
+
 // TestPoolIsInTheNetwork holds for every address: the pool has neither the device's nor the network's own address, nor
 // its broadcast.
 func TestPoolIsInTheNetwork(t *testing.T) {

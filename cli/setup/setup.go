@@ -50,6 +50,8 @@ never overwritten.`,
 	f.StringVar(&o.router, "router", "", "default router of the machines (default: none)")
 	f.StringSliceVar(&o.dns, "dns", nil, "name servers of the machines (default: none)")
 	f.StringVar(&o.pool, "pool", "", "addresses for machines, FIRST-LAST (default: half of the device's network)")
+	f.StringVar(&o.mode, "mode", "dhcp", segment.ModeUsage)
+	command.Fixed(cmd, "mode", segment.Modes...)
 	f.StringVar(&o.databaseURL, "database-url", "",
 		"PostgreSQL elsewhere; - reads it from standard input, as one with a password must be")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and change nothing")
@@ -59,8 +61,8 @@ never overwritten.`,
 
 // install is one run of setup.
 type install struct {
-	name, site, segment, pool, router, databaseURL string
-	dns                                            []string
+	name, site, segment, pool, router, mode, databaseURL string
+	dns                                                  []string
 
 	dryRun bool
 	getenv func(string) string
@@ -78,8 +80,8 @@ func (o *install) prepare(app *command.App) error {
 	if (o.site == "") != (o.segment == "") {
 		return command.Usagef("give --site and --segment together")
 	}
-	if (o.pool != "" || o.router != "" || len(o.dns) > 0) && o.site == "" {
-		return command.Usagef("--pool, --router and --dns need --site")
+	if (o.pool != "" || o.router != "" || len(o.dns) > 0 || o.mode != "dhcp") && o.site == "" {
+		return command.Usagef("--pool, --router, --dns and --mode need --site")
 	}
 	if o.databaseURL == "-" {
 		raw, err := app.ReadInput("-")
@@ -254,6 +256,9 @@ func (o *install) findSegment() error {
 	for _, a := range list {
 		if p, ok := a.(*net.IPNet); ok && p.IP.To4() != nil && p.IP.IsGlobalUnicast() {
 			if o.served, err = segment.New(o.segment, p.String(), o.pool); err != nil {
+				return err
+			}
+			if err := segment.In(o.served, o.mode, o.pool); err != nil {
 				return err
 			}
 			return segment.Reach(o.served, o.router, o.dns)

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/segment"
 )
 
 const (
@@ -72,8 +74,8 @@ func (o *install) contextReady(ctx context.Context) bool {
 }
 
 func (o *install) checkSite(ctx context.Context) (string, []change, error) {
-	what := fmt.Sprintf("site %s serves %s as %s, machines get %s-%s", o.site, o.segment, o.served.GetAddress(),
-		o.served.GetPoolStart(), o.served.GetPoolEnd())
+	what := fmt.Sprintf("site %s serves %s as %s, and %s", o.site, o.segment, o.served.GetAddress(),
+		segment.Gives(o.served))
 	if o.contextReady(ctx) {
 		s, err := o.getSite(ctx)
 		if err != nil {
@@ -87,6 +89,10 @@ func (o *install) checkSite(ctx context.Context) (string, []change, error) {
 				return "", nil, fmt.Errorf("site %s serves %s as %s, and its address is %s: ingot site set changes it", o.site,
 					o.segment, g.GetAddress(), o.served.GetAddress())
 			}
+			if mode := cmp.Or(g.GetMode(), "dhcp"); mode != o.mode {
+				return "", nil, fmt.Errorf("site %s serves %s in mode %s, not %s: ingot site set changes it", o.site, o.segment,
+					mode, o.mode)
+			}
 			if o.pool != "" && (g.GetPoolStart() != o.served.GetPoolStart() || g.GetPoolEnd() != o.served.GetPoolEnd()) {
 				return "", nil, fmt.Errorf("site %s gives machines on %s the addresses %s-%s, not %s: ingot site set changes it",
 					o.site, o.segment, g.GetPoolStart(), g.GetPoolEnd(), o.pool)
@@ -95,13 +101,15 @@ func (o *install) checkSite(ctx context.Context) (string, []change, error) {
 				return "", nil, fmt.Errorf("site %s tells machines on %s another router or other name servers (%q, %q): "+
 					"ingot site set changes them", o.site, o.segment, g.GetRouter(), g.GetDns())
 			}
-			return fmt.Sprintf("site %s serves %s as %s, machines get %s-%s", o.site, o.segment, g.GetAddress(),
-				g.GetPoolStart(), g.GetPoolEnd()), nil, nil
+			return fmt.Sprintf("site %s serves %s as %s, and %s", o.site, o.segment, g.GetAddress(), segment.Gives(g)), nil, nil
 		}
 	}
 	return "", []change{{what, func(ctx context.Context) error {
-		args := []string{"site", "add", o.site, "--segment", o.segment, "--address", o.served.GetAddress(), "--pool",
-			o.served.GetPoolStart() + "-" + o.served.GetPoolEnd(), "--router", o.router, "--dns", strings.Join(o.dns, ",")}
+		args := []string{"site", "add", o.site, "--segment", o.segment, "--address", o.served.GetAddress(), "--mode", o.mode,
+			"--router", o.router, "--dns", strings.Join(o.dns, ",")}
+		if o.served.GetPoolStart() != "" {
+			args = append(args, "--pool", o.served.GetPoolStart()+"-"+o.served.GetPoolEnd())
+		}
 		_, err := o.ingot(ctx, "root", "", args...)
 		return err
 	}}}, nil
