@@ -48,14 +48,17 @@ until_true() {
 make_tree() { # BOX
   local tree=$work/$1
   mkdir -p "$cache" "$tree"
-  if [[ ! -e $cache/boxes.tar ]]; then
+  local packages=systemd,systemd-sysv,dbus,libpam-systemd,postgresql,procps,iproute2,ipxe,isolinux,syslinux-common,kmod
+  packages+=,ca-certificates,openssh-client
+  local made
+  made=$cache/boxes-$(cksum <<<"$packages" | cut -d' ' -f1).tar
+  if [[ ! -e $made ]]; then
     say "making a Debian tree (once)"
     mmdebstrap --quiet --variant=apt \
-      --include=systemd,systemd-sysv,dbus,libpam-systemd,postgresql,procps,iproute2,ipxe,kmod,ca-certificates,openssh-client \
-      bookworm "$cache/boxes.new.tar"
-    mv "$cache/boxes.new.tar" "$cache/boxes.tar"
+      --include="$packages" bookworm "$made.new.tar"
+    mv "$made.new.tar" "$made"
   fi
-  tar -xf "$cache/boxes.tar" -C "$tree"
+  tar -xf "$made" -C "$tree"
   : >"$tree/etc/fstab"
   echo "$1" >"$tree/etc/hostname"
   ln -sf /dev/null "$tree/etc/systemd/system/systemd-networkd-wait-online.service"

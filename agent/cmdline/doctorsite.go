@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/config"
+	"github.com/ingot-metal/ingot/agent/site/media"
 	"github.com/ingot-metal/ingot/agent/site/tftp"
 	"github.com/ingot-metal/ingot/internal/doctor"
 )
@@ -21,7 +22,7 @@ const (
 
 // checkSite checks what serving segments takes.
 func checkSite(ctx context.Context, c config.Config) []doctor.Finding {
-	list := []doctor.Finding{checkBootPrograms(c.Site.TFTPDir, tftp.Debian),
+	list := []doctor.Finding{checkBootPrograms(c.Site.TFTPDir, tftp.Debian), checkMediaLoader(media.LoaderFiles...),
 		doctor.Space(c.Site.CacheDir, faultBytes, warnBytes,
 			"df -h "+c.Site.CacheDir+"; make room, or set site.cache_dir")}
 	serving, doc := running(c.StateDir), siteDocument(ctx, c)
@@ -64,6 +65,17 @@ func checkBootPrograms(dirs ...string) doctor.Finding {
 		return doctor.Fault("ipxe", "there is no "+strings.Join(missing, ", "), "apt install ipxe")
 	}
 	return doctor.Well("ipxe", "boot programs for BIOS and UEFI")
+}
+
+// checkMediaLoader looks for what BIOS machines start from in the images that their BMCs attach.
+func checkMediaLoader(paths ...string) doctor.Finding {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			return doctor.Fault("isolinux", "there is no "+filepath.Base(path)+": BIOS machines cannot start from virtual media",
+				"apt install isolinux syslinux-common")
+		}
+	}
+	return doctor.Well("isolinux", "boot loader for virtual media under BIOS")
 }
 
 // checkDevice returns the first IPv4 address of a network device that is up.

@@ -42,6 +42,19 @@ func TestDoctorNamesMissingBootPrograms(t *testing.T) {
 	}
 }
 
+func TestDoctorNamesAMissingMediaLoader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "isolinux.bin")
+	if f := checkMediaLoader(path); f.Level != doctor.Fail || f.Remedy != "apt install isolinux syslinux-common" {
+		t.Errorf("an empty directory: %+v", f)
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f := checkMediaLoader(path); f.Level != doctor.OK {
+		t.Errorf("with it: %+v", f)
+	}
+}
+
 func TestDoctorNamesLackOfSpaceAndDevices(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "made")
 	for level, bounds := range map[doctor.Level][2]uint64{

@@ -59,7 +59,8 @@ With the same --request-id the command comes back to what is under way, and begi
 	a.Must(cmd.Flags().MarkHidden("hostname")) // it fits one machine only
 	b.Register(a.App, cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
-	cmd.Flags().StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext, bmc or media")
+	cmd.Flags().
+		StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext, bmc or media")
 	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc", "media")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))

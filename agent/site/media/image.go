@@ -26,6 +26,9 @@ const (
 	loaderModule  = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
 )
 
+// LoaderFiles are what images need beside the installer, to start BIOS machines.
+var LoaderFiles = []string{loaderProgram, loaderModule}
+
 // findLoader returns nil where the packages are not there: images start by UEFI alone then.
 func findLoader() (*bootmedia.Loader, error) {
 	program, err := os.ReadFile(loaderProgram)

@@ -107,7 +107,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Run(ctx context.Context) error {
 	if s.loader == nil {
 		s.cfg.Log.Warn("BIOS machines cannot start from attached images: install isolinux and syslinux-common",
-			"looked_for", []string{loaderProgram, loaderModule})
+			"looked_for", LoaderFiles)
 	}
 	listeners, err := s.listen(ctx)
 	if err != nil {
