@@ -39,7 +39,7 @@ func newRig(t *testing.T) *rig {
 		"good": {Name: "ada", Scope: auth.ScopeOperate},
 	}}
 	c, err := console.New(console.Config{
-		Identify: func(token string) (auth.Caller, error) {
+		Identify: func(_ context.Context, token string) (auth.Caller, error) {
 			if who, ok := r.tokens[token]; ok {
 				return who, nil
 			}

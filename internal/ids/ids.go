@@ -30,6 +30,7 @@ const (
 	Event      = "evt"
 	Rollout    = "ro"
 	Selection  = "sel"
+	RoleBinding = "rb"
 
 	WebhookSecret = "whs"
 )

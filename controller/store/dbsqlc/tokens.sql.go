@@ -11,7 +11,7 @@ import (
 )
 
 const aPITokensInForce = `-- name: APITokensInForce :many
-SELECT token_id, name, scope, hash, expires_at FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1 ORDER BY token_id LIMIT $2
+SELECT token_id, name, scope, hash, expires_at, created_by_identity FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1 ORDER BY token_id LIMIT $2
 `
 
 type APITokensInForceParams struct {
@@ -20,11 +20,12 @@ type APITokensInForceParams struct {
 }
 
 type APITokensInForceRow struct {
-	TokenID   string
-	Name      string
-	Scope     string
-	Hash      []byte
-	ExpiresAt time.Time
+	TokenID           string
+	Name              string
+	Scope             string
+	Hash              []byte
+	ExpiresAt         time.Time
+	CreatedByIdentity string
 }
 
 func (q *Queries) APITokensInForce(ctx context.Context, arg APITokensInForceParams) ([]APITokensInForceRow, error) {
@@ -42,6 +43,7 @@ func (q *Queries) APITokensInForce(ctx context.Context, arg APITokensInForcePara
 			&i.Scope,
 			&i.Hash,
 			&i.ExpiresAt,
+			&i.CreatedByIdentity,
 		); err != nil {
 			return nil, err
 		}
@@ -164,18 +166,19 @@ func (q *Queries) ForgetDiscovered(ctx context.Context, arg ForgetDiscoveredPara
 }
 
 const insertAPIToken = `-- name: InsertAPIToken :exec
-INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, created_by_identity, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type InsertAPITokenParams struct {
-	TokenID   string
-	Name      string
-	Scope     string
-	Hash      []byte
-	CreatedAt time.Time
-	CreatedBy string
-	ExpiresAt time.Time
+	TokenID           string
+	Name              string
+	Scope             string
+	Hash              []byte
+	CreatedAt         time.Time
+	CreatedBy         string
+	CreatedByIdentity string
+	ExpiresAt         time.Time
 }
 
 func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) error {
@@ -186,13 +189,14 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 		arg.Hash,
 		arg.CreatedAt,
 		arg.CreatedBy,
+		arg.CreatedByIdentity,
 		arg.ExpiresAt,
 	)
 	return err
 }
 
 const listAPITokens = `-- name: ListAPITokens :many
-SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at FROM api_tokens
+SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity FROM api_tokens
 WHERE ($1::text = '' OR token_id < $1) AND ($2::boolean OR revoked_at IS NULL AND expires_at > $3)
 ORDER BY token_id DESC LIMIT $4
 `
@@ -228,6 +232,7 @@ func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([
 			&i.ExpiresAt,
 			&i.LastUsedAt,
 			&i.RevokedAt,
+			&i.CreatedByIdentity,
 		); err != nil {
 			return nil, err
 		}
@@ -240,7 +245,7 @@ func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([
 }
 
 const lockAPIToken = `-- name: LockAPIToken :one
-SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at FROM api_tokens WHERE token_id = $1 FOR UPDATE
+SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity FROM api_tokens WHERE token_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, error) {
@@ -256,6 +261,7 @@ func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, e
 		&i.ExpiresAt,
 		&i.LastUsedAt,
 		&i.RevokedAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }

@@ -7,7 +7,7 @@ UPDATE api_tokens_version SET version = version + 1;
 SELECT version FROM api_tokens_version;
 
 -- name: APITokensInForce :many
-SELECT token_id, name, scope, hash, expires_at FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now ORDER BY token_id LIMIT @max_rows;
+SELECT token_id, name, scope, hash, expires_at, created_by_identity FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now ORDER BY token_id LIMIT @max_rows;
 
 -- name: CountAPITokensInForce :one
 SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now;
@@ -17,8 +17,8 @@ SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now;
 UPDATE api_tokens SET revoked_at = expires_at WHERE name = @name AND revoked_at IS NULL AND expires_at <= @now;
 
 -- name: InsertAPIToken :exec
-INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, expires_at)
-VALUES (@token_id, @name, @scope, @hash, @created_at, @created_by, @expires_at);
+INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, created_by_identity, expires_at)
+VALUES (@token_id, @name, @scope, @hash, @created_at, @created_by, @created_by_identity, @expires_at);
 
 -- name: LockAPIToken :one
 SELECT * FROM api_tokens WHERE token_id = @token_id FOR UPDATE;
