@@ -176,7 +176,11 @@ func (t *Tokens) flushSeen(ctx context.Context, src PeopleSource, all bool) {
 }
 
 // readPeople reads roles and revocations anew.
-func readPeople(ctx context.Context, src PeopleSource, now time.Time) (b []RoleBinding, r map[string]time.Time, err error) {
+func readPeople(
+	ctx context.Context,
+	src PeopleSource,
+	now time.Time,
+) (b []RoleBinding, r map[string]time.Time, err error) {
 	if b, err = src.RoleBindings(ctx, now); err != nil {
 		return nil, nil, err
 	}

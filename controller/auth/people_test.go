@@ -52,7 +52,7 @@ func TestRolesFollowGroups(t *testing.T) {
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		c, err := tokens.authenticate("a.d.a", ScopeOperate)
 		return err == nil && c.Scope == ScopeOperate
-	})
+	}, "the role does not count")
 	if _, err := tokens.authenticate("a.d.a", ScopeAdmin); failure.ReasonOf(err) != ReasonScopeTooSmall {
 		t.Errorf("an expired role: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestAStreamEndsWithTheRole(t *testing.T) {
 			t.Cleanup(done)
 		}
 		return err == nil
-	})
+	}, "the stream is not let in")
 	db.bind(RoleBinding{ID: "rb-2", Role: Viewer, Group: "ops", Selection: "site=a"})
 	select {
 	case <-ctx.Done():
@@ -119,7 +119,7 @@ func TestARevokedSessionStaysRevoked(t *testing.T) {
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		_, err := tokens.authenticate("l.o.p", ScopeRead)
 		return err == nil // what was issued after the revocation, where the provider names no session
-	})
+	}, "the later token is not let in")
 	for _, secret := range []string{"a.d.a", "a.d.b", "l.o.o"} {
 		if _, err := tokens.authenticate(secret, ScopeRead); failure.ReasonOf(err) != ReasonSignOnRevoked {
 			t.Errorf("%s: %v", secret, err)
@@ -145,7 +145,7 @@ func TestASignOnIsRecordedOnce(t *testing.T) {
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		return len(db.sessions) > 0
-	})
+	}, "the sign-on is not recorded")
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if s := db.sessions[0]; !s.New || s.Address != "192.0.2.1" || s.Person.Name != "Ada" {

@@ -122,7 +122,8 @@ func (p *Provider) ask(ctx context.Context, since time.Time) (word, error) {
 		return w, nil
 	}
 	return word{}, failure.Unavailable(ReasonUnavailable, "the provider of sign-ons, %s, does not answer: %v; sessions go on",
-		p.cfg.Issuer, failed).Wrap(failed)
+		p.cfg.Issuer, failed).
+		Wrap(failed)
 }
 
 // due says that the provider may be asked now.

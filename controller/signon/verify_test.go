@@ -125,7 +125,8 @@ func (r *rig) token(changes ...string) string {
 func TestATokenThatCounts(t *testing.T) {
 	r := newRig(t)
 	who, err := r.Verify(t.Context(), r.token(), true)
-	if err != nil || who.Name != "ada" || who.Subject != "7" || len(who.Groups) != 2 || !who.Lasting || who.Issuer != r.url {
+	if err != nil || who.Name != "ada" || who.Subject != "7" || len(who.Groups) != 2 || !who.Lasting ||
+		who.Issuer != r.url {
 		t.Fatalf("%+v, %v", who, err)
 	}
 	for name, c := range map[string]struct {
@@ -160,23 +161,25 @@ func TestTokensThatDoNotCount(t *testing.T) {
 	none := encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(r.claims())) + "."
 	good := strings.Split(r.token(), ".")
 	for name, c := range map[string]struct{ token, reason string }{
-		"another client":   {r.token("aud", `"shop"`), "BEARER_INVALID"},
-		"another party":    {r.token("azp", `"shop"`), "BEARER_INVALID"},
-		"another issuer":   {r.token("iss", `"https://evil.test"`), "BEARER_INVALID"},
-		"another key":      {oidctest.SignIDToken(newKey(t), "one", oidc.ES256, r.claims()), "BEARER_INVALID"},
-		"an unknown key":   {oidctest.SignIDToken(newKey(t), "two", oidc.ES256, r.claims()), "BEARER_INVALID"},
-		"ended":            {r.token("exp", fmt.Sprint(r.clock.Now().Unix()-1)), "SIGN_ON_EXPIRED"},
-		"ended by us":      {r.token("iat", fmt.Sprint(r.clock.Now().Unix()-3601)), "SIGN_ON_EXPIRED"},
-		"from the future":  {r.token("iat", fmt.Sprint(r.clock.Now().Unix()+900)), "BEARER_INVALID"},
-		"no signature":     {none, "BEARER_INVALID"},
-		"changed":          {good[0] + "." + encode([]byte(r.claims("sub", `"1"`))) + "." + good[2], "BEARER_INVALID"},
-		"no token":         {"a.b.c", "BEARER_INVALID"},
-		"too long":         {r.token("x", `"`+strings.Repeat("x", maxToken)+`"`), "BEARER_INVALID"},
+		"another client":    {r.token("aud", `"shop"`), "BEARER_INVALID"},
+		"another party":     {r.token("azp", `"shop"`), "BEARER_INVALID"},
+		"another issuer":    {r.token("iss", `"https://evil.test"`), "BEARER_INVALID"},
+		"another key":       {oidctest.SignIDToken(newKey(t), "one", oidc.ES256, r.claims()), "BEARER_INVALID"},
+		"an unknown key":    {oidctest.SignIDToken(newKey(t), "two", oidc.ES256, r.claims()), "BEARER_INVALID"},
+		"ended":             {r.token("exp", fmt.Sprint(r.clock.Now().Unix()-1)), "SIGN_ON_EXPIRED"},
+		"ended by us":       {r.token("iat", fmt.Sprint(r.clock.Now().Unix()-3601)), "SIGN_ON_EXPIRED"},
+		"from the future":   {r.token("iat", fmt.Sprint(r.clock.Now().Unix()+900)), "BEARER_INVALID"},
+		"no signature":      {none, "BEARER_INVALID"},
+		"changed":           {good[0] + "." + encode([]byte(r.claims("sub", `"1"`))) + "." + good[2], "BEARER_INVALID"},
+		"no token":          {"a.b.c", "BEARER_INVALID"},
+		"too long":          {r.token("x", `"`+strings.Repeat("x", maxToken)+`"`), "BEARER_INVALID"},
 		"the nonce's other": {r.token("nonce", `"a"`), "BEARER_INVALID"},
 	} {
 		verify := r.Verify
 		if strings.HasPrefix(name, "the nonce") {
-			verify = func(ctx context.Context, token string, wait bool) (auth.Person, error) { return r.verify(ctx, token, "b", wait) }
+			verify = func(ctx context.Context, token string, wait bool) (auth.Person, error) {
+				return r.verify(ctx, token, "b", wait)
+			}
 		}
 		if who, err := verify(t.Context(), c.token, true); failure.ReasonOf(err) != c.reason || who.Subject != "" {
 			t.Errorf("%s: %+v, %v; want %s", name, who, err, c.reason)

@@ -119,10 +119,20 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		DB: db, accesses: accessstore.New(db), agents: agentstore.New(db), budgets: budgetstore.New(db), credentials: credentialstore.New(db),
-		histories: history.New(db), incarnations: incarnation.New(db), logs: operationlog.New(db),
-		machines: machinestore.New(db), migrations: schema.New(db), sessions: sessionstore.New(db),
-		queries: operationquery.New(db), timelines: timelinestore.New(db), workflowstates: workflowstate.New(db),
+		DB:             db,
+		accesses:       accessstore.New(db),
+		agents:         agentstore.New(db),
+		budgets:        budgetstore.New(db),
+		credentials:    credentialstore.New(db),
+		histories:      history.New(db),
+		incarnations:   incarnation.New(db),
+		logs:           operationlog.New(db),
+		machines:       machinestore.New(db),
+		migrations:     schema.New(db),
+		sessions:       sessionstore.New(db),
+		queries:        operationquery.New(db),
+		timelines:      timelinestore.New(db),
+		workflowstates: workflowstate.New(db),
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,

@@ -52,7 +52,10 @@ func TestListsKeepToTheSelections(t *testing.T) {
 		for _, size := range []int32{0, 3} {
 			var machines, nodes []string
 			publictest.Walk(t, func(token string) (string, error) {
-				got, err := r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: c.filter, PageSize: size, PageToken: token})
+				got, err := r.Machines.ListMachines(
+					ctx,
+					&pb.ListMachinesRequest{Filter: c.filter, PageSize: size, PageToken: token},
+				)
 				for _, m := range got.GetMachines() {
 					machines = append(machines, m.GetMachineId())
 				}
@@ -73,7 +76,11 @@ func TestListsKeepToTheSelections(t *testing.T) {
 		}
 	}
 	ctx := publictest.Within(t.Context(), "site=a")
-	if m, err := r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-002"}); err != nil || m.GetMachineId() != "m-002" {
+	if m, err := r.Machines.GetMachine(
+		ctx,
+		&pb.GetMachineRequest{MachineId: "m-002"},
+	); err != nil ||
+		m.GetMachineId() != "m-002" {
 		t.Errorf("inside: %v, %v", m, err)
 	}
 	for _, id := range []string{"m-001", "no-such"} {
@@ -106,7 +113,9 @@ func TestRoleBindings(t *testing.T) {
 	if err != nil || one.GetSelection() != "site=a,labels.team=web" || one.GetCreatedBy() != "tester" {
 		t.Fatalf("%v, %v", one, err)
 	}
-	again, err := bind(&pb.RoleBinding{Role: "operator", Group: "night", Selection: "site=a,labels.team=web", ExpiresAt: ends})
+	again, err := bind(
+		&pb.RoleBinding{Role: "operator", Group: "night", Selection: "site=a,labels.team=web", ExpiresAt: ends},
+	)
 	if err != nil || again.GetBindingId() != one.GetBindingId() || again.GetExpiresAt() == nil {
 		t.Errorf("again: %v, %v", again, err)
 	}

@@ -12,7 +12,10 @@ import (
 )
 
 // SignOnProvider reads what a provider last said of itself and of its keys; nothing where it is not known.
-func (s *Store) SignOnProvider(ctx context.Context, issuer string) (document, keys []byte, fetched time.Time, err error) {
+func (s *Store) SignOnProvider(
+	ctx context.Context,
+	issuer string,
+) (document, keys []byte, fetched time.Time, err error) {
 	row, err := s.db.Q.SignOnProvider(ctx, issuer)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil, time.Time{}, nil

@@ -73,8 +73,10 @@ func (roles) RoleBindings(context.Context, time.Time) (out []auth.RoleBinding, e
 	return out, nil
 }
 
-func (roles) RevokedSessions(context.Context, time.Time) (map[string]time.Time, error) { return nil, nil }
-func (roles) RecordSessions(context.Context, []auth.Seen) error                        { return nil }
+func (roles) RevokedSessions(context.Context, time.Time) (map[string]time.Time, error) {
+	return nil, nil
+}
+func (roles) RecordSessions(context.Context, []auth.Seen) error { return nil }
 
 func (roles) APITokens(context.Context, int64, time.Time) ([]auth.StoredToken, int64, error) {
 	return nil, 1, nil
@@ -120,7 +122,7 @@ func newDoor(t *testing.T) door {
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		_, err := tokens.Identify(t.Context(), "x."+subjectOf(auth.Viewer, everywhere)+".x")
 		return err == nil
-	})
+	}, "the roles are not read")
 	return door{auth.NewGuard(auth.GuardConfig{Listener: auth.Frontpage, Tokens: tokens}),
 		access.Interceptor{Machines: fleet{}}}
 }

@@ -120,9 +120,13 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 }
 
 func tooNarrow(c auth.Caller, method string) error {
-	return failure.Denied("SELECTION_TOO_NARROW",
+	return failure.Denied(
+		"SELECTION_TOO_NARROW",
 		"the roles of %s are for some machines, and %s is not about those alone; name one machine where the call can, or ask "+
-			"an admin for a role on all machines", c.Name, method)
+			"an admin for a role on all machines",
+		c.Name,
+		method,
+	)
 }
 
 // outside is the same for a machine that is not there: nobody learns which there are.
