@@ -213,7 +213,7 @@ func (p *Provider) get(ctx context.Context, url string, into any) ([]byte, error
 	}
 	resp, err := p.cfg.Client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", url, err)
+		return nil, err // which names the URL
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
