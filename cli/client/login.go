@@ -18,6 +18,9 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/sys/unix"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -108,7 +111,7 @@ func (l *Login) Begin(ctx context.Context, deviceEndpoint string) (*Device, erro
 	}
 	r, err := config.DeviceAuth(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("begin the sign-on with %s: %w", l.Issuer, err)
+		return nil, l.failed(err)
 	}
 	d := &Device{URL: r.VerificationURI, Code: r.UserCode, l: l, config: config, response: r}
 	if r.VerificationURIComplete != "" {
@@ -125,9 +128,23 @@ func (d *Device) Finish(ctx context.Context) (*Login, error) {
 	}
 	got, err := d.config.DeviceAccessToken(ctx, d.response)
 	if err != nil {
-		return nil, fmt.Errorf("sign on with %s: %w", d.l.Issuer, err)
+		return nil, d.l.failed(err)
 	}
 	return d.l, d.l.take(got)
+}
+
+// failed tells a provider that says no from one that does not answer.
+func (l *Login) failed(err error) error {
+	var no *oauth2.RetrieveError
+	if errors.As(err, &no) && no.Response.StatusCode < 500 || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("sign on with %s: %w", l.Issuer, err)
+	}
+	st, bad := status.New(codes.Unavailable, fmt.Sprintf("the provider of sign-ons, %s, does not answer: %v", l.Issuer, err)).
+		WithDetails(&errdetails.ErrorInfo{Reason: pb.Reason_SIGN_ON_UNAVAILABLE.String(), Domain: "ingot.dev"})
+	if bad != nil {
+		return errors.Join(err, bad)
+	}
+	return st.Err()
 }
 
 func (l *Login) oauth() *oauth2.Config {

@@ -47,6 +47,8 @@ const maxPeople = 20_000
 type people struct {
 	verifier Verifier
 	known    map[tokenHash]Person
+	// read says that roles and revocations were read since the start.
+	read     bool
 	bindings []RoleBinding
 	revoked  map[string]time.Time
 	// seen are sessions that are to be recorded, recorded those that were, with their end.
@@ -113,6 +115,10 @@ func (p *people) find(h tokenHash, need Scope, now time.Time) (c Caller, found b
 		return c, true, failure.Unauthenticated(ReasonSignOnExpired,
 			"the sign-on of %s has expired; sign on again (ingot login)", who.Name)
 	}
+	if !p.read {
+		return c, true, failure.Unavailable("DATABASE_UNAVAILABLE",
+			"the controller has just started, and does not know the roles of %s yet", who.Name)
+	}
 	if at, ok := p.revoked[who.Session]; ok && (who.Lasting || !who.IssuedAt.After(at)) {
 		return c, true, failure.Unauthenticated(ReasonSignOnRevoked,
 			"an admin has revoked this session of %s; sign on again (ingot login)", who.Name)
@@ -147,9 +153,13 @@ func (t *Tokens) saw(c Caller) {
 // flushSeen records sessions: the new ones, or all. What cannot be written now is kept for the next time.
 func (t *Tokens) flushSeen(ctx context.Context, src PeopleSource, all bool) {
 	t.mu.Lock()
+	if all {
+		t.people.forget(t.now())
+	}
 	var batch []Seen
 	for _, id := range slices.Sorted(maps.Keys(t.people.seen)) {
-		if s := t.people.seen[id]; all || s.New {
+		s := t.people.seen[id]
+		if renewed := t.people.recorded[id].Before(s.Person.ExpiresAt); all || renewed {
 			batch = append(batch, s)
 		}
 	}
@@ -188,10 +198,13 @@ func readPeople(
 	return b, r, err
 }
 
+// unknown is the actor of refusals of whom nobody knows.
+const unknown = "unknown"
+
 // RefusedSignOn counts a sign-on that was refused, for the audit log. The name is empty where nobody is known.
 func (t *Tokens) RefusedSignOn(name, address, reason string) {
 	if name == "" {
-		name = "unknown"
+		name, address = unknown, t.refusals.addressOf(unknown, address, t.Now())
 	}
 	t.refusals.add(name, address, "sign-on: "+reason, "", t.Now())
 }

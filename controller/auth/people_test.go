@@ -3,10 +3,12 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -27,6 +29,19 @@ func (m *memory) bind(bindings ...RoleBinding) {
 	m.bindings, m.version = bindings, m.version+1
 }
 
+// withPeople are tokens that people sign on with, and have read what there is.
+func withPeople(t *testing.T, v Verifier) (*Tokens, *memory) {
+	t.Helper()
+	tokens, db, _ := followed(t)
+	tokens.SignOn(v)
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		tokens.mu.Lock()
+		defer tokens.mu.Unlock()
+		return tokens.people.read
+	}, "the roles are not read")
+	return tokens, db
+}
+
 func ada(groups ...string) Person {
 	now := time.Now()
 	return Person{Issuer: "https://p.test", Subject: "1", Name: "Ada", Groups: groups, IssuedAt: now.Add(-time.Minute),
@@ -34,8 +49,7 @@ func ada(groups ...string) Person {
 }
 
 func TestRolesFollowGroups(t *testing.T) {
-	tokens, db, _ := followed(t)
-	tokens.SignOn(book{"a.d.a": ada("ops"), "e.v.e": {Issuer: "https://p.test", Subject: "2", Name: "Eve",
+	tokens, db := withPeople(t, book{"a.d.a": ada("ops"), "e.v.e": {Issuer: "https://p.test", Subject: "2", Name: "Eve",
 		ExpiresAt: time.Now().Add(time.Hour), Session: "ss-2"}})
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
@@ -71,8 +85,7 @@ func TestRolesFollowGroups(t *testing.T) {
 }
 
 func TestAStreamEndsWithTheRole(t *testing.T) {
-	tokens, db, _ := followed(t)
-	tokens.SignOn(book{"a.d.a": ada("ops")})
+	tokens, db := withPeople(t, book{"a.d.a": ada("ops")})
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +112,13 @@ func TestAStreamEndsWithTheRole(t *testing.T) {
 }
 
 func TestARevokedSessionStaysRevoked(t *testing.T) {
-	tokens, db, _ := followed(t)
 	loose := ada("ops")
 	loose.Session, loose.Lasting = "ss-3", false
 	later := loose
 	later.IssuedAt = time.Now().Add(time.Minute)
 	renewed := ada("ops")
 	renewed.IssuedAt = time.Now().Add(time.Minute)
-	tokens.SignOn(book{"a.d.a": ada("ops"), "a.d.b": renewed, "l.o.o": loose, "l.o.p": later})
+	tokens, db := withPeople(t, book{"a.d.a": ada("ops"), "a.d.b": renewed, "l.o.o": loose, "l.o.p": later})
 	for _, secret := range []string{"a.d.a", "a.d.b", "l.o.o", "l.o.p"} {
 		if err := tokens.meet(t.Context(), secret, true); err != nil {
 			t.Fatal(err)
@@ -128,8 +140,7 @@ func TestARevokedSessionStaysRevoked(t *testing.T) {
 }
 
 func TestASignOnIsRecordedOnce(t *testing.T) {
-	tokens, db, _ := followed(t)
-	tokens.SignOn(book{"a.d.a": ada()})
+	tokens, db := withPeople(t, book{"a.d.a": ada()})
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +177,17 @@ func TestAnEndedTokenSaysSo(t *testing.T) {
 	}
 }
 
+// A controller that has just started says so, and takes nobody's roles away.
+func TestRolesThatAreNotReadYet(t *testing.T) {
+	tokens := &Tokens{clock: clock.Real(), people: people{verifier: book{"a.d.a": ada()}}}
+	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.authenticate("a.d.a", ScopeRead); failure.ReasonOf(err) != "DATABASE_UNAVAILABLE" {
+		t.Error(err)
+	}
+}
+
 func TestIdentities(t *testing.T) {
 	one, two := ada(), ada()
 	two.Subject = "2"
@@ -198,3 +220,27 @@ func TestKnockAsksNobody(t *testing.T) {
 type waiting struct{}
 
 func (waiting) Verify(context.Context, string, bool) (Person, error) { return Person{}, ErrWouldWait }
+
+// Whoever reaches the console's port makes no more rows of the audit log than this.
+func TestStrangersMakeFewRows(t *testing.T) {
+	tokens, db, _ := followed(t)
+	for i := range 500 {
+		tokens.RefusedSignOn("", fmt.Sprintf("192.0.2.%d", i), "BEARER_INVALID")
+	}
+	tokens.RefusedSignOn("Eve", "192.0.2.9", ReasonNoRole)
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		eve, all := false, int64(0)
+		for _, r := range db.refusals {
+			all += r.Count
+			eve = eve || r.Actor == "Eve"
+		}
+		return eve && all == 501
+	}, "the refusals are not counted")
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if n := len(db.refusals); n > 2*(maxUnknown+2) { // a minute may begin meanwhile
+		t.Errorf("%d rows", n)
+	}
+}

@@ -106,7 +106,7 @@ func (t *Tokens) step(ctx context.Context, src Source) {
 		for _, s := range stored {
 			t.stored[s.Hash] = s
 		}
-		t.people.bindings, t.people.revoked = bindings, revoked
+		t.people.bindings, t.people.revoked, t.people.read = bindings, revoked, true
 	}
 	// Also where nothing has changed: tokens expire.
 	t.endStreams()

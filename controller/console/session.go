@@ -77,8 +77,13 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request) {
 	s = c.fresh(w, r, s)
 	caller, err := c.cfg.Identify(r.Context(), s.Token)
 	if err != nil {
+		e := failure.From(err)
+		if e.Kind == failure.KindUnavailable { // the session may be good
+			refuse(w, http.StatusServiceUnavailable, e.Message)
+			return
+		}
 		c.cfg.Refused(r.Context())
-		refuse(w, http.StatusUnauthorized, failure.From(err).Message)
+		refuse(w, http.StatusUnauthorized, e.Message)
 		return
 	}
 	c.cfg.Known(r.Context())
