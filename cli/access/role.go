@@ -38,6 +38,9 @@ counts within 2 s. The same role for the same member and selection again changes
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: roles,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (b.GetGroup() == "") == (b.GetSubject() == "") {
+				return command.Usagef("name who has the role: --group or --subject, one of both")
+			}
 			b.Role = args[0]
 			if lasts > 0 {
 				b.ExpiresAt = timestamppb.New(a.Now().Add(lasts))
@@ -58,8 +61,6 @@ counts within 2 s. The same role for the same member and selection again changes
 	fl.StringVar(&b.Subject, "subject", "", `person, by the provider's "sub"`)
 	fl.StringVar(&b.Selection, "select", "", "machines that it is for, as in ingot list --filter (default: all)")
 	fl.DurationVar(&lasts, "for", 0, "how long it lasts (default: until it is revoked)")
-	cmd.MarkFlagsOneRequired("group", "subject")
-	cmd.MarkFlagsMutuallyExclusive("group", "subject")
 	return cmd
 }
 
