@@ -37,6 +37,7 @@ type fakeServer struct {
 	pb.UnimplementedMAASServiceServer
 	pb.UnimplementedBudgetServiceServer
 	pb.UnimplementedRolloutServiceServer
+	pb.UnimplementedAccessServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -240,6 +241,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*command.Config), args ..
 	pb.RegisterMAASServiceServer(srv, f)
 	pb.RegisterBudgetServiceServer(srv, f)
 	pb.RegisterRolloutServiceServer(srv, f)
+	pb.RegisterAccessServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ingot-metal/ingot/cli/access"
 	"github.com/ingot-metal/ingot/cli/admin"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/discover"
@@ -75,6 +76,8 @@ Put the machine into maintenance before work that destroys data:
 	add(root, groupInventory, discover.Commands(a)...)
 	add(root, groupAdmin, health.Commands(a)...)
 	add(root, groupAdmin, admin.Commands(a)...)
+	add(root, groupAdmin, access.Commands(a)...)
+	add(root, groupSetup, access.Own(a)...)
 	add(root, groupSetup, setup.Commands(a)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: command.ExitCodesHelp})
 	refuseUnknown(root)

@@ -25,6 +25,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/position"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/signon"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -60,6 +61,7 @@ type Controller struct {
 	ca           *ca.Authority
 	certs        *ca.ServerCerts
 	tokens       *auth.Tokens
+	signOn       *signon.Provider
 	sessions     *session.Registry
 	engine       *engine.Engine
 	registry     *prometheus.Registry
@@ -91,7 +93,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())
 	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openSecrets, c.openStore,
-		c.openImages, c.openEngine, c.openServers}
+		c.openSignOn, c.openImages, c.openEngine, c.openServers}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			c.closeListeners()

@@ -28,7 +28,12 @@ func (c *Controller) runREST(ctx context.Context) error {
 	guard := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
 	knock := c.knock(guard)
 	knock.conns = c.bounded.rest
+	var provider console.Provider
+	if c.signOn != nil {
+		provider = c.signOn
+	}
 	pages, err := console.New(console.Config{
+		Provider: provider, SignedOn: c.tokens.Saw, RefusedSignOn: c.tokens.RefusedSignOn,
 		Identify: c.tokens.Identify, Sealer: c.secrets, Clock: c.clock, Logger: c.log, Ready: c.gate,
 		Requested: c.bounded.rest.Requested, Known: c.bounded.rest.Known, Refused: c.bounded.rest.Refused,
 	})

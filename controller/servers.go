@@ -15,11 +15,13 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/api/agent"
 	"github.com/ingot-metal/ingot/controller/api/enroll"
 	"github.com/ingot-metal/ingot/controller/api/public"
+	"github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
@@ -90,13 +92,21 @@ func (c *Controller) openServers(context.Context) error {
 	return nil
 }
 
-// behindDoor bounds what clients may ask, by gRPC and by REST together.
+// behindDoor bounds what clients may ask, by gRPC and by REST together, and holds them to their machines.
 func (c *Controller) behindDoor() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(c.door.Unary()), grpc.ChainStreamInterceptor(c.door.Stream())}
+	held := access.Interceptor{Machines: c.store}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(c.door.Unary(), held.Unary()), grpc.ChainStreamInterceptor(c.door.Stream(), held.Stream()),
+	}
 }
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
+	var signOn func(context.Context) (*baremetalv1.SignOn, error)
+	if c.signOn != nil {
+		signOn = c.signOn.SignOn
+	}
 	public.Register(s, service.New(service.Config{
+		SignOn: signOn,
 		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock,
 		Draining: c.draining, Sessions: c.sessions,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,

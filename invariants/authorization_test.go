@@ -60,12 +60,16 @@ func wrongNeed(pkg protoreflect.FullName, m protoreflect.MethodDescriptor, need 
 		return "an enrolment that needs no proof"
 	case pkg != frontpage:
 		return ""
+	case m.FullName() == "baremetal.v1.AccessService.GetSignOn":
+		return "" // who does not have a token yet asks how to get one
 	case need.Scope() == 0:
 		return "a method of the API that needs no bearer token"
 	case m.Input().Fields().ByName("request_id") != nil && !need.Scope().Covers(auth.ScopeOperate):
 		return "starts work and needs less than scope operate"
 	case m.Parent().Name() == "AdminService" && !reads(m.Name()) && need.Scope() != auth.ScopeAdmin:
 		return "administers and needs less than scope admin"
+	case m.Parent().Name() == "AccessService" && m.Name() != "GetCaller" && need.Scope() != auth.ScopeAdmin:
+		return "is about the rights of others and needs less than scope admin"
 	case m.Name() == "ReportNode" && need == auth.NeedReport:
 		return "" // an installer's word, which its credential is for
 	case !reads(m.Name()) && !need.Scope().Covers(auth.ScopeOperate):

@@ -71,6 +71,11 @@ func (f *File) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
+	return replacePrivate(path, raw)
+}
+
+// replacePrivate replaces a file that its owner alone may read.
+func replacePrivate(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make configuration folder: %w", err)
 	}

@@ -54,7 +54,11 @@ func ConsoleCode(ctx context.Context, t Target, address string) (LoginCode, erro
 	if err != nil {
 		return LoginCode{}, fmt.Errorf("ask for a login code: %w", err)
 	}
-	req.Header.Set("Authorization", "Bearer "+t.Token)
+	token, err := t.Bearer(ctx)
+	if err != nil {
+		return LoginCode{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
 	transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(req)

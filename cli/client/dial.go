@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -38,8 +39,12 @@ func Dial(t Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 		// noticed.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
-	if t.Token != "" {
-		all = append(all, grpc.WithPerRPCCredentials(bearer(t.Token)))
+	who, err := t.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if who != nil {
+		all = append(all, grpc.WithPerRPCCredentials(who))
 	}
 	conn, err := grpc.NewClient(t.Server, append(all, opts...)...)
 	if err != nil {
@@ -91,6 +96,31 @@ func parseHash(s string) (hash [sha256.Size]byte, err error) {
 		return hash, fmt.Errorf("ca_hash must be %d hexadecimal digits", 2*sha256.Size)
 	}
 	return [sha256.Size]byte(raw), nil
+}
+
+// credentials are the token, or the sign-on; nil without either.
+func (t Target) credentials() (credentials.PerRPCCredentials, error) {
+	if t.Token != "" || t.Login == "" {
+		if t.Token == "" {
+			return nil, nil
+		}
+		return bearer(t.Token), nil
+	}
+	l, err := LoadLogin(t.Login)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	return &bearerSource{path: t.Login, clock: clock.Real(), login: l}, nil
+}
+
+// Bearer is the bearer token of the target now; empty where it has none.
+func (t Target) Bearer(ctx context.Context) (string, error) {
+	who, err := t.credentials()
+	if err != nil || who == nil {
+		return "", err
+	}
+	md, err := who.GetRequestMetadata(ctx)
+	return strings.TrimPrefix(md["authorization"], "Bearer "), err
 }
 
 // bearer is a token that leaves the process over TLS only.

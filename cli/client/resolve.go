@@ -17,6 +17,8 @@ type Flags struct {
 // Target is what a connection needs, with every source weighed.
 type Target struct {
 	Server, CAFile, CAHash, Token string
+	// Login is the file of a sign-on, which counts where no source names a token.
+	Login string
 }
 
 // ErrNoServer says that no source names a server.
@@ -44,7 +46,9 @@ func Resolve(flags Flags, getenv func(string) string, file *File, dir string) (T
 		[2]string{getenv("INGOT_TOKEN_FILE"), getenv("INGOT_TOKEN")},
 		[2]string{ctx.TokenFile, ctx.Token},
 	)
-	t.Token, err = readToken(tokenFile, token)
+	if t.Token, err = readToken(tokenFile, token); err == nil && t.Token == "" {
+		t.Login = LoginPath(dir, t.Server)
+	}
 	return t, err
 }
 

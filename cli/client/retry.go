@@ -53,6 +53,7 @@ var passing = map[pb.Reason]bool{
 	pb.Reason_CONTROLLER_DRAINING:   true,
 	pb.Reason_CONTROLLER_LEASE_LOST: true,
 	pb.Reason_DATABASE_IN_DOUBT:     true,
+	pb.Reason_ROLES_CHANGED:         true,
 }
 
 // Transient says whether an error speaks of the connection or the moment rather than of the request.
@@ -71,6 +72,9 @@ func Transient(err error) bool {
 	case codes.ResourceExhausted, codes.Aborted:
 		// gRPC uses RESOURCE_EXHAUSTED for oversized messages too, which stay oversized.
 		return passing[Reason(err)]
+	case codes.Unauthenticated:
+		// The next call brings a renewed token, or says that there is none.
+		return Reason(err) == pb.Reason_SIGN_ON_EXPIRED
 	case codes.Internal, codes.Unknown:
 		return strings.Contains(st.Message(), "RST_STREAM") || strings.Contains(st.Message(), "unexpected EOF")
 	}

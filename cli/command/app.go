@@ -43,6 +43,8 @@ type App struct {
 	conn    *grpc.ClientConn
 	cancel  context.CancelFunc
 	Subject Subject
+	// Anonymous connects without a token, until Reconnect.
+	Anonymous bool
 }
 
 type globalFlags struct {
@@ -88,6 +90,14 @@ func (a *App) Close() {
 	}
 }
 
+// Reconnect has the next call made on a new connection, with the token that there is then.
+func (a *App) Reconnect() {
+	if a.conn != nil {
+		_ = a.conn.Close() // nothing is under way on it
+	}
+	a.conn, a.Anonymous = nil, false
+}
+
 // ConfigPath is the path of the configuration file.
 func (a *App) ConfigPath() string {
 	if a.Flags.ConfigPath != "" {
@@ -114,6 +124,9 @@ func (a *App) connect() (*grpc.ClientConn, error) {
 	target, err := a.Target()
 	if err != nil {
 		return nil, err
+	}
+	if a.Anonymous {
+		target.Token, target.Login = "", ""
 	}
 	retry := client.Retry(client.RetryConfig{
 		Clock: a.Config.Clock, For: a.Flags.RetryFor, Attempt: perTry,
@@ -173,6 +186,7 @@ type Services struct {
 	MAAS       pb.MAASServiceClient
 	Budgets    pb.BudgetServiceClient
 	Rollouts   pb.RolloutServiceClient
+	Access     pb.AccessServiceClient
 }
 
 // Services returns the clients of the one connection.
@@ -188,6 +202,7 @@ func (a *App) Services() (*Services, error) {
 		Scripts: pb.NewScriptServiceClient(conn), Clusters: pb.NewClusterServiceClient(conn),
 		Budgets: pb.NewBudgetServiceClient(conn),
 		MAAS:    pb.NewMAASServiceClient(conn), Rollouts: pb.NewRolloutServiceClient(conn),
+		Access: pb.NewAccessServiceClient(conn),
 	}, nil
 }
 

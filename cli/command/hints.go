@@ -25,6 +25,17 @@ var hints = map[pb.Reason]string{
 	pb.Reason_DELIVERY_NOT_FOUND: "ingot webhook deliveries shows those that there are; ended ones are kept for a while " +
 		"only",
 
+	pb.Reason_SIGN_ON_OFF:            "have an admin make a token: ingot token create NAME",
+	pb.Reason_SIGN_ON_UNAVAILABLE:    "wait for the provider, or use a token: --token-file",
+	pb.Reason_SIGN_ON_EXPIRED:        "ingot login",
+	pb.Reason_SIGN_ON_REVOKED:        "ingot login",
+	pb.Reason_ROLES_CHANGED:          "ingot whoami shows the roles; call again",
+	pb.Reason_NO_ROLE:                "ingot whoami shows the groups; ask an admin for: ingot role grant",
+	pb.Reason_OUTSIDE_SELECTION:      "ingot whoami shows which machines the roles are for",
+	pb.Reason_SELECTION_TOO_NARROW:   "ingot whoami shows which machines the roles are for",
+	pb.Reason_ROLE_BINDING_NOT_FOUND: "ingot role list shows the role bindings that there are",
+	pb.Reason_SESSION_NOT_FOUND:      "ingot session list shows the sessions that there are",
+
 	pb.Reason_REQUEST_ID_REUSED: "that request id belongs to other work; leave --request-id out to get a new one",
 	pb.Reason_IDENTITY_LEVEL_TOO_LOW: "record the machine's TPM: ingot netboot {machine}; or lower the level: ingot " +
 		"identity require network --site SITE",

@@ -13,6 +13,52 @@ type Caller struct {
 	TokenID string
 	// Address is the IP address that the call came from; empty for work of the controller's own.
 	Address string
+	// Person has signed on; nil for a token. Grants are the person's roles.
+	Person *Person
+	Grants []Grant
+
+	// owner is the identity of the person who made a token; need is what the call asks for.
+	owner string
+	need  Scope
+}
+
+// Identity tells callers apart, whatever they are called: two people of one name are two, and a token that a person has
+// made is that person.
+func (c Caller) Identity() string {
+	switch {
+	case c.Person != nil:
+		return c.Person.Identity()
+	case c.owner != "":
+		return c.owner
+	}
+	return "token " + c.Name
+}
+
+// Client is who shares the bounds of one client: a person with all sessions, or a token.
+func (c Caller) Client() string {
+	if c.Person != nil {
+		return c.Person.Identity()
+	}
+	return c.Name
+}
+
+// Identity tells people apart.
+func (p Person) Identity() string { return "person " + p.Issuer + " " + p.Subject }
+
+// IdentityFrom gives the identity of a call's caller; empty where there is none.
+func IdentityFrom(ctx context.Context) string {
+	if c, ok := CallerFrom(ctx); ok {
+		return c.Identity()
+	}
+	return ""
+}
+
+// Owner is the identity that a token has which the caller makes; empty where a token is nobody's.
+func Owner(ctx context.Context) string {
+	if c, ok := CallerFrom(ctx); ok && (c.Person != nil || c.owner != "") {
+		return c.Identity()
+	}
+	return ""
 }
 
 // Agent is who holds the client certificate of a call.

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -48,8 +49,12 @@ func (g *Guard) Unary() grpc.UnaryServerInterceptor {
 			return nil, err
 		}
 		if scope := need.Scope(); scope != 0 {
+			if err := g.cfg.Tokens.meet(ctx, who.secret, true); err != nil {
+				return nil, err
+			}
 			caller, err := g.cfg.Tokens.authenticate(who.secret, scope)
 			caller.Address = who.address
+			g.cfg.Tokens.saw(caller)
 			if err != nil {
 				g.refused(caller.Name, who.address, info.FullMethod, req, err)
 				return nil, err
@@ -91,6 +96,12 @@ func (g *Guard) Knock(ctx context.Context, method string) (known bool, err error
 	}
 	secret, err := bearer(ctx)
 	if err == nil {
+		err = g.cfg.Tokens.meet(ctx, secret, false)
+	}
+	if errors.Is(err, ErrWouldWait) {
+		return false, nil // it costs as much as a stranger's call does, and is looked at again
+	}
+	if err == nil {
 		_, err = g.cfg.Tokens.authenticate(secret, need)
 	}
 	if err != nil && failure.From(err).Kind == failure.KindUnauthenticated {
@@ -117,13 +128,17 @@ func (g *Guard) Stream() grpc.StreamServerInterceptor {
 			g.refused(who.name, who.address, info.FullMethod, nil, err)
 			return err
 		}
+		if err := g.cfg.Tokens.meet(ctx, who.secret, true); err != nil {
+			return err
+		}
 		ctx, caller, done, err := g.cfg.Tokens.admit(ctx, who.secret, scope)
+		caller.Address = who.address
+		g.cfg.Tokens.saw(caller)
 		if err != nil {
 			g.refused(caller.Name, who.address, info.FullMethod, nil, err)
 			return err
 		}
 		defer done()
-		caller.Address = who.address
 		ctx = who.enter(withCaller(ctx, caller))
 		err = serveUntilCut(ctx, info.FullMethod, func() error {
 			return next(srv, &guardedStream{ServerStream: ss, ctx: ctx})

@@ -23,6 +23,28 @@ type Refusal struct {
 // maxRefusals bounds the rows of one minute. Further refusals count in one row whose method and address are "*".
 const maxRefusals = 1000
 
+// maxUnknown bounds the addresses of one actor in one minute that rows tell apart, where anybody can be that actor.
+const maxUnknown = 50
+
+// addressOf is the address under which a refusal is counted: "*" where there are too many already.
+func (r *refusals) addressOf(actor, address string, now time.Time) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others := 0
+	for key := range r.all {
+		if key.actor == actor && key.minute.Equal(now.Truncate(time.Minute)) {
+			if key.address == address {
+				return address
+			}
+			others++
+		}
+	}
+	if others >= maxUnknown {
+		return "*"
+	}
+	return address
+}
+
 type refusalKey struct {
 	actor, address, method string
 	minute                 time.Time

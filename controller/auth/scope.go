@@ -13,6 +13,9 @@ const (
 	// ScopeReport is an installer's: it opens the report of an installation and nothing else, not even reading. Who may
 	// operate may report too.
 	ScopeReport
+	// ScopeApprove and ScopeCaller are what methods need and no token has: to approve rollouts, and to be known at all.
+	ScopeApprove
+	ScopeCaller
 )
 
 var scopeNames = map[Scope]string{ScopeRead: "read", ScopeOperate: "operate", ScopeAdmin: "admin",
@@ -20,6 +23,12 @@ var scopeNames = map[Scope]string{ScopeRead: "read", ScopeOperate: "operate", Sc
 
 // String is the name that token files use.
 func (s Scope) String() string {
+	switch s {
+	case ScopeApprove:
+		return ScopeAdmin.String() // of the tokens, those alone approve
+	case ScopeCaller:
+		return ScopeRead.String()
+	}
 	if name, ok := scopeNames[s]; ok {
 		return name
 	}
@@ -38,8 +47,15 @@ func ParseScope(name string) (Scope, error) {
 
 // Covers says that s is need or includes it.
 func (s Scope) Covers(need Scope) bool {
-	if s == ScopeReport || need == ScopeReport {
+	switch {
+	case s == 0:
+		return false
+	case need == ScopeApprove:
+		return s == ScopeAdmin
+	case need == ScopeCaller:
+		return s != ScopeReport
+	case s == ScopeReport || need == ScopeReport:
 		return s == need || s == ScopeOperate || s == ScopeAdmin
 	}
-	return s >= need && s != 0
+	return s >= need
 }

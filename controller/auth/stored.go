@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // StoredToken is one of the database's tokens that is in force.
@@ -15,6 +16,8 @@ type StoredToken struct {
 	Scope     Scope
 	Hash      [32]byte
 	ExpiresAt time.Time
+	// Owner is the identity of the person who made it; empty where no person did.
+	Owner string
 }
 
 // FileChange is what a reading of the token file has changed, by the names of its tokens. A token whose scope or secret
@@ -28,6 +31,7 @@ type FileChange struct {
 
 // Source is where the tokens of the database come from, and where the audit log is.
 type Source interface {
+	PeopleSource
 	// APITokens gives the tokens in force and the number of their last change. It gives none where that is known.
 	APITokens(ctx context.Context, known int64, now time.Time) (tokens []StoredToken, version int64, err error)
 	// UsedAPITokens records when tokens were used last, by their ids.
@@ -60,12 +64,14 @@ func (t *Tokens) Follow(ctx context.Context, src Source, c clock.Clock) error {
 		if now := c.Now(); now.Sub(flushed) >= usedEvery {
 			flushed = now
 			t.flushUsed(ctx, src)
+			t.flushSeen(ctx, src, true)
 		}
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followTimeout)
 			defer cancel()
 			t.flushUsed(last, src)
+			t.flushSeen(last, src, true)
 			t.flushAudit(last, src)
 			return nil
 		case <-tick.C():
@@ -79,10 +85,16 @@ func (t *Tokens) step(ctx context.Context, src Source) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	t.flushAudit(ctx, src)
+	t.flushSeen(ctx, src, false)
 	t.mu.Lock()
 	known, now := t.version, t.now()
 	t.mu.Unlock()
 	stored, version, err := src.APITokens(ctx, known, now)
+	var bindings []RoleBinding
+	var revoked map[string]time.Time
+	if err == nil && version != known {
+		bindings, revoked, err = readPeople(ctx, src, now)
+	}
 	if err != nil && ctx.Err() == nil {
 		t.logger.Warn("bearer tokens of the database not read; those that were read stay in force", "error", err.Error())
 	}
@@ -94,6 +106,7 @@ func (t *Tokens) step(ctx context.Context, src Source) {
 		for _, s := range stored {
 			t.stored[s.Hash] = s
 		}
+		t.people.bindings, t.people.revoked, t.people.read = bindings, revoked, true
 	}
 	// Also where nothing has changed: tokens expire.
 	t.endStreams()
@@ -110,7 +123,11 @@ func (t *Tokens) Refresh() {
 // endStreams ends the streams whose token is not in force any more. It needs t.mu.
 func (t *Tokens) endStreams() (ended int) {
 	for a := range t.streams {
-		if _, err := t.check(a.hash, a.need); err != nil {
+		caller, err := t.check(a.hash, a.need)
+		if err == nil && caller.rights() != a.rights {
+			err = failure.Aborted(ReasonRolesChanged, "the roles of %s have changed; call again", caller.Name)
+		}
+		if err != nil {
 			a.end(err)
 			ended++
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,31 @@ type memory struct {
 	used     map[string]time.Time
 	files    []FileChange
 	refusals map[int64]Refusal
+	bindings []RoleBinding
+	revoked  map[string]time.Time
+	sessions []Seen
+}
+
+func (m *memory) RoleBindings(context.Context, time.Time) ([]RoleBinding, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.bindings), nil
+}
+
+func (m *memory) RevokedSessions(context.Context, time.Time) (map[string]time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.revoked), nil
+}
+
+func (m *memory) RecordSessions(_ context.Context, all []Seen) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return errAway
+	}
+	m.sessions = append(m.sessions, all...)
+	return nil
 }
 
 var errAway = errors.New("away")

@@ -30,6 +30,10 @@ const (
 	NeedAdmin
 	// NeedReport: a bearer token of scope report, or one that may operate.
 	NeedReport
+	// NeedApprove: a bearer token of scope admin, or role approver or admin.
+	NeedApprove
+	// NeedCaller: a bearer token that may read, or any person who has signed on, with or without a role.
+	NeedCaller
 	// NeedAgentCert: a client certificate of our CA that names an agent.
 	NeedAgentCert
 	// NeedProof: the request itself carries a bootstrap token or a signature, which its handler checks.
@@ -39,7 +43,7 @@ const (
 // Scope is the scope that a bearer token must cover; 0 where no token is asked for.
 func (n Need) Scope() Scope {
 	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin,
-		NeedReport: ScopeReport}[n]
+		NeedReport: ScopeReport, NeedApprove: ScopeApprove, NeedCaller: ScopeCaller}[n]
 }
 
 // Rule says where a method is served and what it needs.
@@ -70,6 +74,9 @@ func Table() map[string]Rule {
 	add(Frontpage, NeedRead, readMethods...)
 	add(Frontpage, NeedOperate, operateMethods...)
 	add(Frontpage, NeedAdmin, adminMethods...)
+	add(Frontpage, NeedApprove, baremetalv1.RolloutService_ApproveRollout_FullMethodName)
+	add(Frontpage, NeedNothing, baremetalv1.AccessService_GetSignOn_FullMethodName)
+	add(Frontpage, NeedCaller, baremetalv1.AccessService_GetCaller_FullMethodName)
 	add(Frontpage, NeedReport, baremetalv1.NodeService_ReportNode_FullMethodName)
 	add(Fleet, NeedAgentCert,
 		fleetv1.AgentService_Commands_FullMethodName,
@@ -207,13 +214,17 @@ var adminMethods = []string{
 	baremetalv1.AdminService_CreateAPIToken_FullMethodName,
 	baremetalv1.AdminService_ListAPITokens_FullMethodName,
 	baremetalv1.AdminService_RevokeAPIToken_FullMethodName,
+	baremetalv1.AccessService_CreateRoleBinding_FullMethodName,
+	baremetalv1.AccessService_ListRoleBindings_FullMethodName,
+	baremetalv1.AccessService_DeleteRoleBinding_FullMethodName,
+	baremetalv1.AccessService_ListSessions_FullMethodName,
+	baremetalv1.AccessService_RevokeSession_FullMethodName,
 	baremetalv1.ClusterService_SetCluster_FullMethodName,
 	baremetalv1.ClusterService_DeleteCluster_FullMethodName,
 	baremetalv1.BudgetService_SetBudget_FullMethodName,
 	baremetalv1.BudgetService_DeleteBudget_FullMethodName,
 	baremetalv1.BudgetService_ReleaseBudgetSlot_FullMethodName,
 	baremetalv1.BudgetService_FreezeFleet_FullMethodName,
-	baremetalv1.RolloutService_ApproveRollout_FullMethodName,
 	baremetalv1.ScriptService_AddScript_FullMethodName,
 	baremetalv1.ScriptService_RemoveScript_FullMethodName,
 	baremetalv1.ScriptService_SetSSHCredentials_FullMethodName,

@@ -33,6 +33,7 @@ func described() map[string]Listener {
 		baremetalv1.File_baremetal_v1_admin_proto, baremetalv1.File_baremetal_v1_script_proto,
 		baremetalv1.File_baremetal_v1_cluster_proto, baremetalv1.File_baremetal_v1_maas_proto,
 		baremetalv1.File_baremetal_v1_budget_proto, baremetalv1.File_baremetal_v1_rollout_proto,
+		baremetalv1.File_baremetal_v1_access_proto,
 		grpc_health_v1.File_grpc_health_v1_health_proto,
 		grpc_reflection_v1.File_grpc_reflection_v1_reflection_proto,
 		grpc_reflection_v1alpha.File_grpc_reflection_v1alpha_reflection_proto)
@@ -76,15 +77,15 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 		}
 		if rule.Listener != Frontpage || strings.Contains(m, "AdminService") || strings.Contains(m, "ScriptService") ||
 			strings.Contains(m, "ClusterService") || strings.Contains(m, "MAASService") ||
-			strings.Contains(m, "BudgetService") || strings.HasPrefix(m, "/grpc.") {
+			strings.Contains(m, "BudgetService") || strings.Contains(m, "AccessService") || strings.HasPrefix(m, "/grpc.") {
 			continue
 		}
 		// An installer's credential is good for one call.
 		if m == baremetalv1.NodeService_ReportNode_FullMethodName && rule.Need == NeedReport {
 			continue
 		}
-		// The second person is an admin.
-		if m == baremetalv1.RolloutService_ApproveRollout_FullMethodName && rule.Need == NeedAdmin {
+		// The second person is an admin or an approver.
+		if m == baremetalv1.RolloutService_ApproveRollout_FullMethodName && rule.Need == NeedApprove {
 			continue
 		}
 		name := m[strings.LastIndexByte(m, '/')+1:]

@@ -19,6 +19,10 @@ const (
 	ReasonBearerInvalid       = "BEARER_INVALID"
 	ReasonScopeTooSmall       = "SCOPE_TOO_SMALL"
 	ReasonCertificateRequired = "CERTIFICATE_REQUIRED"
+	ReasonNoRole              = "NO_ROLE"
+	ReasonRolesChanged        = "ROLES_CHANGED"
+	ReasonSignOnExpired       = "SIGN_ON_EXPIRED"
+	ReasonSignOnRevoked       = "SIGN_ON_REVOKED"
 )
 
 // Tokens are the bearer tokens in force and the streams that were let in by them.
@@ -41,13 +45,15 @@ type Tokens struct {
 	used map[string]time.Time
 	// changes of the file that are not in the audit log yet.
 	changes []FileChange
+	people  people
 }
 
 // admission is an open stream and what let it in.
 type admission struct {
-	hash tokenHash
-	need Scope
-	end  context.CancelCauseFunc
+	hash   tokenHash
+	need   Scope
+	rights string
+	end    context.CancelCauseFunc
 }
 
 // OpenTokens reads the file; it must be there and without faults.
@@ -101,11 +107,25 @@ func (t *Tokens) authenticate(secret string, need Scope) (Caller, error) {
 	return t.check(sha256.Sum256([]byte(secret)), need)
 }
 
-// Identify says who holds a token that may read.
-func (t *Tokens) Identify(secret string) (Caller, error) { return t.authenticate(secret, ScopeRead) }
+// Identify says who holds a token that may read. It may ask the provider of sign-ons.
+func (t *Tokens) Identify(ctx context.Context, secret string) (Caller, error) {
+	if err := t.meet(ctx, secret, true); err != nil {
+		return Caller{}, err
+	}
+	return t.authenticate(secret, ScopeRead)
+}
+
+// Saw notes that a person has signed on from an address.
+func (t *Tokens) Saw(c Caller, address string) {
+	c.Address = address
+	t.saw(c)
+}
 
 // check needs t.mu.
 func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
+	if caller, found, err := t.people.find(h, need, t.now()); found {
+		return caller, err
+	}
 	caller, err := t.find(h)
 	if err != nil {
 		return Caller{}, err
@@ -131,7 +151,7 @@ func (t *Tokens) find(h tokenHash) (Caller, error) {
 		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token has expired; ask an admin for a new one")
 	}
 	t.used[tok.ID] = now
-	return Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID}, nil
+	return Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID, owner: tok.Owner}, nil
 }
 
 func (t *Tokens) now() time.Time { return t.clock.Now() }
@@ -155,6 +175,7 @@ func (t *Tokens) admit(
 	if err != nil {
 		return nil, caller, nil, err
 	}
+	a.rights = caller.rights()
 	ctx, a.end = context.WithCancelCause(ctx)
 	t.streams[a] = struct{}{}
 	return ctx, caller, func() { t.leave(a) }, nil

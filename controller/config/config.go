@@ -47,6 +47,8 @@ type Config struct {
 	// Reflection serves gRPC reflection on the frontpage.
 	Reflection bool    `yaml:"reflection"`
 	Clients    Clients `yaml:"clients"`
+	// SignOn is how people sign on.
+	SignOn SignOn `yaml:"sign_on"`
 	// Strangers are bounds before it is known who calls.
 	Strangers Strangers `yaml:"strangers"`
 	Agents    Agents    `yaml:"agents"`
@@ -129,6 +131,7 @@ func Default() *Config {
 		TLS:        TLS{Names: defaultNames(os.Hostname)},
 		TokensFile: "/etc/ingot/tokens",
 		Clients:    defaultClients(),
+		SignOn:     defaultSignOn(),
 		Strangers:  defaultStrangers(),
 		Agents: Agents{
 			CertLifetime: days(7), ReenrollGrace: days(90),

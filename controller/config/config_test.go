@@ -45,6 +45,7 @@ func TestSampleIsTheDefault(t *testing.T) {
 	want.Advertise = Advertise{Fleet: []string{}, Enrolment: []string{}}
 	want.Steps = map[string]Step{}
 	want.Images.AllowNetworks = []string{}
+	want.SignOn.Audiences, want.SignOn.Scopes = []string{}, []string{}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("sample is\n%+v\ndefault is\n%+v", c, want)
 	}

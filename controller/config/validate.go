@@ -46,6 +46,7 @@ func (c *Config) Validate() Problems {
 	c.checkImages(k)
 	c.checkRetention(k)
 	c.checkClients(k)
+	c.checkSignOn(k)
 	c.checkStrangers(k)
 	number(k, "max_message_bytes", c.MaxMessageBytes, 64<<10, 64<<20)
 	number(k, "workers", c.Workers, 1, 10_000)
@@ -221,6 +222,10 @@ func (c *Config) CheckFiles() Problems {
 	}
 	_, err := c.Webhooks.Roots()
 	k.err("webhooks.ca_file", err)
+	_, err = c.SignOn.Secret()
+	k.err("sign_on.client_secret_file", err)
+	_, _, err = c.SignOn.Roots()
+	k.err("sign_on.ca_file", err)
 	for _, d := range []struct{ key, path string }{{"data_dir", c.DataDir}, {"images_dir", c.ImagesPath()}} {
 		if info, err := os.Stat(d.path); err == nil && !info.IsDir() {
 			k.err(d.key, errors.New("is not a directory"))

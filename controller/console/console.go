@@ -28,10 +28,15 @@ type Sealer interface {
 	Open(name string, sealed []byte) ([]byte, error)
 }
 
-// Config is what the console works with. All but Refused, Known and Requested is required.
+// Config is what the console works with. Required are Identify, Ready, Sealer, Clock and Logger.
 type Config struct {
 	// Identify says who holds a bearer token, if it may read.
-	Identify func(secret string) (auth.Caller, error)
+	Identify func(ctx context.Context, secret string) (auth.Caller, error)
+	// Provider is who people sign on with; nil where they don't.
+	Provider Provider
+	// SignedOn and RefusedSignOn are told of sign-ons, for the audit log.
+	SignedOn      func(who auth.Caller, address string)
+	RefusedSignOn func(name, address, reason string)
 	// Ready refuses while it cannot be said who holds a token.
 	Ready  func() error
 	Sealer Sealer
@@ -43,10 +48,11 @@ type Config struct {
 
 // Console serves the pages and the sessions.
 type Console struct {
-	cfg   Config
-	files map[string]file
-	codes codes
-	ended ended
+	cfg      Config
+	files    map[string]file
+	codes    codes
+	ended    ended
+	renewals renewals
 }
 
 // New makes it. An error is a bug: pages that were built badly.
@@ -57,6 +63,12 @@ func New(c Config) (*Console, error) {
 			*f = nothing
 		}
 	}
+	if c.SignedOn == nil {
+		c.SignedOn = func(auth.Caller, string) {}
+	}
+	if c.RefusedSignOn == nil {
+		c.RefusedSignOn = func(string, string, string) {}
+	}
 	files, err := readFiles()
 	return &Console{cfg: c, files: files}, err
 }
@@ -66,6 +78,7 @@ func New(c Config) (*Console, error) {
 func (c *Console) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case c.signOnPages(w, r):
 		case r.URL.Path == "/" && wantsPage(r), r.URL.Path == strings.TrimSuffix(Path, "/"):
 			c.begin(w, r)
 			http.Redirect(w, r, Path, http.StatusSeeOther)
@@ -92,7 +105,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) (http.ResponseWr
 		return w, func() {}
 	}
 	if s, ok := c.open(r); ok {
-		r.Header.Set("Authorization", "Bearer "+s.Token)
+		r.Header.Set("Authorization", "Bearer "+c.fresh(w, r, s).Token)
 	}
 	return compressed(w, r)
 }

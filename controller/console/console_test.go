@@ -3,6 +3,7 @@ package console_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -29,7 +30,7 @@ type rig struct {
 	cookie *http.Cookie
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, change ...func(*console.Config)) *rig {
 	t.Helper()
 	box, err := secret.New(bytes.Repeat([]byte{7}, secret.KeySize))
 	if err != nil {
@@ -38,15 +39,19 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, clock: clock.NewFake(time.Unix(1_800_000_000, 0)), tokens: map[string]auth.Caller{
 		"good": {Name: "ada", Scope: auth.ScopeOperate},
 	}}
-	c, err := console.New(console.Config{
-		Identify: func(token string) (auth.Caller, error) {
+	cfg := console.Config{
+		Identify: func(_ context.Context, token string) (auth.Caller, error) {
 			if who, ok := r.tokens[token]; ok {
 				return who, nil
 			}
 			return auth.Caller{}, failure.Unauthenticated(auth.ReasonBearerInvalid, "the token is not known")
 		},
 		Ready: func() error { return r.ready }, Sealer: box, Clock: r.clock, Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := console.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -31,6 +32,10 @@ type session struct {
 	ID      string    `json:"id"`
 	Token   string    `json:"token"`
 	Expires time.Time `json:"expires"`
+	// Who has signed on with the provider: the identity, what gets the next token, and when this one ends.
+	Who   string    `json:"who,omitempty"`
+	Renew string    `json:"renew,omitempty"`
+	Ends  time.Time `json:"ends,omitzero"`
 }
 
 // shown is what a page is told of its session.
@@ -69,14 +74,20 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "there is no session; sign on")
 		return
 	}
-	caller, err := c.cfg.Identify(s.Token)
+	s = c.fresh(w, r, s)
+	caller, err := c.cfg.Identify(r.Context(), s.Token)
 	if err != nil {
+		e := failure.From(err)
+		if e.Kind == failure.KindUnavailable { // the session may be good
+			refuse(w, http.StatusServiceUnavailable, e.Message)
+			return
+		}
 		c.cfg.Refused(r.Context())
-		refuse(w, http.StatusUnauthorized, failure.From(err).Message)
+		refuse(w, http.StatusUnauthorized, e.Message)
 		return
 	}
 	c.cfg.Known(r.Context())
-	answer(w, http.StatusOK, shown{Name: caller.Name, Scope: caller.Scope.String(), ExpiresAt: s.Expires})
+	answer(w, http.StatusOK, showing(caller, s))
 }
 
 // signOn takes a bearer token, or a code that stands for one.
@@ -98,7 +109,7 @@ func (c *Console) signOn(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	caller, err := c.cfg.Identify(token)
+	caller, err := c.cfg.Identify(r.Context(), token)
 	if err != nil {
 		c.cfg.Refused(r.Context())
 		e := failure.From(err)
@@ -110,12 +121,47 @@ func (c *Console) signOn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.cfg.Known(r.Context())
-	s := session{ID: ids.New(ids.Session), Token: token, Expires: c.cfg.Clock.Now().Add(sessionTime)}
-	sealed, _ := json.Marshal(s) // strings and a time always serialize
-	http.SetCookie(w, newCookie(base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(sealedName, sealed)),
-		int(sessionTime.Seconds())))
+	s := c.newSession(token)
+	if !c.keep(w, s) {
+		refuse(w, http.StatusBadRequest, "the token is too long for a cookie")
+		return
+	}
+	c.cfg.SignedOn(caller, hostOf(r))
 	c.cfg.Logger.Info("console sign-on", "caller", caller.Name, "address", r.RemoteAddr, "by_link", asked.Code != "")
-	answer(w, http.StatusOK, shown{Name: caller.Name, Scope: caller.Scope.String(), ExpiresAt: s.Expires})
+	answer(w, http.StatusOK, showing(caller, s))
+}
+
+// showing is what a page is told: the largest scope that its person has, on whatever machines.
+func showing(caller auth.Caller, s session) shown {
+	return shown{Name: caller.Name, Scope: caller.Highest().String(), ExpiresAt: s.Expires}
+}
+
+func (c *Console) newSession(token string) session {
+	return session{ID: ids.New(ids.Session), Token: token, Expires: c.cfg.Clock.Now().Add(sessionTime)}
+}
+
+// keep has the browser keep a session. Where that is too large it is kept without what renews it, or not at all.
+func (c *Console) keep(w http.ResponseWriter, s session) bool {
+	sealed, _ := json.Marshal(s) // strings and times always serialize
+	value := base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(sealedName, sealed))
+	if len(value) > mostCookie {
+		if s.Renew == "" {
+			return false
+		}
+		s.Renew = ""
+		return c.keep(w, s)
+	}
+	http.SetCookie(w, newCookie(value, int(s.Expires.Sub(c.cfg.Clock.Now()).Seconds())))
+	return true
+}
+
+// hostOf is the IP address of a request.
+func hostOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 // signOut takes the cookie away, and refuses copies of it here.
@@ -193,7 +239,7 @@ func (c *Console) loginCode(w http.ResponseWriter, r *http.Request) {
 	token = strings.TrimSpace(token)
 	err := error(failure.Unauthenticated(auth.ReasonBearerMissing, "send the header Authorization: Bearer <token>"))
 	if strings.EqualFold(scheme, "bearer") {
-		_, err = c.cfg.Identify(token)
+		_, err = c.cfg.Identify(r.Context(), token)
 	}
 	if err != nil {
 		c.cfg.Refused(r.Context())

@@ -70,6 +70,9 @@ func (e *Engine) periodicJobs() []*river.PeriodicJob {
 // tidy removes what has grown old.
 func (e *Engine) tidy(ctx context.Context) error {
 	now := e.clock.Now()
+	if err := e.store.TidySessions(ctx, now); err != nil {
+		return err
+	}
 	if err := e.store.Tidy(ctx, now); err != nil || e.cfg.Retention.Logs == 0 {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/auth"
+	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
@@ -53,6 +55,7 @@ type Config struct {
 
 // The aggregates under names of their own, so that one struct can embed them all.
 type (
+	accesses       = accessstore.Store
 	agents         = agentstore.Store
 	budgets        = budgetstore.Store
 	catalog        = catalogstore.Store
@@ -80,6 +83,7 @@ type (
 // Store is the controller's database: all aggregates over one pool. It is safe for concurrent use.
 type Store struct {
 	*pgtx.DB
+	*accesses
 	*agents
 	*budgets
 	*catalog
@@ -104,6 +108,8 @@ type Store struct {
 	*workflowstates
 }
 
+var _ auth.Source = (*Store)(nil)
+
 // New connects. It does not migrate.
 func New(ctx context.Context, c Config) (*Store, error) {
 	db, err := pgtx.Open(ctx, pgtx.Config{
@@ -113,10 +119,20 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		DB: db, agents: agentstore.New(db), budgets: budgetstore.New(db), credentials: credentialstore.New(db),
-		histories: history.New(db), incarnations: incarnation.New(db), logs: operationlog.New(db),
-		machines: machinestore.New(db), migrations: schema.New(db), sessions: sessionstore.New(db),
-		queries: operationquery.New(db), timelines: timelinestore.New(db), workflowstates: workflowstate.New(db),
+		DB:             db,
+		accesses:       accessstore.New(db),
+		agents:         agentstore.New(db),
+		budgets:        budgetstore.New(db),
+		credentials:    credentialstore.New(db),
+		histories:      history.New(db),
+		incarnations:   incarnation.New(db),
+		logs:           operationlog.New(db),
+		machines:       machinestore.New(db),
+		migrations:     schema.New(db),
+		sessions:       sessionstore.New(db),
+		queries:        operationquery.New(db),
+		timelines:      timelinestore.New(db),
+		workflowstates: workflowstate.New(db),
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,

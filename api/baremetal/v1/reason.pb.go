@@ -711,6 +711,36 @@ const (
 	// FAILED_PRECONDITION: the machine's history is not as it was written; nothing is certified from it.
 	// Next: `ingot audit verify MACHINE` says which entry; compare with your copies of its heads, and ask who has changed it.
 	Reason_HISTORY_BROKEN Reason = 421
+	// FAILED_PRECONDITION: the controller has no provider for people to sign on with.
+	// Next: set `sign_on` in its configuration, or use a token.
+	Reason_SIGN_ON_OFF Reason = 440
+	// UNAVAILABLE: the provider that people sign on with does not answer; sessions go on until their tokens end.
+	// Next: wait for the provider, or use a token; the message says what failed.
+	Reason_SIGN_ON_UNAVAILABLE Reason = 441
+	// UNAUTHENTICATED: the life of the provider's token is over.
+	// Next: `ingot login`.
+	Reason_SIGN_ON_EXPIRED Reason = 442
+	// ABORTED: the roles of the caller have changed while it was watching.
+	// Next: call again; `ingot whoami` shows the roles.
+	Reason_ROLES_CHANGED Reason = 443
+	// UNAUTHENTICATED: an admin has revoked the session.
+	// Next: `ingot login`.
+	Reason_SIGN_ON_REVOKED Reason = 444
+	// PERMISSION_DENIED: neither the person nor one of its groups has a role.
+	// Next: `ingot whoami` shows the groups; ask an admin for `ingot role grant`.
+	Reason_NO_ROLE Reason = 445
+	// PERMISSION_DENIED: the machine is not one of those that the caller's roles are for, or there is no such machine.
+	// Next: `ingot whoami` shows the selections; ask an admin.
+	Reason_OUTSIDE_SELECTION Reason = 446
+	// PERMISSION_DENIED: the caller's roles are for some machines, and the call is not about those alone.
+	// Next: name one machine where the call can, or ask an admin for a role without a selection.
+	Reason_SELECTION_TOO_NARROW Reason = 447
+	// NOT_FOUND: no role binding has this id.
+	// Next: `ingot role list`.
+	Reason_ROLE_BINDING_NOT_FOUND Reason = 448
+	// NOT_FOUND: no session of a person has this id.
+	// Next: `ingot session list`.
+	Reason_SESSION_NOT_FOUND Reason = 449
 )
 
 // Enum value maps for Reason.
@@ -935,6 +965,16 @@ var (
 		406: "MEDIA_PROOF_MISSING",
 		420: "ERASURE_NOT_PROVEN",
 		421: "HISTORY_BROKEN",
+		440: "SIGN_ON_OFF",
+		441: "SIGN_ON_UNAVAILABLE",
+		442: "SIGN_ON_EXPIRED",
+		443: "ROLES_CHANGED",
+		444: "SIGN_ON_REVOKED",
+		445: "NO_ROLE",
+		446: "OUTSIDE_SELECTION",
+		447: "SELECTION_TOO_NARROW",
+		448: "ROLE_BINDING_NOT_FOUND",
+		449: "SESSION_NOT_FOUND",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1156,6 +1196,16 @@ var (
 		"MEDIA_PROOF_MISSING":            406,
 		"ERASURE_NOT_PROVEN":             420,
 		"HISTORY_BROKEN":                 421,
+		"SIGN_ON_OFF":                    440,
+		"SIGN_ON_UNAVAILABLE":            441,
+		"SIGN_ON_EXPIRED":                442,
+		"ROLES_CHANGED":                  443,
+		"SIGN_ON_REVOKED":                444,
+		"NO_ROLE":                        445,
+		"OUTSIDE_SELECTION":              446,
+		"SELECTION_TOO_NARROW":           447,
+		"ROLE_BINDING_NOT_FOUND":         448,
+		"SESSION_NOT_FOUND":              449,
 	}
 )
 
@@ -1190,7 +1240,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xff(\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe1*\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1412,7 +1462,17 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x12NO_INSTALL_ADDRESS\x10\x95\x03\x12\x18\n" +
 	"\x13MEDIA_PROOF_MISSING\x10\x96\x03\x12\x17\n" +
 	"\x12ERASURE_NOT_PROVEN\x10\xa4\x03\x12\x13\n" +
-	"\x0eHISTORY_BROKEN\x10\xa5\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0eHISTORY_BROKEN\x10\xa5\x03\x12\x10\n" +
+	"\vSIGN_ON_OFF\x10\xb8\x03\x12\x18\n" +
+	"\x13SIGN_ON_UNAVAILABLE\x10\xb9\x03\x12\x14\n" +
+	"\x0fSIGN_ON_EXPIRED\x10\xba\x03\x12\x12\n" +
+	"\rROLES_CHANGED\x10\xbb\x03\x12\x14\n" +
+	"\x0fSIGN_ON_REVOKED\x10\xbc\x03\x12\f\n" +
+	"\aNO_ROLE\x10\xbd\x03\x12\x16\n" +
+	"\x11OUTSIDE_SELECTION\x10\xbe\x03\x12\x19\n" +
+	"\x14SELECTION_TOO_NARROW\x10\xbf\x03\x12\x1b\n" +
+	"\x16ROLE_BINDING_NOT_FOUND\x10\xc0\x03\x12\x16\n" +
+	"\x11SESSION_NOT_FOUND\x10\xc1\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -3,6 +3,7 @@ package public
 import (
 	"google.golang.org/grpc"
 
+	"github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/api/public/admin"
 	"github.com/ingot-metal/ingot/controller/api/public/catalog"
 	"github.com/ingot-metal/ingot/controller/api/public/machine"
@@ -20,4 +21,5 @@ func Register(r grpc.ServiceRegistrar, b *service.Base) {
 	rollout.Register(r, b)
 	catalog.Register(r, b)
 	admin.Register(r, b)
+	access.Register(r, b)
 }

@@ -76,7 +76,7 @@ func New(c Config) *Limiter {
 // kind is what a method does: who needs no more than scope read changes nothing.
 func (d *Limiter) kind(method string) fairqueue.Kind {
 	switch {
-	case d.need[method].Need != auth.NeedRead:
+	case d.need[method].Need != auth.NeedRead && d.need[method].Need != auth.NeedCaller:
 		return fairqueue.Write
 	case strings.HasPrefix(path.Base(method), "List"):
 		return fairqueue.List
@@ -102,7 +102,7 @@ func (d *Limiter) Unary() grpc.UnaryServerInterceptor {
 				return d.open(client, k)
 			}
 		}
-		leave, err := enter(ctx, who.Name, d.kind(info.FullMethod), sizeOf(req))
+		leave, err := enter(ctx, who.Client(), d.kind(info.FullMethod), sizeOf(req))
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (d *Limiter) Stream() grpc.StreamServerInterceptor {
 		if !ok {
 			return next(srv, s)
 		}
-		leave, err := d.open(who.Name, d.kind(info.FullMethod))
+		leave, err := d.open(who.Client(), d.kind(info.FullMethod))
 		if err != nil {
 			return err
 		}

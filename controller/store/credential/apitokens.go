@@ -20,8 +20,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-var _ auth.Source = (*Store)(nil)
-
 // maxAPITokens bounds the tokens in force, which every controller has in memory.
 const maxAPITokens = 10_000
 
@@ -52,7 +50,7 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 		}
 		err = q.InsertAPIToken(ctx, dbsqlc.InsertAPITokenParams{
 			TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], CreatedAt: now, CreatedBy: t.Actor,
-			ExpiresAt: t.ExpiresAt,
+			ExpiresAt: t.ExpiresAt, CreatedByIdentity: auth.Owner(ctx),
 		})
 		if err != nil {
 			return fmt.Errorf("store token: %w", err)
@@ -155,7 +153,7 @@ func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]au
 			return nil, 0, fmt.Errorf("token %s in the database is malformed: %w", r.TokenID, err)
 		}
 		out = append(out, auth.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash),
-			ExpiresAt: r.ExpiresAt})
+			ExpiresAt: r.ExpiresAt, Owner: r.CreatedByIdentity})
 	}
 	return out, version, nil
 }

@@ -51,15 +51,16 @@ type AgentState struct {
 }
 
 type ApiToken struct {
-	TokenID    string
-	Name       string
-	Scope      string
-	Hash       []byte
-	CreatedAt  time.Time
-	CreatedBy  string
-	ExpiresAt  time.Time
-	LastUsedAt *time.Time
-	RevokedAt  *time.Time
+	TokenID           string
+	Name              string
+	Scope             string
+	Hash              []byte
+	CreatedAt         time.Time
+	CreatedBy         string
+	ExpiresAt         time.Time
+	LastUsedAt        *time.Time
+	RevokedAt         *time.Time
+	CreatedByIdentity string
 }
 
 type AuditLog struct {
@@ -385,33 +386,45 @@ type ProviderObservation struct {
 	SetAsideAt    *time.Time
 }
 
+type RoleBinding struct {
+	BindingID  string
+	Role       string
+	MemberKind string
+	Member     string
+	Selection  string
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  *time.Time
+}
+
 type Rollout struct {
-	RolloutID        string
-	RequestID        string
-	Spec             []byte
-	Type             string
-	PlanID           string
-	Destructive      bool
-	Digest           string
-	State            string
-	Cause            string
-	WaitReason       string
-	Message          string
-	CancelOperations bool
-	Wave             int32
-	Waves            int32
-	Acked            int32
-	AckedWave        int32
-	SoakUntil        *time.Time
-	CreatedBy        string
-	ApprovedBy       string
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
-	ApprovedAt       *time.Time
-	FinishedAt       *time.Time
-	WakeAt           *time.Time
-	Version          int64
-	StagedWakeAt     *time.Time
+	RolloutID         string
+	RequestID         string
+	Spec              []byte
+	Type              string
+	PlanID            string
+	Destructive       bool
+	Digest            string
+	State             string
+	Cause             string
+	WaitReason        string
+	Message           string
+	CancelOperations  bool
+	Wave              int32
+	Waves             int32
+	Acked             int32
+	AckedWave         int32
+	SoakUntil         *time.Time
+	CreatedBy         string
+	ApprovedBy        string
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	ApprovedAt        *time.Time
+	FinishedAt        *time.Time
+	WakeAt            *time.Time
+	Version           int64
+	StagedWakeAt      *time.Time
+	CreatedByIdentity string
 }
 
 type RolloutMachine struct {
@@ -447,6 +460,23 @@ type Selection struct {
 	CreatedBy   string
 	CreatedAt   time.Time
 	ExpiresAt   time.Time
+}
+
+type SignOnProvider struct {
+	Issuer    string
+	Document  []byte
+	Keys      []byte
+	FetchedAt time.Time
+}
+
+type SignOnSession struct {
+	SessionID  string
+	Subject    string
+	Name       string
+	CreatedAt  time.Time
+	LastSeenAt time.Time
+	ExpiresAt  time.Time
+	RevokedAt  *time.Time
 }
 
 type Site struct {

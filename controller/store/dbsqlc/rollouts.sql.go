@@ -101,7 +101,7 @@ func (q *Queries) DueRollouts(ctx context.Context, now *time.Time) ([]string, er
 }
 
 const getRollout = `-- name: GetRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1
 `
 
 func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -134,12 +134,13 @@ func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, er
 		&i.WakeAt,
 		&i.Version,
 		&i.StagedWakeAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }
 
 const getRolloutByRequest = `-- name: GetRolloutByRequest :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE request_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE request_id = $1
 `
 
 func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Rollout, error) {
@@ -172,12 +173,13 @@ func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Ro
 		&i.WakeAt,
 		&i.Version,
 		&i.StagedWakeAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }
 
 const holdRollout = `-- name: HoldRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 FOR SHARE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1 FOR SHARE
 `
 
 // Who starts a machine holds the rollout's state as it is.
@@ -211,31 +213,33 @@ func (q *Queries) HoldRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.WakeAt,
 		&i.Version,
 		&i.StagedWakeAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }
 
 const insertRollout = `-- name: InsertRollout :exec
 INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, wait_reason, waves, created_by,
-    created_at, updated_at, wake_at)
+    created_by_identity, created_at, updated_at, wake_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $12, $13)
+    $12, $13, $13, $14)
 `
 
 type InsertRolloutParams struct {
-	RolloutID   string
-	RequestID   string
-	Spec        []byte
-	Type        string
-	PlanID      string
-	Destructive bool
-	Digest      string
-	State       string
-	WaitReason  string
-	Waves       int32
-	CreatedBy   string
-	Now         time.Time
-	WakeAt      *time.Time
+	RolloutID         string
+	RequestID         string
+	Spec              []byte
+	Type              string
+	PlanID            string
+	Destructive       bool
+	Digest            string
+	State             string
+	WaitReason        string
+	Waves             int32
+	CreatedBy         string
+	CreatedByIdentity string
+	Now               time.Time
+	WakeAt            *time.Time
 }
 
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) error {
@@ -251,6 +255,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) er
 		arg.WaitReason,
 		arg.Waves,
 		arg.CreatedBy,
+		arg.CreatedByIdentity,
 		arg.Now,
 		arg.WakeAt,
 	)
@@ -346,7 +351,7 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts
 WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
   AND ($3::text = '' OR (created_at, rollout_id) < ($4::timestamptz, $3::text))
 ORDER BY created_at DESC, rollout_id DESC LIMIT $5
@@ -402,6 +407,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.WakeAt,
 			&i.Version,
 			&i.StagedWakeAt,
+			&i.CreatedByIdentity,
 		); err != nil {
 			return nil, err
 		}
@@ -414,7 +420,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 }
 
 const lockDueRollout = `-- name: LockDueRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
 FOR UPDATE SKIP LOCKED
 `
 
@@ -454,12 +460,13 @@ func (q *Queries) LockDueRollout(ctx context.Context, arg LockDueRolloutParams) 
 		&i.WakeAt,
 		&i.Version,
 		&i.StagedWakeAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = $1 FOR UPDATE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -492,6 +499,7 @@ func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.WakeAt,
 		&i.Version,
 		&i.StagedWakeAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }
@@ -651,7 +659,7 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 }
 
 const rolloutsByIDs = `-- name: RolloutsByIDs :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at FROM rollouts WHERE rollout_id = ANY($1::text[])
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = ANY($1::text[])
 `
 
 func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rollout, error) {
@@ -690,6 +698,7 @@ func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rol
 			&i.WakeAt,
 			&i.Version,
 			&i.StagedWakeAt,
+			&i.CreatedByIdentity,
 		); err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 const aPITokensInForce = `-- name: APITokensInForce :many
-SELECT token_id, name, scope, hash, expires_at FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1 ORDER BY token_id LIMIT $2
+SELECT token_id, name, scope, hash, expires_at, created_by_identity FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1 ORDER BY token_id LIMIT $2
 `
 
 type APITokensInForceParams struct {
@@ -20,11 +20,12 @@ type APITokensInForceParams struct {
 }
 
 type APITokensInForceRow struct {
-	TokenID   string
-	Name      string
-	Scope     string
-	Hash      []byte
-	ExpiresAt time.Time
+	TokenID           string
+	Name              string
+	Scope             string
+	Hash              []byte
+	ExpiresAt         time.Time
+	CreatedByIdentity string
 }
 
 func (q *Queries) APITokensInForce(ctx context.Context, arg APITokensInForceParams) ([]APITokensInForceRow, error) {
@@ -42,6 +43,7 @@ func (q *Queries) APITokensInForce(ctx context.Context, arg APITokensInForcePara
 			&i.Scope,
 			&i.Hash,
 			&i.ExpiresAt,
+			&i.CreatedByIdentity,
 		); err != nil {
 			return nil, err
 		}
@@ -113,6 +115,37 @@ func (q *Queries) CountRefusals(ctx context.Context, arg CountRefusalsParams) er
 	return err
 }
 
+const countRoleBindings = `-- name: CountRoleBindings :one
+SELECT count(*) FROM role_bindings
+`
+
+func (q *Queries) CountRoleBindings(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countRoleBindings)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const deleteRoleBinding = `-- name: DeleteRoleBinding :one
+DELETE FROM role_bindings WHERE binding_id = $1 RETURNING binding_id, role, member_kind, member, selection, created_at, created_by, expires_at
+`
+
+func (q *Queries) DeleteRoleBinding(ctx context.Context, bindingID string) (RoleBinding, error) {
+	row := q.db.QueryRow(ctx, deleteRoleBinding, bindingID)
+	var i RoleBinding
+	err := row.Scan(
+		&i.BindingID,
+		&i.Role,
+		&i.MemberKind,
+		&i.Member,
+		&i.Selection,
+		&i.CreatedAt,
+		&i.CreatedBy,
+		&i.ExpiresAt,
+	)
+	return i, err
+}
+
 const dropEndedAPITokens = `-- name: DropEndedAPITokens :execrows
 DELETE FROM api_tokens WHERE token_id IN (
     SELECT t.token_id FROM api_tokens t WHERE coalesce(t.revoked_at, t.expires_at) < $1::timestamptz LIMIT $2)
@@ -126,6 +159,26 @@ type DropEndedAPITokensParams struct {
 // Those that ended before a time. The audit log keeps who made and who revoked them.
 func (q *Queries) DropEndedAPITokens(ctx context.Context, arg DropEndedAPITokensParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropEndedAPITokens, arg.Before, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropEndedSignOnSessions = `-- name: DropEndedSignOnSessions :execrows
+DELETE FROM sign_on_sessions WHERE session_id IN (
+    SELECT s.session_id FROM sign_on_sessions s
+    WHERE s.expires_at < $1::timestamptz AND coalesce(s.revoked_at, s.expires_at) < $1::timestamptz LIMIT $2)
+`
+
+type DropEndedSignOnSessionsParams struct {
+	Before  time.Time
+	MaxRows int32
+}
+
+// The audit log keeps who has signed on, and whose session was revoked.
+func (q *Queries) DropEndedSignOnSessions(ctx context.Context, arg DropEndedSignOnSessionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropEndedSignOnSessions, arg.Before, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -164,18 +217,19 @@ func (q *Queries) ForgetDiscovered(ctx context.Context, arg ForgetDiscoveredPara
 }
 
 const insertAPIToken = `-- name: InsertAPIToken :exec
-INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, created_by_identity, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type InsertAPITokenParams struct {
-	TokenID   string
-	Name      string
-	Scope     string
-	Hash      []byte
-	CreatedAt time.Time
-	CreatedBy string
-	ExpiresAt time.Time
+	TokenID           string
+	Name              string
+	Scope             string
+	Hash              []byte
+	CreatedAt         time.Time
+	CreatedBy         string
+	CreatedByIdentity string
+	ExpiresAt         time.Time
 }
 
 func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) error {
@@ -186,13 +240,14 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 		arg.Hash,
 		arg.CreatedAt,
 		arg.CreatedBy,
+		arg.CreatedByIdentity,
 		arg.ExpiresAt,
 	)
 	return err
 }
 
 const listAPITokens = `-- name: ListAPITokens :many
-SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at FROM api_tokens
+SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity FROM api_tokens
 WHERE ($1::text = '' OR token_id < $1) AND ($2::boolean OR revoked_at IS NULL AND expires_at > $3)
 ORDER BY token_id DESC LIMIT $4
 `
@@ -228,6 +283,95 @@ func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([
 			&i.ExpiresAt,
 			&i.LastUsedAt,
 			&i.RevokedAt,
+			&i.CreatedByIdentity,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listRoleBindings = `-- name: ListRoleBindings :many
+SELECT binding_id, role, member_kind, member, selection, created_at, created_by, expires_at FROM role_bindings WHERE $1::text = '' OR binding_id < $1
+ORDER BY binding_id DESC LIMIT $2
+`
+
+type ListRoleBindingsParams struct {
+	BeforeID string
+	PageSize int32
+}
+
+func (q *Queries) ListRoleBindings(ctx context.Context, arg ListRoleBindingsParams) ([]RoleBinding, error) {
+	rows, err := q.db.Query(ctx, listRoleBindings, arg.BeforeID, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RoleBinding
+	for rows.Next() {
+		var i RoleBinding
+		if err := rows.Scan(
+			&i.BindingID,
+			&i.Role,
+			&i.MemberKind,
+			&i.Member,
+			&i.Selection,
+			&i.CreatedAt,
+			&i.CreatedBy,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listSignOnSessions = `-- name: ListSignOnSessions :many
+SELECT session_id, subject, name, created_at, last_seen_at, expires_at, revoked_at FROM sign_on_sessions
+WHERE ($1::text = '' OR (created_at, session_id) < ($2::timestamptz, $1))
+  AND ($3::boolean OR revoked_at IS NULL AND expires_at > $4::timestamptz)
+ORDER BY created_at DESC, session_id DESC LIMIT $5
+`
+
+type ListSignOnSessionsParams struct {
+	BeforeID   string
+	BeforeTime time.Time
+	AllOfThem  bool
+	Now        time.Time
+	PageSize   int32
+}
+
+func (q *Queries) ListSignOnSessions(ctx context.Context, arg ListSignOnSessionsParams) ([]SignOnSession, error) {
+	rows, err := q.db.Query(ctx, listSignOnSessions,
+		arg.BeforeID,
+		arg.BeforeTime,
+		arg.AllOfThem,
+		arg.Now,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SignOnSession
+	for rows.Next() {
+		var i SignOnSession
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Subject,
+			&i.Name,
+			&i.CreatedAt,
+			&i.LastSeenAt,
+			&i.ExpiresAt,
+			&i.RevokedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -240,7 +384,7 @@ func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([
 }
 
 const lockAPIToken = `-- name: LockAPIToken :one
-SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at FROM api_tokens WHERE token_id = $1 FOR UPDATE
+SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity FROM api_tokens WHERE token_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, error) {
@@ -256,6 +400,7 @@ func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, e
 		&i.ExpiresAt,
 		&i.LastUsedAt,
 		&i.RevokedAt,
+		&i.CreatedByIdentity,
 	)
 	return i, err
 }
@@ -276,6 +421,104 @@ func (q *Queries) PruneInventories(ctx context.Context, arg PruneInventoriesPara
 	return err
 }
 
+const putRoleBinding = `-- name: PutRoleBinding :one
+
+INSERT INTO role_bindings (binding_id, role, member_kind, member, selection, created_at, created_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (role, member_kind, member, selection) DO UPDATE SET expires_at = excluded.expires_at
+RETURNING binding_id, role, member_kind, member, selection, created_at, created_by, expires_at
+`
+
+type PutRoleBindingParams struct {
+	BindingID  string
+	Role       string
+	MemberKind string
+	Member     string
+	Selection  string
+	CreatedAt  time.Time
+	CreatedBy  string
+	ExpiresAt  *time.Time
+}
+
+// Roles and sessions of people who sign on.
+// The same role, member and selection again keeps its id.
+func (q *Queries) PutRoleBinding(ctx context.Context, arg PutRoleBindingParams) (RoleBinding, error) {
+	row := q.db.QueryRow(ctx, putRoleBinding,
+		arg.BindingID,
+		arg.Role,
+		arg.MemberKind,
+		arg.Member,
+		arg.Selection,
+		arg.CreatedAt,
+		arg.CreatedBy,
+		arg.ExpiresAt,
+	)
+	var i RoleBinding
+	err := row.Scan(
+		&i.BindingID,
+		&i.Role,
+		&i.MemberKind,
+		&i.Member,
+		&i.Selection,
+		&i.CreatedAt,
+		&i.CreatedBy,
+		&i.ExpiresAt,
+	)
+	return i, err
+}
+
+const putSignOnProvider = `-- name: PutSignOnProvider :exec
+INSERT INTO sign_on_providers (issuer, document, keys, fetched_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (issuer) DO UPDATE SET document = excluded.document, keys = excluded.keys, fetched_at = excluded.fetched_at
+`
+
+type PutSignOnProviderParams struct {
+	Issuer    string
+	Document  []byte
+	Keys      []byte
+	FetchedAt time.Time
+}
+
+func (q *Queries) PutSignOnProvider(ctx context.Context, arg PutSignOnProviderParams) error {
+	_, err := q.db.Exec(ctx, putSignOnProvider,
+		arg.Issuer,
+		arg.Document,
+		arg.Keys,
+		arg.FetchedAt,
+	)
+	return err
+}
+
+const putSignOnSession = `-- name: PutSignOnSession :one
+INSERT INTO sign_on_sessions (session_id, subject, name, created_at, last_seen_at, expires_at)
+VALUES ($1, $2, $3, $4, $4, $5)
+ON CONFLICT (session_id) DO UPDATE SET
+    last_seen_at = greatest(sign_on_sessions.last_seen_at, excluded.last_seen_at),
+    expires_at = greatest(sign_on_sessions.expires_at, excluded.expires_at)
+RETURNING (xmax = 0)::boolean AS made
+`
+
+type PutSignOnSessionParams struct {
+	SessionID string
+	Subject   string
+	Name      string
+	Now       time.Time
+	ExpiresAt time.Time
+}
+
+func (q *Queries) PutSignOnSession(ctx context.Context, arg PutSignOnSessionParams) (bool, error) {
+	row := q.db.QueryRow(ctx, putSignOnSession,
+		arg.SessionID,
+		arg.Subject,
+		arg.Name,
+		arg.Now,
+		arg.ExpiresAt,
+	)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
+}
+
 const revokeAPIToken = `-- name: RevokeAPIToken :exec
 UPDATE api_tokens SET revoked_at = $1 WHERE token_id = $2 AND revoked_at IS NULL
 `
@@ -288,6 +531,108 @@ type RevokeAPITokenParams struct {
 func (q *Queries) RevokeAPIToken(ctx context.Context, arg RevokeAPITokenParams) error {
 	_, err := q.db.Exec(ctx, revokeAPIToken, arg.Now, arg.TokenID)
 	return err
+}
+
+const revokeSignOnSession = `-- name: RevokeSignOnSession :one
+UPDATE sign_on_sessions SET revoked_at = coalesce(revoked_at, $1::timestamptz) WHERE session_id = $2 RETURNING session_id, subject, name, created_at, last_seen_at, expires_at, revoked_at
+`
+
+type RevokeSignOnSessionParams struct {
+	Now       time.Time
+	SessionID string
+}
+
+func (q *Queries) RevokeSignOnSession(ctx context.Context, arg RevokeSignOnSessionParams) (SignOnSession, error) {
+	row := q.db.QueryRow(ctx, revokeSignOnSession, arg.Now, arg.SessionID)
+	var i SignOnSession
+	err := row.Scan(
+		&i.SessionID,
+		&i.Subject,
+		&i.Name,
+		&i.CreatedAt,
+		&i.LastSeenAt,
+		&i.ExpiresAt,
+		&i.RevokedAt,
+	)
+	return i, err
+}
+
+const revokedSignOnSessions = `-- name: RevokedSignOnSessions :many
+SELECT session_id, revoked_at FROM sign_on_sessions WHERE revoked_at > $1::timestamptz
+`
+
+type RevokedSignOnSessionsRow struct {
+	SessionID string
+	RevokedAt *time.Time
+}
+
+func (q *Queries) RevokedSignOnSessions(ctx context.Context, since time.Time) ([]RevokedSignOnSessionsRow, error) {
+	rows, err := q.db.Query(ctx, revokedSignOnSessions, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RevokedSignOnSessionsRow
+	for rows.Next() {
+		var i RevokedSignOnSessionsRow
+		if err := rows.Scan(&i.SessionID, &i.RevokedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const roleBindingsInForce = `-- name: RoleBindingsInForce :many
+SELECT binding_id, role, member_kind, member, selection, created_at, created_by, expires_at FROM role_bindings WHERE expires_at IS NULL OR expires_at > $1::timestamptz ORDER BY binding_id
+`
+
+func (q *Queries) RoleBindingsInForce(ctx context.Context, now time.Time) ([]RoleBinding, error) {
+	rows, err := q.db.Query(ctx, roleBindingsInForce, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RoleBinding
+	for rows.Next() {
+		var i RoleBinding
+		if err := rows.Scan(
+			&i.BindingID,
+			&i.Role,
+			&i.MemberKind,
+			&i.Member,
+			&i.Selection,
+			&i.CreatedAt,
+			&i.CreatedBy,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const signOnProvider = `-- name: SignOnProvider :one
+SELECT issuer, document, keys, fetched_at FROM sign_on_providers WHERE issuer = $1
+`
+
+func (q *Queries) SignOnProvider(ctx context.Context, issuer string) (SignOnProvider, error) {
+	row := q.db.QueryRow(ctx, signOnProvider, issuer)
+	var i SignOnProvider
+	err := row.Scan(
+		&i.Issuer,
+		&i.Document,
+		&i.Keys,
+		&i.FetchedAt,
+	)
+	return i, err
 }
 
 const touchAPITokens = `-- name: TouchAPITokens :exec

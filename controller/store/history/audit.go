@@ -83,13 +83,19 @@ func AuditID(ctx context.Context, q *dbsqlc.Queries, e AuditEntry, now time.Time
 	return id, pgtx.Wrap(err, "write audit log")
 }
 
-// SourceAddress is the key of event_data under which the address of the caller is.
-const SourceAddress = "source_address"
+// The keys of event_data under which the address of the caller is, and a person as the provider knows it.
+const (
+	SourceAddress = "source_address"
+	Subject       = "subject"
+)
 
 func (e AuditEntry) Params(ctx context.Context, now time.Time) (dbsqlc.InsertAuditParams, error) {
 	data := map[string]string{}
 	if from := auth.AddressFrom(ctx); from != "" {
 		data[SourceAddress] = from
+	}
+	if c, ok := auth.CallerFrom(ctx); ok && c.Person != nil {
+		data[Subject] = c.Person.Subject
 	}
 	for k, v := range e.Data {
 		data[k] = v

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -70,7 +71,7 @@ func (s *Store) ActOnRollout(
 // actOn changes the row, and says whether there was anything to change.
 func actOn(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout, a RolloutAct, now time.Time) (bool, error) {
 	if a.Action == rollout.Approve {
-		if err := mayApprove(*row, a); err != nil {
+		if err := mayApprove(*row, a, auth.IdentityFrom(ctx)); err != nil {
 			return false, err
 		}
 	}
@@ -114,11 +115,16 @@ func acknowledge(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout) er
 	return nil
 }
 
-func mayApprove(row dbsqlc.Rollout, a RolloutAct) error {
+// mayApprove compares identities: two people of one name are two, and a token that a person has made is that person.
+func mayApprove(row dbsqlc.Rollout, a RolloutAct, identity string) error {
+	same := row.CreatedByIdentity == identity
+	if row.CreatedByIdentity == "" || identity == "" { // created by an older version
+		same = row.CreatedBy == a.Actor
+	}
 	switch {
 	case row.Digest != a.Digest:
 		return rolloutChanged(row.Digest, "the digest is not that of the rollout")
-	case row.CreatedBy == a.Actor:
+	case same:
 		return failure.Denied("ROLLOUT_SELF_APPROVAL", "%s has created the rollout; another person must approve it", a.Actor)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -110,7 +111,7 @@ func insertRollout(
 		RolloutID: id, RequestID: r.RequestID, Spec: spec, Type: r.kind(), PlanID: r.Work.PlanID,
 		Destructive: p.GetDestructive(), Digest: p.GetDigest(), State: string(rollout.Running),
 		Waves:     int32(len(p.GetWaves())),
-		CreatedBy: r.Actor, Now: now, WakeAt: &now,
+		CreatedBy: r.Actor, CreatedByIdentity: auth.IdentityFrom(ctx), Now: now, WakeAt: &now,
 	}
 	if r.Spec.GetRequireApproval() {
 		row.State, row.WaitReason, row.WakeAt = string(rollout.AwaitingApproval), rollout.ForApproval, nil

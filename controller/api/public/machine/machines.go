@@ -120,7 +120,11 @@ func (s *Server) ListMachines(
 		}
 	}
 	start := service.WalkStart{Cursor: at.Cursor, Safe: at.Safe}
-	p, err := service.Page(ctx, s.Base, s.Walk("machines", r.GetFilter(), terms, start, true), r)
+	walk, err := s.Walk(ctx, "machines", r.GetFilter(), terms, start, true)
+	if err != nil {
+		return nil, err
+	}
+	p, err := service.Page(ctx, s.Base, walk, r)
 	if err != nil {
 		return nil, err
 	}

@@ -29,10 +29,13 @@ func (s *Server) ListNodes(
 	if err != nil {
 		return nil, err
 	}
-	walk := s.Walk("nodes", r.GetFilter(), terms, service.WalkStart{}, false)
+	walk, err := s.Walk(ctx, "nodes", r.GetFilter(), terms, service.WalkStart{}, false)
+	if err != nil {
+		return nil, err
+	}
 	places := map[string]validate.Page{}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Node]{
-		Name: walk.Name, Filter: walk.Filter,
+		Name: walk.Name, Filter: walk.Filter, Uncounted: walk.Uncounted,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Node, error) {
 			machines, err := walk.Read(ctx, after, limit)
 			if err != nil {

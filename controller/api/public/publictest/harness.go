@@ -19,6 +19,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public"
+	"github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
@@ -152,6 +153,7 @@ type Rig struct {
 	Budgets    pb.BudgetServiceClient
 	MAAS       pb.MAASServiceClient
 	Rollouts   pb.RolloutServiceClient
+	Access     pb.AccessServiceClient
 }
 
 // NewRig serves the public API over an empty database.
@@ -184,6 +186,7 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 	r.Runs, r.Nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.Workflows, r.Admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
 	r.Scripts, r.Budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
+	r.Access = pb.NewAccessServiceClient(conn)
 	r.MAAS, r.Rollouts = pb.NewMAASServiceClient(conn), pb.NewRolloutServiceClient(conn)
 	return r
 }
@@ -193,8 +196,9 @@ func Serve(t *testing.T, s *service.Base) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	f := failure.Interceptor{Logger: testkit.Logger(t)}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller),
-		grpc.ChainStreamInterceptor(f.Stream(), asStreamCaller))
+	held := access.Interceptor{Machines: s.Store}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller, held.Unary()),
+		grpc.ChainStreamInterceptor(f.Stream(), asStreamCaller, held.Stream()))
 	public.Register(server, s)
 	done := make(chan struct{})
 	task.Background("serve", func() { defer close(done); _ = server.Serve(listener) })
@@ -219,7 +223,32 @@ func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.U
 			return nil, err
 		}
 	}
-	return next(auth.WithCaller(ctx, auth.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}), req)
+	caller := auth.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}
+	if grants := grantsOf(ctx); len(grants) > 0 {
+		var err error
+		who := auth.Person{Issuer: "https://provider.test", Subject: name, Name: name}
+		if caller, err = auth.PersonCaller(who, grants, scope); err != nil {
+			return nil, err
+		}
+	}
+	return next(auth.WithCaller(ctx, caller), req)
+}
+
+// grantsOf are the roles that Within has put into the metadata.
+func grantsOf(ctx context.Context) (out []auth.Grant) {
+	for _, s := range metadata.ValueFromIncomingContext(ctx, "test-selection") {
+		out = append(out, auth.Grant{Role: auth.Operator, Selection: s})
+	}
+	return out
+}
+
+// Within makes calls as a person who is an operator of the machines of these selections.
+func Within(ctx context.Context, selections ...string) context.Context {
+	ctx = metadata.AppendToOutgoingContext(ctx, "test-scope", auth.ScopeOperate.String())
+	for _, s := range selections {
+		ctx = metadata.AppendToOutgoingContext(ctx, "test-selection", s)
+	}
+	return ctx
 }
 
 // callerStream is a stream with a caller.

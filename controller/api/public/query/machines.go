@@ -137,7 +137,16 @@ func narrow(f machinestore.MachineFilter, t filter.Term) []machinestore.MachineF
 	return out
 }
 
-// narrowText narrows by free text: by an index where one value is asked for, else by a pattern.
+// columns are keys that are no field of the spec in a filter of the store.
+var columns = []string{"machine_id", "provider", "site", "region"}
+
+func isSet(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// narrowText narrows by free text: by an index where one value is asked for, else by a pattern. A key that is there
+// already, as where a filter is laid over another one, gets a pattern beside it.
 func narrowText(f machinestore.MachineFilter, t filter.Term) machinestore.MachineFilter {
 	value, exact := t.Exact()
 	label, isLabel := strings.CutPrefix(t.Key, "labels.")
@@ -146,15 +155,15 @@ func narrowText(f machinestore.MachineFilter, t filter.Term) machinestore.Machin
 		for _, v := range t.Values {
 			f.MachineIDs = append(f.MachineIDs, v.Text)
 		}
-	case exact && isLabel:
+	case exact && isLabel && !isSet(f.Labels, label):
 		f.Labels = with(f.Labels, label, value)
-	case exact && t.Key == "provider":
+	case exact && t.Key == "provider" && f.Provider == "":
 		f.Provider = value
-	case exact && t.Key == "site":
+	case exact && t.Key == "site" && f.Site == "":
 		f.Site = value
-	case exact && t.Key == "region":
+	case exact && t.Key == "region" && f.Region == "":
 		f.Region = value
-	case exact && t.Key != "machine_id":
+	case exact && !isLabel && !slices.Contains(columns, t.Key) && !isSet(f.Spec, specField(t.Key)):
 		f.Spec = with(f.Spec, specField(t.Key), value)
 	default:
 		f.Patterns = append(slices.Clone(f.Patterns), machinestore.Pattern{Key: specField(t.Key), Not: t.Not,

@@ -2,10 +2,13 @@ package service
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
+	"github.com/ingot-metal/ingot/controller/auth"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
@@ -19,28 +22,101 @@ type WalkStart struct {
 
 // Walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do
 // not overlap. Sealed machines are for answers that nobody reads on this side: see store.MachineFilter.
+// A caller whose roles are for some machines gets those alone.
 func (s *Base) Walk(
-	name, text string, terms []filter.Term, start WalkStart, sealed bool,
-) List[*baremetalv1.Machine] {
-	walks := query.MachineQuery(terms)
+	ctx context.Context, name, text string, terms []filter.Term, start WalkStart, sealed bool,
+) (List[*baremetalv1.Machine], error) {
+	walks, err := walksOf(ctx, terms)
+	if err != nil {
+		return List[*baremetalv1.Machine]{}, err
+	}
 	partOf := map[*baremetalv1.Machine]int{}
 	read := func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.Machine, err error) {
 		for part := after.Part; part < len(walks) && len(all) < int(limit); part, after.ID = part+1, "" {
-			f := walks[part]
-			f.AfterID, f.Limit, f.Sealed = after.ID, limit-int32(len(all)), sealed
-			found, err := s.Store.WalkMachines(ctx, f)
-			if err != nil {
-				return nil, err
+			f := walks[part].MachineFilter
+			f.AfterID, f.Sealed = after.ID, sealed
+			for int32(len(all)) < limit {
+				f.Limit = limit - int32(len(all))
+				found, err := s.Store.WalkMachines(ctx, f)
+				if err != nil {
+					return nil, err
+				}
+				last := int32(len(found)) < f.Limit
+				if !last {
+					f.AfterID = found[len(found)-1].GetMachineId()
+				}
+				if found, err = s.newIn(ctx, walks[part], found); err != nil {
+					return nil, err
+				}
+				for _, m := range found {
+					partOf[m] = part
+				}
+				if all = append(all, found...); last {
+					break
+				}
 			}
-			for _, m := range found {
-				partOf[m] = part
-			}
-			all = append(all, found...)
 		}
 		return all, nil
 	}
 	place := func(m *baremetalv1.Machine) validate.Page {
 		return validate.Page{ID: m.GetMachineId(), Part: partOf[m], Cursor: start.Cursor, Safe: start.Safe}
 	}
-	return List[*baremetalv1.Machine]{Name: name, Filter: text, Read: read, Place: place}
+	overlap := len(walks) > 0 && len(walks[len(walks)-1].before) > 0
+	return List[*baremetalv1.Machine]{Name: name, Filter: text, Read: read, Place: place, Uncounted: overlap}, nil
+}
+
+// walkPart is one of the walks of a list. What the selections before it hold, other parts have given already.
+type walkPart struct {
+	machinestore.MachineFilter
+
+	before [][]filter.Term
+}
+
+// walksOf are the walks that give the machines of the terms which the caller may see.
+func walksOf(ctx context.Context, terms []filter.Term) (out []walkPart, err error) {
+	caller, _ := auth.CallerFrom(ctx)
+	selections, restricted := caller.Within()
+	if !restricted {
+		for _, f := range query.MachineQuery(terms) {
+			out = append(out, walkPart{MachineFilter: f})
+		}
+		return out, nil
+	}
+	var before [][]filter.Term
+	for _, s := range selections {
+		within, err := query.Machines.Parse(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range query.MachineQuery(slices.Concat(within, terms)) {
+			out = append(out, walkPart{MachineFilter: f, before: slices.Clone(before)})
+		}
+		before = append(before, within)
+	}
+	return out, nil
+}
+
+// newIn leaves out what parts before have given.
+func (s *Base) newIn(ctx context.Context, p walkPart, found []*baremetalv1.Machine) ([]*baremetalv1.Machine, error) {
+	if len(p.before) == 0 || len(found) == 0 {
+		return found, nil
+	}
+	these := filter.Term{Key: "machine_id"}
+	for _, m := range found {
+		these.Values = append(these.Values, filter.Value{Text: m.GetMachineId()})
+	}
+	given := map[string]bool{}
+	for _, terms := range p.before {
+		for _, f := range query.MachineQuery(slices.Concat([]filter.Term{these}, terms)) {
+			f.Limit, f.Sealed = int32(len(found)), true
+			old, err := s.Store.WalkMachines(ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range old {
+				given[m.GetMachineId()] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(found, func(m *baremetalv1.Machine) bool { return given[m.GetMachineId()] }), nil
 }

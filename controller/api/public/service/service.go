@@ -57,6 +57,8 @@ type Config struct {
 	Scripts Scripts
 	// Tokens are the bearer tokens in force; nil where there is no guard.
 	Tokens APITokens
+	// SignOn says how people sign on; nil where they don't.
+	SignOn func(ctx context.Context) (*baremetalv1.SignOn, error)
 	// Sessions are those of this controller's agents; nil is none.
 	Sessions *session.Registry
 	// Secrets seals BMC credentials and the secrets of webhooks.

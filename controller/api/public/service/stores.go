@@ -46,11 +46,23 @@ type Store interface {
 	Workflows
 	Nodes
 	Webhooks
+	Access
 	// Count counts the rows of lists instead of reading them.
 	Count(ctx context.Context, read func(context.Context) error) (rows int64, known bool, err error)
 }
 
 var _ Store = (*store.Store)(nil)
+
+// Access is the roles and sessions of people.
+type Access interface {
+	CreateRoleBinding(ctx context.Context, b auth.RoleBinding, actor string, now time.Time) (*baremetalv1.RoleBinding,
+		error)
+	ListRoleBindings(ctx context.Context, beforeID string, limit int32) ([]*baremetalv1.RoleBinding, error)
+	DeleteRoleBinding(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.RoleBinding, error)
+	ListSessions(ctx context.Context, all bool, beforeTime time.Time, beforeID string, limit int32,
+		now time.Time) ([]*baremetalv1.Session, error)
+	RevokeSession(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.Session, error)
+}
 
 // Machines is the inventory.
 type Machines interface {

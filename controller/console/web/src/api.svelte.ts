@@ -189,6 +189,25 @@ export async function signOn(by: { token: string } | { code: string }): Promise<
   connection.asked = true
 }
 
+// hasProvider says whether people can sign on with an account.
+export async function hasProvider(): Promise<boolean> {
+  return (await read<{ provider: boolean }>(await send('/console/sign-on', { method: 'GET' }))).provider
+}
+
+// refusals are words for why the provider's way in was refused. The address has the reason alone: whoever makes a link
+// cannot put words of theirs on the page.
+const refusals: Record<string, string> = {
+  NO_ROLE: 'You have no role here. Ask an administrator for one: ingot role grant.',
+  SIGN_ON_UNAVAILABLE: 'The provider of sign-ons does not answer. Sessions go on; try again later, or use a token.',
+  SIGN_ON_OFF: 'This controller has no provider of sign-ons.',
+  SIGN_ON_REVOKED: 'An administrator has revoked this session. Sign out at the provider, then sign on again.',
+  DATABASE_UNAVAILABLE: 'The controller is waiting for its database. Try again in a moment.',
+}
+
+export function whyRefused(reason: string): string {
+  return refusals[reason] ?? 'The sign-on was refused or took too long. Try again.'
+}
+
 export async function signOut(): Promise<void> {
   await send(session, { method: 'DELETE' })
   connection.person = null

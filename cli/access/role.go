@@ -1,0 +1,179 @@
+package access
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+var roles = []string{"viewer", "operator", "approver", "admin"}
+
+func (a commands) roleCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "role",
+		Short: "Who may do what, among the people who sign on",
+		Long: `People who sign on have the roles that are bound to them or to their groups: viewer reads, operator
+works on machines, approver reads and approves rollouts, admin does everything. A role may be for some
+machines alone; what is not about machines then needs another one without a selection.`,
+		Example: "  ingot role grant operator --group night-shift --select site=berlin\n  ingot role list",
+	}
+	cmd.AddCommand(a.grantCmd(), a.listRolesCmd(), a.revokeRoleCmd())
+	return cmd
+}
+
+func (a commands) grantCmd() *cobra.Command {
+	b := &pb.RoleBinding{}
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:   "grant ROLE",
+		Short: "Give a role to a group or a person",
+		Long: `Give a role to a group of the provider, or to a person by its "sub", which ingot whoami shows. It
+counts within 2 s. The same role for the same member and selection again changes when it ends.`,
+		Example: `  ingot role grant admin --group ops-leads
+  ingot role grant operator --group night-shift --select site=berlin,labels.team=web --for 12h`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: roles,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (b.GetGroup() == "") == (b.GetSubject() == "") {
+				return command.Usagef("name who has the role: --group or --subject, one of both")
+			}
+			b.Role = args[0]
+			if lasts > 0 {
+				b.ExpiresAt = timestamppb.New(a.Now().Add(lasts))
+			}
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			made, err := svc.Access.CreateRoleBinding(cmd.Context(), &pb.CreateRoleBindingRequest{Binding: b})
+			if err != nil {
+				return err
+			}
+			return a.Print(made, func() string { return "Granted " + a.Style().RoleBinding(made) + "\n" }, made.GetBindingId())
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&b.Group, "group", "", "group of the provider")
+	fl.StringVar(&b.Subject, "subject", "", `person, by the provider's "sub"`)
+	fl.StringVar(&b.Selection, "select", "", "machines that it is for, as in ingot list --filter (default: all)")
+	fl.DurationVar(&lasts, "for", 0, "how long it lasts (default: until it is revoked)")
+	return cmd
+}
+
+func (a commands) listRolesCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List who has which role",
+		Long:    `List the role bindings, newest first; those that have ended too.`,
+		Example: "  ingot role list",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RoleBinding, string, error) {
+				r, err := svc.Access.ListRoleBindings(cmd.Context(), &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page})
+				return r.GetBindings(), r.GetNextPageToken(), err
+			})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(all))
+			for i, b := range all {
+				names[i] = b.GetBindingId()
+			}
+			return a.Print(&pb.ListRoleBindingsResponse{Bindings: all}, func() string {
+				return a.Style().RoleBindings(all, a.Now()).String()
+			}, names...)
+		},
+	}
+}
+
+func (a commands) revokeRoleCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "revoke BINDING",
+		Short:             "Take a role away",
+		Long:              `Delete a role binding. Within 2 s it counts on no controller, and watches that it had let in end.`,
+		Example:           "  ingot role revoke rb-01k",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			gone, err := svc.Access.DeleteRoleBinding(cmd.Context(), &pb.DeleteRoleBindingRequest{BindingId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.Print(gone, func() string { return "Revoked " + a.Style().RoleBinding(gone) + "\n" }, gone.GetBindingId())
+		},
+	}
+}
+
+func (a commands) sessionCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "session",
+		Short:   "Sessions of the people who have signed on",
+		Long:    `A session is one sign-on of a person, with the tokens that were renewed since.`,
+		Example: "  ingot session list\n  ingot session revoke ss-0a1b",
+	}
+	var all bool
+	list := &cobra.Command{
+		Use:     "list",
+		Short:   "List who is signed on",
+		Long:    `List the sessions whose tokens have not ended, newest first. --all shows ended and revoked ones of 90 days too.`,
+		Example: "  ingot session list",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd, all) },
+	}
+	list.Flags().BoolVar(&all, "all", false, "revoked and expired ones, too")
+	revoke := &cobra.Command{
+		Use:   "revoke SESSION",
+		Short: "End a session",
+		Long: `End a session within 2 s, on every controller: calls are refused, watches end, and renewed tokens of
+the session count no more. The person can sign on again; take roles away to prevent that.`,
+		Example:           "  ingot session revoke ss-0a1b",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			s, err := svc.Access.RevokeSession(cmd.Context(), &pb.RevokeSessionRequest{SessionId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.Print(s, func() string { return "Revoked " + s.GetSessionId() + "\n" }, s.GetSessionId())
+		},
+	}
+	cmd.AddCommand(list, revoke)
+	return cmd
+}
+
+func (a commands) listSessions(cmd *cobra.Command, ended bool) error {
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	all, err := command.Pages(0, func(size int32, page string) ([]*pb.Session, string, error) {
+		r, err := svc.Access.ListSessions(cmd.Context(), &pb.ListSessionsRequest{PageSize: size, PageToken: page, All: ended})
+		return r.GetSessions(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.GetSessionId()
+	}
+	return a.Print(&pb.ListSessionsResponse{Sessions: all}, func() string {
+		return a.Style().Sessions(all, a.Now()).String()
+	}, names...)
+}

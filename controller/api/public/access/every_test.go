@@ -1,0 +1,349 @@
+package access_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/access"
+	"github.com/ingot-metal/ingot/controller/auth"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// The selections of the people in this test; what every request names is the machine "here" at site here.
+const (
+	everywhere = ""
+	here       = "site=here"
+	there      = "site=there"
+)
+
+// fleet has the machine "here" and what belongs to it.
+type fleet struct{}
+
+func (fleet) WalkMachines(_ context.Context, f machinestore.MachineFilter) ([]*pb.Machine, error) {
+	if f.MachineID == "here" && f.Site == "here" {
+		return []*pb.Machine{{MachineId: "here"}}, nil
+	}
+	return nil, nil
+}
+
+func (fleet) GetMachine(context.Context, string, string) (*pb.Machine, error) {
+	return &pb.Machine{MachineId: "here"}, nil
+}
+
+func (fleet) GetOperation(_ context.Context, id string) (*pb.Operation, error) {
+	if id != "op-here" {
+		return nil, failure.NotFound("OPERATION_NOT_FOUND", "no operation")
+	}
+	return &pb.Operation{MachineId: "here"}, nil
+}
+
+func (fleet) GetWorkflow(context.Context, string) (*pb.Workflow, error) {
+	return &pb.Workflow{MachineId: "here"}, nil
+}
+
+// roles is a source of tokens with a binding for each role and selection. The subject of each is "ROLE SELECTION".
+type roles struct{}
+
+func subjectOf(r auth.Role, selection string) string { return string(r) + " " + selection }
+
+func (roles) RoleBindings(context.Context, time.Time) (out []auth.RoleBinding, err error) {
+	for _, r := range auth.Roles() {
+		for _, s := range []string{everywhere, here, there} {
+			out = append(out, auth.RoleBinding{ID: "rb-" + subjectOf(r, s), Role: r, Subject: subjectOf(r, s), Selection: s})
+		}
+	}
+	return out, nil
+}
+
+func (roles) RevokedSessions(context.Context, time.Time) (map[string]time.Time, error) {
+	return nil, nil
+}
+func (roles) RecordSessions(context.Context, []auth.Seen) error { return nil }
+
+func (roles) APITokens(context.Context, int64, time.Time) ([]auth.StoredToken, int64, error) {
+	return nil, 1, nil
+}
+func (roles) UsedAPITokens(context.Context, map[string]time.Time) error { return nil }
+func (roles) RecordTokenFile(context.Context, auth.FileChange) error    { return nil }
+func (roles) RecordRefusals(context.Context, []*auth.Refusal) error     { return nil }
+
+// Verify takes "x.SUBJECT.x" for a token of the subject.
+func (roles) Verify(_ context.Context, token string, _ bool) (auth.Person, error) {
+	subject := strings.Split(token, ".")[1]
+	return auth.Person{Issuer: "https://provider.test", Subject: subject, Name: subject, Session: "ss-" + subject,
+		ExpiresAt: time.Now().Add(time.Hour)}, nil
+}
+
+type door struct {
+	guard *auth.Guard
+	held  access.Interceptor
+}
+
+// newDoor stands where the controller's frontpage does: guard and interceptor, before handlers.
+func newDoor(t *testing.T) door {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens")
+	_, hash := auth.NewToken()
+	if err := os.WriteFile(path, []byte("ops admin "+hash+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := auth.OpenTokens(path, testkit.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.SignOn(roles{})
+	ctx, cancel := context.WithCancel(t.Context())
+	g, ctx := task.New(ctx)
+	g.Go("follow", func(context.Context) error { return tokens.Follow(ctx, roles{}, clock.Real()) })
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	testkit.Eventually(t, 5*time.Second, func() bool {
+		_, err := tokens.Identify(t.Context(), "x."+subjectOf(auth.Viewer, everywhere)+".x")
+		return err == nil
+	}, "the roles are not read")
+	return door{auth.NewGuard(auth.GuardConfig{Listener: auth.Frontpage, Tokens: tokens}),
+		access.Interceptor{Machines: fleet{}}}
+}
+
+// call makes a call as a subject, and says whether the handler was reached, and with which scope.
+func (d door) call(t *testing.T, method protoreflect.MethodDescriptor, req proto.Message, subject string,
+) (reached bool, scope auth.Scope, err error) {
+	t.Helper()
+	full := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer x."+subject+".x"))
+	enter := func(ctx context.Context) {
+		c, _ := auth.CallerFrom(ctx)
+		reached, scope = true, c.Scope
+	}
+	if !method.IsStreamingServer() && !method.IsStreamingClient() {
+		info := &grpc.UnaryServerInfo{FullMethod: full}
+		_, err = d.guard.Unary()(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+			return d.held.Unary()(ctx, req, info, func(ctx context.Context, _ any) (any, error) {
+				enter(ctx)
+				return nil, nil
+			})
+		})
+		return reached, scope, err
+	}
+	info := &grpc.StreamServerInfo{FullMethod: full, IsServerStream: method.IsStreamingServer(),
+		IsClientStream: method.IsStreamingClient()}
+	handler := func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(proto.Clone(req)); err != nil {
+			return err
+		}
+		enter(s.Context())
+		return nil
+	}
+	err = d.guard.Stream()(nil, &stream{ctx: ctx, first: req}, info, func(srv any, s grpc.ServerStream) error {
+		return d.held.Stream()(srv, s, info, handler)
+	})
+	return reached, scope, err
+}
+
+// stream has one message to be read.
+type stream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	first proto.Message
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) RecvMsg(m any) error {
+	into, ok := m.(proto.Message)
+	if !ok {
+		return fmt.Errorf("read into a %T", m)
+	}
+	proto.Merge(into, s.first)
+	return nil
+}
+
+// methods are those of baremetal.v1 that need a bearer token.
+func methods(t *testing.T) (out []protoreflect.MethodDescriptor) {
+	t.Helper()
+	for full, rule := range auth.Table() {
+		if !strings.HasPrefix(full, "/baremetal.v1.") || rule.Need.Scope() == 0 {
+			continue
+		}
+		name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(full, "/"), "/", "."))
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, ok := d.(protoreflect.MethodDescriptor)
+		if !ok {
+			t.Fatalf("%s is no method", name)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// naming are the fields that name a machine or something of one, with the names of the machine "here".
+var naming = map[protoreflect.Name]string{
+	"machine_id": "here", "node_id": "here", "operation_id": "op-here", "run_id": "op-here", "workflow_id": "wf-here",
+}
+
+// filled is a request that names the machine "here" in every way that it can; named says that it can.
+func filled(t *testing.T, m protoreflect.MethodDescriptor) (req proto.Message, named bool) {
+	t.Helper()
+	typ, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	req = typ.New().Interface()
+	fields := m.Input().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		switch value, ok := naming[f.Name()]; {
+		case ok:
+			req.ProtoReflect().Set(f, protoreflect.ValueOfString(value))
+			named = true
+		case f.Name() == "machine":
+			inner := req.ProtoReflect().Mutable(f).Message()
+			inner.Set(inner.Descriptor().Fields().ByName("machine_id"), protoreflect.ValueOfString("here"))
+			named = true
+		case f.Name() == "filter" && filtered[m.Name()]:
+			req.ProtoReflect().Set(f, protoreflect.ValueOfString("machine_id=here"))
+			named = true
+		}
+	}
+	return req, named
+}
+
+// filtered are lists and streams of what machines have, whose filters can name one.
+var filtered = map[protoreflect.Name]bool{
+	"ListOperations": true, "WatchOperations": true, "ListRuns": true, "WatchRuns": true, "ListWorkflows": true,
+}
+
+// wholeFleet name a machine and are about more than that one, or make one that is not there yet.
+var wholeFleet = map[protoreflect.Name]bool{
+	"IssueBootstrapToken": true, // also for whole sites
+	"ApproveDiscovered":   true, // of a machine that is in no selection yet
+	"ReleaseBudgetSlot":   true, // gives the whole fleet's budget free
+}
+
+// open are the calls that any role opens: the first two show no machine, and lists show those of the selection.
+var open = map[protoreflect.Name]bool{"GetCaller": true, "GetServerInfo": true, "ListMachines": true, "ListNodes": true}
+
+// opens says which roles open what needs a scope. It is written down here once more, not asked of the code.
+var opens = map[auth.Need][]auth.Role{
+	auth.NeedRead:    {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
+	auth.NeedCaller:  {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
+	auth.NeedOperate: {auth.Operator, auth.Admin},
+	auth.NeedReport:  {auth.Operator, auth.Admin},
+	auth.NeedApprove: {auth.Approver, auth.Admin},
+	auth.NeedAdmin:   {auth.Admin},
+}
+
+// Every method, for every role, on every selection. What a method is about is read from its request.
+func TestEveryMethodForEveryRoleAndSelection(t *testing.T) {
+	d := newDoor(t)
+	table := auth.Table()
+	cases := 0
+	for _, m := range methods(t) {
+		need := table[fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())].Need
+		req, named := filled(t, m)
+		for _, role := range auth.Roles() {
+			for _, selection := range []string{everywhere, here, there} {
+				cases++
+				want := ""
+				switch {
+				case !contains(opens[need], role):
+					want = "SCOPE_TOO_SMALL"
+				case selection == everywhere || open[m.Name()]:
+				case wholeFleet[m.Name()] || !named:
+					want = "SELECTION_TOO_NARROW"
+				case selection == there:
+					want = "OUTSIDE_SELECTION"
+				}
+				reached, scope, err := d.call(t, m, req, subjectOf(role, selection))
+				if got := failure.ReasonOf(err); got != want || reached != (want == "") {
+					t.Errorf("%s as %s on %q: %q (%v), want %q", m.FullName(), role, selection, got, err, want)
+				}
+				if listed := open[m.Name()] && selection != everywhere; reached && !listed && scope != role.Scope() {
+					t.Errorf("%s as %s on %q: the handler sees scope %s", m.FullName(), role, selection, scope)
+				}
+			}
+		}
+		if need == auth.NeedCaller {
+			continue
+		}
+		cases++
+		if _, _, err := d.call(t, m, req, "nobody "); failure.ReasonOf(err) != auth.ReasonNoRole {
+			t.Errorf("%s without a role: %v", m.FullName(), err)
+		}
+	}
+	if cases < 1000 {
+		t.Errorf("%d cases: the table was not read", cases)
+	}
+}
+
+func contains(all []auth.Role, r auth.Role) bool {
+	for _, one := range all {
+		if one == r {
+			return true
+		}
+	}
+	return false
+}
+
+// A request may name several things. One outside is enough, and nothing named is too little.
+func TestEverythingThatIsNamedCounts(t *testing.T) {
+	d := newDoor(t)
+	for name, c := range map[string]struct {
+		method string
+		req    proto.Message
+		want   string
+	}{
+		"both inside":     {"AdminService.ListCommands", &pb.ListCommandsRequest{MachineId: "here", OperationId: "op-here"}, ""},
+		"another machine": {"AdminService.ListCommands", &pb.ListCommandsRequest{MachineId: "x", OperationId: "op-here"}, "OUTSIDE_SELECTION"},
+		"no such operation": {"AdminService.ListCommands", &pb.ListCommandsRequest{MachineId: "here", OperationId: "op-x"},
+			"OUTSIDE_SELECTION"},
+		"nothing":     {"AdminService.ListCommands", &pb.ListCommandsRequest{}, "SELECTION_TOO_NARROW"},
+		"external id": {"MachineService.GetMachine", &pb.GetMachineRequest{ExternalId: "e"}, ""},
+		"no filter":   {"OperationService.ListOperations", &pb.ListOperationsRequest{}, "SELECTION_TOO_NARROW"},
+		"another key": {"OperationService.ListOperations", &pb.ListOperationsRequest{Filter: "type=REBOOT"}, "SELECTION_TOO_NARROW"},
+		"two machines": {"OperationService.ListOperations", &pb.ListOperationsRequest{Filter: "machine_id in (here, x)"},
+			"SELECTION_TOO_NARROW"},
+		"not this one": {"OperationService.ListOperations", &pb.ListOperationsRequest{Filter: "machine_id!=here"},
+			"SELECTION_TOO_NARROW"},
+		"by operation": {"OperationService.WatchOperations", &pb.WatchOperationsRequest{Filter: "operation_id=op-here"}, ""},
+		"changes":      {"MachineService.ListMachines", &pb.ListMachinesRequest{Cursor: "c"}, "SELECTION_TOO_NARROW"},
+	} {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("baremetal.v1." + c.method))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, ok := found.(protoreflect.MethodDescriptor)
+		if !ok {
+			t.Fatalf("%s is no method", c.method)
+		}
+		_, _, err = d.call(t, m, c.req, subjectOf(auth.Admin, here))
+		if got := failure.ReasonOf(err); got != c.want {
+			t.Errorf("%s: %q (%v), want %q", name, got, err, c.want)
+		}
+	}
+}

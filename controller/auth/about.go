@@ -1,0 +1,87 @@
+package auth
+
+import baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+
+// About says which machines a method is about, for callers whose roles are for some machines alone.
+type About uint8
+
+const (
+	// AboutOther: not about machines one by one, or not held to a selection yet. Only a role on all machines opens it.
+	AboutOther About = iota
+	// AboutNothing: its answer says nothing of machines. Any role opens it.
+	AboutNothing
+	// AboutNamed: about what its request names, and nothing else: machines, nodes, operations, runs, workflows.
+	AboutNamed
+	// AboutFilter: a list or a stream whose filter may name a machine, an operation or a run. Then it is AboutNamed.
+	AboutFilter
+	// AboutList: a list of machines, of which it gives those of the selections.
+	AboutList
+)
+
+// AboutOf says which machines a method of the frontpage is about. What is not named here is AboutOther.
+func AboutOf(method string) About { return about[method] }
+
+var about = func() map[string]About {
+	all := map[string]About{}
+	for kind, methods := range map[About][]string{
+		AboutNothing: {
+			baremetalv1.AccessService_GetCaller_FullMethodName,
+			baremetalv1.AdminService_GetServerInfo_FullMethodName,
+		},
+		AboutList: {
+			baremetalv1.MachineService_ListMachines_FullMethodName,
+			baremetalv1.NodeService_ListNodes_FullMethodName,
+		},
+		AboutFilter: {
+			baremetalv1.OperationService_ListOperations_FullMethodName,
+			baremetalv1.OperationService_WatchOperations_FullMethodName,
+			baremetalv1.RunService_ListRuns_FullMethodName,
+			baremetalv1.RunService_WatchRuns_FullMethodName,
+			baremetalv1.WorkflowService_ListWorkflows_FullMethodName,
+		},
+		AboutNamed: {
+			baremetalv1.MachineService_RegisterMachine_FullMethodName,
+			baremetalv1.MachineService_GetMachine_FullMethodName,
+			baremetalv1.MachineService_UpdateMachine_FullMethodName,
+			baremetalv1.MachineService_DeleteMachine_FullMethodName,
+			baremetalv1.MachineService_RebootMachine_FullMethodName,
+			baremetalv1.MachineService_NetbootMachine_FullMethodName,
+			baremetalv1.MachineService_ReimageMachine_FullMethodName,
+			baremetalv1.MachineService_ReconfigureMachine_FullMethodName,
+			baremetalv1.MachineService_EnterMaintenance_FullMethodName,
+			baremetalv1.MachineService_ExitMaintenance_FullMethodName,
+			baremetalv1.MachineService_CancelOperation_FullMethodName,
+			baremetalv1.MachineService_ExplainMachine_FullMethodName,
+			baremetalv1.MachineService_GetMachineTimeline_FullMethodName,
+			baremetalv1.MachineService_VerifyTimeline_FullMethodName,
+			baremetalv1.MachineService_GetInventory_FullMethodName,
+			baremetalv1.OperationService_GetOperation_FullMethodName,
+			baremetalv1.OperationService_GetErasureCertificate_FullMethodName,
+			baremetalv1.OperationService_StreamOperationLogs_FullMethodName,
+			baremetalv1.RunService_StartRun_FullMethodName,
+			baremetalv1.RunService_GetRun_FullMethodName,
+			baremetalv1.RunService_CancelRun_FullMethodName,
+			baremetalv1.RunService_StreamRunLogs_FullMethodName,
+			baremetalv1.NodeService_GetNode_FullMethodName,
+			baremetalv1.NodeService_GetNodeHistory_FullMethodName,
+			baremetalv1.NodeService_UpdateNode_FullMethodName,
+			baremetalv1.NodeService_TransitionNode_FullMethodName,
+			baremetalv1.WorkflowService_StartWorkflow_FullMethodName,
+			baremetalv1.WorkflowService_GetWorkflow_FullMethodName,
+			baremetalv1.WorkflowService_ActOnWorkflow_FullMethodName,
+			baremetalv1.AdminService_ListCommands_FullMethodName,
+			baremetalv1.AdminService_SettleCommand_FullMethodName,
+			baremetalv1.AdminService_ClearIntervention_FullMethodName,
+			baremetalv1.AdminService_SetMachineFlag_FullMethodName,
+			baremetalv1.AdminService_ForgetTPM_FullMethodName,
+			baremetalv1.AdminService_ListBMCCertificates_FullMethodName,
+			baremetalv1.AdminService_TrustBMCCertificate_FullMethodName,
+			baremetalv1.AdminService_UnparkBMC_FullMethodName,
+		},
+	} {
+		for _, m := range methods {
+			all[m] = kind
+		}
+	}
+	return all
+}()

@@ -1,0 +1,172 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// Role is what a person may do.
+type Role string
+
+// The roles. An approver reads, and approves rollouts.
+const (
+	Viewer   Role = "viewer"
+	Operator Role = "operator"
+	Approver Role = "approver"
+	Admin    Role = "admin"
+)
+
+// Roles are all roles.
+func Roles() []Role { return []Role{Viewer, Operator, Approver, Admin} }
+
+// Scope is that of a token which may do the same, but for approvals.
+func (r Role) Scope() Scope {
+	return map[Role]Scope{Viewer: ScopeRead, Operator: ScopeOperate, Approver: ScopeRead, Admin: ScopeAdmin}[r]
+}
+
+// Covers says that the role opens what needs the scope.
+func (r Role) Covers(need Scope) bool {
+	return need == ScopeApprove && r == Approver || r.Scope().Covers(need)
+}
+
+// RoleBinding gives a role to a group or a person.
+type RoleBinding struct {
+	ID   string
+	Role Role
+	// One of both is set: a value of the groups claim, or a subject.
+	Group, Subject string
+	// Selection is a filter of machines; empty is all of them, and what is not about machines.
+	Selection string
+	// ExpiresAt is zero where it has no end.
+	ExpiresAt time.Time
+}
+
+// Grant is a role that a person has.
+type Grant struct {
+	Role               Role
+	Selection, Binding string
+	ExpiresAt          time.Time
+}
+
+// Person is whom a token of the provider speaks of.
+type Person struct {
+	Issuer, Subject, Name string
+	Groups                []string
+	IssuedAt, ExpiresAt   time.Time
+	// Session is the sign-on. Renewed tokens have the same one, where the provider says which that is; Lasting says so.
+	Session string
+	Lasting bool
+}
+
+// grantsOf gives the roles that a person has now, in the order of the bindings.
+func grantsOf(p Person, bindings []RoleBinding, now time.Time) []Grant {
+	var out []Grant
+	for _, b := range bindings {
+		ended := !b.ExpiresAt.IsZero() && !now.Before(b.ExpiresAt)
+		named := b.Subject != "" && b.Subject == p.Subject || b.Group != "" && slices.Contains(p.Groups, b.Group)
+		if named && !ended {
+			out = append(out, Grant{Role: b.Role, Selection: b.Selection, Binding: b.ID, ExpiresAt: b.ExpiresAt})
+		}
+	}
+	return out
+}
+
+// PersonCaller is the caller with the roles of a person, if they are good for need. The caller is known even where they
+// are not.
+func PersonCaller(p Person, grants []Grant, need Scope) (Caller, error) {
+	c := Caller{Name: p.Name, Person: &p, Grants: grants, need: need}
+	for _, g := range grants {
+		if g.Selection == "" {
+			c.Scope = max(c.Scope, g.Role.Scope())
+		}
+	}
+	switch {
+	case need == ScopeCaller:
+		return c, nil
+	case len(grants) == 0:
+		return c, failure.Denied(ReasonNoRole, "%s has no role here; groups: %s", p.Name, list(p.Groups))
+	case len(c.covering()) == 0:
+		return c, failure.Denied(ReasonScopeTooSmall, "this needs a role with scope %s; %s has %s", need, p.Name,
+			list(roleNames(grants))).WithMeta("scope", c.Highest().String()).WithMeta("required_scope", need.String())
+	}
+	// A role for some machines reads; what else it opens is known once it is known which machine a call is about.
+	c.Scope = max(c.Scope, ScopeRead)
+	return c, nil
+}
+
+func list(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
+func roleNames(grants []Grant) (names []string) {
+	for _, g := range grants {
+		names = append(names, string(g.Role))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// covering are the caller's roles that open the call.
+func (c Caller) covering() (out []Grant) {
+	for _, g := range c.Grants {
+		if g.Role.Covers(c.need) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Within gives the selections of machines, each once, that the call may be about. Where the caller is not restricted
+// there are none.
+func (c Caller) Within() (selections []string, restricted bool) {
+	if c.Person == nil {
+		return nil, false
+	}
+	for _, g := range c.covering() {
+		if g.Selection == "" {
+			return nil, false
+		}
+		selections = append(selections, g.Selection)
+	}
+	slices.Sort(selections)
+	return slices.Compact(selections), len(selections) > 0
+}
+
+// In is the caller of a call about a machine that is in these selections.
+func (c Caller) In(selections []string) Caller {
+	c.Scope = 0
+	for _, g := range c.Grants {
+		if g.Selection == "" || slices.Contains(selections, g.Selection) {
+			c.Scope = max(c.Scope, g.Role.Scope())
+		}
+	}
+	return c
+}
+
+// Highest is the largest scope that the caller has, on whatever machine.
+func (c Caller) Highest() Scope {
+	highest := c.Scope
+	for _, g := range c.Grants {
+		highest = max(highest, g.Role.Scope())
+	}
+	return highest
+}
+
+// rights says what opens the call, so that a stream can be ended when that is no longer the same.
+func (c Caller) rights() string {
+	if c.Person == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, g := range c.covering() {
+		fmt.Fprintf(&b, "%s %s %q\n", g.Binding, g.Role, g.Selection)
+	}
+	return b.String()
+}
