@@ -15,6 +15,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
@@ -251,7 +252,7 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 		if err != nil {
 			continue // an enum's zero value is none
 		}
-		f := webhook.ParseFilter(w.GetFilter())
+		f := machinefilter.Parse(w.GetFilter())
 		for _, m := range all.GetMachines() {
 			shown := slices.ContainsFunc(listed.GetMachines(),
 				func(l *pb.Machine) bool { return l.GetMachineId() == m.GetMachineId() })

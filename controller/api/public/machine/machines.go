@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -107,10 +108,18 @@ func (s *Server) ListMachines(
 	if err != nil {
 		return nil, err
 	}
+	order, err := query.ParseOrder(r.GetOrderBy())
+	if err != nil {
+		return nil, err
+	}
 	if r.GetCursor() != "" || r.GetUpdatedSince() != nil {
 		return s.reconcile(ctx, r, terms)
 	}
-	at, err := validate.ParsePage(r.GetPageToken(), "machines", r.GetFilter())
+	list := "machines"
+	if order.By != "" {
+		list = fmt.Sprintf("machines by %s, descending %t", order.By, order.Desc)
+	}
+	at, err := validate.ParsePage(r.GetPageToken(), list, r.GetFilter())
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +129,11 @@ func (s *Server) ListMachines(
 		}
 	}
 	start := service.WalkStart{Cursor: at.Cursor, Safe: at.Safe}
-	p, err := service.Page(ctx, s.Base, s.Walk("machines", r.GetFilter(), terms, start, true), r)
+	walk := s.Walk(list, r.GetFilter(), terms, start, true)
+	if order.By != "" {
+		walk = s.WalkInOrder(list, r.GetFilter(), terms, order, start)
+	}
+	p, err := service.Page(ctx, s.Base, walk, r)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +183,8 @@ func (s *Server) reconcile(
 // leave.
 func reconcileFilter(r *baremetalv1.ListMachinesRequest, terms []filter.Term) error {
 	switch {
+	case r.GetOrderBy() != "":
+		return query.BadOrder("a reconcile is in the order of changes")
 	case r.GetPageToken() != "":
 		return failure.Invalid("INVALID_PAGE_TOKEN", "page_token belongs to a walk; a reconcile goes on by cursor").
 			WithField("page_token", "not with cursor or updated_since")

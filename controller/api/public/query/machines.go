@@ -29,12 +29,13 @@ var Machines = validate.Query{
 		"serial":          validate.Any,
 		"cluster":         validate.Any,
 		"machine_id":      validate.Any,
+		"image":           validate.Any,
 		"labels.":         validate.Label,
 		"conditions.":     condition,
 	},
 	Aliases: map[string]string{"state": "effective_state", "label.": "labels.", "condition.": "conditions."},
 	Text: []string{
-		"provider", "site", "region", "rack", "group", "location", "serial", "cluster", "machine_id", "labels.",
+		"provider", "site", "region", "rack", "group", "location", "serial", "cluster", "machine_id", "image", "labels.",
 	},
 }
 
@@ -121,7 +122,7 @@ func inEffective(f machinestore.MachineFilter, terms []filter.Term) []machinesto
 }
 
 func narrow(f machinestore.MachineFilter, t filter.Term) []machinestore.MachineFilter {
-	if slices.Contains(Machines.Text, t.Key) || strings.HasPrefix(t.Key, "labels.") {
+	if IsText(t.Key) {
 		return one(narrowText(f, t))
 	}
 	if t.Not {
@@ -154,7 +155,7 @@ func narrowText(f machinestore.MachineFilter, t filter.Term) machinestore.Machin
 		f.Site = value
 	case exact && t.Key == "region":
 		f.Region = value
-	case exact && t.Key != "machine_id":
+	case exact && t.Key != "machine_id" && t.Key != "image":
 		f.Spec = with(f.Spec, specField(t.Key), value)
 	default:
 		f.Patterns = append(slices.Clone(f.Patterns), machinestore.Pattern{Key: specField(t.Key), Not: t.Not,
