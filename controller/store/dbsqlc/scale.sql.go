@@ -45,19 +45,20 @@ func (q *Queries) ConditionsOfPage(ctx context.Context, machineIds []string) ([]
 
 const countByValues = `-- name: CountByValues :many
 WITH counted AS (
-    SELECT ARRAY(SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
-                                      WHEN k.name = 'image' THEN m.os_image_digest
-                                      WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
-                                      ELSE m.spec ->> k.name END, '')
-                 FROM unnest($1::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr)::text[] AS group_values,
+    SELECT CASE WHEN cardinality($1::text[]) = 0 THEN '{}' ELSE ARRAY(
+               SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
+                                    WHEN k.name = 'image' THEN m.os_image_digest
+                                    WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
+                                    ELSE m.spec ->> k.name END, '')
+               FROM unnest($1::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr) END::text[] AS group_values,
            CASE WHEN $2::boolean THEN m.phase ELSE '' END::text AS phase,
            CASE WHEN $2 THEN m.node_state ELSE '' END::text AS node_state,
            ($2 AND m.current_operation_id IS NOT NULL)::boolean AS operating,
            ($2 AND m.active_workflow_id IS NOT NULL)::boolean AS in_workflow,
            ($2 AND m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
-           coalesce(c.types, '{}')::text[] AS conditions, count(*) AS machines
+           coalesce(c.bits, 0)::integer AS conditions, count(*) AS machines
     FROM machines m LEFT JOIN (
-        SELECT k.machine_id, array_agg(k.type ORDER BY k.type) AS types FROM machine_conditions k
+        SELECT k.machine_id, bit_or(1 << (array_position($3::text[], k.type) - 1)) AS bits FROM machine_conditions k
         WHERE cardinality($3::text[]) > 0 AND k.status AND k.type = ANY($3::text[]) GROUP BY k.machine_id) c
         ON c.machine_id = m.machine_id
     WHERE m.deleted_at IS NULL
@@ -83,7 +84,7 @@ WITH counted AS (
 SELECT group_values, phase, node_state, operating, in_workflow, fenced, conditions, machines,
        statement_timestamp()::timestamptz AS as_of
 FROM counted
-UNION ALL SELECT '{}', '', '', false, false, false, '{}', 0, statement_timestamp()
+UNION ALL SELECT '{}', '', '', false, false, false, 0, 0, statement_timestamp()
 `
 
 type CountByValuesParams struct {
@@ -110,13 +111,13 @@ type CountByValuesRow struct {
 	Operating   bool
 	InWorkflow  bool
 	Fenced      bool
-	Conditions  []string
+	Conditions  int32
 	Machines    int64
 	AsOf        time.Time
 }
 
 // How many machines there are of each set of values, and of facts that their state is made of where those are asked for. What
-// they mean is not decided here. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
+// they mean is not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
 // what was committed is counted.
 func (q *Queries) CountByValues(ctx context.Context, arg CountByValuesParams) ([]CountByValuesRow, error) {
 	rows, err := q.db.Query(ctx, countByValues,

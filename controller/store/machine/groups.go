@@ -59,13 +59,13 @@ func (s *Store) CountAlike(ctx context.Context, c Counter) (groups []Counted, as
 			asOf = r.AsOf
 			continue
 		}
-		groups = append(groups, Counted{Values: r.GroupValues, Like: alike(r), Machines: int(r.Machines)})
+		groups = append(groups, Counted{Values: r.GroupValues, Like: alike(r, c.Conditions), Machines: int(r.Machines)})
 	}
 	return groups, asOf, nil
 }
 
 // alike is a machine of which only what its state is made of is known.
-func alike(r dbsqlc.CountByValuesRow) *baremetalv1.Machine {
+func alike(r dbsqlc.CountByValuesRow, conditions []string) *baremetalv1.Machine {
 	f := fleet.Facts{
 		Phase: fleet.Phase(r.Phase), NodeState: fleet.NodeState(r.NodeState), ActiveOperation: r.Operating,
 		ActiveWorkflow: r.InWorkflow, Conditions: map[fleet.ConditionType]bool{},
@@ -80,7 +80,10 @@ func alike(r dbsqlc.CountByValuesRow) *baremetalv1.Machine {
 	if r.Fenced {
 		f.UnresolvedCommand = "some"
 	}
-	for _, c := range r.Conditions {
+	for i, c := range conditions {
+		if r.Conditions&(1<<i) == 0 {
+			continue
+		}
 		f.Conditions[fleet.ConditionType(c)] = true
 		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: c, Status: true})
 	}

@@ -396,7 +396,7 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 		WithoutConditions: pgtx.NonNil(f.Without), PageSize: f.Limit,
 		Keys: keys, Regexps: regexps, NotKeys: notKeys, NotRegexps: notRegexps,
 		OrderBy: f.Order.By, Descending: f.Order.Desc, AfterTime: f.After.UpdatedAt,
-		AfterKey: naturalKey(f.AfterID), AfterNameKey: naturalKey(f.After.Name),
+		AfterName: f.After.Name,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("walk machines: %w", err)

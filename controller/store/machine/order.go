@@ -1,10 +1,9 @@
 package machine
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -12,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Order is an order of machines: by machine_id, site, rack or updated_at. Machines that are equal in it are in the order
-// of machine_id.
+// Order is an order of machines: by machine_id, site, rack or updated_at. Numbers in names count as numbers. Machines that
+// are equal in it are in the order of machine_id.
 type Order struct {
 	By   string
 	Desc bool
@@ -31,88 +30,53 @@ type Place struct {
 func (s *Store) WalkInOrder(
 	ctx context.Context, filters []MachineFilter, order Order, afterID string, after Place, limit int32,
 ) ([]*baremetalv1.Machine, error) {
-	var found []sorted
+	var found []dbsqlc.Machine
 	for _, f := range filters {
 		f.Order, f.AfterID, f.After, f.Limit = order, afterID, after, limit
 		rows, err := s.WalkRows(ctx, f)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rows {
-			key, err := order.of(r)
+		found = append(found, rows...)
+	}
+	if len(filters) > 1 {
+		var err error
+		if found, err = s.firstInOrder(ctx, found, order, int(limit)); err != nil {
+			return nil, err
+		}
+	}
+	return s.present(ctx, found, false)
+}
+
+// firstInOrder gives the first machines in an order. The database compares them, which alone knows how.
+func (s *Store) firstInOrder(ctx context.Context, all []dbsqlc.Machine, order Order, limit int) ([]dbsqlc.Machine, error) {
+	p := dbsqlc.SortMachinesParams{Ids: []string{}, Names: []string{}, Times: []time.Time{}}
+	for _, m := range all {
+		name, at := "", time.Time{}
+		switch order.By {
+		case "site":
+			name = m.Site
+		case "rack":
+			spec, err := convert.SpecFromJSON(m.Spec)
 			if err != nil {
 				return nil, err
 			}
-			found = append(found, key)
+			name = spec.GetRack()
+		case "updated_at":
+			at = m.UpdatedAt
 		}
+		p.Ids, p.Names, p.Times = append(p.Ids, m.MachineID), append(p.Names, name), append(p.Times, at)
 	}
-	slices.SortFunc(found, order.compare)
-	if len(found) > int(limit) {
-		found = found[:limit]
+	places, err := s.db.Q.SortMachines(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("sort machines: %w", err)
 	}
-	rows := make([]dbsqlc.Machine, len(found))
-	for i := range found {
-		rows[i] = found[i].row
+	if order.Desc {
+		slices.Reverse(places)
 	}
-	return s.present(ctx, rows, false)
-}
-
-// sorted is a machine with what an order compares.
-type sorted struct {
-	row            dbsqlc.Machine
-	nameKey, idKey string
-}
-
-func (o Order) of(r dbsqlc.Machine) (sorted, error) {
-	out := sorted{row: r, idKey: naturalKey(r.MachineID)}
-	switch o.By {
-	case "site":
-		out.nameKey = naturalKey(r.Site)
-	case "rack":
-		spec, err := convert.SpecFromJSON(r.Spec)
-		if err != nil {
-			return out, err
-		}
-		out.nameKey = naturalKey(spec.GetRack())
+	out := make([]dbsqlc.Machine, min(limit, len(places)))
+	for i := range out {
+		out[i] = all[places[i]-1]
 	}
 	return out, nil
 }
-
-// compare is the order of the statement WalkMachines.
-func (o Order) compare(a, b sorted) int {
-	c := strings.Compare(a.nameKey, b.nameKey)
-	if o.By == "updated_at" {
-		c = a.row.UpdatedAt.Compare(b.row.UpdatedAt)
-	} else {
-		c = cmp.Or(c, strings.Compare(a.idKey, b.idKey))
-	}
-	c = cmp.Or(c, strings.Compare(a.row.MachineID, b.row.MachineID))
-	if o.Desc {
-		return -c
-	}
-	return c
-}
-
-// naturalDigits is how long numbers are made in natural keys.
-const naturalDigits = 20
-
-// naturalKey writes each number of a name with twenty digits, so that r2 comes before r10.
-func naturalKey(name string) string {
-	var b strings.Builder
-	for name != "" {
-		end := strings.IndexFunc(name, isDigit)
-		if end < 0 {
-			end = len(name)
-		}
-		b.WriteString(name[:end])
-		name = name[end:]
-		rest := strings.TrimLeftFunc(name, isDigit)
-		if number := strings.TrimLeft(name[:len(name)-len(rest)], "0"); rest != name {
-			b.WriteString(strings.Repeat("0", max(0, naturalDigits-len(number))) + number)
-		}
-		name = rest
-	}
-	return b.String()
-}
-
-func isDigit(r rune) bool { return r >= '0' && r <= '9' }

@@ -45,22 +45,19 @@ UPDATE machines SET deleted_at = @now, node_state = 'deleted', node_state_change
 WHERE machine_id = @machine_id;
 
 -- name: WalkMachines :many
--- To be planned for its parameters: what is not asked for falls away then. In an order other than that of machine_id, names
--- are compared by keys in which each number has twenty digits, as naturalKey makes them.
+-- To be planned for its parameters: what is not asked for falls away then.
 SELECT m.* FROM machines m CROSS JOIN LATERAL (
-    SELECT CASE @order_by::text WHEN 'site' THEN m.site ELSE coalesce(m.spec ->> 'rack', '') END AS name) n
-CROSS JOIN LATERAL (
-    SELECT regexp_replace(regexp_replace(n.name, '([0-9]+)', '00000000000000000000\1', 'g'), '0*([0-9]{20,})', '\1', 'g') COLLATE "C" AS name_key,
-           regexp_replace(regexp_replace(m.machine_id, '([0-9]+)', '00000000000000000000\1', 'g'), '0*([0-9]{20,})', '\1', 'g') COLLATE "C" AS id_key,
-           m.machine_id COLLATE "C" AS id) k
+    SELECT CASE @order_by::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(m.spec ->> 'rack', '') ELSE '' END
+               COLLATE natural_order AS name,
+           m.machine_id COLLATE natural_order AS id) k
 WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
   AND (@order_by = '' OR @after_id = '' OR
        CASE WHEN @order_by = 'updated_at' AND NOT @descending::boolean THEN (m.updated_at, k.id) > (@after_time::timestamptz, @after_id)
             WHEN @order_by = 'updated_at' THEN (m.updated_at, k.id) < (@after_time, @after_id)
-            WHEN @order_by = 'machine_id' AND NOT @descending THEN (k.id_key, k.id) > (@after_key::text, @after_id)
-            WHEN @order_by = 'machine_id' THEN (k.id_key, k.id) < (@after_key, @after_id)
-            WHEN NOT @descending THEN (k.name_key, k.id_key, k.id) > (@after_name_key::text, @after_key, @after_id)
-            ELSE (k.name_key, k.id_key, k.id) < (@after_name_key, @after_key, @after_id) END)
+            WHEN @order_by = 'machine_id' AND NOT @descending THEN k.id > @after_id
+            WHEN @order_by = 'machine_id' THEN k.id < @after_id
+            WHEN NOT @descending THEN (k.name, k.id) > (@after_name::text, @after_id)
+            ELSE (k.name, k.id) < (@after_name, @after_id) END)
   AND (@machine_id::text = '' OR m.machine_id = @machine_id)
   AND (@phase::text = '' OR m.phase = @phase)
   AND (@node_state::text = '' OR m.node_state = @node_state)
@@ -96,13 +93,18 @@ WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
       WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY(@without_conditions::text[])))
 ORDER BY CASE WHEN @order_by = 'updated_at' AND NOT @descending THEN m.updated_at END,
          CASE WHEN @order_by = 'updated_at' AND @descending THEN m.updated_at END DESC,
-         CASE WHEN @order_by IN ('site', 'rack') AND NOT @descending THEN k.name_key END,
-         CASE WHEN @order_by IN ('site', 'rack') AND @descending THEN k.name_key END DESC,
-         CASE WHEN @order_by NOT IN ('', 'updated_at') AND NOT @descending THEN k.id_key END,
-         CASE WHEN @order_by NOT IN ('', 'updated_at') AND @descending THEN k.id_key END DESC,
+         CASE WHEN @order_by IN ('site', 'rack') AND NOT @descending THEN k.name END,
+         CASE WHEN @order_by IN ('site', 'rack') AND @descending THEN k.name END DESC,
          CASE WHEN @order_by <> '' AND NOT @descending THEN k.id END,
          CASE WHEN @order_by <> '' AND @descending THEN k.id END DESC,
          m.machine_id LIMIT @page_size;
+
+-- name: SortMachines :many
+-- The places of machines in a list, from 1, in an ascending order of WalkMachines. What it does not compare is the same of all.
+SELECT m.nr::integer AS nr FROM (
+    SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@times::timestamptz[]) AS at,
+           generate_subscripts(@ids::text[], 1) AS nr) m
+ORDER BY m.at, m.name COLLATE natural_order, m.id COLLATE natural_order;
 
 -- name: ChangedMachines :many
 -- Nothing at or above the oldest transaction that is open when they are found is handed out.

@@ -107,22 +107,23 @@ WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 
 -- name: CountByValues :many
 -- How many machines there are of each set of values, and of facts that their state is made of where those are asked for. What
--- they mean is not decided here. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
+-- they mean is not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
 -- what was committed is counted.
 WITH counted AS (
-    SELECT ARRAY(SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
-                                      WHEN k.name = 'image' THEN m.os_image_digest
-                                      WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
-                                      ELSE m.spec ->> k.name END, '')
-                 FROM unnest(@group_by::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr)::text[] AS group_values,
+    SELECT CASE WHEN cardinality(@group_by::text[]) = 0 THEN '{}' ELSE ARRAY(
+               SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
+                                    WHEN k.name = 'image' THEN m.os_image_digest
+                                    WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
+                                    ELSE m.spec ->> k.name END, '')
+               FROM unnest(@group_by::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr) END::text[] AS group_values,
            CASE WHEN @facts::boolean THEN m.phase ELSE '' END::text AS phase,
            CASE WHEN @facts THEN m.node_state ELSE '' END::text AS node_state,
            (@facts AND m.current_operation_id IS NOT NULL)::boolean AS operating,
            (@facts AND m.active_workflow_id IS NOT NULL)::boolean AS in_workflow,
            (@facts AND m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
-           coalesce(c.types, '{}')::text[] AS conditions, count(*) AS machines
+           coalesce(c.bits, 0)::integer AS conditions, count(*) AS machines
     FROM machines m LEFT JOIN (
-        SELECT k.machine_id, array_agg(k.type ORDER BY k.type) AS types FROM machine_conditions k
+        SELECT k.machine_id, bit_or(1 << (array_position(@conditions::text[], k.type) - 1)) AS bits FROM machine_conditions k
         WHERE cardinality(@conditions::text[]) > 0 AND k.status AND k.type = ANY(@conditions::text[]) GROUP BY k.machine_id) c
         ON c.machine_id = m.machine_id
     WHERE m.deleted_at IS NULL
@@ -148,7 +149,7 @@ WITH counted AS (
 SELECT group_values, phase, node_state, operating, in_workflow, fenced, conditions, machines,
        statement_timestamp()::timestamptz AS as_of
 FROM counted
-UNION ALL SELECT '{}', '', '', false, false, false, '{}', 0, statement_timestamp();
+UNION ALL SELECT '{}', '', '', false, false, false, 0, 0, statement_timestamp();
 
 -- name: MachineGroups :many
 -- How many machines stand at each site with the same values of some labels, for budgets that are percentages.
