@@ -106,7 +106,7 @@ func TestCount(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s\n%s", line, got.code, got.err, got.out)
 		}
 	}
-	if got := fleet().run(t, "count", "--by", "colour"); got.code != 1 || !strings.Contains(got.err, "INVALID_GROUP_BY") {
+	if got := fleet().run(t, "count", "--by", "colour"); got.code != 2 || !strings.Contains(got.err, "INVALID_GROUP_BY") {
 		t.Errorf("a key that is none: %+v", got)
 	}
 }

@@ -1377,8 +1377,9 @@ type ListMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Terms that must all hold, joined by commas: key=value, key!=value, key in (a, b), key not in (a, b). Keys: phase,
 	// effective_state (or state), node_state, provider, site, region, rack, group, location, serial, cluster, machine_id,
-	// labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that begin like it, * alone all that
-	// are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was expected there.
+	// image (status.os_image_digest), labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that
+	// begin like it, * alone all that are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was
+	// expected there.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize     int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1561,7 +1562,7 @@ type CountMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in ListMachinesRequest.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// At most 3 keys: those of filter, and image (status.os_image_digest). None gives the total alone.
+	// At most 3 keys of filter. None gives the total alone.
 	GroupBy       []string `protobuf:"bytes,2,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -228,7 +228,7 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 		"rack!=r1", "rack=*", "rack!=*", "rack in (r1, r2),site=ber*", "labels.env not in (dev, x)", "labels.none!=x",
 		"machine_id in (m-000, m-003)", "machine_id=m-00*,state!=BUSY", "phase not in (RMA, FACTORY_READY)",
 		"phase in (RMA, MAINTENANCE, PROVISIONING)", "state not in (BUSY, BLOCKED)", "node_state!=discovered",
-		"conditions.RMA!=true", `labels.env="prod"`}
+		"conditions.RMA!=true", `labels.env="prod"`, "image=*", "image!=sha256:ab*"}
 	for _, phase := range slices.Sorted(maps.Keys(pb.MachineStatus_Phase_value)) {
 		filters = append(filters, "phase="+phase)
 	}
