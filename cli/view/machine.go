@@ -85,8 +85,16 @@ func (s Style) MachineLine(ev *pb.MachineEvent) string {
 	st := m.GetStatus()
 	line := "[" + Clock(m.GetUpdatedAt()) + "] " + pad(ev.GetKind().String(), 7) + "  " + pad(m.GetMachineId(), 10)
 	if ev.GetKind() != pb.MachineEvent_DELETED {
-		line += "  " + pad(s.effective(st.GetEffectiveState())+s.banner(m), 11) + "  " + pad(Phase(st.GetPhase()), 13) + "  " +
-			attention(st)
+		line += "  " + pad(
+			s.effective(st.GetEffectiveState())+s.banner(m),
+			11,
+		) + "  " + pad(
+			Phase(st.GetPhase()),
+			13,
+		) + "  " +
+			attention(
+				st,
+			)
 	}
 	return trimRight(line) + "\n"
 }

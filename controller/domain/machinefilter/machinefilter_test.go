@@ -29,8 +29,8 @@ func TestFilters(t *testing.T) {
 		"effective_state=BUSY": true, "effective_state=IDLE": false, "node_state=active": true, "node_state=pending": false,
 		"conditions.Reachable=true": true, "conditions.Reachable=false": false, "conditions.Retired=false": true,
 		"conditions.NeverHeard=false": true,
-		"image=sha256:*": true, "image!=*": false, "location=*": false, "location!=x": true,
-		"unknown=x":                   false,
+		"image=sha256:*":              true, "image!=*": false, "location=*": false, "location!=x": true,
+		"unknown=x": false,
 	} {
 		if got := machinefilter.Parse(filter).Matches(m); got != want {
 			t.Errorf("%q: %v", filter, got)

@@ -49,7 +49,12 @@ func (s *Store) WalkInOrder(
 }
 
 // firstInOrder gives the first machines in an order. The database compares them, which alone knows how.
-func (s *Store) firstInOrder(ctx context.Context, all []dbsqlc.Machine, order Order, limit int) ([]dbsqlc.Machine, error) {
+func (s *Store) firstInOrder(
+	ctx context.Context,
+	all []dbsqlc.Machine,
+	order Order,
+	limit int,
+) ([]dbsqlc.Machine, error) {
 	p := dbsqlc.SortMachinesParams{Ids: []string{}, Names: []string{}, Times: []time.Time{}}
 	for _, m := range all {
 		name, at := "", time.Time{}

@@ -144,7 +144,11 @@ type Change struct {
 }
 
 // Follow is Reconcile after a cursor with a cursor for each machine. more says that there is more to read right now.
-func (s *Store) Follow(ctx context.Context, from string, limit int32) (all []Change, next string, more bool, err error) {
+func (s *Store) Follow(
+	ctx context.Context,
+	from string,
+	limit int32,
+) (all []Change, next string, more bool, err error) {
 	page, found, at, err := s.page(ctx, from, time.Time{}, limit)
 	if err != nil {
 		return nil, "", false, err

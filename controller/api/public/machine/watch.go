@@ -84,7 +84,12 @@ func (w *watcher) run(ctx context.Context, r *baremetalv1.WatchMachinesRequest,
 }
 
 // listFrom is the place in the list at which the watch begins. It holds the cursor of before the list's first page.
-func (w *watcher) listFrom(ctx context.Context, token string, listing bool, filter string) (at validate.Page, err error) {
+func (w *watcher) listFrom(
+	ctx context.Context,
+	token string,
+	listing bool,
+	filter string,
+) (at validate.Page, err error) {
 	if !listing {
 		at.Cursor, _, err = w.Store.HeadCursor(ctx)
 		return at, err

@@ -20,7 +20,12 @@ func quick(c *service.Config) {
 }
 
 // watch hands messages on until each returns an error; publictest.ErrStop ends it well.
-func watch(ctx context.Context, r *publictest.Rig, q *pb.WatchMachinesRequest, each func(*pb.MachineEvent) error) error {
+func watch(
+	ctx context.Context,
+	r *publictest.Rig,
+	q *pb.WatchMachinesRequest,
+	each func(*pb.MachineEvent) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := r.Machines.WatchMachines(ctx, q)
