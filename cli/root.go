@@ -10,9 +10,9 @@ import (
 	"github.com/ingot-metal/ingot/cli/admin"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/discover"
-	"github.com/ingot-metal/ingot/cli/machines"
 	"github.com/ingot-metal/ingot/cli/health"
 	"github.com/ingot-metal/ingot/cli/inventory"
+	"github.com/ingot-metal/ingot/cli/machines"
 	"github.com/ingot-metal/ingot/cli/setup"
 	"github.com/ingot-metal/ingot/cli/work"
 )
