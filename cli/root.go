@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/discover"
 	"github.com/ingot-metal/ingot/cli/health"
 	"github.com/ingot-metal/ingot/cli/inventory"
+	"github.com/ingot-metal/ingot/cli/machines"
 	"github.com/ingot-metal/ingot/cli/setup"
 	"github.com/ingot-metal/ingot/cli/work"
 )
@@ -72,6 +73,7 @@ Put the machine into maintenance before work that destroys data:
 	root.SetHelpCommandGroupID(groupSetup)
 	root.SetCompletionCommandGroupID(groupSetup)
 	add(root, groupWork, work.Commands(a)...)
+	add(root, groupInventory, machines.Commands(a)...)
 	add(root, groupInventory, inventory.Commands(a)...)
 	add(root, groupInventory, discover.Commands(a)...)
 	add(root, groupAdmin, health.Commands(a)...)

@@ -53,6 +53,29 @@ func RunEvents(c pb.RunServiceClient, filter string, fromBeginning bool) Source[
 	}
 }
 
+// MachineEvent is a message of a watch of machines. It has no number.
+type MachineEvent struct{ *pb.MachineEvent }
+
+// GetSeq implements Event.
+func (MachineEvent) GetSeq() int64 { return 0 }
+
+// MachineEvents are the machines that match the filter, then every change of them.
+func MachineEvents(c pb.MachineServiceClient, filter string) Source[MachineEvent] {
+	return Source[MachineEvent]{
+		Subject: func(ev MachineEvent) string { return ev.GetMachine().GetMachineId() },
+		Open: func(ctx context.Context, cursor string) (func() (MachineEvent, error), error) {
+			s, err := c.WatchMachines(ctx, &pb.WatchMachinesRequest{Filter: filter, Cursor: cursor})
+			if err != nil {
+				return nil, err
+			}
+			return func() (MachineEvent, error) {
+				ev, err := s.Recv()
+				return MachineEvent{ev}, err
+			}, nil
+		},
+	}
+}
+
 // tail remembers how far a stream was read.
 type tail[E Event] struct {
 	src    Source[E]

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/view"
 )
@@ -29,7 +30,7 @@ type fleetStatus struct {
 	certificates []*pb.Agent
 }
 
-// siteStatus counts the machines of a site by effective state; -1 where they could not be counted in time.
+// siteStatus counts the machines of a site by effective state.
 type siteStatus struct {
 	site   string
 	counts map[string]int32
@@ -42,7 +43,7 @@ const (
 	certificateSoon = 7 * 24 * time.Hour
 )
 
-var effectiveStates = []string{"IDLE", "NEW", "BUSY", "MAINTENANCE_IDLE", "ATTENTION", "BLOCKED"}
+var effectiveStates = []string{"IDLE", "NEW", "BUSY", "MAINTENANCE", "ATTENTION", "BLOCKED"}
 
 func (a commands) statusCmd() *cobra.Command {
 	return &cobra.Command{
@@ -98,16 +99,20 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 	if len(names) != 1 {
 		names = append(names, "")
 	}
+	by := []string{"effective_state", "site"}
+	count, err := svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by})
+	if client.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
+		names = []string{""}
+		count, err = svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by[:1]})
+	}
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		one := siteStatus{site: name, counts: map[string]int32{}}
-		for _, state := range effectiveStates {
-			filter := command.JoinFilter("effective_state", state, "site", name)
-			m, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: filter, PageSize: 1})
-			if err != nil {
-				return err
-			}
-			if one.counts[state] = m.GetTotalSize(); m.GetTotalSize() == 0 && len(m.GetMachines()) > 0 {
-				one.counts[state] = -1
+		for _, g := range count.GetGroups() {
+			if name == "" || name == g.GetValues()[1] {
+				one.counts[g.GetValues()[0]] += g.GetCount()
 			}
 		}
 		s.sites = append(s.sites, one)
@@ -211,7 +216,7 @@ func (s *fleetStatus) text(style view.Style, now time.Time) string {
 			row[0] = "all"
 		}
 		for _, state := range effectiveStates {
-			row = append(row, countText(site.counts[state]))
+			row = append(row, fmt.Sprint(site.counts[state]))
 		}
 		t.Add(row...)
 	}
@@ -247,7 +252,7 @@ func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style) {
 			view.Clean(m.GetStatus().GetAttentionMessage()) + "  → ingot why " + m.GetMachineId() + "\n")
 	}
 	if len(s.attention) == mostAttention {
-		b.WriteString("  All of them: ingot list --select state=ATTENTION\n")
+		b.WriteString("  All of them: ingot why --filter state=ATTENTION\n")
 	}
 }
 
@@ -283,8 +288,8 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	sites, attention, rollouts, certificates := map[string]any{}, []any{}, []any{}, []any{}
 	for _, site := range s.sites {
 		counts := map[string]any{}
-		for state, n := range site.counts {
-			counts[state] = float64(n)
+		for _, state := range effectiveStates {
+			counts[state] = float64(site.counts[state])
 		}
 		name := site.site
 		if name == "" {

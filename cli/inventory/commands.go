@@ -10,7 +10,7 @@ import (
 func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
 	return []*cobra.Command{
-		a.importCmd(), a.rackCmd(), a.listCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(),
+		a.importCmd(), a.rackCmd(), a.machineCmd(), a.nodeCmd(), a.imageCmd(), a.scriptCmd(),
 		a.clusterCmd(), a.planCmd(), a.runCmd(),
 	}
 }

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -11,57 +10,6 @@ import (
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/command"
 )
-
-func (a commands) listCmd() *cobra.Command {
-	var filter string
-	var limit int
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List machines with phase, effective state and conditions",
-		Long: `List machines. PHASE is what the operator intends, EFFECTIVE is what the machine is doing
-right now. -o wide adds node state, provider, site, conditions and labels.
-
-Filter terms, all of which must hold, are joined by commas: key=value, key!=value, key in (a, b),
-key not in (a, b). Keys: phase, state, node_state, provider, site, region, rack, group, location,
-serial, cluster, machine_id, labels.KEY, conditions.TYPE. A value may end in *; quotes keep a comma.`,
-		Example: `  ingot list
-  ingot list --filter phase=MAINTENANCE,labels.env=prod
-  ingot list --filter 'rack in (r41, r42), state!=IDLE'
-  ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listMachines(cmd, filter, limit) },
-	}
-	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")
-	cmd.Flags().StringVar(&filter, "select", "", "the same as --filter")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
-	return cmd
-}
-
-func (a commands) listMachines(cmd *cobra.Command, filter string, limit int) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
-	machines, err := command.Pages(limit, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(cmd.Context(),
-			&pb.ListMachinesRequest{Filter: filter, PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	if limit == 0 {
-		slices.SortStableFunc(machines,
-			func(x, y *pb.Machine) int { return command.CompareNames(x.GetMachineId(), y.GetMachineId()) })
-	}
-	names := make([]string, len(machines))
-	for i, m := range machines {
-		names[i] = m.GetMachineId()
-	}
-	return a.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
-		return a.Style().Machines(machines, a.Wide(), a.Now()).String()
-	}, names...)
-}
 
 func (a commands) machineCmd() *cobra.Command {
 	cmd := &cobra.Command{

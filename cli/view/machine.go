@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -76,6 +77,46 @@ func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table
 		t.Add(row...)
 	}
 	return t
+}
+
+// MachineLine is a line of `ingot list --watch`.
+func (s Style) MachineLine(ev *pb.MachineEvent) string {
+	m := ev.GetMachine()
+	st := m.GetStatus()
+	line := "[" + Clock(m.GetUpdatedAt()) + "] " + pad(ev.GetKind().String(), 7) + "  " + pad(m.GetMachineId(), 10)
+	if ev.GetKind() != pb.MachineEvent_DELETED {
+		line += "  " + pad(
+			s.effective(st.GetEffectiveState())+s.banner(m),
+			11,
+		) + "  " + pad(
+			Phase(st.GetPhase()),
+			13,
+		) + "  " +
+			attention(
+				st,
+			)
+	}
+	return trimRight(line) + "\n"
+}
+
+// MachineCounts is the table of `ingot count`.
+func (s Style) MachineCounts(keys []string, r *pb.CountMachinesResponse) string {
+	if len(keys) == 0 {
+		return fmt.Sprintf("%d machines\n", r.GetTotal())
+	}
+	t := &Table{}
+	for _, k := range keys {
+		t.Header = append(t.Header, strings.ToUpper(Clean(k)))
+	}
+	t.Header = append(t.Header, "MACHINES")
+	for _, g := range r.GetGroups() {
+		var row []string
+		for _, v := range g.GetValues() {
+			row = append(row, Clean(v))
+		}
+		t.Add(append(row, fmt.Sprint(g.GetCount()))...)
+	}
+	return t.String() + fmt.Sprintf("%d machines in all\n", r.GetTotal())
 }
 
 // attention is why somebody must act, with the next step; empty where nobody must.

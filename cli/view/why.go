@@ -29,6 +29,32 @@ func (s Style) Explain(e *pb.ExplainMachineResponse, now time.Time) string {
 	return b.String()
 }
 
+// Explained is the list of `ingot why --filter`: of each machine the answer, who can cure it, and what may be done.
+func (s Style) Explained(all []*pb.ExplainedMachine, now time.Time) string {
+	var b strings.Builder
+	for i, m := range all {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		e := m.GetExplanation()
+		b.WriteString(s.Bold(e.GetMachineId()) + "  " + s.effective(m.GetMachine().GetStatus().GetEffectiveState()) + "  " +
+			Clean(e.GetSummary()) + "\n")
+		f := &Fields{}
+		f.Add("  Reason", e.GetReason())
+		f.Add("  WaitsOn", waitsLine(e))
+		f.Add("  Since", timeAgo(e.GetSince(), now))
+		b.WriteString(f.String())
+		for _, a := range e.GetActions() {
+			mark := " "
+			if a.GetDestructive() {
+				mark = s.Bad("!")
+			}
+			b.WriteString("  " + mark + " " + s.Bold(Clean(a.GetCommand())) + "\n")
+		}
+	}
+	return b.String()
+}
+
 func (s Style) explainFields(e *pb.ExplainMachineResponse, now time.Time) *Fields {
 	f := &Fields{}
 	f.Add("Machine", e.GetMachineId())

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,26 +12,38 @@ import (
 
 func (a commands) whyCmd() *cobra.Command {
 	var check bool
+	var filter string
 	cmd := &cobra.Command{
-		Use:   "why MACHINE | OPERATION",
+		Use:   "why MACHINE | OPERATION | --filter FILTER",
 		Short: "Explain what a machine is doing, on whom it waits, and what you may do",
 		Long: `Explain a machine, or one operation (op-…): the first line is the answer. Then on whom it
 waits and since when, how long such a step takes normally, what happens next by itself, the last
 thing that the world has shown, what the cause is read from, and what you may do, with its
 consequence. "!" marks what loses data, interrupts work or overrides a safeguard.
 
+With --filter, explain all machines that match, in short: --filter state=ATTENTION are those that need
+somebody.
+
 It reads, and changes nothing. With --check the exit code is 4 if somebody must act: an operator is
 waited for because something is wrong, or the step is stuck.`,
 		Example: `  ingot why m-1
   ingot why op-01k
+  ingot why --filter state=ATTENTION
+  ingot why --filter rack=r42 -o json
   ingot why m-1 -o json
   ingot why m-1 --check || page-somebody`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 1) == (filter != "") {
+				return command.Usagef("name a machine or an operation, or give --filter\nsee: ingot why --help")
+			}
 			svc, err := a.Services()
 			if err != nil {
 				return err
+			}
+			if filter != "" {
+				return a.whyMany(cmd, svc, filter, check)
 			}
 			e, err := svc.Machines.ExplainMachine(cmd.Context(), a.explainRequest(args[0]))
 			if err != nil {
@@ -46,7 +59,32 @@ waited for because something is wrong, or the step is stuck.`,
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "exit code 4 if somebody must act")
+	cmd.Flags().StringVar(&filter, "filter", "", "explain the machines that match, such as state=ATTENTION,site=berlin")
 	return cmd
+}
+
+// whyMany explains all machines that a filter matches.
+func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter string, check bool) error {
+	all, err := command.Pages(0, func(_ int32, token string) ([]*pb.ExplainedMachine, string, error) {
+		r, err := svc.Machines.ExplainMachines(cmd.Context(),
+			&pb.ExplainMachinesRequest{Filter: filter, PageToken: token})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(all))
+	for i, m := range all {
+		names[i] = m.GetExplanation().GetMachineId()
+	}
+	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all},
+		func() string { return a.Style().Explained(all, a.Now()) }, names...); err != nil {
+		return err
+	}
+	if check && slices.ContainsFunc(all, func(m *pb.ExplainedMachine) bool { return mustAct(m.GetExplanation()) }) {
+		return &command.ExitError{Code: command.ExitRefused}
+	}
+	return nil
 }
 
 // explainRequest asks for an operation, or for a machine.

@@ -29,6 +29,7 @@ var about = func() map[string]About {
 			baremetalv1.AdminService_GetServerInfo_FullMethodName,
 		},
 		AboutList: {
+			baremetalv1.MachineService_ExplainMachines_FullMethodName,
 			baremetalv1.MachineService_ListMachines_FullMethodName,
 			baremetalv1.NodeService_ListNodes_FullMethodName,
 		},

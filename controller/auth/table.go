@@ -105,7 +105,10 @@ func Table() map[string]Rule {
 var readMethods = []string{
 	baremetalv1.MachineService_GetMachine_FullMethodName,
 	baremetalv1.MachineService_ListMachines_FullMethodName,
+	baremetalv1.MachineService_CountMachines_FullMethodName,
+	baremetalv1.MachineService_WatchMachines_FullMethodName,
 	baremetalv1.MachineService_ExplainMachine_FullMethodName,
+	baremetalv1.MachineService_ExplainMachines_FullMethodName,
 	baremetalv1.MachineService_GetMachineTimeline_FullMethodName,
 	baremetalv1.MachineService_GetInventory_FullMethodName,
 	baremetalv1.OperationService_GetOperation_FullMethodName,

@@ -136,6 +136,24 @@ func (q Query) alias(key string) string {
 	return key
 }
 
+// Key gives a key's own name. ok is false of what is none.
+func (q Query) Key(name string) (key string, ok bool) {
+	key = q.alias(name)
+	dot := strings.IndexByte(key, '.')
+	if dot <= 0 {
+		return key, q.Keys[key] != nil
+	}
+	check := q.Keys[key[:dot+1]]
+	if check == nil {
+		return key, false
+	}
+	_, ok = check(key[dot+1:] + "=true") // a value of every family
+	return key, ok
+}
+
+// Names are the names of the keys.
+func (q Query) Names() []string { return known(q.Keys) }
+
 func known(keys Keys) []string {
 	var out []string
 	for k := range keys {

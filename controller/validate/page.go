@@ -41,6 +41,8 @@ type Page struct {
 	// ID and Time are those of the last row of the page before.
 	ID   string    `json:"i,omitempty"`
 	Time time.Time `json:"t,omitzero"`
+	// Key is what the rows are sorted by before their ID, where it is a text.
+	Key string `json:"k,omitempty"`
 	// Part counts the parts of a list that is read in several; ID may be empty at the start of a later one.
 	Part int `json:"p,omitempty"`
 	// Total is how many rows the list had when its first page was read; 0 is not known. It is carried to all other pages.
@@ -73,7 +75,7 @@ func ParsePage(token, list, filter string) (Page, error) {
 		return Page{}, badToken("malformed")
 	}
 	if p.List != listKey(list, filter) {
-		return Page{}, badToken("belongs to another list or another filter")
+		return Page{}, badToken("belongs to another list, filter or order")
 	}
 	return p.Page, nil
 }
@@ -82,7 +84,7 @@ func ParsePage(token, list, filter string) (Page, error) {
 func plausible(p Page) bool {
 	year := func(t time.Time) bool { return t.IsZero() || t.Year() > 1969 && t.Year() < 10000 }
 	return p.Total >= 0 && (p.ID != "" || p.Part > 0) && p.Part >= 0 && p.Part < 1024 &&
-		strings.IndexFunc(p.ID+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
+		strings.IndexFunc(p.ID+p.Key+p.Cursor, unicode.IsControl) < 0 && year(p.Time) && year(p.Safe)
 }
 
 // AuditPosition reads Page.ID as the number of an audit row; 0 at the start of the list.

@@ -283,6 +283,70 @@ func (MachineStatus_EffectiveState) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{2, 1}
 }
 
+// Kind says what a message means.
+type MachineEvent_Kind int32
+
+const (
+	MachineEvent_KIND_UNSPECIFIED MachineEvent_Kind = 0
+	// The machine matches, as the watch begins. A BOOKMARK follows the last of them.
+	MachineEvent_CURRENT MachineEvent_Kind = 1
+	// The machine has changed, or is new, and matches.
+	MachineEvent_CHANGED MachineEvent_Kind = 2
+	// The machine has changed and does not match, or no longer. After a resume it may be one that the client never had.
+	MachineEvent_LEFT MachineEvent_Kind = 3
+	// The machine is gone from the inventory.
+	MachineEvent_DELETED MachineEvent_Kind = 4
+	// Nothing has changed up to here: comes at least every 10 s while nothing else does.
+	MachineEvent_BOOKMARK MachineEvent_Kind = 5
+)
+
+// Enum value maps for MachineEvent_Kind.
+var (
+	MachineEvent_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "CURRENT",
+		2: "CHANGED",
+		3: "LEFT",
+		4: "DELETED",
+		5: "BOOKMARK",
+	}
+	MachineEvent_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"CURRENT":          1,
+		"CHANGED":          2,
+		"LEFT":             3,
+		"DELETED":          4,
+		"BOOKMARK":         5,
+	}
+)
+
+func (x MachineEvent_Kind) Enum() *MachineEvent_Kind {
+	p := new(MachineEvent_Kind)
+	*p = x
+	return p
+}
+
+func (x MachineEvent_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MachineEvent_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_machine_proto_enumTypes[3].Descriptor()
+}
+
+func (MachineEvent_Kind) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_machine_proto_enumTypes[3]
+}
+
+func (x MachineEvent_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MachineEvent_Kind.Descriptor instead.
+func (MachineEvent_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14, 0}
+}
+
 // Machine is a physical server with a stable identity.
 type Machine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1303,8 +1367,8 @@ func (x *GetMachineRequest) GetExternalId() string {
 
 // ListMachinesRequest has two modes.
 //
-// A full walk (neither updated_since nor cursor) pages by machine_id with page_token and may filter. Its
-// answers carry the next_cursor taken before the first page.
+// A full walk (neither updated_since nor cursor) pages by machine_id, or in the order of order_by, with page_token and may
+// filter. Its answers carry the next_cursor taken before the first page.
 //
 // A reconcile (updated_since or cursor) returns every machine that has changed since, tombstones included,
 // never misses one and may repeat one. A filter that a change can leave is refused with
@@ -1313,15 +1377,21 @@ type ListMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Terms that must all hold, joined by commas: key=value, key!=value, key in (a, b), key not in (a, b). Keys: phase,
 	// effective_state (or state), node_state, provider, site, region, rack, group, location, serial, cluster, machine_id,
-	// labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that begin like it, * alone all that
-	// are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was expected there.
+	// image (status.os_image_digest), labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that
+	// begin like it, * alone all that are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was
+	// expected there.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize     int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken    string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	UpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_since,json=updatedSince,proto3" json:"updated_since,omitempty"`
 	// Opaque, from next_cursor.
-	Cursor        string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The order of a walk: machine_id, site, rack, updated_at or effective_state (BLOCKED, ATTENTION, BUSY, MAINTENANCE, NEW,
+	// IDLE), and " desc" for the other way round. Numbers in names count as numbers: r2 comes before r10. Equal machines are in
+	// the order of machine_id. Every page must name the order of the first. A machine that moves in the order meanwhile may be
+	// met twice or not at all; next_cursor makes up for it. Not in a reconcile.
+	OrderBy       string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1387,6 +1457,13 @@ func (x *ListMachinesRequest) GetUpdatedSince() *timestamppb.Timestamp {
 func (x *ListMachinesRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListMachinesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
 	}
 	return ""
 }
@@ -1480,6 +1557,298 @@ func (x *ListMachinesResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// CountMachinesRequest says which machines are counted, and by what.
+type CountMachinesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListMachinesRequest.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// At most 3 keys of filter. None gives the total alone.
+	GroupBy       []string `protobuf:"bytes,2,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountMachinesRequest) Reset() {
+	*x = CountMachinesRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountMachinesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountMachinesRequest) ProtoMessage() {}
+
+func (x *CountMachinesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountMachinesRequest.ProtoReflect.Descriptor instead.
+func (*CountMachinesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CountMachinesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *CountMachinesRequest) GetGroupBy() []string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return nil
+}
+
+// CountMachinesResponse is how many machines there were at one moment.
+type CountMachinesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those of the most machines first. At most 1,000; none without group_by.
+	Groups []*MachineGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Machines that match.
+	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// Every change that was committed before this time is counted.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountMachinesResponse) Reset() {
+	*x = CountMachinesResponse{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountMachinesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountMachinesResponse) ProtoMessage() {}
+
+func (x *CountMachinesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountMachinesResponse.ProtoReflect.Descriptor instead.
+func (*CountMachinesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CountMachinesResponse) GetGroups() []*MachineGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *CountMachinesResponse) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *CountMachinesResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+// MachineGroup is how many machines have the same values.
+type MachineGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each key of group_by, in its order, as a filter takes it; empty where the machine has none.
+	Values        []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	Count         int32    `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineGroup) Reset() {
+	*x = MachineGroup{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineGroup) ProtoMessage() {}
+
+func (x *MachineGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineGroup.ProtoReflect.Descriptor instead.
+func (*MachineGroup) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *MachineGroup) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *MachineGroup) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// WatchMachinesRequest says which machines are watched, and from where.
+type WatchMachinesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListMachinesRequest.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Go on after this point: from MachineEvent.cursor of a watch with the same filter, or ListMachinesResponse.next_cursor.
+	// Empty begins with the machines that match now.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchMachinesRequest) Reset() {
+	*x = WatchMachinesRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchMachinesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchMachinesRequest) ProtoMessage() {}
+
+func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchMachinesRequest.ProtoReflect.Descriptor instead.
+func (*WatchMachinesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchMachinesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *WatchMachinesRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// MachineEvent is one message of a watch. A change may come twice, and several changes of a machine may come as one.
+type MachineEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  MachineEvent_Kind      `protobuf:"varint,1,opt,name=kind,proto3,enum=baremetal.v1.MachineEvent_Kind" json:"kind,omitempty"`
+	// The machine as it is now; of DELETED its tombstone, of BOOKMARK unset.
+	Machine *Machine `protobuf:"bytes,2,opt,name=machine,proto3" json:"machine,omitempty"`
+	// Where to go on after a broken stream.
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineEvent) Reset() {
+	*x = MachineEvent{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineEvent) ProtoMessage() {}
+
+func (x *MachineEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineEvent.ProtoReflect.Descriptor instead.
+func (*MachineEvent) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *MachineEvent) GetKind() MachineEvent_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return MachineEvent_KIND_UNSPECIFIED
+}
+
+func (x *MachineEvent) GetMachine() *Machine {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+func (x *MachineEvent) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 // UpdateMachineRequest says what of a machine's spec and labels is to change.
 type UpdateMachineRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1496,7 +1865,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1877,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1890,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -1558,7 +1927,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1939,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1952,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -1624,7 +1993,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +2005,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +2018,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -1702,7 +2071,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +2083,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +2096,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -1788,7 +2157,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +2169,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +2182,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -1891,7 +2260,7 @@ type SystemSeed struct {
 
 func (x *SystemSeed) Reset() {
 	*x = SystemSeed{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2272,7 @@ func (x *SystemSeed) String() string {
 func (*SystemSeed) ProtoMessage() {}
 
 func (x *SystemSeed) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2285,7 @@ func (x *SystemSeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemSeed.ProtoReflect.Descriptor instead.
 func (*SystemSeed) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SystemSeed) GetHostname() string {
@@ -1959,7 +2328,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2340,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2353,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -2027,7 +2396,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2408,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2421,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -2087,7 +2456,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2468,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2481,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -2145,7 +2514,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2526,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2539,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -2191,7 +2560,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2572,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2585,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -2284,7 +2653,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2665,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2678,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -2480,6 +2849,185 @@ func (x *ExplainMachineResponse) GetRule() string {
 	return ""
 }
 
+// ExplainMachinesRequest says which machines are explained.
+type ExplainMachinesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListMachinesRequest. Empty: effective_state=ATTENTION.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// At most 100, which is the default.
+	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainMachinesRequest) Reset() {
+	*x = ExplainMachinesRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainMachinesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainMachinesRequest) ProtoMessage() {}
+
+func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainMachinesRequest.ProtoReflect.Descriptor instead.
+func (*ExplainMachinesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ExplainMachinesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ExplainMachinesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ExplainMachinesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ExplainMachinesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of ListMachines. Each was read at a moment of its own.
+	Machines      []*ExplainedMachine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	NextPageToken string              `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainMachinesResponse) Reset() {
+	*x = ExplainMachinesResponse{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainMachinesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainMachinesResponse) ProtoMessage() {}
+
+func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainMachinesResponse.ProtoReflect.Descriptor instead.
+func (*ExplainMachinesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ExplainMachinesResponse) GetMachines() []*ExplainedMachine {
+	if x != nil {
+		return x.Machines
+	}
+	return nil
+}
+
+func (x *ExplainMachinesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ExplainMachinesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
+// ExplainedMachine is a machine and why it is as it is.
+type ExplainedMachine struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	// Its waits_on says who can cure it, its actions what may be done now.
+	Explanation   *ExplainMachineResponse `protobuf:"bytes,2,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedMachine) Reset() {
+	*x = ExplainedMachine{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedMachine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedMachine) ProtoMessage() {}
+
+func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedMachine.ProtoReflect.Descriptor instead.
+func (*ExplainedMachine) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ExplainedMachine) GetMachine() *Machine {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+func (x *ExplainedMachine) GetExplanation() *ExplainMachineResponse {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
 // OperatorAction is something that a person may do now.
 type OperatorAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2495,7 +3043,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +3055,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +3068,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -2562,7 +3110,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +3122,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +3135,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -2645,7 +3193,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +3205,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +3218,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -2723,7 +3271,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +3283,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +3296,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -2871,7 +3419,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3431,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3444,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -3052,7 +3600,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3612,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3625,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -3113,7 +3661,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +3673,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3686,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -3183,7 +3731,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3743,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3756,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -3269,7 +3817,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3829,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3842,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -3319,7 +3867,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3879,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3892,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -3517,14 +4065,15 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
 	"\vexternal_id\x18\x02 \x01(\tR\n" +
-	"externalId\"\xc2\x01\n" +
+	"externalId\"\xdd\x01\n" +
 	"\x13ListMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12?\n" +
 	"\rupdated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedSince\x12\x16\n" +
-	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"\x8f\x02\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x19\n" +
+	"\border_by\x18\x06 \x01(\tR\aorderBy\"\x8f\x02\n" +
 	"\x14ListMachinesResponse\x121\n" +
 	"\bmachines\x18\x01 \x03(\v2\x15.baremetal.v1.MachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
@@ -3533,7 +4082,31 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12safe_updated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10safeUpdatedSince\x12\x12\n" +
 	"\x04more\x18\x05 \x01(\bR\x04more\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x06 \x01(\x05R\ttotalSize\"\xaf\x01\n" +
+	"total_size\x18\x06 \x01(\x05R\ttotalSize\"I\n" +
+	"\x14CountMachinesRequest\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
+	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\"\x92\x01\n" +
+	"\x15CountMachinesResponse\x122\n" +
+	"\x06groups\x18\x01 \x03(\v2\x1a.baremetal.v1.MachineGroupR\x06groups\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\x12/\n" +
+	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"<\n" +
+	"\fMachineGroup\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"F\n" +
+	"\x14WatchMachinesRequest\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xe9\x01\n" +
+	"\fMachineEvent\x123\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1f.baremetal.v1.MachineEvent.KindR\x04kind\x12/\n" +
+	"\amachine\x18\x02 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"[\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aCURRENT\x10\x01\x12\v\n" +
+	"\aCHANGED\x10\x02\x12\b\n" +
+	"\x04LEFT\x10\x03\x12\v\n" +
+	"\aDELETED\x10\x04\x12\f\n" +
+	"\bBOOKMARK\x10\x05\"\xaf\x01\n" +
 	"\x14UpdateMachineRequest\x12/\n" +
 	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
@@ -3629,7 +4202,20 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\twaits_for\x18\x15 \x01(\tR\bwaitsFor\x12\x1b\n" +
 	"\tstep_kind\x18\x16 \x01(\tR\bstepKind\x12B\n" +
 	"\x0fstep_started_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\rstepStartedAt\x12\x12\n" +
-	"\x04rule\x18\x18 \x01(\tR\x04rule\"n\n" +
+	"\x04rule\x18\x18 \x01(\tR\x04rule\"l\n" +
+	"\x16ExplainMachinesRequest\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9c\x01\n" +
+	"\x17ExplainMachinesResponse\x12:\n" +
+	"\bmachines\x18\x01 \x03(\v2\x1e.baremetal.v1.ExplainedMachineR\bmachines\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\x8b\x01\n" +
+	"\x10ExplainedMachine\x12/\n" +
+	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12F\n" +
+	"\vexplanation\x18\x02 \x01(\v2$.baremetal.v1.ExplainMachineResponseR\vexplanation\"n\n" +
 	"\x0eOperatorAction\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12 \n" +
 	"\vconsequence\x18\x02 \x01(\tR\vconsequence\x12 \n" +
@@ -3749,13 +4335,14 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\xc2\n" +
-	"\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\xcf\f\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
 	"GetMachine\x12\x1f.baremetal.v1.GetMachineRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
-	"\fListMachines\x12!.baremetal.v1.ListMachinesRequest\x1a\".baremetal.v1.ListMachinesResponse\x12J\n" +
+	"\fListMachines\x12!.baremetal.v1.ListMachinesRequest\x1a\".baremetal.v1.ListMachinesResponse\x12X\n" +
+	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12Q\n" +
+	"\rWatchMachines\x12\".baremetal.v1.WatchMachinesRequest\x1a\x1a.baremetal.v1.MachineEvent0\x01\x12J\n" +
 	"\rUpdateMachine\x12\".baremetal.v1.UpdateMachineRequest\x1a\x15.baremetal.v1.Machine\x12J\n" +
 	"\rDeleteMachine\x12\".baremetal.v1.DeleteMachineRequest\x1a\x15.baremetal.v1.Machine\x12L\n" +
 	"\rRebootMachine\x12\".baremetal.v1.RebootMachineRequest\x1a\x17.baremetal.v1.Operation\x12N\n" +
@@ -3765,7 +4352,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x10EnterMaintenance\x12%.baremetal.v1.EnterMaintenanceRequest\x1a\x17.baremetal.v1.Operation\x12P\n" +
 	"\x0fExitMaintenance\x12$.baremetal.v1.ExitMaintenanceRequest\x1a\x17.baremetal.v1.Operation\x12P\n" +
 	"\x0fCancelOperation\x12$.baremetal.v1.CancelOperationRequest\x1a\x17.baremetal.v1.Operation\x12[\n" +
-	"\x0eExplainMachine\x12#.baremetal.v1.ExplainMachineRequest\x1a$.baremetal.v1.ExplainMachineResponse\x12g\n" +
+	"\x0eExplainMachine\x12#.baremetal.v1.ExplainMachineRequest\x1a$.baremetal.v1.ExplainMachineResponse\x12^\n" +
+	"\x0fExplainMachines\x12$.baremetal.v1.ExplainMachinesRequest\x1a%.baremetal.v1.ExplainMachinesResponse\x12g\n" +
 	"\x12GetMachineTimeline\x12'.baremetal.v1.GetMachineTimelineRequest\x1a(.baremetal.v1.GetMachineTimelineResponse\x12[\n" +
 	"\x0eVerifyTimeline\x12#.baremetal.v1.VerifyTimelineRequest\x1a$.baremetal.v1.VerifyTimelineResponse\x12J\n" +
 	"\fGetInventory\x12!.baremetal.v1.GetInventoryRequest\x1a\x17.baremetal.v1.InventoryB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
@@ -3782,137 +4370,159 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_machine_proto_rawDescData
 }
 
-var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
 	(MachineStatus_EffectiveState)(0),  // 2: baremetal.v1.MachineStatus.EffectiveState
-	(*Machine)(nil),                    // 3: baremetal.v1.Machine
-	(*MachineSpec)(nil),                // 4: baremetal.v1.MachineSpec
-	(*MachineStatus)(nil),              // 5: baremetal.v1.MachineStatus
-	(*TPMStatus)(nil),                  // 6: baremetal.v1.TPMStatus
-	(*ProviderStatus)(nil),             // 7: baremetal.v1.ProviderStatus
-	(*Condition)(nil),                  // 8: baremetal.v1.Condition
-	(*RegisterMachineRequest)(nil),     // 9: baremetal.v1.RegisterMachineRequest
-	(*GetMachineRequest)(nil),          // 10: baremetal.v1.GetMachineRequest
-	(*ListMachinesRequest)(nil),        // 11: baremetal.v1.ListMachinesRequest
-	(*ListMachinesResponse)(nil),       // 12: baremetal.v1.ListMachinesResponse
-	(*UpdateMachineRequest)(nil),       // 13: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 14: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 15: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 16: baremetal.v1.NetbootMachineRequest
-	(*ReimageMachineRequest)(nil),      // 17: baremetal.v1.ReimageMachineRequest
-	(*SystemSeed)(nil),                 // 18: baremetal.v1.SystemSeed
-	(*ReconfigureMachineRequest)(nil),  // 19: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 20: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 21: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 22: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 23: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 24: baremetal.v1.ExplainMachineResponse
-	(*OperatorAction)(nil),             // 25: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 26: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 27: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 28: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 29: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 30: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 31: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 32: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 33: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 34: baremetal.v1.Inventory
-	nil,                                // 35: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 36: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 37: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 38: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 39: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 40: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 41: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 42: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 43: baremetal.v1.Operation
+	(MachineEvent_Kind)(0),             // 3: baremetal.v1.MachineEvent.Kind
+	(*Machine)(nil),                    // 4: baremetal.v1.Machine
+	(*MachineSpec)(nil),                // 5: baremetal.v1.MachineSpec
+	(*MachineStatus)(nil),              // 6: baremetal.v1.MachineStatus
+	(*TPMStatus)(nil),                  // 7: baremetal.v1.TPMStatus
+	(*ProviderStatus)(nil),             // 8: baremetal.v1.ProviderStatus
+	(*Condition)(nil),                  // 9: baremetal.v1.Condition
+	(*RegisterMachineRequest)(nil),     // 10: baremetal.v1.RegisterMachineRequest
+	(*GetMachineRequest)(nil),          // 11: baremetal.v1.GetMachineRequest
+	(*ListMachinesRequest)(nil),        // 12: baremetal.v1.ListMachinesRequest
+	(*ListMachinesResponse)(nil),       // 13: baremetal.v1.ListMachinesResponse
+	(*CountMachinesRequest)(nil),       // 14: baremetal.v1.CountMachinesRequest
+	(*CountMachinesResponse)(nil),      // 15: baremetal.v1.CountMachinesResponse
+	(*MachineGroup)(nil),               // 16: baremetal.v1.MachineGroup
+	(*WatchMachinesRequest)(nil),       // 17: baremetal.v1.WatchMachinesRequest
+	(*MachineEvent)(nil),               // 18: baremetal.v1.MachineEvent
+	(*UpdateMachineRequest)(nil),       // 19: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 20: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 21: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 22: baremetal.v1.NetbootMachineRequest
+	(*ReimageMachineRequest)(nil),      // 23: baremetal.v1.ReimageMachineRequest
+	(*SystemSeed)(nil),                 // 24: baremetal.v1.SystemSeed
+	(*ReconfigureMachineRequest)(nil),  // 25: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 26: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 27: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 28: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 29: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 30: baremetal.v1.ExplainMachineResponse
+	(*ExplainMachinesRequest)(nil),     // 31: baremetal.v1.ExplainMachinesRequest
+	(*ExplainMachinesResponse)(nil),    // 32: baremetal.v1.ExplainMachinesResponse
+	(*ExplainedMachine)(nil),           // 33: baremetal.v1.ExplainedMachine
+	(*OperatorAction)(nil),             // 34: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 35: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 36: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 37: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 38: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 39: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 40: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 41: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 42: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 43: baremetal.v1.Inventory
+	nil,                                // 44: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 45: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 46: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 47: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 48: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 49: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 50: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 51: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 52: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	35, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
-	4,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
-	5,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	40, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	40, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	40, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	44, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
+	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
+	49, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	49, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	49, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
-	8,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
+	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	40, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	40, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	40, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	7,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	40, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
-	6,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	40, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	40, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	40, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	3,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	40, // 20: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 21: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	40, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	3,  // 23: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	41, // 24: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 25: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	42, // 26: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	40, // 27: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	40, // 28: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	25, // 29: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	40, // 30: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	40, // 31: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	40, // 32: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	40, // 33: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	28, // 34: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	29, // 35: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	40, // 36: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	36, // 37: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	40, // 38: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	5,  // 39: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	37, // 40: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	38, // 41: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	39, // 42: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	32, // 43: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	40, // 44: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	9,  // 45: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	10, // 46: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	11, // 47: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	13, // 48: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	14, // 49: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	15, // 50: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	16, // 51: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	17, // 52: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	19, // 53: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	20, // 54: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	21, // 55: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	22, // 56: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	23, // 57: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	26, // 58: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	30, // 59: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	33, // 60: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	3,  // 61: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	3,  // 62: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	12, // 63: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	3,  // 64: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	3,  // 65: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	43, // 66: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	43, // 67: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	43, // 68: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	43, // 69: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	43, // 70: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	43, // 71: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	43, // 72: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	24, // 73: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	27, // 74: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	31, // 75: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	34, // 76: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	61, // [61:77] is the sub-list for method output_type
-	45, // [45:61] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	49, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	49, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	49, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
+	49, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
+	49, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	49, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	49, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
+	49, // 20: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	4,  // 21: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	49, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	16, // 23: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
+	49, // 24: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 25: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,  // 26: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,  // 27: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	50, // 28: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	24, // 29: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	51, // 30: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	49, // 31: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	49, // 32: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	34, // 33: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	49, // 34: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	49, // 35: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	33, // 36: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	4,  // 37: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	30, // 38: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	49, // 39: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	49, // 40: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	37, // 41: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	38, // 42: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	49, // 43: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	45, // 44: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	49, // 45: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,  // 46: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	46, // 47: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	47, // 48: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	48, // 49: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	41, // 50: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	49, // 51: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	10, // 52: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 53: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 54: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 55: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 56: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	19, // 57: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	20, // 58: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	21, // 59: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	22, // 60: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	23, // 61: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	25, // 62: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	26, // 63: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	27, // 64: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	28, // 65: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	29, // 66: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	31, // 67: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	35, // 68: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	39, // 69: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	42, // 70: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	4,  // 71: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 72: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 73: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 74: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 75: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 76: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 77: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	52, // 78: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	52, // 79: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	52, // 80: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	52, // 81: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	52, // 82: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	52, // 83: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	52, // 84: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	30, // 85: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	32, // 86: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	36, // 87: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	40, // 88: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	43, // 89: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	71, // [71:90] is the sub-list for method output_type
+	52, // [52:71] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -3926,8 +4536,8 @@ func file_baremetal_v1_machine_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   37,
+			NumEnums:      4,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,8 @@ const (
 	MachineService_RegisterMachine_FullMethodName    = "/baremetal.v1.MachineService/RegisterMachine"
 	MachineService_GetMachine_FullMethodName         = "/baremetal.v1.MachineService/GetMachine"
 	MachineService_ListMachines_FullMethodName       = "/baremetal.v1.MachineService/ListMachines"
+	MachineService_CountMachines_FullMethodName      = "/baremetal.v1.MachineService/CountMachines"
+	MachineService_WatchMachines_FullMethodName      = "/baremetal.v1.MachineService/WatchMachines"
 	MachineService_UpdateMachine_FullMethodName      = "/baremetal.v1.MachineService/UpdateMachine"
 	MachineService_DeleteMachine_FullMethodName      = "/baremetal.v1.MachineService/DeleteMachine"
 	MachineService_RebootMachine_FullMethodName      = "/baremetal.v1.MachineService/RebootMachine"
@@ -32,6 +34,7 @@ const (
 	MachineService_ExitMaintenance_FullMethodName    = "/baremetal.v1.MachineService/ExitMaintenance"
 	MachineService_CancelOperation_FullMethodName    = "/baremetal.v1.MachineService/CancelOperation"
 	MachineService_ExplainMachine_FullMethodName     = "/baremetal.v1.MachineService/ExplainMachine"
+	MachineService_ExplainMachines_FullMethodName    = "/baremetal.v1.MachineService/ExplainMachines"
 	MachineService_GetMachineTimeline_FullMethodName = "/baremetal.v1.MachineService/GetMachineTimeline"
 	MachineService_VerifyTimeline_FullMethodName     = "/baremetal.v1.MachineService/VerifyTimeline"
 	MachineService_GetInventory_FullMethodName       = "/baremetal.v1.MachineService/GetInventory"
@@ -54,6 +57,12 @@ type MachineServiceClient interface {
 	GetMachine(ctx context.Context, in *GetMachineRequest, opts ...grpc.CallOption) (*Machine, error)
 	// ListMachines pages through the fleet, or reconciles it by cursor: see ListMachinesRequest.
 	ListMachines(ctx context.Context, in *ListMachinesRequest, opts ...grpc.CallOption) (*ListMachinesResponse, error)
+	// CountMachines counts the machines that match a filter, by the values of up to three keys, at one moment. Scope: read.
+	// INVALID_GROUP_BY for a key that is none; TOO_MANY_GROUPS beyond 1,000 groups.
+	CountMachines(ctx context.Context, in *CountMachinesRequest, opts ...grpc.CallOption) (*CountMachinesResponse, error)
+	// WatchMachines sends the machines that match a filter, then every change of them, with no gap. Scope: read.
+	// CURSOR_EXPIRED after a restore of the database: watch anew without a cursor.
+	WatchMachines(ctx context.Context, in *WatchMachinesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[MachineEvent], error)
 	// UpdateMachine changes spec and labels: what the message sets, or what the mask names. Whatever a client sends under status is ignored.
 	UpdateMachine(ctx context.Context, in *UpdateMachineRequest, opts ...grpc.CallOption) (*Machine, error)
 	// DeleteMachine removes an idle machine from the inventory; a tombstone stays for reconcilers.
@@ -75,6 +84,8 @@ type MachineServiceClient interface {
 	CancelOperation(ctx context.Context, in *CancelOperationRequest, opts ...grpc.CallOption) (*Operation, error)
 	// ExplainMachine says what a machine is doing, on whom it waits, since when, and what may be done.
 	ExplainMachine(ctx context.Context, in *ExplainMachineRequest, opts ...grpc.CallOption) (*ExplainMachineResponse, error)
+	// ExplainMachines explains a page of machines: without a filter those that need somebody. Scope: read.
+	ExplainMachines(ctx context.Context, in *ExplainMachinesRequest, opts ...grpc.CallOption) (*ExplainMachinesResponse, error)
 	// GetMachineTimeline reads the ordered history of a machine, and its state at a time.
 	GetMachineTimeline(ctx context.Context, in *GetMachineTimelineRequest, opts ...grpc.CallOption) (*GetMachineTimelineResponse, error)
 	// VerifyTimeline recomputes histories, a page of machines at a time: whether their chains are unbroken, and whether the
@@ -121,6 +132,35 @@ func (c *machineServiceClient) ListMachines(ctx context.Context, in *ListMachine
 	}
 	return out, nil
 }
+
+func (c *machineServiceClient) CountMachines(ctx context.Context, in *CountMachinesRequest, opts ...grpc.CallOption) (*CountMachinesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountMachinesResponse)
+	err := c.cc.Invoke(ctx, MachineService_CountMachines_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *machineServiceClient) WatchMachines(ctx context.Context, in *WatchMachinesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[MachineEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &MachineService_ServiceDesc.Streams[0], MachineService_WatchMachines_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchMachinesRequest, MachineEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MachineService_WatchMachinesClient = grpc.ServerStreamingClient[MachineEvent]
 
 func (c *machineServiceClient) UpdateMachine(ctx context.Context, in *UpdateMachineRequest, opts ...grpc.CallOption) (*Machine, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -222,6 +262,16 @@ func (c *machineServiceClient) ExplainMachine(ctx context.Context, in *ExplainMa
 	return out, nil
 }
 
+func (c *machineServiceClient) ExplainMachines(ctx context.Context, in *ExplainMachinesRequest, opts ...grpc.CallOption) (*ExplainMachinesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainMachinesResponse)
+	err := c.cc.Invoke(ctx, MachineService_ExplainMachines_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *machineServiceClient) GetMachineTimeline(ctx context.Context, in *GetMachineTimelineRequest, opts ...grpc.CallOption) (*GetMachineTimelineResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetMachineTimelineResponse)
@@ -269,6 +319,12 @@ type MachineServiceServer interface {
 	GetMachine(context.Context, *GetMachineRequest) (*Machine, error)
 	// ListMachines pages through the fleet, or reconciles it by cursor: see ListMachinesRequest.
 	ListMachines(context.Context, *ListMachinesRequest) (*ListMachinesResponse, error)
+	// CountMachines counts the machines that match a filter, by the values of up to three keys, at one moment. Scope: read.
+	// INVALID_GROUP_BY for a key that is none; TOO_MANY_GROUPS beyond 1,000 groups.
+	CountMachines(context.Context, *CountMachinesRequest) (*CountMachinesResponse, error)
+	// WatchMachines sends the machines that match a filter, then every change of them, with no gap. Scope: read.
+	// CURSOR_EXPIRED after a restore of the database: watch anew without a cursor.
+	WatchMachines(*WatchMachinesRequest, grpc.ServerStreamingServer[MachineEvent]) error
 	// UpdateMachine changes spec and labels: what the message sets, or what the mask names. Whatever a client sends under status is ignored.
 	UpdateMachine(context.Context, *UpdateMachineRequest) (*Machine, error)
 	// DeleteMachine removes an idle machine from the inventory; a tombstone stays for reconcilers.
@@ -290,6 +346,8 @@ type MachineServiceServer interface {
 	CancelOperation(context.Context, *CancelOperationRequest) (*Operation, error)
 	// ExplainMachine says what a machine is doing, on whom it waits, since when, and what may be done.
 	ExplainMachine(context.Context, *ExplainMachineRequest) (*ExplainMachineResponse, error)
+	// ExplainMachines explains a page of machines: without a filter those that need somebody. Scope: read.
+	ExplainMachines(context.Context, *ExplainMachinesRequest) (*ExplainMachinesResponse, error)
 	// GetMachineTimeline reads the ordered history of a machine, and its state at a time.
 	GetMachineTimeline(context.Context, *GetMachineTimelineRequest) (*GetMachineTimelineResponse, error)
 	// VerifyTimeline recomputes histories, a page of machines at a time: whether their chains are unbroken, and whether the
@@ -315,6 +373,12 @@ func (UnimplementedMachineServiceServer) GetMachine(context.Context, *GetMachine
 }
 func (UnimplementedMachineServiceServer) ListMachines(context.Context, *ListMachinesRequest) (*ListMachinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListMachines not implemented")
+}
+func (UnimplementedMachineServiceServer) CountMachines(context.Context, *CountMachinesRequest) (*CountMachinesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountMachines not implemented")
+}
+func (UnimplementedMachineServiceServer) WatchMachines(*WatchMachinesRequest, grpc.ServerStreamingServer[MachineEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchMachines not implemented")
 }
 func (UnimplementedMachineServiceServer) UpdateMachine(context.Context, *UpdateMachineRequest) (*Machine, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateMachine not implemented")
@@ -345,6 +409,9 @@ func (UnimplementedMachineServiceServer) CancelOperation(context.Context, *Cance
 }
 func (UnimplementedMachineServiceServer) ExplainMachine(context.Context, *ExplainMachineRequest) (*ExplainMachineResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainMachine not implemented")
+}
+func (UnimplementedMachineServiceServer) ExplainMachines(context.Context, *ExplainMachinesRequest) (*ExplainMachinesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainMachines not implemented")
 }
 func (UnimplementedMachineServiceServer) GetMachineTimeline(context.Context, *GetMachineTimelineRequest) (*GetMachineTimelineResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMachineTimeline not implemented")
@@ -429,6 +496,35 @@ func _MachineService_ListMachines_Handler(srv interface{}, ctx context.Context, 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _MachineService_CountMachines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountMachinesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).CountMachines(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_CountMachines_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).CountMachines(ctx, req.(*CountMachinesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MachineService_WatchMachines_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchMachinesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(MachineServiceServer).WatchMachines(m, &grpc.GenericServerStream[WatchMachinesRequest, MachineEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MachineService_WatchMachinesServer = grpc.ServerStreamingServer[MachineEvent]
 
 func _MachineService_UpdateMachine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(UpdateMachineRequest)
@@ -610,6 +706,24 @@ func _MachineService_ExplainMachine_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MachineService_ExplainMachines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainMachinesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).ExplainMachines(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_ExplainMachines_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).ExplainMachines(ctx, req.(*ExplainMachinesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _MachineService_GetMachineTimeline_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetMachineTimelineRequest)
 	if err := dec(in); err != nil {
@@ -684,6 +798,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MachineService_ListMachines_Handler,
 		},
 		{
+			MethodName: "CountMachines",
+			Handler:    _MachineService_CountMachines_Handler,
+		},
+		{
 			MethodName: "UpdateMachine",
 			Handler:    _MachineService_UpdateMachine_Handler,
 		},
@@ -724,6 +842,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MachineService_ExplainMachine_Handler,
 		},
 		{
+			MethodName: "ExplainMachines",
+			Handler:    _MachineService_ExplainMachines_Handler,
+		},
+		{
 			MethodName: "GetMachineTimeline",
 			Handler:    _MachineService_GetMachineTimeline_Handler,
 		},
@@ -736,6 +858,12 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MachineService_GetInventory_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchMachines",
+			Handler:       _MachineService_WatchMachines_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "baremetal/v1/machine.proto",
 }

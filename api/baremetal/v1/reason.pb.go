@@ -711,6 +711,15 @@ const (
 	// FAILED_PRECONDITION: the machine's history is not as it was written; nothing is certified from it.
 	// Next: `ingot audit verify MACHINE` says which entry; compare with your copies of its heads, and ask who has changed it.
 	Reason_HISTORY_BROKEN Reason = 421
+	// INVALID_ARGUMENT: machines cannot be counted by these keys.
+	// Next: at most three of those that the message names, each once.
+	Reason_INVALID_GROUP_BY Reason = 430
+	// FAILED_PRECONDITION: the machines that match have more than 1,000 different values, which are no use to anybody.
+	// Next: count by fewer keys, or narrow the filter.
+	Reason_TOO_MANY_GROUPS Reason = 431
+	// INVALID_ARGUMENT: machines are not listed in this order.
+	// Next: one key that the message names, with ` desc` behind it for the other way round; none in a reconcile.
+	Reason_INVALID_ORDER_BY Reason = 432
 	// FAILED_PRECONDITION: the controller has no provider for people to sign on with.
 	// Next: set `sign_on` in its configuration, or use a token.
 	Reason_SIGN_ON_OFF Reason = 440
@@ -965,6 +974,9 @@ var (
 		406: "MEDIA_PROOF_MISSING",
 		420: "ERASURE_NOT_PROVEN",
 		421: "HISTORY_BROKEN",
+		430: "INVALID_GROUP_BY",
+		431: "TOO_MANY_GROUPS",
+		432: "INVALID_ORDER_BY",
 		440: "SIGN_ON_OFF",
 		441: "SIGN_ON_UNAVAILABLE",
 		442: "SIGN_ON_EXPIRED",
@@ -1196,6 +1208,9 @@ var (
 		"MEDIA_PROOF_MISSING":            406,
 		"ERASURE_NOT_PROVEN":             420,
 		"HISTORY_BROKEN":                 421,
+		"INVALID_GROUP_BY":               430,
+		"TOO_MANY_GROUPS":                431,
+		"INVALID_ORDER_BY":               432,
 		"SIGN_ON_OFF":                    440,
 		"SIGN_ON_UNAVAILABLE":            441,
 		"SIGN_ON_EXPIRED":                442,
@@ -1240,7 +1255,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe1*\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa5+\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1462,7 +1477,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x12NO_INSTALL_ADDRESS\x10\x95\x03\x12\x18\n" +
 	"\x13MEDIA_PROOF_MISSING\x10\x96\x03\x12\x17\n" +
 	"\x12ERASURE_NOT_PROVEN\x10\xa4\x03\x12\x13\n" +
-	"\x0eHISTORY_BROKEN\x10\xa5\x03\x12\x10\n" +
+	"\x0eHISTORY_BROKEN\x10\xa5\x03\x12\x15\n" +
+	"\x10INVALID_GROUP_BY\x10\xae\x03\x12\x14\n" +
+	"\x0fTOO_MANY_GROUPS\x10\xaf\x03\x12\x15\n" +
+	"\x10INVALID_ORDER_BY\x10\xb0\x03\x12\x10\n" +
 	"\vSIGN_ON_OFF\x10\xb8\x03\x12\x18\n" +
 	"\x13SIGN_ON_UNAVAILABLE\x10\xb9\x03\x12\x14\n" +
 	"\x0fSIGN_ON_EXPIRED\x10\xba\x03\x12\x12\n" +

@@ -798,6 +798,40 @@ func (q *Queries) SetQuarantineReason(ctx context.Context, arg SetQuarantineReas
 	return err
 }
 
+const sortMachines = `-- name: SortMachines :many
+SELECT m.nr::integer AS nr FROM (
+    SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS name, unnest($3::timestamptz[]) AS at,
+           generate_subscripts($1::text[], 1) AS nr) m
+ORDER BY m.at, m.name COLLATE natural_order, m.id COLLATE natural_order
+`
+
+type SortMachinesParams struct {
+	Ids   []string
+	Names []string
+	Times []time.Time
+}
+
+// The places of machines in a list, from 1, in an ascending order of WalkMachines. What it does not compare is the same of all.
+func (q *Queries) SortMachines(ctx context.Context, arg SortMachinesParams) ([]int32, error) {
+	rows, err := q.db.Query(ctx, sortMachines, arg.Ids, arg.Names, arg.Times)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var nr int32
+		if err := rows.Scan(&nr); err != nil {
+			return nil, err
+		}
+		items = append(items, nr)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const thaw = `-- name: Thaw :exec
 UPDATE cluster_state SET frozen_since = NULL
 `
@@ -844,44 +878,66 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip FROM machines m
-WHERE m.deleted_at IS NULL AND m.machine_id > $1
-  AND ($2::text = '' OR m.machine_id = $2)
-  AND ($3::text = '' OR m.phase = $3)
-  AND ($4::text = '' OR m.node_state = $4)
-  AND ($5::text = '' OR m.provider = $5)
-  AND ($6::text = '' OR m.site = $6)
-  AND ($7::text = '' OR m.region = $7)
-  AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
-  AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
-  AND ($10::text = '' OR (m.current_operation_id IS NOT NULL) = ($10::text = 'true'))
-  AND ($11::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = ($11::text = 'true'))
-  AND ($12::text = '' OR (m.unresolved_command_id IS NOT NULL) = ($12::text = 'true'))
-  AND (cardinality($13::text[]) = 0 OR m.node_state = ANY($13::text[]))
-  AND (cardinality($14::text[]) = 0 OR NOT m.node_state = ANY($14::text[]))
-  AND (cardinality($15::text[]) = 0 OR m.machine_id = ANY($15::text[]))
-  AND (cardinality($16::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM (SELECT unnest($16::text[]) AS key, unnest($17::text[]) AS regexp) AS want
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip FROM machines m CROSS JOIN LATERAL (
+    SELECT CASE $1::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(m.spec ->> 'rack', '') ELSE '' END
+               COLLATE natural_order AS name,
+           m.machine_id COLLATE natural_order AS id) k
+WHERE m.deleted_at IS NULL AND ($1 <> '' OR m.machine_id > $2)
+  AND ($1 = '' OR $2 = '' OR
+       CASE WHEN $1 = 'updated_at' AND NOT $3::boolean THEN (m.updated_at, k.id) > ($4::timestamptz, $2)
+            WHEN $1 = 'updated_at' THEN (m.updated_at, k.id) < ($4, $2)
+            WHEN $1 = 'machine_id' AND NOT $3 THEN k.id > $2
+            WHEN $1 = 'machine_id' THEN k.id < $2
+            WHEN NOT $3 THEN (k.name, k.id) > ($5::text, $2)
+            ELSE (k.name, k.id) < ($5, $2) END)
+  AND ($6::text = '' OR m.machine_id = $6)
+  AND ($7::text = '' OR m.phase = $7)
+  AND ($8::text = '' OR m.node_state = $8)
+  AND ($9::text = '' OR m.provider = $9)
+  AND ($10::text = '' OR m.site = $10)
+  AND ($11::text = '' OR m.region = $11)
+  AND ($12::jsonb = '{}' OR m.labels @> $12::jsonb)
+  AND ($13::jsonb = '{}' OR m.spec @> $13::jsonb)
+  AND ($14::text = '' OR (m.current_operation_id IS NOT NULL) = ($14::text = 'true'))
+  AND ($15::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = ($15::text = 'true'))
+  AND ($16::text = '' OR (m.unresolved_command_id IS NOT NULL) = ($16::text = 'true'))
+  AND (cardinality($17::text[]) = 0 OR m.node_state = ANY($17::text[]))
+  AND (cardinality($18::text[]) = 0 OR NOT m.node_state = ANY($18::text[]))
+  AND (cardinality($19::text[]) = 0 OR m.machine_id = ANY($19::text[]))
+  AND (cardinality($20::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest($20::text[]) AS key, unnest($21::text[]) AS regexp) AS want
       WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
+                              WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
                               WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                               ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
-  AND (cardinality($18::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM (SELECT unnest($18::text[]) AS key, unnest($19::text[]) AS regexp) AS bad
+  AND (cardinality($22::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest($22::text[]) AS key, unnest($23::text[]) AS regexp) AS bad
       WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
+                 WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
                  WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                  ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
-  AND (cardinality($20::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM unnest($20::text[]) AS want(type)
+  AND (cardinality($24::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($24::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
                         WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
-  AND (cardinality($21::text[]) = 0 OR NOT EXISTS (
+  AND (cardinality($25::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($21::text[])))
-ORDER BY m.machine_id LIMIT $22
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($25::text[])))
+ORDER BY CASE WHEN $1 = 'updated_at' AND NOT $3 THEN m.updated_at END,
+         CASE WHEN $1 = 'updated_at' AND $3 THEN m.updated_at END DESC,
+         CASE WHEN $1 IN ('site', 'rack') AND NOT $3 THEN k.name END,
+         CASE WHEN $1 IN ('site', 'rack') AND $3 THEN k.name END DESC,
+         CASE WHEN $1 <> '' AND NOT $3 THEN k.id END,
+         CASE WHEN $1 <> '' AND $3 THEN k.id END DESC,
+         m.machine_id LIMIT $26
 `
 
 type WalkMachinesParams struct {
+	OrderBy           string
 	AfterID           string
+	Descending        bool
+	AfterTime         time.Time
+	AfterName         string
 	MachineID         string
 	Phase             string
 	NodeState         string
@@ -908,7 +964,11 @@ type WalkMachinesParams struct {
 // To be planned for its parameters: what is not asked for falls away then.
 func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]Machine, error) {
 	rows, err := q.db.Query(ctx, walkMachines,
+		arg.OrderBy,
 		arg.AfterID,
+		arg.Descending,
+		arg.AfterTime,
+		arg.AfterName,
 		arg.MachineID,
 		arg.Phase,
 		arg.NodeState,

@@ -43,6 +43,127 @@ func (q *Queries) ConditionsOfPage(ctx context.Context, machineIds []string) ([]
 	return items, nil
 }
 
+const countByValues = `-- name: CountByValues :many
+WITH counted AS (
+    SELECT CASE WHEN cardinality($1::text[]) = 0 THEN '{}' ELSE ARRAY(
+               SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
+                                    WHEN k.name = 'image' THEN m.os_image_digest
+                                    WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
+                                    ELSE m.spec ->> k.name END, '')
+               FROM unnest($1::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr) END::text[] AS group_values,
+           CASE WHEN $2::boolean THEN m.phase ELSE '' END::text AS phase,
+           CASE WHEN $2 THEN m.node_state ELSE '' END::text AS node_state,
+           ($2 AND m.current_operation_id IS NOT NULL)::boolean AS operating,
+           ($2 AND m.active_workflow_id IS NOT NULL)::boolean AS in_workflow,
+           ($2 AND m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
+           coalesce(c.bits, 0)::integer AS conditions, count(*) AS machines
+    FROM machines m LEFT JOIN (
+        SELECT k.machine_id, bit_or(1 << (array_position($3::text[], k.type) - 1)) AS bits FROM machine_conditions k
+        WHERE cardinality($3::text[]) > 0 AND k.status AND k.type = ANY($3::text[]) GROUP BY k.machine_id) c
+        ON c.machine_id = m.machine_id
+    WHERE m.deleted_at IS NULL
+      AND (cardinality($4::text[]) = 0 OR m.machine_id = ANY($4::text[]))
+      AND ($5::text = '' OR m.provider = $5)
+      AND ($6::text = '' OR m.site = $6)
+      AND ($7::text = '' OR m.region = $7)
+      AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
+      AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
+      AND (cardinality($10::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest($10::text[]) AS key, unnest($11::text[]) AS regexp) AS want
+          WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
+                                  WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
+                                  ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
+      AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest($12::text[]) AS key, unnest($13::text[]) AS regexp) AS bad
+          WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
+                     WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                     WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
+                     ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
+    GROUP BY 1, 2, 3, 4, 5, 6, 7 LIMIT $14)
+SELECT group_values, phase, node_state, operating, in_workflow, fenced, conditions, machines,
+       statement_timestamp()::timestamptz AS as_of
+FROM counted
+UNION ALL SELECT '{}', '', '', false, false, false, 0, 0, statement_timestamp()
+`
+
+type CountByValuesParams struct {
+	GroupBy    []string
+	Facts      bool
+	Conditions []string
+	Among      []string
+	Provider   string
+	Site       string
+	Region     string
+	Labels     []byte
+	Spec       []byte
+	Keys       []string
+	Regexps    []string
+	NotKeys    []string
+	NotRegexps []string
+	MaxRows    int32
+}
+
+type CountByValuesRow struct {
+	GroupValues []string
+	Phase       string
+	NodeState   string
+	Operating   bool
+	InWorkflow  bool
+	Fenced      bool
+	Conditions  int32
+	Machines    int64
+	AsOf        time.Time
+}
+
+// How many machines there are of each set of values, and of facts that their state is made of where those are asked for. What
+// they mean is not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
+// what was committed is counted.
+func (q *Queries) CountByValues(ctx context.Context, arg CountByValuesParams) ([]CountByValuesRow, error) {
+	rows, err := q.db.Query(ctx, countByValues,
+		arg.GroupBy,
+		arg.Facts,
+		arg.Conditions,
+		arg.Among,
+		arg.Provider,
+		arg.Site,
+		arg.Region,
+		arg.Labels,
+		arg.Spec,
+		arg.Keys,
+		arg.Regexps,
+		arg.NotKeys,
+		arg.NotRegexps,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountByValuesRow
+	for rows.Next() {
+		var i CountByValuesRow
+		if err := rows.Scan(
+			&i.GroupValues,
+			&i.Phase,
+			&i.NodeState,
+			&i.Operating,
+			&i.InWorkflow,
+			&i.Fenced,
+			&i.Conditions,
+			&i.Machines,
+			&i.AsOf,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endLostSessions = `-- name: EndLostSessions :exec
 WITH lost AS MATERIALIZED (
     SELECT s.agent_id FROM agent_sessions s WHERE s.ended_at IS NULL AND s.controller_id = ANY($2::text[])

@@ -21,6 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 const (
@@ -48,6 +49,24 @@ func (s *Store) ExplainFacts(ctx context.Context, machineID, operationID string,
 		return explain.Facts{}, fmt.Errorf("ask what may be offered: %w", err)
 	}
 	return g.f, nil
+}
+
+// explainedAtOnce is how many machines of a page are read side by side: each takes a connection of the pool.
+const explainedAtOnce = 4
+
+// ExplainFactsOf is ExplainFacts of several machines, in their order, each in a snapshot of its own.
+func (s *Store) ExplainFactsOf(ctx context.Context, machineIDs []string, now time.Time) ([]explain.Facts, error) {
+	out := make([]explain.Facts, len(machineIDs))
+	g, _ := task.New(ctx)
+	for part := range explainedAtOnce {
+		g.Go("explain machines", func(ctx context.Context) (err error) {
+			for i := part; i < len(out) && err == nil; i += explainedAtOnce {
+				out[i], err = s.ExplainFacts(ctx, machineIDs[i], "", now)
+			}
+			return err
+		})
+	}
+	return out, g.Wait()
 }
 
 // gather reads the facts of one machine.

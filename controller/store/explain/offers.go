@@ -62,17 +62,16 @@ func (s *Store) mayStarts(ctx context.Context, g *gather) (map[explain.Start]*fl
 			starts = append(starts, explain.Start{Type: fleet.RunPlan, Plan: c.Subject})
 		}
 	}
-	for _, st := range starts {
-		err := s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
+	err := s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
+		for _, st := range starts {
 			_, _, err := s.operations.Fits(ctx, q, g.m, startOf(st, g))
-			out[st], err = workflowstore.RefusalIn(err)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("ask about %s: %w", st.Type, err)
+			if out[st], err = workflowstore.RefusalIn(err); err != nil {
+				return fmt.Errorf("ask about %s: %w", st.Type, err)
+			}
 		}
-	}
-	return out, nil
+		return nil
+	})
+	return out, err
 }
 
 // mayReimage asks again about a reimage that is refused for its image: a caller may name one of the catalogue. Where

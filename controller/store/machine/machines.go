@@ -322,7 +322,11 @@ type MachineFilter struct {
 	// With and Without are conditions that must be true, or must not.
 	With, Without []string
 	AfterID       string
-	Limit         int32
+	// Order is that of the walk: its zero value is that of machine_id, byte by byte. After holds AfterID and what else the
+	// order compares.
+	Order Order
+	After Place
+	Limit int32
 	// Sealed gives machines of which only the id can be read before they have gone over the wire.
 	Sealed bool
 }
@@ -362,7 +366,7 @@ func (s *Store) WalkMachines(ctx context.Context, f MachineFilter) ([]*baremetal
 }
 
 func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine, error) {
-	if f.matchesAll() {
+	if f.matchesAll() && f.Order.By == "" {
 		rows, err := s.db.Lists(ctx).WalkAllMachines(ctx, dbsqlc.WalkAllMachinesParams{AfterID: f.AfterID, PageSize: f.Limit})
 		if err != nil {
 			return nil, fmt.Errorf("walk machines: %w", err)
@@ -391,6 +395,8 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 		NotNodeStates: pgtx.NonNil(f.NotNodeStates), Among: among, WithConditions: pgtx.NonNil(f.With),
 		WithoutConditions: pgtx.NonNil(f.Without), PageSize: f.Limit,
 		Keys: keys, Regexps: regexps, NotKeys: notKeys, NotRegexps: notRegexps,
+		OrderBy: f.Order.By, Descending: f.Order.Desc, AfterTime: f.After.UpdatedAt,
+		AfterName: f.After.Name,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("walk machines: %w", err)
@@ -411,8 +417,12 @@ func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string
 	if len(f.With) == 0 || pgtx.Counting(ctx) != nil {
 		return []string{}, false, nil
 	}
+	after := f.AfterID
+	if f.Order.By != "" {
+		after = "" // which is behind machines of any id
+	}
 	among, err = s.db.CustomPlan().MachinesWithCondition(ctx, dbsqlc.MachinesWithConditionParams{
-		Type: f.With[0], AfterID: f.AfterID, MaxRows: fewCandidates + 1,
+		Type: f.With[0], AfterID: after, MaxRows: fewCandidates + 1,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("read machines with condition %s: %w", f.With[0], err)

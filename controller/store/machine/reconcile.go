@@ -76,33 +76,97 @@ func (s *Store) ReconcileSealed(ctx context.Context, from string, since time.Tim
 func (s *Store) reconcile(
 	ctx context.Context, from string, since time.Time, limit int32, sealed bool,
 ) (*Changes, error) {
-	here, bounds, err := s.here(ctx)
+	out, found, _, err := s.page(ctx, from, since, limit)
 	if err != nil {
 		return nil, err
+	}
+	// A machine that has changed again meanwhile is presented as it is now, and comes once more after this page.
+	out.Machines, err = s.presentFound(ctx, found, sealed)
+	return out, err
+}
+
+// page finds the machines of a page, and says where to go on. Its cursors begin like here.
+func (s *Store) page(
+	ctx context.Context, from string, since time.Time, limit int32,
+) (out *Changes, found []dbsqlc.ChangedMachinesRow, here cursor, err error) {
+	here, bounds, err := s.here(ctx)
+	if err != nil {
+		return nil, nil, here, err
 	}
 	at := cursor{Xid: "0"}
 	if from != "" {
 		if at, err = parseCursor(from); err != nil {
-			return nil, err
+			return nil, nil, here, err
 		}
-		if at.System != here.System || at.Timeline != here.Timeline || at.Incarnation != here.Incarnation {
-			return nil, failure.Precondition("CURSOR_EXPIRED",
-				"the cursor is of another incarnation of this database; walk the fleet again")
+		if !at.of(here) {
+			return nil, nil, here, expired()
 		}
 	}
-	found, err := s.changes(ctx, at, since, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read changes: %w", err)
+	if found, err = s.changes(ctx, at, since, limit); err != nil {
+		return nil, nil, here, fmt.Errorf("read changes: %w", err)
 	}
-	out := &Changes{SafeSince: bounds.SafeTime, More: len(found) == int(limit)}
+	out = &Changes{SafeSince: bounds.SafeTime, More: len(found) == int(limit)}
 	if out.More {
 		// Those that are left may be older than those of this page.
 		out.SafeSince = since
 	}
 	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, found)
-	// A machine that has changed again meanwhile is presented as it is now, and comes once more after this page.
-	out.Machines, err = s.presentFound(ctx, found, sealed)
-	return out, err
+	return out, found, here, nil
+}
+
+// of reports whether the cursor is of this database as it is now.
+func (c cursor) of(here cursor) bool {
+	return c.System == here.System && c.Timeline == here.Timeline && c.Incarnation == here.Incarnation
+}
+
+func expired() error {
+	return failure.Precondition("CURSOR_EXPIRED",
+		"the cursor is of another incarnation of this database; walk the fleet again").WithField("cursor", "expired")
+}
+
+// CheckCursor refuses a cursor from which Reconcile would not go on.
+func (s *Store) CheckCursor(ctx context.Context, text string) error {
+	at, err := parseCursor(text)
+	if err != nil {
+		return err
+	}
+	here, _, err := s.here(ctx)
+	if err == nil && !at.of(here) {
+		err = expired()
+	}
+	return err
+}
+
+// Change is a machine as it is now, and the cursor behind the change by which it was found.
+type Change struct {
+	Machine *baremetalv1.Machine
+	Cursor  string
+}
+
+// Follow is Reconcile after a cursor with a cursor for each machine. more says that there is more to read right now.
+func (s *Store) Follow(
+	ctx context.Context,
+	from string,
+	limit int32,
+) (all []Change, next string, more bool, err error) {
+	page, found, at, err := s.page(ctx, from, time.Time{}, limit)
+	if err != nil {
+		return nil, "", false, err
+	}
+	machines, err := s.presentFound(ctx, found, false)
+	if err != nil {
+		return nil, "", false, err
+	}
+	places := make(map[string]uint64, len(found))
+	for _, f := range found {
+		places[f.MachineID] = f.ChangeXid
+	}
+	for _, m := range machines {
+		at.Machine = m.GetMachineId()
+		at.Xid = fmt.Sprint(places[at.Machine])
+		all = append(all, Change{Machine: m, Cursor: at.String()})
+	}
+	return all, page.Next, page.More, nil
 }
 
 // fewChanges is how many changes since a time are found by that time and put in order then. More are read in their

@@ -46,8 +46,18 @@ WHERE machine_id = @machine_id;
 
 -- name: WalkMachines :many
 -- To be planned for its parameters: what is not asked for falls away then.
-SELECT m.* FROM machines m
-WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
+SELECT m.* FROM machines m CROSS JOIN LATERAL (
+    SELECT CASE @order_by::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(m.spec ->> 'rack', '') ELSE '' END
+               COLLATE natural_order AS name,
+           m.machine_id COLLATE natural_order AS id) k
+WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
+  AND (@order_by = '' OR @after_id = '' OR
+       CASE WHEN @order_by = 'updated_at' AND NOT @descending::boolean THEN (m.updated_at, k.id) > (@after_time::timestamptz, @after_id)
+            WHEN @order_by = 'updated_at' THEN (m.updated_at, k.id) < (@after_time, @after_id)
+            WHEN @order_by = 'machine_id' AND NOT @descending THEN k.id > @after_id
+            WHEN @order_by = 'machine_id' THEN k.id < @after_id
+            WHEN NOT @descending THEN (k.name, k.id) > (@after_name::text, @after_id)
+            ELSE (k.name, k.id) < (@after_name, @after_id) END)
   AND (@machine_id::text = '' OR m.machine_id = @machine_id)
   AND (@phase::text = '' OR m.phase = @phase)
   AND (@node_state::text = '' OR m.node_state = @node_state)
@@ -65,11 +75,13 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (cardinality(@keys::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
       WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
+                              WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
                               WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                               ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
   AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
       WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
+                 WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
                  WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                  ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
   AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
@@ -79,7 +91,20 @@ WHERE m.deleted_at IS NULL AND m.machine_id > @after_id
   AND (cardinality(@without_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
       WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY(@without_conditions::text[])))
-ORDER BY m.machine_id LIMIT @page_size;
+ORDER BY CASE WHEN @order_by = 'updated_at' AND NOT @descending THEN m.updated_at END,
+         CASE WHEN @order_by = 'updated_at' AND @descending THEN m.updated_at END DESC,
+         CASE WHEN @order_by IN ('site', 'rack') AND NOT @descending THEN k.name END,
+         CASE WHEN @order_by IN ('site', 'rack') AND @descending THEN k.name END DESC,
+         CASE WHEN @order_by <> '' AND NOT @descending THEN k.id END,
+         CASE WHEN @order_by <> '' AND @descending THEN k.id END DESC,
+         m.machine_id LIMIT @page_size;
+
+-- name: SortMachines :many
+-- The places of machines in a list, from 1, in an ascending order of WalkMachines. What it does not compare is the same of all.
+SELECT m.nr::integer AS nr FROM (
+    SELECT unnest(@ids::text[]) AS id, unnest(@names::text[]) AS name, unnest(@times::timestamptz[]) AS at,
+           generate_subscripts(@ids::text[], 1) AS nr) m
+ORDER BY m.at, m.name COLLATE natural_order, m.id COLLATE natural_order;
 
 -- name: ChangedMachines :many
 -- Nothing at or above the oldest transaction that is open when they are found is handed out.

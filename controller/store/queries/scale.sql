@@ -105,6 +105,52 @@ FROM machines m LEFT JOIN (
     ON c.machine_id = m.machine_id
 WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 
+-- name: CountByValues :many
+-- How many machines there are of each set of values, and of facts that their state is made of where those are asked for. What
+-- they mean is not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
+-- what was committed is counted.
+WITH counted AS (
+    SELECT CASE WHEN cardinality(@group_by::text[]) = 0 THEN '{}' ELSE ARRAY(
+               SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
+                                    WHEN k.name = 'image' THEN m.os_image_digest
+                                    WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
+                                    ELSE m.spec ->> k.name END, '')
+               FROM unnest(@group_by::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr) END::text[] AS group_values,
+           CASE WHEN @facts::boolean THEN m.phase ELSE '' END::text AS phase,
+           CASE WHEN @facts THEN m.node_state ELSE '' END::text AS node_state,
+           (@facts AND m.current_operation_id IS NOT NULL)::boolean AS operating,
+           (@facts AND m.active_workflow_id IS NOT NULL)::boolean AS in_workflow,
+           (@facts AND m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
+           coalesce(c.bits, 0)::integer AS conditions, count(*) AS machines
+    FROM machines m LEFT JOIN (
+        SELECT k.machine_id, bit_or(1 << (array_position(@conditions::text[], k.type) - 1)) AS bits FROM machine_conditions k
+        WHERE cardinality(@conditions::text[]) > 0 AND k.status AND k.type = ANY(@conditions::text[]) GROUP BY k.machine_id) c
+        ON c.machine_id = m.machine_id
+    WHERE m.deleted_at IS NULL
+      AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))
+      AND (@provider::text = '' OR m.provider = @provider)
+      AND (@site::text = '' OR m.site = @site)
+      AND (@region::text = '' OR m.region = @region)
+      AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
+      AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
+      AND (cardinality(@keys::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
+          WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
+                                  WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
+                                  ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
+      AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
+          WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
+                     WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                     WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
+                     ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
+    GROUP BY 1, 2, 3, 4, 5, 6, 7 LIMIT @max_rows)
+SELECT group_values, phase, node_state, operating, in_workflow, fenced, conditions, machines,
+       statement_timestamp()::timestamptz AS as_of
+FROM counted
+UNION ALL SELECT '{}', '', '', false, false, false, 0, 0, statement_timestamp();
+
 -- name: MachineGroups :many
 -- How many machines stand at each site with the same values of some labels, for budgets that are percentages.
 SELECT site, ARRAY(SELECT coalesce(labels ->> k, '') FROM unnest(@keys::text[]) AS k)::text[] AS values, count(*) AS machines

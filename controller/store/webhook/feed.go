@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -213,9 +214,9 @@ func (d *newDeliveries) add(webhookID string, e webhook.Event, body []byte) {
 
 // deliveries gives each event to the webhooks that want it. Its body is made once, and only for one that is wanted.
 func deliveries(source string, hooks []dbsqlc.Webhook, events []happened) (*newDeliveries, error) {
-	filters := make([]webhook.Filter, len(hooks))
+	filters := make([]machinefilter.Filter, len(hooks))
 	for i, h := range hooks {
-		filters[i] = webhook.ParseFilter(h.Filter)
+		filters[i] = machinefilter.Parse(h.Filter)
 	}
 	out := &newDeliveries{}
 	for _, e := range events {

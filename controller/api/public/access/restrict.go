@@ -86,8 +86,10 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 	case auth.AboutNothing:
 		return ctx, nil
 	case auth.AboutList:
-		if r, ok := req.(*baremetalv1.ListMachinesRequest); ok && (r.GetCursor() != "" || r.GetUpdatedSince() != nil) {
-			return nil, tooNarrow(c, method) // changes are told of all machines
+		// Changes are told of all machines, and orders are over all.
+		if r, ok := req.(*baremetalv1.ListMachinesRequest); ok &&
+			(r.GetCursor() != "" || r.GetUpdatedSince() != nil || r.GetOrderBy() != "") {
+			return nil, tooNarrow(c, method)
 		}
 		return ctx, nil
 	case auth.AboutFilter:

@@ -15,6 +15,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
@@ -227,7 +228,7 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 		"rack!=r1", "rack=*", "rack!=*", "rack in (r1, r2),site=ber*", "labels.env not in (dev, x)", "labels.none!=x",
 		"machine_id in (m-000, m-003)", "machine_id=m-00*,state!=BUSY", "phase not in (RMA, FACTORY_READY)",
 		"phase in (RMA, MAINTENANCE, PROVISIONING)", "state not in (BUSY, BLOCKED)", "node_state!=discovered",
-		"conditions.RMA!=true", `labels.env="prod"`}
+		"conditions.RMA!=true", `labels.env="prod"`, "image=*", "image!=sha256:ab*"}
 	for _, phase := range slices.Sorted(maps.Keys(pb.MachineStatus_Phase_value)) {
 		filters = append(filters, "phase="+phase)
 	}
@@ -251,7 +252,7 @@ func TestFiltersOfWebhooksAreThoseOfLists(t *testing.T) {
 		if err != nil {
 			continue // an enum's zero value is none
 		}
-		f := webhook.ParseFilter(w.GetFilter())
+		f := machinefilter.Parse(w.GetFilter())
 		for _, m := range all.GetMachines() {
 			shown := slices.ContainsFunc(listed.GetMachines(),
 				func(l *pb.Machine) bool { return l.GetMachineId() == m.GetMachineId() })

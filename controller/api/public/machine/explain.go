@@ -1,11 +1,13 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
@@ -61,6 +63,64 @@ func (s *Server) ExplainMachine(
 		return nil, err
 	}
 	return explained(facts.Machine.GetMachineId(), rules.Explain(facts.WithBaselines(measured))), nil
+}
+
+// mostExplained is how many machines one answer explains at most, and without a page size.
+const mostExplained = 100
+
+// attentionFilter is which machines are explained where nobody says which.
+const attentionFilter = "effective_state=ATTENTION"
+
+// explainPage is the page that a request asks for.
+type explainPage struct {
+	*baremetalv1.ExplainMachinesRequest
+}
+
+// GetPageSize implements service.PageRequest.
+func (p explainPage) GetPageSize() int32 {
+	size := p.ExplainMachinesRequest.GetPageSize()
+	if size == 0 || size > mostExplained {
+		return mostExplained
+	}
+	return size
+}
+
+// ExplainMachines implements MachineService.
+func (s *Server) ExplainMachines(
+	ctx context.Context, r *baremetalv1.ExplainMachinesRequest,
+) (*baremetalv1.ExplainMachinesResponse, error) {
+	text := cmp.Or(r.GetFilter(), attentionFilter)
+	terms, err := query.Machines.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Walk(ctx, "explained machines", text, terms, service.WalkStart{}, false)
+	if err != nil {
+		return nil, err
+	}
+	p, err := service.Page(ctx, s.Base, list, explainPage{r})
+	if err != nil {
+		return nil, err
+	}
+	now := s.Clock.Now()
+	ids := make([]string, len(p.Rows))
+	for i, m := range p.Rows {
+		ids[i] = m.GetMachineId()
+	}
+	all, err := s.Store.ExplainFactsOf(ctx, ids, now)
+	if err != nil {
+		return nil, err
+	}
+	measured, err := s.normals.get(ctx, s.Store, now)
+	if err != nil {
+		return nil, err
+	}
+	out := &baremetalv1.ExplainMachinesResponse{NextPageToken: p.Next, TotalSize: p.Total}
+	for _, facts := range all {
+		e := explained(facts.Machine.GetMachineId(), rules.Explain(facts.WithBaselines(measured)))
+		out.Machines = append(out.Machines, &baremetalv1.ExplainedMachine{Machine: facts.Machine, Explanation: e})
+	}
+	return out, nil
 }
 
 func explained(machineID string, e explain.Explanation) *baremetalv1.ExplainMachineResponse {

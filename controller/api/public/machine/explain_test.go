@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 func explainMachine(r *publictest.Rig, q *pb.ExplainMachineRequest) *pb.ExplainMachineResponse {
@@ -57,6 +60,62 @@ func TestExplainMachine(t *testing.T) {
 		e.GetMachineId() != "m-1" {
 		t.Errorf("the cancelled operation: %v", e)
 	}
+}
+
+// TestExplainMachines gives of many what ExplainMachine gives of each.
+func TestExplainMachines(t *testing.T) {
+	fake := clock.NewFake(time.Now())
+	r := publictest.NewRig(t, func(c *service.Config) { c.Clock = fake })
+	for i := range 5 {
+		r.Register(publictest.NewMachine(i))
+	}
+	r.Maintenance("m-001")
+	r.Maintenance("m-003")
+	if err := putIntoService(r, "m-003"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Machines.ExplainMachines(t.Context(), &pb.ExplainMachinesRequest{})
+	if err != nil || len(got.GetMachines()) != 1 || got.GetTotalSize() != 1 {
+		t.Fatalf("those that need somebody: %v, %v", got, err)
+	}
+	m := got.GetMachines()[0]
+	if m.GetMachine().GetMachineId() != "m-003" || m.GetExplanation().GetReason() == "" ||
+		m.GetExplanation().GetWaitsOn() != "operator" || len(m.GetExplanation().GetActions()) == 0 ||
+		m.GetMachine().GetStatus().GetAttentionReason() != "NOT_PROVISIONED" {
+		t.Errorf("m-003: %v", m)
+	}
+	var seen []string
+	publictest.Walk(t, func(token string) (string, error) {
+		p, err := r.Machines.ExplainMachines(t.Context(),
+			&pb.ExplainMachinesRequest{Filter: "machine_id=m-*", PageSize: 2, PageToken: token})
+		for _, m := range p.GetMachines() {
+			seen = append(seen, m.GetMachine().GetMachineId())
+			alone := explainMachine(r, &pb.ExplainMachineRequest{MachineId: m.GetMachine().GetMachineId()})
+			if !proto.Equal(m.GetExplanation(), alone) {
+				t.Errorf("among others\n%v\nand alone\n%v", m.GetExplanation(), alone)
+			}
+		}
+		return p.GetNextPageToken(), err
+	})
+	if !slices.Equal(seen, []string{"m-000", "m-001", "m-002", "m-003", "m-004"}) {
+		t.Errorf("explained %v", seen)
+	}
+	_, err = r.Machines.ExplainMachines(t.Context(), &pb.ExplainMachinesRequest{Filter: "colour=red"})
+	publictest.Wants(t, err, failure.KindInvalid, "INVALID_FILTER", "filter")
+	_, err = r.Machines.ExplainMachines(t.Context(), &pb.ExplainMachinesRequest{PageSize: -1})
+	publictest.Wants(t, err, failure.KindInvalid, "INVALID_FIELD", "page_size")
+}
+
+// putIntoService ends the maintenance of a machine.
+func putIntoService(r *publictest.Rig, id string) error {
+	op, err := r.Machines.ExitMaintenance(r.T.Context(),
+		&pb.ExitMaintenanceRequest{MachineId: id, RequestId: "into-service"})
+	if err != nil {
+		return err
+	}
+	r.Look(op.GetOperationId())
+	r.Look(op.GetOperationId())
+	return nil
 }
 
 // counting counts how often durations are measured.

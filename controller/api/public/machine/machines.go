@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -107,10 +108,18 @@ func (s *Server) ListMachines(
 	if err != nil {
 		return nil, err
 	}
+	order, err := query.ParseOrder(r.GetOrderBy())
+	if err != nil {
+		return nil, err
+	}
 	if r.GetCursor() != "" || r.GetUpdatedSince() != nil {
 		return s.reconcile(ctx, r, terms)
 	}
-	at, err := validate.ParsePage(r.GetPageToken(), "machines", r.GetFilter())
+	list := "machines"
+	if order.By != "" {
+		list = fmt.Sprintf("machines by %s, descending %t", order.By, order.Desc)
+	}
+	at, err := validate.ParsePage(r.GetPageToken(), list, r.GetFilter())
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +129,10 @@ func (s *Server) ListMachines(
 		}
 	}
 	start := service.WalkStart{Cursor: at.Cursor, Safe: at.Safe}
-	walk, err := s.Walk(ctx, "machines", r.GetFilter(), terms, start, true)
+	walk, err := s.Walk(ctx, list, r.GetFilter(), terms, start, true)
+	if order.By != "" {
+		walk, err = s.WalkInOrder(ctx, list, r.GetFilter(), terms, order, start)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +186,8 @@ func (s *Server) reconcile(
 // leave.
 func reconcileFilter(r *baremetalv1.ListMachinesRequest, terms []filter.Term) error {
 	switch {
+	case r.GetOrderBy() != "":
+		return query.BadOrder("a reconcile is in the order of changes")
 	case r.GetPageToken() != "":
 		return failure.Invalid("INVALID_PAGE_TOKEN", "page_token belongs to a walk; a reconcile goes on by cursor").
 			WithField("page_token", "not with cursor or updated_since")

@@ -29,12 +29,13 @@ var Machines = validate.Query{
 		"serial":          validate.Any,
 		"cluster":         validate.Any,
 		"machine_id":      validate.Any,
+		"image":           validate.Any,
 		"labels.":         validate.Label,
 		"conditions.":     condition,
 	},
 	Aliases: map[string]string{"state": "effective_state", "label.": "labels.", "condition.": "conditions."},
 	Text: []string{
-		"provider", "site", "region", "rack", "group", "location", "serial", "cluster", "machine_id", "labels.",
+		"provider", "site", "region", "rack", "group", "location", "serial", "cluster", "machine_id", "image", "labels.",
 	},
 }
 
@@ -121,7 +122,7 @@ func inEffective(f machinestore.MachineFilter, terms []filter.Term) []machinesto
 }
 
 func narrow(f machinestore.MachineFilter, t filter.Term) []machinestore.MachineFilter {
-	if slices.Contains(Machines.Text, t.Key) || strings.HasPrefix(t.Key, "labels.") {
+	if IsText(t.Key) {
 		return one(narrowText(f, t))
 	}
 	if t.Not {
@@ -138,7 +139,7 @@ func narrow(f machinestore.MachineFilter, t filter.Term) []machinestore.MachineF
 }
 
 // columns are keys that are no field of the spec in a filter of the store.
-var columns = []string{"machine_id", "provider", "site", "region"}
+var columns = []string{"machine_id", "provider", "site", "region", "image"}
 
 func isSet(m map[string]string, key string) bool {
 	_, ok := m[key]

@@ -9,6 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/auth"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
@@ -119,4 +120,55 @@ func (s *Base) newIn(ctx context.Context, p walkPart, found []*baremetalv1.Machi
 		}
 	}
 	return slices.DeleteFunc(found, func(m *baremetalv1.Machine) bool { return given[m.GetMachineId()] }), nil
+}
+
+// WalkInOrder is the list of machines in an order. It is counted as Walk. It has every machine that matches: callers
+// whose roles are for some machines are refused before.
+func (s *Base) WalkInOrder(
+	ctx context.Context, name, text string, terms []filter.Term, order machinestore.Order, start WalkStart,
+) (List[*baremetalv1.Machine], error) {
+	parts, within := query.InParts(terms, order)
+	keyOf := map[*baremetalv1.Machine]string{}
+	l, err := s.Walk(ctx, name, text, terms, start, false)
+	if err != nil {
+		return l, err
+	}
+	count := l.Read
+	l.Read = func(ctx context.Context, after validate.Page, limit int32) (all []*baremetalv1.Machine, err error) {
+		if limit == pgtx.AllRows {
+			return count(ctx, after, limit)
+		}
+		passed := after.ID != ""
+		for _, part := range parts {
+			if passed && part.Key != "" && part.Key != after.Key {
+				continue
+			}
+			place := machinestore.Place{Name: after.Key, UpdatedAt: after.Time}
+			found, err := s.Store.WalkInOrder(ctx, part.Walks, within, after.ID, place, limit-int32(len(all)))
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range found {
+				keyOf[m] = part.Key
+			}
+			if all = append(all, found...); len(all) == int(limit) {
+				return all, nil
+			}
+			passed, after = false, validate.Page{}
+		}
+		return all, nil
+	}
+	l.Place = func(m *baremetalv1.Machine) validate.Page {
+		p := validate.Page{ID: m.GetMachineId(), Key: keyOf[m], Cursor: start.Cursor, Safe: start.Safe}
+		switch order.By {
+		case "site":
+			p.Key = m.GetSpec().GetSite()
+		case "rack":
+			p.Key = m.GetSpec().GetRack()
+		case "updated_at":
+			p.Time = m.GetUpdatedAt().AsTime()
+		}
+		return p
+	}
+	return l, nil
 }

@@ -83,6 +83,8 @@ type Config struct {
 	SendTimeout time.Duration
 	// PollEvery is how often a stream looks without being told; 0 means 250 ms.
 	PollEvery time.Duration
+	// BookmarkEvery is after how long without a message a watch of machines says where it stands; 0 means 10 s.
+	BookmarkEvery time.Duration
 	// LogGrace is how long a log is followed after its operation has ended; 0 means 500 ms.
 	LogGrace time.Duration
 	// PageRows is the number of events or log chunks that a stream reads at once; 0 means 100.
@@ -110,6 +112,7 @@ func New(c Config) *Base {
 	}
 	c.SendTimeout = cmp.Or(c.SendTimeout, 30*time.Second)
 	c.PollEvery = cmp.Or(c.PollEvery, 250*time.Millisecond)
+	c.BookmarkEvery = cmp.Or(c.BookmarkEvery, 10*time.Second)
 	c.LogGrace = cmp.Or(c.LogGrace, 500*time.Millisecond)
 	c.PageRows = cmp.Or(c.PageRows, 100)
 	return &Base{Config: c, Engine: c.Engine, Store: c.Store, Clock: c.Clock}

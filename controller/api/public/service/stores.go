@@ -75,7 +75,12 @@ type Machines interface {
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
 	KnownMachine(ctx context.Context, id string) (*baremetalv1.Machine, error)
 	WalkMachines(ctx context.Context, f machinestore.MachineFilter) ([]*baremetalv1.Machine, error)
+	WalkInOrder(ctx context.Context, filters []machinestore.MachineFilter, order machinestore.Order, afterID string,
+		after machinestore.Place, limit int32) ([]*baremetalv1.Machine, error)
+	CountAlike(ctx context.Context, c machinestore.Counter) (groups []machinestore.Counted, asOf time.Time, err error)
 	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*machinestore.Changes, error)
+	Follow(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool, err error)
+	CheckCursor(ctx context.Context, cursor string) error
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
@@ -213,6 +218,7 @@ type Rollouts interface {
 // Explainer gathers what explanations are made of.
 type Explainer interface {
 	ExplainFacts(ctx context.Context, machineID, operationID string, now time.Time) (explain.Facts, error)
+	ExplainFactsOf(ctx context.Context, machineIDs []string, now time.Time) ([]explain.Facts, error)
 	StepNormals(ctx context.Context) (explain.Baselines, error)
 }
 

@@ -1,8 +1,8 @@
 // What the page knows of every machine, kept up to date by the API's reconcile cursor. A row keeps what the map, the
 // numbers and the attention list need, and no more.
 import { get, poll } from './api.svelte'
-import { stateOf, states } from './states'
-import type { Machine } from './types'
+import { stateOf } from './states'
+import type { Counts, Machine } from './types'
 
 export interface Row {
   id: string
@@ -136,14 +136,9 @@ class Fleet {
 
   // askCounts has the controller count what is too much for the page.
   private async askCounts(signal: AbortSignal): Promise<void> {
-    const counts: Record<string, number> = {}
-    for (const s of states) {
-      const a: Answer = await get('/machines', { page_size: 1, filter: `effective_state=${s.name}` }, signal)
-      counts[s.name] = a.total_size || (a.machines.length ? NaN : 0)
-    }
-    this.counts = counts
-    const all: Answer = await get('/machines', { page_size: 1 }, signal)
-    this.total = all.total_size || this.total
+    const a = await get<Counts>('/machine-counts', { group_by: 'effective_state' }, signal)
+    this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
+    this.total = a.total
   }
 }
 

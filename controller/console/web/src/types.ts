@@ -17,6 +17,8 @@ type Plain = string | number | boolean | unknown[] | { [key: string]: string }
 type Of<N extends string> = `baremetal.v1.${N}` extends keyof Schemas ? Full<Schemas[`baremetal.v1.${N}`]> : never
 
 export type Machine = Of<'Machine'>
+export type Counts = Of<'CountMachinesResponse'>
+export type Explained = Of<'ExplainMachinesResponse'>
 export type Condition = Of<'Condition'>
 export type Operation = Of<'Operation'>
 export type Run = Of<'Run'>

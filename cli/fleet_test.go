@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// CountMachines counts the fleet by site and effective state, whatever it is asked for; keys that are none are refused.
+func (f *fakeServer) CountMachines(_ context.Context, r *pb.CountMachinesRequest) (*pb.CountMachinesResponse, error) {
+	out := &pb.CountMachinesResponse{Total: int32(len(f.machines)), AsOf: at(0)}
+	groups := map[string]*pb.MachineGroup{}
+	for _, m := range f.machines {
+		var values []string
+		for _, key := range r.GetGroupBy() {
+			switch key {
+			case "site":
+				values = append(values, "berlin")
+			case "state", "effective_state":
+				values = append(values, strings.TrimSuffix(m.GetStatus().GetEffectiveState().String(), "_IDLE"))
+			default:
+				return nil, refuse(codes.InvalidArgument, pb.Reason_INVALID_GROUP_BY, "group_by: "+key+" is none", nil)
+			}
+		}
+		if len(values) == 0 {
+			continue
+		}
+		name := strings.Join(values, "/")
+		if groups[name] == nil {
+			groups[name] = &pb.MachineGroup{Values: values}
+			out.Groups = append(out.Groups, groups[name])
+		}
+		groups[name].Count++
+	}
+	return out, nil
+}
+
+// ExplainMachines gives one machine a page: one that waits, and one that needs somebody.
+func (f *fakeServer) ExplainMachines(
+	_ context.Context, r *pb.ExplainMachinesRequest,
+) (*pb.ExplainMachinesResponse, error) {
+	if r.GetFilter() == "state=IDLE" {
+		return &pb.ExplainMachinesResponse{}, nil
+	}
+	if r.GetPageToken() == "" {
+		return &pb.ExplainMachinesResponse{NextPageToken: "2", Machines: []*pb.ExplainedMachine{{
+			Machine:     machine("m-waits", pb.MachineStatus_READY, pb.MachineStatus_BUSY, "op-1"),
+			Explanation: &pb.ExplainMachineResponse{MachineId: "m-waits", Summary: "REBOOT, step reboot, waits", WaitsOn: "bmc"},
+		}}}, nil
+	}
+	return &pb.ExplainMachinesResponse{Machines: []*pb.ExplainedMachine{{
+		Machine: machine("m-needs", pb.MachineStatus_READY, pb.MachineStatus_ATTENTION, ""),
+		Explanation: &pb.ExplainMachineResponse{
+			MachineId: "m-needs", Summary: "REIMAGE failed", WaitsOn: "operator", WaitsFor: "an operator",
+			Reason: "BMC_AUTH_FAILED", Since: at(-60),
+			Actions: []*pb.OperatorAction{{Command: "ingot bmc unpark m-needs"},
+				{Command: "ingot reimage m-needs", Destructive: true}},
+		},
+	}}}, nil
+}
+
+// WatchMachines is cut off in the middle of a fleet's life, and goes on from its cursor.
+func (f *fakeServer) WatchMachines(r *pb.WatchMachinesRequest, s pb.MachineService_WatchMachinesServer) error {
+	f.mu.Lock()
+	f.sent = append(f.sent, r)
+	f.mu.Unlock()
+	send := func(kind pb.MachineEvent_Kind, m *pb.Machine, cursor string) error {
+		return s.Send(&pb.MachineEvent{Kind: kind, Machine: m, Cursor: cursor})
+	}
+	for _, m := range f.machines {
+		m.UpdatedAt = at(7)
+	}
+	if r.GetCursor() == "" {
+		for _, err := range []error{
+			send(pb.MachineEvent_CURRENT, f.machines[0], "c1"), send(pb.MachineEvent_BOOKMARK, nil, "c2"),
+		} {
+			if err != nil {
+				return err
+			}
+		}
+		return lostConnection
+	}
+	for _, err := range []error{
+		send(pb.MachineEvent_CHANGED, f.machines[2], "c3"), send(pb.MachineEvent_LEFT, f.machines[0], "c4"),
+		send(pb.MachineEvent_DELETED, f.machines[4], "c5"), send(pb.MachineEvent_BOOKMARK, nil, "c6"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return refuse(codes.PermissionDenied, pb.Reason_SCOPE_TOO_SMALL, "that is all", nil)
+}
+
+func TestCount(t *testing.T) {
+	for line, want := range map[string]string{
+		"count":                    "5 machines\n",
+		"count --by site,state":    "SITE    STATE        MACHINES\nberlin  IDLE         1\nberlin  BUSY         1\n",
+		"count --by state -o name": "IDLE\nBUSY\nATTENTION\nBLOCKED\nMAINTENANCE\n",
+		"count --by state -o json": `"total": 5`,
+	} {
+		if got := fleet().run(t, strings.Fields(line)...); got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("%s: exit code %d, %s\n%s", line, got.code, got.err, got.out)
+		}
+	}
+	if got := fleet().run(t, "count", "--by", "colour"); got.code != 2 || !strings.Contains(got.err, "INVALID_GROUP_BY") {
+		t.Errorf("a key that is none: %+v", got)
+	}
+}
+
+func TestWhyOfMany(t *testing.T) {
+	want := `m-waits  BUSY  REBOOT, step reboot, waits
+  WaitsOn:  bmc
+
+m-needs  ⚠ATTENTION  REIMAGE failed
+  Reason:   BMC_AUTH_FAILED
+  WaitsOn:  operator: an operator
+`
+	got := fleet().run(t, "why", "--filter", "site=berlin")
+	if got.code != 0 || !strings.HasPrefix(got.out, want) ||
+		!strings.Contains(got.out, "    ingot bmc unpark m-needs\n  ! ingot reimage m-needs\n") {
+		t.Errorf("exit code %d, %s\n%s", got.code, got.err, got.out)
+	}
+	for line, code := range map[string]int{
+		"why --filter state=ATTENTION --check": 4, "why --filter state=IDLE --check": 0, "why m-1 --filter state=IDLE": 1,
+		"why --filter site=berlin -o name": 0,
+	} {
+		if got := fleet().run(t, strings.Fields(line)...); got.code != code {
+			t.Errorf("%s: exit code %d, want %d: %s", line, got.code, code, got.err)
+		}
+	}
+}
+
+func TestListWatch(t *testing.T) {
+	f := fleet()
+	got := f.run(t, "list", "--watch", "--filter", "site=berlin")
+	want := `[12:00:07] CURRENT  machine-1   IDLE         READY
+[12:00:07] CHANGED  machine-3   ⚠ATTENTION   READY          DISK_WRITE_ERROR:
+[12:00:07] LEFT     machine-1   IDLE         READY
+[12:00:07] DELETED  machine-5
+`
+	if got.out != want || !strings.Contains(got.err, "connection lost") {
+		t.Errorf("%q, want\n%q\n%s", got.out, want, got.err)
+	}
+	if again, ok := f.sent[1].(*pb.WatchMachinesRequest); !ok || again.GetCursor() != "c2" ||
+		again.GetFilter() != "site=berlin" {
+		t.Errorf("it went on by %v", f.sent)
+	}
+	if got := fleet().run(t, "list", "--watch", "-o", "json"); strings.Count(got.out, "\n") != 6 ||
+		!strings.Contains(got.out, `"kind":"BOOKMARK"`) {
+		t.Errorf("as documents:\n%s", got.out)
+	}
+	if got := fleet().run(t, "list", "--watch", "--order-by", "rack"); got.code != 1 {
+		t.Errorf("a watch in an order: %+v", got)
+	}
+}
+
+func TestListInOrder(t *testing.T) {
+	f := fleet()
+	got := f.run(t, "list", "--order-by", "rack desc", "-o", "name")
+	if got.code != 0 || len(f.asked) != 5 || !strings.Contains(f.asked[0], `"order_by":"rack desc"`) {
+		t.Errorf("%+v asked %v", got, f.asked)
+	}
+}

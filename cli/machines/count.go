@@ -1,0 +1,46 @@
+package machines
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+func (a commands) countCmd() *cobra.Command {
+	var filter string
+	var by []string
+	cmd := &cobra.Command{
+		Use:   "count",
+		Short: "Count machines, by the values of up to three keys",
+		Long: `Count machines at one moment: those that match a filter, and with --by how many have each value.
+--by takes the keys of the filter; image is what is on the disk. More than 1,000 groups are refused.` + filterHelp,
+		Example: `  ingot count
+  ingot count --by state
+  ingot count --filter site=berlin --by rack,state
+  ingot count --by labels.env,image -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			r, err := svc.Machines.CountMachines(cmd.Context(), &pb.CountMachinesRequest{Filter: filter, GroupBy: by})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, g := range r.GetGroups() {
+				names = append(names, strings.Join(g.GetValues(), "\t"))
+			}
+			return a.Print(r, func() string { return a.Style().MachineCounts(by, r) }, names...)
+		},
+	}
+	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")
+	cmd.Flags().StringSliceVar(&by, "by", nil, "keys, such as site,state")
+	command.Fixed(cmd, "by", "state", "phase", "node_state", "site", "rack", "region", "group", "provider", "cluster",
+		"image")
+	return cmd
+}

@@ -1,0 +1,93 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+)
+
+// Counter says which machines are counted, and by what.
+type Counter struct {
+	// Filter narrows by texts alone.
+	Filter MachineFilter
+	// Values are the texts that the groups differ in: machine_id, image, labels.KEY, or a field of the spec by proto name.
+	Values []string
+	// Facts has groups differ in phase, node state, and what is under way; Conditions in these conditions, too.
+	Facts      bool
+	Conditions []string
+	// MaxRows bounds the groups.
+	MaxRows int32
+}
+
+// Counted is how many machines are alike.
+type Counted struct {
+	Values []string
+	// Like has of such a machine what its state is made of.
+	Like     *baremetalv1.Machine
+	Machines int
+}
+
+// CountAlike counts machines by one statement. asOf is a time of the database: what was committed before is counted.
+func (s *Store) CountAlike(ctx context.Context, c Counter) (groups []Counted, asOf time.Time, err error) {
+	f := c.Filter
+	labels, err := pgtx.JSONMap(f.Labels)
+	if err != nil {
+		return nil, asOf, err
+	}
+	spec, err := pgtx.JSONMap(f.Spec)
+	if err != nil {
+		return nil, asOf, err
+	}
+	keys, regexps := f.patterns(false)
+	notKeys, notRegexps := f.patterns(true)
+	rows, err := s.db.CustomPlan().CountByValues(ctx, dbsqlc.CountByValuesParams{
+		GroupBy: pgtx.NonNil(c.Values), Facts: c.Facts, Conditions: pgtx.NonNil(c.Conditions), MaxRows: c.MaxRows,
+		Among: pgtx.NonNil(f.MachineIDs), Provider: f.Provider, Site: f.Site, Region: f.Region, Labels: labels, Spec: spec,
+		Keys: keys, Regexps: regexps, NotKeys: notKeys, NotRegexps: notRegexps,
+	})
+	if err != nil {
+		return nil, asOf, fmt.Errorf("count machines: %w", err)
+	}
+	for _, r := range rows {
+		if r.Machines == 0 {
+			asOf = r.AsOf
+			continue
+		}
+		groups = append(groups, Counted{Values: r.GroupValues, Like: alike(r, c.Conditions), Machines: int(r.Machines)})
+	}
+	return groups, asOf, nil
+}
+
+// alike is a machine of which only what its state is made of is known.
+func alike(r dbsqlc.CountByValuesRow, conditions []string) *baremetalv1.Machine {
+	f := fleet.Facts{
+		Phase: fleet.Phase(r.Phase), NodeState: fleet.NodeState(r.NodeState), ActiveOperation: r.Operating,
+		ActiveWorkflow: r.InWorkflow, Conditions: map[fleet.ConditionType]bool{},
+	}
+	st := &baremetalv1.MachineStatus{
+		Phase:     baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
+		NodeState: convert.NodeStateMessage(r.NodeState),
+	}
+	if r.Operating {
+		st.ActiveOperationId = "some"
+	}
+	if r.Fenced {
+		f.UnresolvedCommand = "some"
+	}
+	for i, c := range conditions {
+		if r.Conditions&(1<<i) == 0 {
+			continue
+		}
+		f.Conditions[fleet.ConditionType(c)] = true
+		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: c, Status: true})
+	}
+	state := baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]
+	st.EffectiveState = baremetalv1.MachineStatus_EffectiveState(state)
+	return &baremetalv1.Machine{Status: st}
+}

@@ -1,0 +1,1 @@
+DROP COLLATION natural_order;
