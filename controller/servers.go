@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -90,9 +91,21 @@ func (c *Controller) openServers(context.Context) error {
 	return nil
 }
 
-// behindDoor bounds what clients may ask, by gRPC and by REST together.
+// behindDoor bounds what clients may ask, by gRPC and by REST together, and traces it.
 func (c *Controller) behindDoor() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(c.door.Unary()), grpc.ChainStreamInterceptor(c.door.Stream())}
+	unary := []grpc.UnaryServerInterceptor{c.door.Unary()}
+	if c.traces != nil {
+		unary = append([]grpc.UnaryServerInterceptor{c.traces.Unary(c.clock, codeOf)}, unary...)
+	}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(c.door.Stream())}
+}
+
+// codeOf is the code that a client gets for a handler's error.
+func codeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	return failure.ToStatus(failure.From(err)).Code()
 }
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
@@ -178,6 +191,7 @@ func (c *Controller) frontpageTLS() (*tls.Config, error) {
 		return nil, fmt.Errorf("load the frontpage's certificate: %w", err)
 	}
 	t.GetCertificate, t.Certificates = nil, []tls.Certificate{cert}
+	c.frontpageEnds = cert.Leaf.NotAfter
 	return t, nil
 }
 
