@@ -47,7 +47,7 @@ scrape_configs:
     http_sd_configs:
       - url: https://%s%s?port=%s&filter=labels.env%%3Dprod
         refresh_interval: 1s
-        authorization: {credentials_file: token}
+        authorization: {type: Bearer, credentials_file: token} # the type is not the default here
         tls_config: {ca_file: %q}
 `, c.Addresses().REST, targets, address.Port(), c.CAFile())})
 	found := func() map[string]map[string]string {
@@ -122,7 +122,7 @@ func TestTargets(t *testing.T) {
 		code                 int
 		reason               string
 	}{
-		{http.MethodGet, "?port=9100", "nobody", http.StatusUnauthorized, "TOKEN_INVALID"},
+		{http.MethodGet, "?port=9100", "nobody", http.StatusUnauthorized, "BEARER_INVALID"},
 		{http.MethodPost, "?port=9100", c.Token(), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED"},
 		{http.MethodGet, "", c.Token(), http.StatusBadRequest, "INVALID_FIELD"},
 		{http.MethodGet, "?port=0", c.Token(), http.StatusBadRequest, "INVALID_FIELD"},

@@ -51,7 +51,7 @@ scrape_configs:
   - job_name: machines
     http_sd_configs:
       - url: https://ingot.example.org:50055/api/v1/prometheus-targets?port=9100&filter=labels.env%3Dprod
-        authorization: {credentials_file: /etc/prometheus/ingot-token}
+        authorization: {type: Bearer, credentials_file: /etc/prometheus/ingot-token} # 2.42 has no default type here
         tls_config: {ca_file: /etc/prometheus/ingot-ca.pem}
 ` + "```" + `
 
