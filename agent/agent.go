@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -67,6 +68,8 @@ type Config struct {
 	Boot string
 	// Network is pid1.NetworkFile of the systems that an installer writes, where nobody gives addresses; nil: none.
 	Network []byte
+	// Traces writes this agent's spans; nil writes none.
+	Traces *traces.Tracer
 	// Failpoints are armed for this agent alone; nil means the process's.
 	Failpoints *failpoint.Scope
 	// Started is called once, when the state is open and nothing but the network is waited for; it may be nil.

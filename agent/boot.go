@@ -77,7 +77,7 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	l.dispatcher = dispatch.New(dispatch.Config{
 		Store: begun, Resolve: l.resolve, AgentID: l.who.AgentID, BootID: l.ident.BootID, Simulated: l.simulated(),
 		Log: log, Clock: a.cfg.Clock, Boottime: a.cfg.Boottime, ResendEvery: a.cfg.ResendEvery, GrantWait: a.cfg.GrantWait,
-		Quiet: a.cfg.Quiet,
+		Quiet: a.cfg.Quiet, Traces: a.cfg.Traces,
 	})
 	l.runner = session.New(session.Config{
 		Store: store, Dir: state.Dir(a.cfg.StateDir), Dispatcher: l.dispatcher, Addresses: l.addresses, Dial: a.cfg.Dial,

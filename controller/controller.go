@@ -31,6 +31,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -60,12 +61,15 @@ type Controller struct {
 	secrets      *secret.Box
 	ca           *ca.Authority
 	certs        *ca.ServerCerts
-	tokens       *auth.Tokens
-	signOn       *signon.Provider
-	sessions     *session.Registry
-	engine       *engine.Engine
-	registry     *prometheus.Registry
-	metrics      *metrics.Metrics
+	// frontpageEnds is when the frontpage's certificate from a file does; zero: it has none.
+	frontpageEnds time.Time
+	tokens        *auth.Tokens
+	signOn        *signon.Provider
+	sessions      *session.Registry
+	engine        *engine.Engine
+	registry      *prometheus.Registry
+	metrics       *metrics.Metrics
+	traces        *traces.Tracer
 
 	door      *ratelimit.Limiter
 	listeners listeners
@@ -92,11 +96,12 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 	}
 	c.ready.set("starting")
 	c.draining, c.drain = context.WithCancel(context.Background())
-	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openSecrets, c.openStore,
-		c.openSignOn, c.openImages, c.openEngine, c.openServers}
+	steps := []func(context.Context) error{c.openListeners, c.openKeys, c.openTokens, c.openSecrets, c.openTraces,
+		c.openStore, c.openSignOn, c.openImages, c.openEngine, c.openServers}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			c.closeListeners()
+			c.traces.Close()
 			return nil, err
 		}
 	}
@@ -170,10 +175,18 @@ func (c *Controller) openSecrets(context.Context) (err error) {
 	return err
 }
 
+func (c *Controller) openTraces(context.Context) (err error) {
+	c.traces, err = traces.New(c.cfg.Traces, traces.Service{
+		Name: "ingot-controller", Version: c.version, Instance: c.id, Log: c.log,
+	})
+	return err
+}
+
 func (c *Controller) openStore(ctx context.Context) (err error) {
 	c.store, err = store.New(ctx, store.Config{
 		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
 		InstallerCmdline: c.cfg.InstallerCmdline, DefaultImage: c.cfg.DefaultImage, Now: c.clock.Now,
+		Traceparent: c.traces.Traceparent,
 	})
 	return err
 }
@@ -210,7 +223,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats,
-		Observer: observer{c.metrics}, Webhooks: hooks,
+		Observer: observer{c.metrics}, Webhooks: hooks, Traces: c.traces,
 		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir},
 	})
 	return err
@@ -254,6 +267,7 @@ func (c *Controller) Reload() error { return c.tokens.Reload() }
 
 // Run serves until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.traces.Close()
 	defer c.store.Close()
 	// Work outlives ctx until the drain is over; serving ends first.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"math"
+	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -31,6 +32,7 @@ func (c *Controller) refreshGauges(ctx context.Context) error {
 func (c *Controller) countFleet(ctx context.Context) error {
 	for _, count := range []func(context.Context) error{
 		c.countMachines, c.countSites, c.countOperations, c.countRollouts, c.countWebhooks, c.countFreeze,
+		c.countBudgets,
 	} {
 		if err := count(ctx); err != nil {
 			return err
@@ -109,11 +111,31 @@ func (c *Controller) countFreeze(ctx context.Context) error {
 	return err
 }
 
+func (c *Controller) countBudgets(ctx context.Context) error {
+	used, waiting, err := c.store.BudgetUsage(ctx, c.clock.Now())
+	if err != nil {
+		return err
+	}
+	out := make([]metrics.BudgetUse, 0, len(used))
+	for _, u := range used {
+		out = append(out, metrics.BudgetUse{Budget: u.Rule, Limit: strings.ReplaceAll(string(u.Kind), " ", "_"),
+			Ratio: u.Ratio()})
+	}
+	c.metrics.SetBudgets(out)
+	c.metrics.BudgetWaiting.Set(float64(waiting))
+	return nil
+}
+
 func (c *Controller) countSessions() {
 	roles := map[string]int{"host": 0, "site": 0}
+	var first time.Time
 	for _, s := range c.sessions.All() {
 		roles[s.Role]++
+		if first.IsZero() || s.CertificateEnds.Before(first) {
+			first = s.CertificateEnds
+		}
 	}
+	c.metrics.SetAgentCertificate(first)
 	for role, n := range roles {
 		c.metrics.Sessions.WithLabelValues(role).Set(float64(n))
 	}
@@ -125,6 +147,12 @@ func (c *Controller) countSelf() {
 	for name, at := range c.ca.Expiries() {
 		c.metrics.CertificateExpires.WithLabelValues(name).Set(float64(at.Unix()))
 	}
+	c.metrics.ServerCertificateExpires.WithLabelValues("fleet").Set(float64(c.certs.Ends().Unix()))
+	front := c.certs.Ends()
+	if !c.frontpageEnds.IsZero() {
+		front = c.frontpageEnds
+	}
+	c.metrics.ServerCertificateExpires.WithLabelValues("frontpage").Set(float64(front.Unix()))
 	if free, size, err := c.blobs.Space(); err == nil {
 		c.metrics.ImageSpace.WithLabelValues("free").Set(float64(free))
 		c.metrics.ImageSpace.WithLabelValues("size").Set(float64(size))

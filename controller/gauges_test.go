@@ -39,12 +39,16 @@ func TestGaugesAreRefreshedEvery30Seconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	certs, err := ca.NewServerCerts(t.Context(), authority, []string{"localhost"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	blobs, err := blob.Open(blob.Config{Path: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &Controller{store: st, clock: fake, metrics: metrics.New(registry), sessions: session.NewRegistry(),
-		log: testkit.Logger(t), ca: authority, blobs: blobs, version: "test", id: "c-test"}
+		log: testkit.Logger(t), ca: authority, certs: certs, blobs: blobs, version: "test", id: "c-test"}
 	register := func(id string) {
 		t.Helper()
 		if _, err := st.Register(t.Context(), &baremetalv1.Machine{MachineId: id}, "tester", time.Now()); err != nil {

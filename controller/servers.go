@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -92,12 +93,24 @@ func (c *Controller) openServers(context.Context) error {
 	return nil
 }
 
-// behindDoor bounds what clients may ask, by gRPC and by REST together, and holds them to their machines.
+// behindDoor bounds what clients may ask, by gRPC and by REST together, holds them to their machines, and traces it.
 func (c *Controller) behindDoor() []grpc.ServerOption {
 	held := access.Interceptor{Machines: c.store}
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(c.door.Unary(), held.Unary()), grpc.ChainStreamInterceptor(c.door.Stream(), held.Stream()),
+	unary := []grpc.UnaryServerInterceptor{c.door.Unary(), held.Unary()}
+	if c.traces != nil {
+		unary = append([]grpc.UnaryServerInterceptor{c.traces.Unary(c.clock, codeOf)}, unary...)
 	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(c.door.Stream(), held.Stream()),
+	}
+}
+
+// codeOf is the code that a client gets for a handler's error.
+func codeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	return failure.ToStatus(failure.From(err)).Code()
 }
 
 func (c *Controller) registerFrontpage(s *grpc.Server) {
@@ -188,6 +201,7 @@ func (c *Controller) frontpageTLS() (*tls.Config, error) {
 		return nil, fmt.Errorf("load the frontpage's certificate: %w", err)
 	}
 	t.GetCertificate, t.Certificates = nil, []tls.Certificate{cert}
+	c.frontpageEnds = cert.Leaf.NotAfter
 	return t, nil
 }
 

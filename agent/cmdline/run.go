@@ -26,6 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/gctune"
 	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -72,6 +73,10 @@ func (a app) runAgent(ctx context.Context, c config.Config, bundle string) error
 	if err != nil {
 		return err
 	}
+	if cfg.Traces, err = a.tracer(c, log); err != nil {
+		return err
+	}
+	defer cfg.Traces.Close()
 	// Ready is who can take orders; a controller that cannot be reached is no reason to be killed and restarted.
 	cfg.Started = func() { notify(log, daemon.SdNotifyReady) }
 	cfg.Connected = func() { notify(log, "STATUS="+connectedStatus) }
@@ -141,6 +146,15 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 	return cfg, err
 }
 
+// tracer writes the agent's spans, as the configuration says.
+func (a app) tracer(c config.Config, log *slog.Logger) (*traces.Tracer, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "" // spans have the agent's id
+	}
+	return traces.New(c.Traces, traces.Service{Name: "ingot-agent", Version: a.version, Instance: hostname, Log: log})
+}
+
 // runDir is that of the configuration, or what lives as long as the boot: of a simulated machine, of a service, or of
 // any other process.
 func runDir(c config.Config) string {
@@ -195,6 +209,10 @@ func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) 
 	if err != nil {
 		return err
 	}
+	if cfg.Traces, err = a.tracer(c, log); err != nil {
+		return err
+	}
+	defer cfg.Traces.Close()
 	if err := agent.New(cfg).Run(ctx); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 )
 
 // DefaultStateDir is where the state lives unless the configuration says otherwise.
@@ -46,6 +47,8 @@ type Config struct {
 	Proxy string `yaml:"proxy"`
 	// Log says how to log.
 	Log obs.LogConfig `yaml:"log"`
+	// Traces says where this agent's part of the traces of operations goes. What is traced, the controller decides.
+	Traces traces.Config `yaml:"traces"`
 	// Site is for role site.
 	Site Site `yaml:"site"`
 	// Sim is for host sim, and for the provider fake of role site, which is there only when sim.dir is given.
@@ -70,7 +73,7 @@ type Sim struct {
 // Default is what holds without a file.
 func Default() Config {
 	return Config{
-		StateDir: DefaultStateDir, Host: "real", Role: "host", Site: defaultSite(),
+		StateDir: DefaultStateDir, Host: "real", Role: "host", Site: defaultSite(), Traces: traces.Default(),
 		Sim: Sim{Delay: 2 * time.Second, RepaveTime: 3 * time.Second},
 	}
 }
@@ -150,9 +153,15 @@ func (c Config) problems() []string {
 	add(c.Sim.RepaveTime < 0, "sim.repave_time is negative")
 	_, err := sim.ParseScript(c.Sim.Script)
 	add(err != nil, "sim.script: %v", err)
-	logProblems := c.Log.Check()
-	for _, field := range slices.Sorted(maps.Keys(logProblems)) {
-		add(true, "log.%s: %v", field, logProblems[field])
+	for _, section := range []struct {
+		name     string
+		problems map[string]error
+	}{{"log", c.Log.Check()}, {"traces", c.Traces.Check()}} {
+		for _, field := range slices.Sorted(maps.Keys(section.problems)) {
+			add(true, "%s.%s: %v", section.name, field, section.problems[field])
+		}
 	}
+	add(!strings.HasPrefix(c.Traces.CAFile, "/") && c.Traces.CAFile != "", "traces.ca_file %q is not an absolute path",
+		c.Traces.CAFile)
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/batch"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -58,6 +59,8 @@ type Config struct {
 	StopGrace time.Duration
 	// Quiet leaves out log lines of commands. For benchmarks.
 	Quiet bool
+	// Traces writes spans of commands; nil writes none.
+	Traces *traces.Tracer
 }
 
 // Link is a session as the dispatcher sees it. Send queues and never blocks; what doesn't arrive is sent again.

@@ -27,6 +27,7 @@ func (d *Dispatcher) finish(ctx context.Context, j *job, r executor.Result) erro
 	if err := d.storeResult(ctx, j.id, b); err != nil {
 		return err
 	}
+	d.traceCommand(j, r)
 	d.cfg.Log.Info("command done", "command_id", j.id, "operation_id", j.spec.GetOperationId(),
 		"machine_id", j.spec.GetTargetId(), "outcome", r.Outcome.String(), "reason", msg.GetReason(), "message", r.Message)
 	if err := afterResultStored.HitCtx(ctx); err != nil {

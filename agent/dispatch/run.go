@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
 	"github.com/ingot-metal/ingot/internal/failpoint"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -98,7 +99,9 @@ func (d *Dispatcher) settle(ctx context.Context, j *job) (executor.Result, error
 		return executor.Unknown("started before, and now: %s", refused.Message), nil
 	}
 	if j.stored.State == state.Started {
+		began := d.cfg.Clock.Now()
 		r, err := d.resume(ctx, j, exec)
+		d.trace(j, traces.Resume, began, deref(r), err)
 		if r != nil || err != nil {
 			return deref(r), err
 		}
@@ -117,7 +120,9 @@ func deref(r *executor.Result) executor.Result {
 // begin takes a received command through its grant, intent and execution.
 func (d *Dispatcher) begin(ctx context.Context, j *job, exec executor.Executor) (executor.Result, error) {
 	for {
+		began := d.cfg.Clock.Now()
 		a, r, err := d.acquireGrant(ctx, j)
+		d.trace(j, traces.Grant, began, deref(r), err)
 		if r != nil || err != nil {
 			return deref(r), err
 		}
@@ -130,7 +135,7 @@ func (d *Dispatcher) begin(ctx context.Context, j *job, exec executor.Executor) 
 			return executor.Result{}, err
 		}
 		if started {
-			return d.execute(ctx, j, exec, a)
+			return d.executeTraced(ctx, j, exec, a)
 		}
 	}
 }
@@ -237,7 +242,7 @@ func (d *Dispatcher) continueJob(ctx context.Context, j *job, exec executor.Exec
 	if !a.fresh(d.cfg.Boottime()) {
 		return d.continueJob(ctx, j, exec)
 	}
-	return d.execute(ctx, j, exec, a)
+	return d.executeTraced(ctx, j, exec, a)
 }
 
 func isPanic(err error) bool {

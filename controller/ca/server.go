@@ -89,6 +89,9 @@ func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, 
 	return s.current(), nil
 }
 
+// Ends is when the certificate does that is served now.
+func (s *ServerCerts) Ends() time.Time { return s.current().Leaf.NotAfter }
+
 func (s *ServerCerts) renew(ctx context.Context) error {
 	cert, err := s.ca.ServerCert(ctx, s.dnsNames, s.ips)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 )
 
 // Sample is a configuration file with every key at its default and a word on each.
@@ -69,6 +70,8 @@ type Config struct {
 	// Retention says how long what grows is kept.
 	Retention Retention     `yaml:"retention"`
 	Log       obs.LogConfig `yaml:"log"`
+	// Traces says where the traces of operations go.
+	Traces traces.Config `yaml:"traces"`
 }
 
 // Listen are addresses as net.Listen takes them.
@@ -145,6 +148,7 @@ func Default() *Config {
 		Webhooks:        defaultWebhooks(),
 		Images:          Images{MaxBytes: 64 << 30},
 		Log:             obs.LogConfig{Level: "info", Format: "text"},
+		Traces:          traces.Default(),
 	}
 }
 

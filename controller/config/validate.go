@@ -53,6 +53,9 @@ func (c *Config) Validate() Problems {
 	for field, err := range c.Log.Check() {
 		k.err("log."+field, err)
 	}
+	for field, err := range c.Traces.Check() {
+		k.err("traces."+field, err)
+	}
 	return k.found
 }
 
@@ -145,7 +148,7 @@ func (c *Config) checkPaths(k *checker) {
 	}{
 		{"data_dir", c.DataDir, false}, {"tokens_file", c.TokensFile, false},
 		{"images_dir", c.ImagesDir, true}, {"secrets_key_file", c.SecretsKeyFile, true},
-		{"tpm_roots_file", c.TPMRootsFile, true},
+		{"tpm_roots_file", c.TPMRootsFile, true}, {"traces.ca_file", c.Traces.CAFile, true},
 		{"tls.cert_file", c.TLS.CertFile, true}, {"tls.key_file", c.TLS.KeyFile, true},
 	} {
 		if !filepath.IsAbs(p.path) && !(p.optional && p.path == "") {

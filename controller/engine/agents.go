@@ -97,6 +97,7 @@ func (e *Engine) Take(
 			asked = append(asked, all[i].asked)
 		}
 	}
+	began := e.clock.Now()
 	decided := e.decide(ctx, asked)
 	var replies []*fleetv1.ControllerMessage
 	var failed error
@@ -105,7 +106,7 @@ func (e *Engine) Take(
 			d := decided[0]
 			decided = decided[1:]
 			if d.Err == nil {
-				e.afterApply(d.Applied)
+				e.applied(ctx, d.Applied, began)
 			}
 			t.reply, t.err = e.finish(ctx, s, t, d)
 			failed = errors.Join(failed, t.err)

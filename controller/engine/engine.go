@@ -15,10 +15,12 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine/delivery"
+	"github.com/ingot-metal/ingot/controller/engine/spans"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 )
 
 // Config is what an engine works with.
@@ -50,6 +52,8 @@ type Config struct {
 	Marks Marks
 	// Observer is told what happens. May be nil.
 	Observer Observer
+	// Traces writes the traces of operations; nil writes none.
+	Traces *traces.Tracer
 }
 
 // Observer is told what happens, for metrics. Times count from the creation of the operation or of the command.
@@ -83,6 +87,7 @@ type Engine struct {
 	river *river.Client[pgx.Tx]
 	lease lease
 	acks  acks
+	spans *spans.Recorder
 	// places are the operations of commands that were sent from here.
 	places commandIndex
 	// webhooks sends events to other systems; nil sends none.
@@ -131,6 +136,7 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
 		acks:    acks{waiting: map[string]waitingAck{}},
+		spans:   spans.New(c.Traces, c.ControllerID, c.Clock),
 		lease:   lease{length: c.Lease, clock: c.Monotonic},
 		signals: newSignals(), outbox: outbox{waiting: newSignal()},
 		inbox: outbox{waiting: newSignal()},
@@ -140,7 +146,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	c.Store.OnCreated(e.enqueueCreated)
-	c.Store.OnApplied(e.afterApply)
+	c.Store.OnApplied(func(a *operationstore.Applied) { e.applied(context.Background(), a, time.Time{}) })
 	c.Store.OnRoom(e.signals.room.fire)
 	c.Store.OnDoubt(e.signals.position.fire)
 	return e, nil
@@ -170,6 +176,9 @@ func (e *Engine) wake() {
 // Start creates an operation, or returns the one that the same request has made before.
 func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.Start(ctx, r, e.clock.Now())
+	if err == nil {
+		traces.Concerns(ctx, op.GetOperationId())
+	}
 	if created {
 		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type",
 			string(r.Type))
@@ -180,11 +189,13 @@ func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*bar
 
 // Cancel asks an operation to stop, and returns it as it is then.
 func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error) {
-	a, err := e.store.Cancel(ctx, operationID, actor, e.clock.Now())
+	began := e.clock.Now()
+	a, err := e.store.Cancel(ctx, operationID, actor, began)
 	if err != nil {
 		return nil, err
 	}
-	e.afterApply(a)
+	traces.Concerns(ctx, operationID)
+	e.applied(ctx, a, began)
 	if err := a.Refused(); err != nil {
 		return nil, err
 	}
@@ -219,12 +230,19 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 
 // Handle brings an event to an operation and carries out what is decided.
 func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*operationstore.Applied, error) {
-	a, err := e.store.Decide(ctx, operationID, ev, e.clock.Now())
+	began := e.clock.Now()
+	a, err := e.store.Decide(ctx, operationID, ev, began)
 	if err != nil {
 		return nil, err
 	}
-	e.afterApply(a)
+	e.applied(ctx, a, began)
 	return a, nil
+}
+
+// applied does what follows a decision that is committed.
+func (e *Engine) applied(ctx context.Context, a *operationstore.Applied, began time.Time) {
+	e.spans.Applied(ctx, a, began)
+	e.afterApply(a)
 }
 
 // afterApply tells agents, watchers and metrics what has been committed.
@@ -257,8 +275,7 @@ func (e *Engine) observeCommand(c *operation.Command) {
 	case c == nil || c.SentAt.IsZero():
 	case c.State == operation.Done && !c.FinishedAt.IsZero():
 		e.cfg.Observer.Done(string(c.Kind), c.FinishedAt.Sub(c.SentAt))
-	case c.State == operation.Acked || (c.State == operation.Granted && c.AckedAt.Equal(c.GrantedAt) &&
-		c.ClaimedAt.IsZero()):
+	case spans.AckedNow(c):
 		e.cfg.Observer.Dispatched(string(c.Kind), c.AckedAt.Sub(c.SentAt))
 	}
 }

@@ -72,7 +72,9 @@ func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs
 	if err := fpInJob.HitCtx(ctx); err != nil {
 		return err
 	}
+	ctx, ended := w.e.spans.Job(ctx, job.Args.OperationID, job.Attempt)
 	_, err := w.e.Handle(ctx, job.Args.OperationID, operation.Due{})
+	ended(err)
 	return err
 }
 

@@ -119,10 +119,11 @@ func (e *Engine) startInRollout(ctx context.Context, rolloutID, machineID string
 
 // cancelInRollout asks an operation to stop. One that has ended meanwhile, or is past stopping, goes its way.
 func (e *Engine) cancelInRollout(ctx context.Context, operationID string) error {
-	a, err := e.store.Cancel(ctx, operationID, "system", e.clock.Now())
+	began := e.clock.Now()
+	a, err := e.store.Cancel(ctx, operationID, "system", began)
 	if err != nil {
 		return err
 	}
-	e.afterApply(a)
+	e.applied(ctx, a, began)
 	return nil
 }

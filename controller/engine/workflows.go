@@ -20,12 +20,13 @@ func (e *Engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStar
 
 // ActOnWorkflow takes an operator's action, and tells agents what it means for them.
 func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*baremetalv1.Operation, error) {
-	a, err := e.store.ActOnWorkflow(ctx, r, e.clock.Now())
+	began := e.clock.Now()
+	a, err := e.store.ActOnWorkflow(ctx, r, began)
 	if err != nil {
 		return nil, err
 	}
 	if a.Applied != nil {
-		e.afterApply(a.Applied)
+		e.applied(ctx, a.Applied, began)
 	}
 	if !r.DryRun {
 		e.log.Info("workflow acted on", "workflow_id", r.WorkflowID, "action", string(r.Action), "operation_id",

@@ -42,6 +42,8 @@ type Peer struct {
 	// Discovers says that the agent looks for BMCs when it is asked to.
 	Discovers bool
 	Epoch     int64
+	// CertificateEnds is when the certificate does that the session was opened with.
+	CertificateEnds time.Time
 }
 
 // Session is one live session.

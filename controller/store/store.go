@@ -46,7 +46,9 @@ type Config struct {
 	InstallerCmdline string
 	// DefaultImage is used where neither a request nor the machine names an image.
 	DefaultImage string
-	Logger       *slog.Logger
+	// Traceparent is the place of a command in the trace of its operation; nil: there are no traces.
+	Traceparent func(operationID, commandID string) string
+	Logger      *slog.Logger
 	// Now is the time for what has no time of its own; nil means time.Now.
 	Now func() time.Time
 	// Tracer watches what is sent to the database; nil for none.
@@ -136,6 +138,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,
+		Traceparent: c.Traceparent,
 	})
 	s.identities = identitystore.New(db, s.machines)
 	s.nodestates = nodestate.New(db, s.machines)

@@ -1,14 +1,7 @@
 package alerts
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
-	"github.com/ingot-metal/ingot/lab/process"
+	"github.com/ingot-metal/ingot/lab/prometheus"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -27,68 +20,23 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // gaugesIn is longer than a controller takes to count again, on a machine that does much else.
 const gaugesIn = 2 * time.Minute
 
-// prometheus is a server that scrapes one controller each second, with the rules of deploy/prometheus. They fire at
+// server is a Prometheus that scrapes one controller each second, with the rules of deploy/prometheus. They fire at
 // once: how long each has to hold is for people, and the tests of TestRules hold it.
-type prometheus struct {
-	t       *testing.T
-	address string
+type server struct {
+	*prometheus.Server
+	t *testing.T
 }
 
-func startPrometheus(t *testing.T, target string) prometheus {
+func startPrometheus(t *testing.T, target string) server {
 	t.Helper()
-	dir := t.TempDir()
 	atOnce := regexp.MustCompile(`(?m)^(\s+for:) .*$`).ReplaceAllString(read(t, rulesFile(t)), "$1 0s")
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n"+
 		"scrape_configs: [{job_name: ingot, static_configs: [{targets: [%q]}]}]\n", target)
-	for name, text := range map[string]string{"rules.yaml": atOnce, "prometheus.yaml": config} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := prometheus{t, l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	said := &testkit.Buffer{}
-	server, err := process.Start(process.Config{Path: "/usr/bin/prometheus", Output: said, Args: []string{
-		"--config.file=" + filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path=" + filepath.Join(dir, "data"),
-		"--web.listen-address=" + p.address,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		server.Kill()
-		if t.Failed() {
-			t.Log(said.String())
-		}
-	})
-	return p
-}
-
-// get reads an answer of Prometheus' API. While the server starts there is none.
-func (p prometheus) get(path string, query url.Values, into any) bool {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+path+"?"+query.Encode(), http.NoBody)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = resp.Body.Close() }() // read to its end
-	return resp.StatusCode == http.StatusOK && json.NewDecoder(resp.Body).Decode(into) == nil
+	return server{prometheus.Start(t, map[string]string{"rules.yaml": atOnce, "prometheus.yaml": config}), t}
 }
 
 // firing are the names of the alerts that fire, or false where Prometheus does not say.
-func (p prometheus) firing() ([]string, bool) {
+func (p server) firing() ([]string, bool) {
 	var answer struct {
 		Data struct {
 			Alerts []struct {
@@ -97,7 +45,7 @@ func (p prometheus) firing() ([]string, bool) {
 			}
 		}
 	}
-	if !p.get("/api/v1/alerts", nil, &answer) {
+	if !p.Get("/api/v1/alerts", nil, &answer) {
 		return nil, false
 	}
 	out := []string{}
@@ -111,7 +59,7 @@ func (p prometheus) firing() ([]string, bool) {
 }
 
 // fire waits until exactly these alerts fire.
-func (p prometheus) fire(when string, names ...string) {
+func (p server) fire(when string, names ...string) {
 	p.t.Helper()
 	var last []string
 	want := fmt.Sprint(names)
@@ -125,13 +73,11 @@ func (p prometheus) fire(when string, names ...string) {
 }
 
 // scraped waits until the controller has been.
-func (p prometheus) scraped() {
+func (p server) scraped() {
 	p.t.Helper()
 	testkit.Eventually(p.t, gaugesIn, func() bool {
-		var answer struct {
-			Data struct{ Result []json.RawMessage }
-		}
-		return p.get("/api/v1/query", url.Values{"query": {"ingot_build_info"}}, &answer) && len(answer.Data.Result) == 1
+		series, ok := p.Query("ingot_build_info")
+		return ok && len(series) == 1
 	}, "the controller is not scraped")
 }
 

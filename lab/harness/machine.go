@@ -47,6 +47,8 @@ type MachineOptions struct {
 	Change func(*agent.Config)
 	// Stopped leaves the agent out; the test starts it.
 	Stopped bool
+	// Lines of a configuration file, in YAML, for the agent as a process of its own.
+	Lines string
 	// Supervised starts the agent again whenever it has crashed at a failpoint.
 	Supervised bool
 }

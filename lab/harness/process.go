@@ -311,6 +311,13 @@ func (m *Machine) AgentProcess(failpoints string) *Process {
 	if m.o.Site {
 		args = append(args, "--role", "site")
 	}
+	if m.o.Lines != "" {
+		file := filepath.Join(m.StateDir, "agent.yaml")
+		if err := os.WriteFile(file, []byte(m.o.Lines), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+		args = append(args, "--config", file)
+	}
 	return startProcess(m.t, failpoints, Build(m.t).Agent, args...)
 }
 

@@ -957,6 +957,8 @@ type CommandSpec struct {
 	BmcCredentialsRef string `protobuf:"bytes,11,opt,name=bmc_credentials_ref,json=bmcCredentialsRef,proto3" json:"bmc_credentials_ref,omitempty"`
 	// Of the target's network interfaces, lower case with colons.
 	MacAddresses []string `protobuf:"bytes,12,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// Where the agent's spans belong, as the W3C Trace Context writes it. Empty: nobody traces the operation.
+	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// Types that are valid to be assigned to Action:
 	//
 	//	*CommandSpec_Reboot
@@ -1090,6 +1092,13 @@ func (x *CommandSpec) GetMacAddresses() []string {
 		return x.MacAddresses
 	}
 	return nil
+}
+
+func (x *CommandSpec) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 func (x *CommandSpec) GetAction() isCommandSpec_Action {
@@ -6310,7 +6319,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xb4\t\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xd6\t\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -6328,7 +6337,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\fbmc_endpoint\x18\n" +
 	" \x01(\tR\vbmcEndpoint\x12.\n" +
 	"\x13bmc_credentials_ref\x18\v \x01(\tR\x11bmcCredentialsRef\x12#\n" +
-	"\rmac_addresses\x18\f \x03(\tR\fmacAddresses\x120\n" +
+	"\rmac_addresses\x18\f \x03(\tR\fmacAddresses\x12 \n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x120\n" +
 	"\x06reboot\x18\x14 \x01(\v2\x16.fleet.v1.RebootActionH\x00R\x06reboot\x123\n" +
 	"\anetboot\x18\x15 \x01(\v2\x17.fleet.v1.NetbootActionH\x00R\anetboot\x126\n" +
 	"\breconfig\x18\x16 \x01(\v2\x18.fleet.v1.ReconfigActionH\x00R\breconfig\x120\n" +

@@ -177,6 +177,7 @@ func (s *Server) open(
 		AgentID: who.ID, SessionID: ids.New(ids.Session), Fingerprint: pki.Fingerprint(who.Cert.Raw), StateID: h.GetStateId(),
 		BootID: h.GetBootId(), Hardware: h.GetHardwareFingerprint(), Simulated: h.GetSimulated(),
 		Locked: h.GetLockedReason() != "", Discovers: slices.Contains(h.GetCapabilities(), capDiscovery),
+		CertificateEnds: who.Cert.NotAfter,
 	}
 	opened, err := s.cfg.Store.OpenSession(ctx, sessionstore.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,

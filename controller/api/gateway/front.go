@@ -42,6 +42,10 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		g.document(w, r)
 		return
 	}
+	if r.URL.Path == TargetsPath {
+		g.targets(w, r)
+		return
+	}
 	methods := g.routes.find(r.URL.EscapedPath())
 	op, known := methods[r.Method]
 	switch {

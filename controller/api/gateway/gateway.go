@@ -69,6 +69,8 @@ type Gateway struct {
 	cfg    Config
 	routes routes
 	mux    *runtime.ServeMux
+	// machines is the frontpage's service of machines.
+	machines baremetalv1.MachineServiceClient
 	// bodies is how many bytes of bodies are held now.
 	bodies atomic.Int64
 }
@@ -92,12 +94,14 @@ func New(c Config) (*Gateway, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisableChunkedEncoding(), // net/http does it where it is due
-		// The token goes through by itself; no other header means anything behind here, or leaves.
-		runtime.WithIncomingHeaderMatcher(noHeader),
+		// The token goes through by itself; but for a caller's trace no other header means anything behind here, or leaves.
+		runtime.WithIncomingHeaderMatcher(traceHeader),
 		runtime.WithOutgoingHeaderMatcher(noHeader),
 		runtime.WithOutgoingTrailerMatcher(noHeader),
 	)
-	return g, g.register(caller{g.cfg.Conn, g.cfg.CallTimeout})
+	calls := caller{g.cfg.Conn, g.cfg.CallTimeout}
+	g.machines = baremetalv1.NewMachineServiceClient(calls)
+	return g, g.register(calls)
 }
 
 // register adds the handlers of every service.
@@ -125,6 +129,9 @@ func (g *Gateway) register(c grpc.ClientConnInterface) error {
 }
 
 func noHeader(string) (string, bool) { return "", false }
+
+// traceHeader lets the W3C Trace Context through.
+func traceHeader(name string) (string, bool) { return "traceparent", name == "Traceparent" }
 
 // beginStream sends the head of a stream's answer as soon as the call stands: a client that has it misses nothing that
 // happens from then on, even where nothing happens for long.

@@ -123,21 +123,66 @@ func (u *usage) count(s Slot, now time.Time) {
 	}
 }
 
-// full says which limit leaves no room for one more.
-func (u *usage) full(r Rule, now time.Time) (Verdict, bool) {
-	for _, l := range []struct {
-		kind    Kind
-		on      int
-		used    int
-		limit   int
-		oldest  []time.Time
-		leaving time.Duration
-	}{
+// limit is one number of a rule, with what is taken of it.
+type limit struct {
+	kind    Kind
+	on      int
+	used    int
+	limit   int
+	oldest  []time.Time
+	leaving time.Duration
+}
+
+// limits are all numbers of a rule, also those that are off.
+func (u *usage) limits(r Rule) []limit {
+	return []limit{
 		{kind: AtOnce, on: r.AtOnce, used: u.held, limit: r.AtOnce},
 		{kind: Percent, on: r.Percent, used: u.held, limit: max(1, u.machines*r.Percent/100)},
 		{kind: PerHour, on: r.PerHour, used: len(u.hour), limit: r.PerHour, oldest: u.hour, leaving: hour},
 		{kind: PerDay, on: r.PerDay, used: len(u.day), limit: r.PerDay, oldest: u.day, leaving: day},
-	} {
+	}
+}
+
+// Used is how much of a limit is taken, in the domain where most of it is.
+type Used struct {
+	Rule        string
+	Kind        Kind
+	Used, Limit int
+}
+
+// Ratio is the part that is taken, more than 1 where a limit was lowered below that.
+func (u Used) Ratio() float64 { return float64(u.Used) / float64(u.Limit) }
+
+// Usage is how much of each limit is taken.
+func (a *Round) Usage() []Used {
+	var out []Used
+	for _, r := range a.rules {
+		fullest := map[Kind]Used{}
+		for d, u := range a.used {
+			if d.rule != r.Name {
+				continue
+			}
+			for _, l := range u.limits(r) {
+				one := Used{r.Name, l.kind, l.used, l.limit}
+				if most, known := fullest[l.kind]; l.on > 0 && (!known || one.Ratio() > most.Ratio()) {
+					fullest[l.kind] = one
+				}
+			}
+		}
+		for _, l := range (&usage{}).limits(r) {
+			if one, known := fullest[l.kind]; known {
+				out = append(out, one)
+			} else if l.on > 0 {
+				out = append(out, Used{r.Name, l.kind, 0, l.limit})
+			}
+		}
+	}
+	return out
+}
+
+// full says which limit leaves no room for one more.
+func (u *usage) full(r Rule, now time.Time) (Verdict, bool) {
+	for _, l := range u.limits(r) {
 		if l.on == 0 || l.used < l.limit {
 			continue
 		}

@@ -15,6 +15,9 @@ type Config struct {
 	InstallerCmdline string
 	// DefaultImage is used where neither a request nor the machine names an image.
 	DefaultImage string
+	// Traceparent is the place of a command in the trace of its operation, for its agent; empty where there is no trace.
+	// nil: there is none of any.
+	Traceparent func(operationID, commandID string) string
 }
 
 // Store holds plans, images and scripts. It is safe for concurrent use.
@@ -24,13 +27,19 @@ type Store struct {
 	Defaults         StepDefaults
 	DefaultImage     string
 	InstallerCmdline string
+	Traceparent      func(operationID, commandID string) string
 	// plans that have been used, by their ids.
 	plans sync.Map
 }
 
 // New returns a store over the database.
 func New(db *pgtx.DB, c Config) *Store {
-	return &Store{
+	s := &Store{
 		db: db, Defaults: orBuiltIn(c.StepDefaults), DefaultImage: c.DefaultImage, InstallerCmdline: c.InstallerCmdline,
+		Traceparent: c.Traceparent,
 	}
+	if s.Traceparent == nil {
+		s.Traceparent = func(string, string) string { return "" }
+	}
+	return s
 }

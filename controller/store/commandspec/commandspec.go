@@ -38,8 +38,8 @@ type Order struct {
 	Step      *baremetalv1.Step
 	// Before is the id of the command that the decision was about; "": none.
 	Before string
-	// Cmdline is added to that of an installer.
-	Cmdline string
+	// Catalog has what the installation adds to commands.
+	Catalog *catalogstore.Store
 	// Generation numbers a configuration of the network.
 	Generation int64
 	// Workflow whose attempt the operation is; nil for any other operation.
@@ -110,6 +110,7 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		BmcEndpoint:       o.Spec.GetBmcEndpoint(),
 		BmcCredentialsRef: o.Spec.GetBmcCredentialsRef(),
 		MacAddresses:      o.Spec.GetMacAddresses(),
+		Traceparent:       o.Catalog.Traceparent(o.Operation.ID, c.ID),
 	}
 	var err error
 	switch c.Kind {
@@ -260,7 +261,7 @@ func (o *Order) installerAction(
 	if err != nil {
 		return nil, err
 	}
-	images, err := catalogstore.InstallerFiles(ctx, q, o.Cmdline)
+	images, err := catalogstore.InstallerFiles(ctx, q, o.Catalog.InstallerCmdline)
 	if err != nil {
 		return nil, err
 	}

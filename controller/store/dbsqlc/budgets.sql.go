@@ -49,6 +49,17 @@ func (q *Queries) BudgetsAfter(ctx context.Context, arg BudgetsAfterParams) ([]B
 	return items, nil
 }
 
+const countWaitingForBudget = `-- name: CountWaitingForBudget :one
+SELECT count(*) FROM operations WHERE destructive AND phase = 'PENDING' AND wait_reason = 'WAITING_FOR_BUDGET'
+`
+
+func (q *Queries) CountWaitingForBudget(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countWaitingForBudget)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteBudget = `-- name: DeleteBudget :one
 DELETE FROM budgets WHERE name = $1 RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version
 `

@@ -113,7 +113,7 @@ func (s *Store) DecideIn(
 func (s *Store) decideOn(
 	ctx context.Context, q *dbsqlc.Queries, w *writes, l *OperationContext, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	l.cmdline = s.catalog.InstallerCmdline
+	l.catalog = s.catalog
 	if r, ok := e.(operation.Reported); ok {
 		l.report = &r
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -34,9 +35,8 @@ type OperationContext struct {
 	// grants are the last grant numbers of the memories that ask.
 	grants map[memory]int64
 	// report is the event, where it is an installer's report.
-	report *operation.Reported
-	// cmdline is added to that of an installer.
-	cmdline string
+	report  *operation.Reported
+	catalog *catalogstore.Store
 	// workflow whose attempt the operation is, as it was before the decision; nil for any other operation.
 	workflow *workflow.Workflow
 }

@@ -104,3 +104,6 @@ WHERE s.machine_id = @machine_id AND s.released_at IS NULL;
 
 -- name: Freeze :exec
 UPDATE cluster_state SET frozen_since = @now WHERE frozen_since IS NULL;
+
+-- name: CountWaitingForBudget :one
+SELECT count(*) FROM operations WHERE destructive AND phase = 'PENDING' AND wait_reason = 'WAITING_FOR_BUDGET';

@@ -20,8 +20,10 @@ const (
 
 // Metrics are the controller's own metrics, registered. Labels stand in the order in which they are to be given.
 type Metrics struct {
-	machines *replaced
-	capacity *replaced
+	machines  *replaced
+	capacity  *replaced
+	budgets   *replaced
+	agentCert *replaced
 
 	// Operations counts finished operations by type and outcome (SUCCEEDED, FAILED, CANCELED).
 	Operations *prometheus.CounterVec
@@ -49,8 +51,12 @@ type Metrics struct {
 	WebhookBacklog, WebhookOldest prometheus.Gauge
 	// BuildInfo is 1, by version and controller.
 	BuildInfo *prometheus.GaugeVec
-	// CertificateExpires is when a certificate of the installation ends, in Unix seconds, by certificate.
+	// CertificateExpires is when a certificate of the CA ends, in Unix seconds, by certificate.
 	CertificateExpires *prometheus.GaugeVec
+	// ServerCertificateExpires is when the certificate of a listener ends, in Unix seconds, by listener.
+	ServerCertificateExpires *prometheus.GaugeVec
+	// BudgetWaiting is the number of operations that wait for room in a budget.
+	BudgetWaiting prometheus.Gauge
 	// ImageSpace is what the image directory's file system has, in bytes, by kind (free, size).
 	ImageSpace *prometheus.GaugeVec
 	// WebhookDeliveries counts tries of webhook deliveries by outcome (delivered, retried, dead).
@@ -98,8 +104,10 @@ func NewRegistry() *prometheus.Registry {
 // New makes the metrics and registers them. It panics if they are registered there already.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		machines: &replaced{desc: machinesDesc},
-		capacity: &replaced{desc: capacityDesc},
+		machines:  &replaced{desc: machinesDesc},
+		capacity:  &replaced{desc: capacityDesc},
+		budgets:   &replaced{desc: budgetsDesc},
+		agentCert: &replaced{desc: agentCertDesc},
 		Operations: counterVec(
 			"operations_total",
 			"Finished operations; outcome is SUCCEEDED, FAILED or CANCELED. Counted by the controller that ended them.",
@@ -185,6 +193,11 @@ func (m *Metrics) addGauges() {
 	m.BuildInfo = gaugeVec("build_info", "1, with what runs.", "version", "controller_id")
 	m.CertificateExpires = gaugeVec("certificate_expires_timestamp_seconds",
 		"When a certificate of the CA ends: root, intermediate.", "certificate")
+	m.ServerCertificateExpires = gaugeVec("server_certificate_expires_timestamp_seconds",
+		"When the certificate of a listener ends: frontpage, which clients see, and fleet, which agents see. Those of the "+
+			"own CA are renewed in time.", "listener")
+	m.BudgetWaiting = gauge("budget_waiting_operations", "Operations that wait for room in a budget. Counted in the "+
+		"database: take the maximum over controllers.")
 	m.ImageSpace = gaugeVec("image_space_bytes", "What the file system of the image directory has: free for "+
 		"unprivileged processes, and its size.", "kind")
 }
@@ -195,6 +208,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		m.OperationsRescued, m.OperationsUnwakeable, m.OperationsStuck, m.CursorLag, m.RPCSeconds,
 		m.WebhookDeliveries, m.CallsRefused, m.ConnectionsClosed, m.CallWait, m.CallsRunning, m.CallsWaiting,
 		m.Rollouts, m.FleetFrozen, m.WebhookBacklog, m.WebhookOldest, m.BuildInfo, m.CertificateExpires, m.ImageSpace,
+		m.ServerCertificateExpires, m.agentCert, m.budgets, m.BudgetWaiting,
 	}
 }
 
@@ -265,6 +279,42 @@ var capacityDesc = prometheus.NewDesc(namespace+"_site_capacity_used_ratio",
 	"Used part, from 0 to 1, of what a site's segment has: addresses of its DHCP pool, as its agent reports them. "+
 		"Counted every 30 s. Segments with another DHCP server are left out.",
 	[]string{"site", "segment", "resource"}, nil)
+
+// BudgetUse is how much of a budget's limit is taken, from 0 to 1, where most of it is.
+type BudgetUse struct {
+	Budget, Limit string
+	Ratio         float64
+}
+
+// SetBudgets replaces the use of all budgets at once.
+func (m *Metrics) SetBudgets(all []BudgetUse) {
+	out := make([]prometheus.Metric, 0, len(all))
+	for _, b := range all {
+		out = append(out, prometheus.MustNewConstMetric(budgetsDesc, prometheus.GaugeValue, b.Ratio, b.Budget, b.Limit))
+	}
+	m.budgets.set(out)
+}
+
+var budgetsDesc = prometheus.NewDesc(namespace+"_budget_used_ratio",
+	"Used part, from 0 to 1, of a limit of a budget: at_once, percent, per_hour, per_day. Of a budget that counts sites "+
+		"or labels apart, the one where most is used. Counted in the database: take the maximum over controllers.",
+	[]string{"budget", "limit"}, nil)
+
+// SetAgentCertificate tells when the first certificate ends of those that agents are connected with; the zero time
+// where none is.
+func (m *Metrics) SetAgentCertificate(ends time.Time) {
+	if ends.IsZero() {
+		m.agentCert.set(nil)
+		return
+	}
+	m.agentCert.set([]prometheus.Metric{
+		prometheus.MustNewConstMetric(agentCertDesc, prometheus.GaugeValue, float64(ends.Unix())),
+	})
+}
+
+var agentCertDesc = prometheus.NewDesc(namespace+"_agent_certificate_expires_timestamp_seconds",
+	"When the first certificate ends of the agents connected to this controller: take the minimum. Agents renew at two "+
+		"thirds of the lifetime. Absent while no agent is connected.", nil, nil)
 
 // replaced is a collector of gauges that are counted all at once, because a GaugeVec could only be emptied and filled
 // under the eyes of a scrape.

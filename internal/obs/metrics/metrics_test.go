@@ -30,8 +30,35 @@ func TestDocumentMatchesTheRegistry(t *testing.T) {
 `+"`/metrics` of its HTTP listener (default `127.0.0.1:8080`)"+`. The listener has no authentication: keep it on loopback
 or behind a proxy that authenticates. Besides these there are the usual `+"`go_*` and `process_*`"+` metrics.
 
-`+document.Table([]string{"metric", "type", "labels", "meaning"}, rows))
+`+document.Table([]string{"metric", "type", "labels", "meaning"}, rows)+beside)
 }
+
+// beside is what else there is for Prometheus and Grafana; tests of lab/prometheus hold it.
+const beside = `
+## Dashboards
+
+For Grafana 10 and newer: the fleet, the controllers, the sites, rollouts and budgets. ` + "`deploy/grafana`" + ` has them, and the
+package of the controller has them below ` + "`/usr/share/doc/ingot-controller/examples/grafana/`" + `. Import the files and
+choose the data source. They expect each controller as a target of job ` + "`ingot`" + `, as the [alerts](alerts.md) do.
+
+## Machines as targets
+
+` + "`GET /api/v1/prometheus-targets?port=9100&filter=…`" + ` on the [REST](rest.md) listener gives the machines of a filter (that of
+[ListMachines](api.md)) in the form of http_sd_config, for exporters that run on them. It needs a token of scope read.
+
+` + "```yaml" + `
+scrape_configs:
+  - job_name: machines
+    http_sd_configs:
+      - url: https://ingot.example.org:50055/api/v1/prometheus-targets?port=9100&filter=labels.env%3Dprod
+        authorization: {type: Bearer, credentials_file: /etc/prometheus/ingot-token} # 2.42 has no default type here
+        tls_config: {ca_file: /etc/prometheus/ingot-ca.pem}
+` + "```" + `
+
+Labels are ` + "`machine_id`, `site`, `rack`, `group`" + `, and ` + "`label_KEY`" + ` for each label of the machine, with an underscore for what
+Prometheus takes in no name; of two keys that become one the first stays. A machine is scraped at the host of its
+` + "`ssh_endpoint`" + `, else at the address where its site probes it, else at its ` + "`install_address`" + `, else at its id as a host name.
+`
 
 func typeOf(c prometheus.Collector) string {
 	switch c.(type) {

@@ -1,0 +1,44 @@
+package gateway
+
+import (
+	"reflect"
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+func TestTargetOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		machine *baremetalv1.Machine
+		target  string
+		labels  map[string]string
+	}{
+		"nothing but an id": {
+			&baremetalv1.Machine{MachineId: "m-1"}, "m-1:9100", map[string]string{"machine_id": "m-1"},
+		},
+		"all labels": {
+			&baremetalv1.Machine{
+				MachineId: "m-1", Labels: map[string]string{"env": "prod", "app.kubernetes.io/name": "x"},
+				Spec: &baremetalv1.MachineSpec{SshEndpoint: "10.0.0.7:22", Site: "s", Rack: "r", Group: "g",
+					InstallAddress: "10.0.0.8/24"},
+			}, "10.0.0.7:9100", map[string]string{
+				"machine_id": "m-1", "site": "s", "rack": "r", "group": "g", "label_env": "prod", "label_app_kubernetes_io_name": "x",
+			},
+		},
+		"keys that become one name": {
+			&baremetalv1.Machine{
+				MachineId: "m-1", Labels: map[string]string{"a.b": "first", "a_b": "second"},
+				Status: &baremetalv1.MachineStatus{ProbedAddress: "fd00::7"},
+			}, "[fd00::7]:9100", map[string]string{"machine_id": "m-1", "label_a_b": "first"},
+		},
+		"the installer's address": {
+			&baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{InstallAddress: "10.0.0.8/24"}},
+			"10.0.0.8:9100", map[string]string{"machine_id": "m-1"},
+		},
+	} {
+		got := targetOf(c.machine, "9100")
+		if !reflect.DeepEqual(got, targetGroup{[]string{c.target}, c.labels}) {
+			t.Errorf("%s: %+v, want %s %v", name, got, c.target, c.labels)
+		}
+	}
+}
