@@ -9,6 +9,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/cli/webhookwhy"
 )
 
 func (a commands) webhookCmd() *cobra.Command {
@@ -183,7 +184,7 @@ from the webhook and its newest deliveries.`,
 		if err != nil {
 			return err
 		}
-		e := view.WhyWebhook(w, newest.GetDeliveries(), a.Now())
+		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.Now())
 		return a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, w.GetWebhookId())
 	})
 }

@@ -1,4 +1,5 @@
-package view
+// Package webhookwhy says why events do not get through to a receiver, and what helps.
+package webhookwhy
 
 import (
 	"fmt"
@@ -77,9 +78,9 @@ var stopped = map[string]string{
 	"BACKLOG": "it was paused, because too many events waited for it; what happens is not queued for it",
 }
 
-// WhyWebhook says of a webhook what ExplainMachine says of machines, by what the API shows of it and of its newest
+// Explain says of a webhook what ExplainMachine says of machines, by what the API shows of it and of its newest
 // deliveries.
-func WhyWebhook(w *pb.Webhook, newest []*pb.WebhookDelivery, now time.Time) *pb.ExplainMachineResponse {
+func Explain(w *pb.Webhook, newest []*pb.WebhookDelivery, now time.Time) *pb.ExplainMachineResponse {
 	e := &pb.ExplainMachineResponse{WaitsOn: onNobody, Since: w.GetFailingSince()}
 	last := lastTry(e, newest)
 	held := w.GetHoldUntil() != nil && w.GetHoldUntil().AsTime().After(now)

@@ -1,4 +1,4 @@
-package view
+package webhookwhy
 
 import (
 	"slices"
@@ -11,9 +11,9 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// TestWhyWebhook: whatever keeps events from a receiver, it is said who must act, what comes next by itself, and what
+// TestExplain: whatever keeps events from a receiver, it is said who must act, what comes next by itself, and what
 // helps.
-func TestWhyWebhook(t *testing.T) {
+func TestExplain(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(d)) }
 	failed := func(problem string) []*pb.WebhookDelivery {
@@ -60,7 +60,7 @@ func TestWhyWebhook(t *testing.T) {
 			"operator", "10 events in a row", "update wh-1 --url", false},
 	} {
 		c.w.WebhookId = "wh-1"
-		e := WhyWebhook(c.w, c.newest, now)
+		e := Explain(c.w, c.newest, now)
 		all := strings.Join(append([]string{e.GetSummary(), e.GetCause()}, e.GetFacts()...), "\n")
 		offers := slices.ContainsFunc(e.GetActions(),
 			func(a *pb.OperatorAction) bool { return strings.Contains(a.GetCommand(), c.does) })
