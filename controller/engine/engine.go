@@ -176,9 +176,7 @@ func (e *Engine) wake() {
 // Start creates an operation, or returns the one that the same request has made before.
 func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.Start(ctx, r, e.clock.Now())
-	if err == nil {
-		traces.Concerns(ctx, op.GetOperationId())
-	}
+	traces.Concerns(ctx, op.GetOperationId())
 	if created {
 		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type",
 			string(r.Type))

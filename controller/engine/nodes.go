@@ -5,11 +5,13 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 )
 
 // TransitionNode moves a node by an admin's word.
 func (e *Engine) TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.TransitionNode(ctx, r, e.clock.Now())
+	traces.Concerns(ctx, op.GetOperationId())
 	e.tellMoved(op, created)
 	return op, err
 }
@@ -17,6 +19,7 @@ func (e *Engine) TransitionNode(ctx context.Context, r nodestore.TransitionReque
 // ApproveDiscovered registers a discovered machine and moves it to pending.
 func (e *Engine) ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.ApproveDiscovered(ctx, r, e.clock.Now())
+	traces.Concerns(ctx, op.GetOperationId())
 	e.tellMoved(op, created)
 	return op, err
 }

@@ -5,11 +5,13 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/internal/obs/traces"
 )
 
 // StartWorkflow begins a workflow, or returns the first attempt of the one that the same request has begun before.
 func (e *Engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*baremetalv1.Operation, error) {
 	op, created, err := e.store.StartWorkflow(ctx, r, e.clock.Now())
+	traces.Concerns(ctx, op.GetOperationId())
 	if created {
 		e.log.Info("workflow started", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "kind", string(r.Kind),
 			"mode", string(r.Mode))
@@ -25,6 +27,7 @@ func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 	if err != nil {
 		return nil, err
 	}
+	traces.Concerns(ctx, a.Operation.GetOperationId())
 	if a.Applied != nil {
 		e.applied(ctx, a.Applied, began)
 	}

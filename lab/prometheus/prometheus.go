@@ -49,7 +49,9 @@ func Start(t *testing.T, files map[string]string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		server.Kill()
+		if err := server.Kill(); err != nil {
+			t.Error(err)
+		}
 		if t.Failed() {
 			t.Log(said.String())
 		}

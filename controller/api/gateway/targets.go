@@ -74,7 +74,7 @@ func scrapePort(query url.Values) (string, *failure.Error) {
 	port := query.Get("port")
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || len(query["port"]) != 1 ||
 		len(query["filter"]) > 1 {
-		return "", failure.Invalid(reasonInvalidField, "port is to be the port that the machines are scraped at, such as 9100").
+		return "", failure.Invalid(reasonInvalidField, "port is the one that the machines are scraped at, such as 9100").
 			WithField("port", "1 to 65535, once")
 	}
 	return port, nil

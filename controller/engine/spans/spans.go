@@ -146,8 +146,8 @@ func (r *Recorder) command(place traces.Place, a *operationstore.Applied, c *ope
 	r.tracer.Record(place, s)
 }
 
-// AckedNow says of a command that a decision has changed that the decision was about its first acknowledgement, or about
-// a request for a grant that came before one.
+// AckedNow says of a command that a decision has changed that the decision was about its first acknowledgement, or
+// about a request for a grant that came before one.
 func AckedNow(c *operation.Command) bool {
 	return c.State == operation.Acked ||
 		c.State == operation.Granted && c.AckedAt.Equal(c.GrantedAt) && c.ClaimedAt.IsZero()

@@ -25,11 +25,11 @@ type call struct {
 
 type callKey struct{}
 
-// Concerns notes that the call of ctx has started, repeated or cancelled an operation. Outside of a traced call it does
-// nothing.
+// Concerns notes that the call of ctx has started, repeated or cancelled an operation; an empty id is none. Outside of
+// a traced call it does nothing.
 func Concerns(ctx context.Context, operationID string) {
 	c, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
+	if !ok || operationID == "" {
 		return
 	}
 	c.mu.Lock()
