@@ -98,7 +98,7 @@ func (a commands) revokeRoleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:               "revoke BINDING",
 		Short:             "Take a role away",
-		Long:              `Delete a role binding. Within 2 s it counts on no controller, and watches that it had let in end.`,
+		Long:              `Delete a role binding. Within 2 s it counts nowhere, and watches that it had let in end.`,
 		Example:           "  ingot role revoke rb-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -127,7 +127,7 @@ func (a commands) sessionCmd() *cobra.Command {
 	list := &cobra.Command{
 		Use:     "list",
 		Short:   "List who is signed on",
-		Long:    `List the sessions whose tokens have not ended, newest first. --all shows ended and revoked ones of 90 days too.`,
+		Long:    `List the sessions whose tokens have not ended, newest first; --all those of 90 days.`,
 		Example: "  ingot session list",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd, all) },

@@ -139,7 +139,8 @@ func (l *Login) failed(err error) error {
 	if errors.As(err, &no) && no.Response.StatusCode < 500 || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("sign on with %s: %w", l.Issuer, err)
 	}
-	st, bad := status.New(codes.Unavailable, fmt.Sprintf("the provider of sign-ons, %s, does not answer: %v", l.Issuer, err)).
+	text := fmt.Sprintf("the provider of sign-ons, %s, does not answer: %v", l.Issuer, err)
+	st, bad := status.New(codes.Unavailable, text).
 		WithDetails(&errdetails.ErrorInfo{Reason: pb.Reason_SIGN_ON_UNAVAILABLE.String(), Domain: "ingot.dev"})
 	if bad != nil {
 		return errors.Join(err, bad)

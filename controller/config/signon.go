@@ -15,8 +15,8 @@ import (
 type SignOn struct {
 	// Issuer is its URL; empty means that nobody signs on, and tokens alone count.
 	Issuer string `yaml:"issuer"`
-	// ClientID and the secret in ClientSecretFile are the console's; without a secret it is a public client. CLIClientID is
-	// that of `ingot login`, a public client with the device flow; empty means ClientID.
+	// ClientID and the secret in ClientSecretFile are the console's; without a secret it is a public client. CLIClientID
+	// is that of `ingot login`, a public client with the device flow; empty means ClientID.
 	ClientID         string `yaml:"client_id"`
 	ClientSecretFile string `yaml:"client_secret_file"`
 	CLIClientID      string `yaml:"cli_client_id"`

@@ -97,7 +97,7 @@ func (c *Console) beginSignOn(w http.ResponseWriter, r *http.Request) {
 		int(attemptTime.Seconds()))
 	// The provider sends the browser back from another site.
 	kept.Name, kept.SameSite = attemptCookie, http.SameSiteLaxMode
-	http.SetCookie(w, kept)
+	http.SetCookie(w, kept) //nolint:gosec // newCookie makes it Secure and HttpOnly
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
@@ -113,7 +113,7 @@ func (c *Console) finishSignOn(w http.ResponseWriter, r *http.Request) {
 	a, ok := c.openAttempt(r)
 	gone := newCookie("", -1)
 	gone.Name, gone.SameSite = attemptCookie, http.SameSiteLaxMode
-	http.SetCookie(w, gone)
+	http.SetCookie(w, gone) //nolint:gosec // newCookie makes it Secure and HttpOnly
 	query := r.URL.Query()
 	same := subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(a.State)) == 1
 	if c.cfg.Provider == nil || !ok || !same || query.Get("code") == "" {

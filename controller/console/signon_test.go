@@ -1,3 +1,4 @@
+//nolint:bodyclose // recorded answers have nothing to close
 package console_test
 
 import (

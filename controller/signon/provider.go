@@ -42,8 +42,8 @@ type Store interface {
 	PutSignOnProvider(ctx context.Context, issuer string, document, keys []byte, at time.Time) error
 }
 
-// Config says which provider, and who we are to it. All but CLIClientID, Audiences, Scopes, CAPEM and Store is required;
-// the secret is empty for a public client.
+// Config says which provider, and who we are to it. All but CLIClientID, Audiences, Scopes, CAPEM and Store is
+// required; the secret is empty for a public client.
 type Config struct {
 	Issuer, ClientID, ClientSecret string
 	// CLIClientID is the public client of the command line.
@@ -69,7 +69,7 @@ type Provider struct {
 
 	mu   sync.Mutex
 	word word
-	// asked is when it was last asked, failed why it did not answer, and asking is closed when the question under way ends.
+	// asked is when it was last asked, failed why it did not answer; asking is closed when the question under way ends.
 	asked  time.Time
 	failed error
 	asking chan struct{}
@@ -121,8 +121,8 @@ func (p *Provider) ask(ctx context.Context, since time.Time) (word, error) {
 	if w, ok := p.known(); ok {
 		return w, nil
 	}
-	return word{}, failure.Unavailable(ReasonUnavailable, "the provider of sign-ons, %s, does not answer: %v; sessions go on",
-		p.cfg.Issuer, failed).
+	return word{}, failure.Unavailable(ReasonUnavailable,
+		"the provider of sign-ons, %s, does not answer: %v; sessions go on", p.cfg.Issuer, failed).
 		Wrap(failed)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Order is an order of machines: by machine_id, site, rack or updated_at. Numbers in names count as numbers. Machines that
-// are equal in it are in the order of machine_id.
+// Order is an order of machines: by machine_id, site, rack or updated_at. Numbers in names count as numbers. Machines
+// that are equal in it are in the order of machine_id.
 type Order struct {
 	By   string
 	Desc bool
@@ -25,8 +25,8 @@ type Place struct {
 	UpdatedAt time.Time
 }
 
-// WalkInOrder reads what follows one machine in an order among the machines of filters that do not overlap. The filters'
-// own places and limits are not used.
+// WalkInOrder reads what follows one machine in an order among the machines of filters that do not overlap. The
+// filters' own places and limits are not used.
 func (s *Store) WalkInOrder(
 	ctx context.Context, filters []MachineFilter, order Order, afterID string, after Place, limit int32,
 ) ([]*baremetalv1.Machine, error) {

@@ -152,6 +152,7 @@ func overREST(t *testing.T, c *harness.Cluster) {
 		}
 		Total int
 	}
+	//nolint:bodyclose // decode closes it
 	decode(t, get("/machine-counts?group_by=effective_state&group_by=rack&filter=rack%3D*"), &counts)
 	if counts.Total != 1 || len(counts.Groups) != 1 || fmt.Sprint(counts.Groups[0].Values) != "[NEW r7]" {
 		t.Errorf("counts over REST: %+v", counts)
@@ -164,6 +165,7 @@ func overREST(t *testing.T, c *harness.Cluster) {
 			Explanation struct{ Summary, WaitsOn string }
 		}
 	}
+	//nolint:bodyclose // decode closes it
 	decode(t, get("/machine-explanations?filter=machine_id%3Dm-1"), &why)
 	if len(why.Machines) != 1 || why.Machines[0].Machine.MachineID != "m-1" || why.Machines[0].Explanation.Summary == "" {
 		t.Errorf("explanations over REST: %+v", why)

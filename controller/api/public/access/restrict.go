@@ -124,8 +124,8 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 func tooNarrow(c auth.Caller, method string) error {
 	return failure.Denied(
 		"SELECTION_TOO_NARROW",
-		"the roles of %s are for some machines, and %s is not about those alone; name one machine where the call can, or ask "+
-			"an admin for a role on all machines",
+		"the roles of %s are for some machines, and %s is not about those alone; name one machine where the call can, or "+
+			"ask an admin for a role on all machines",
 		c.Name,
 		method,
 	)

@@ -68,7 +68,7 @@ func (s *Server) CountMachines(
 	return out, nil
 }
 
-// groupValues are the values of the keys, in their order: texts as they were counted, the others by what the facts mean.
+// groupValues are the values of the keys, in their order: texts as counted, the others by what the facts mean.
 func groupValues(keys []string, a machinestore.Counted) []string {
 	out := make([]string, 0, len(keys))
 	texts := a.Values

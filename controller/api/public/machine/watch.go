@@ -49,8 +49,8 @@ type watcher struct {
 	service.Pacer
 	filter machinefilter.Filter
 	out    *service.Sender[*baremetalv1.MachineEvent]
-	// has says of machines whether the client has them as ones that match. Without a word of a machine it has it not, unless
-	// the watch was resumed: then it may.
+	// has says of machines whether the client has them as ones that match. Without a word of a machine it has it not,
+	// unless the watch was resumed: then it may.
 	has     map[string]bool
 	resumed bool
 	// last is when something was sent.

@@ -244,11 +244,11 @@ func grantsOf(ctx context.Context) (out []auth.Grant) {
 
 // Within makes calls as a person who is an operator of the machines of these selections.
 func Within(ctx context.Context, selections ...string) context.Context {
-	ctx = metadata.AppendToOutgoingContext(ctx, "test-scope", auth.ScopeOperate.String())
+	pairs := []string{"test-scope", auth.ScopeOperate.String()}
 	for _, s := range selections {
-		ctx = metadata.AppendToOutgoingContext(ctx, "test-selection", s)
+		pairs = append(pairs, "test-selection", s)
 	}
-	return ctx
+	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }
 
 // callerStream is a stream with a caller.
