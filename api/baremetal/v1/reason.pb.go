@@ -714,7 +714,7 @@ const (
 	// INVALID_ARGUMENT: machines cannot be counted by these keys.
 	// Next: at most three of those that the message names, each once.
 	Reason_INVALID_GROUP_BY Reason = 430
-	// FAILED_PRECONDITION: the machines that match have more than 1,000 different values, which are no use to anybody.
+	// FAILED_PRECONDITION: the machines that match have more than 1,000 different values.
 	// Next: count by fewer keys, or narrow the filter.
 	Reason_TOO_MANY_GROUPS Reason = 431
 	// INVALID_ARGUMENT: machines are not listed in this order.
