@@ -178,7 +178,7 @@ func faultsOfRegions() []injected {
 			return id
 		}, []string{"CREDENTIALS_NOT_FOUND"}, "operator", []string{"region", "nowhere"}},
 		{"MAAS does not answer a deployment",
-			comingIn(fresh, "4", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
+			comingIn(fresh, "15", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
 			[]string{"OUTCOME_UNKNOWN"}, "operator", []string{"deploy", "cmd-"}},
 		{"site agent of a MAAS machine gone", func(t *testing.T, r *whyRig) string {
 			const site, id = "why-maas-site", "m-maas-site-gone"
@@ -236,7 +236,7 @@ func faultsInMAAS() []injected {
 		}, []string{""}, "provider", []string{"wait_deployed", "MAAS to deploy the machine"}},
 		{"MAAS deploying until the time is up", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, StuckIn: ms.Deploying})
-			x.onboard("5")
+			x.onboard("20")
 			return x.fails()
 		}, []string{"MAAS_FAILED"}, "operator", []string{"still waiting", "deploy"}},
 		{"MAAS has no disk to boot from", comingIn(&maastest.Machine{Status: ms.New, NoBootDisk: true}, ""),
