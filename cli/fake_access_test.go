@@ -61,7 +61,7 @@ func TestPeopleAndRoles(t *testing.T) {
 		{[]string{"role", "list"}, 0, []string{"rb-1", "group night", "subject 7", "site=a"}},
 		{[]string{"role", "grant", "operator", "--group", "night", "--select", "site=a", "--for", "1h"}, 0,
 			[]string{"Granted operator to group night on machines site=a until"}},
-		{[]string{"role", "grant", "operator"}, 2, []string{"group", "subject"}},
+		{[]string{"role", "grant", "operator"}, 1, []string{"--group or --subject"}},
 		{[]string{"role", "revoke", "rb-1"}, 0, []string{"Revoked operator"}},
 		{[]string{"session", "list"}, 0, []string{"ss-1", "ada"}},
 		{[]string{"session", "revoke", "ss-1"}, 0, []string{"Revoked ss-1"}},
