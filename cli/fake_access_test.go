@@ -14,9 +14,17 @@ var someBinding = &pb.RoleBinding{BindingId: "rb-1", Role: "operator", Group: "n
 	ExpiresAt: at(3600), CreatedAt: at(0), CreatedBy: "boss"}
 
 func (f *fakeServer) GetCaller(context.Context, *pb.GetCallerRequest) (*pb.Caller, error) {
-	return &pb.Caller{Name: "ada", Kind: "person", Issuer: "https://p.test", Subject: "7", Groups: []string{"night", "ops"},
-		SessionId: "ss-1", ExpiresAt: at(3600), Roles: []*pb.Caller_Role{{Role: "operator", Selection: "site=a",
-			BindingId: "rb-1"}, {Role: "viewer", BindingId: "rb-2"}}}, nil
+	return &pb.Caller{
+		Name:      "ada",
+		Kind:      "person",
+		Issuer:    "https://p.test",
+		Subject:   "7",
+		Groups:    []string{"night", "ops"},
+		SessionId: "ss-1",
+		ExpiresAt: at(3600),
+		Roles: []*pb.Caller_Role{{Role: "operator", Selection: "site=a",
+			BindingId: "rb-1"}, {Role: "viewer", BindingId: "rb-2"}},
+	}, nil
 }
 
 func (f *fakeServer) GetSignOn(context.Context, *pb.GetSignOnRequest) (*pb.SignOn, error) {

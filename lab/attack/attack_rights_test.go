@@ -31,7 +31,7 @@ func rightsAttempts() []Attempt {
 		{Party: Reader, Attempt: "read secrets", Rule: 8, Run: readSecrets},
 		{Party: Reader, Attempt: "call what is for others", Rule: 8,
 			Run: callAll(auth.ScopeRead, auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport)},
-		{Party: Operator, Attempt: "call what is for admins", Rule: 8, 
+		{Party: Operator, Attempt: "call what is for admins", Rule: 8,
 			Run: callAll(auth.ScopeOperate, auth.NeedAdmin, auth.NeedApprove)},
 		{Party: Operator, Attempt: "send credentials to an address of its own", Rule: 1, Run: aimElsewhere},
 		{Party: Operator, Attempt: "work outside of a role that a sign-on gives", Rule: 9, Run: outsideRole,

@@ -66,7 +66,9 @@ func (p *provider) claims(audience string) string {
 		p.issuer(), audience, now.Unix(), now.Add(time.Hour).Unix())
 }
 
-func (p *provider) token() string { return oidctest.SignIDToken(p.key, "k", oidc.ES256, p.claims("console")) }
+func (p *provider) token() string {
+	return oidctest.SignIDToken(p.key, "k", oidc.ES256, p.claims("console"))
+}
 
 // refusedSelection are the reasons for which a person with roles on some machines is refused.
 func refusedSelection(err error) bool {
@@ -100,7 +102,14 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	values := map[string]string{"machine_id": outside, "node_id": outside, "operation_id": op.GetOperationId(),
 		"run_id": op.GetOperationId(), "request_id": "2", "filter": "machine_id=" + outside}
-	methods := methodsOf(auth.NeedRead, auth.NeedCaller, auth.NeedOperate, auth.NeedReport, auth.NeedApprove, auth.NeedAdmin)
+	methods := methodsOf(
+		auth.NeedRead,
+		auth.NeedCaller,
+		auth.NeedOperate,
+		auth.NeedReport,
+		auth.NeedApprove,
+		auth.NeedAdmin,
+	)
 	refused := 0
 	for _, method := range methods {
 		in, err := filled(method, values)

@@ -117,7 +117,9 @@ func (d *desk) login() {
 }
 
 // file is where the sign-on is kept.
-func (d *desk) file() string { return client.LoginPath(filepath.Dir(d.env["INGOT_CONFIG"]), d.env["INGOT_SERVER"]) }
+func (d *desk) file() string {
+	return client.LoginPath(filepath.Dir(d.env["INGOT_CONFIG"]), d.env["INGOT_SERVER"])
+}
 
 // until has ingot list say the same until the token was renewed.
 func (d *desk) until(limit time.Duration, good bool, want string) {
