@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 	"testing"
+
+	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -40,5 +44,34 @@ func TestTargetOf(t *testing.T) {
 		if !reflect.DeepEqual(got, targetGroup{[]string{c.target}, c.labels}) {
 			t.Errorf("%s: %+v, want %s %v", name, got, c.target, c.labels)
 		}
+	}
+}
+
+// pages answers a list in two pages.
+type pages struct {
+	baremetalv1.MachineServiceClient
+	asked []string
+}
+
+func (p *pages) ListMachines(
+	_ context.Context, r *baremetalv1.ListMachinesRequest, _ ...grpc.CallOption,
+) (*baremetalv1.ListMachinesResponse, error) {
+	p.asked = append(p.asked, fmt.Sprintf("%s from %q", r.GetFilter(), r.GetPageToken()))
+	if r.GetPageToken() == "" {
+		return &baremetalv1.ListMachinesResponse{
+			Machines: []*baremetalv1.Machine{{MachineId: "m-1"}, {MachineId: "m-2"}}, NextPageToken: "m-2",
+		}, nil
+	}
+	return &baremetalv1.ListMachinesResponse{Machines: []*baremetalv1.Machine{{MachineId: "m-3"}}}, nil
+}
+
+func TestTargetsAreOfAllPages(t *testing.T) {
+	p := &pages{}
+	all, err := (&Gateway{machines: p}).allMachines(t.Context(), "rack=r1")
+	if err != nil || len(all) != 3 || all[2].GetMachineId() != "m-3" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if want := []string{`rack=r1 from ""`, `rack=r1 from "m-2"`}; !reflect.DeepEqual(p.asked, want) {
+		t.Errorf("asked for %v", p.asked)
 	}
 }

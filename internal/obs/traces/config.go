@@ -42,8 +42,8 @@ func (c Config) Check() map[string]error {
 	return out
 }
 
-// roots are the authorities that the receiver is verified by; nil stands for those of the system.
-func (c Config) roots() (*x509.CertPool, error) {
+// Roots are the authorities that the receiver is verified by; nil stands for those of the system.
+func (c Config) Roots() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil
 	}

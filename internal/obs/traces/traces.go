@@ -53,7 +53,7 @@ func New(c Config, s Service) (*Tracer, error) {
 	if c.OTLPEndpoint == "" || c.SampleRatio == 0 {
 		return nil, nil
 	}
-	roots, err := c.roots()
+	roots, err := c.Roots()
 	if err != nil {
 		return nil, err
 	}
