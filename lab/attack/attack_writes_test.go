@@ -142,6 +142,9 @@ var heldElsewhere = map[string]string{
 	"AdminService/ForgetTPM":          "controller/store/identity.TestTPMIsRecordedByItsProof",
 	"AdminService/RedeliverWebhook":   "controller/engine/delivery.TestRedelivery",
 	"RolloutService/ApproveRollout":   "controller/api/public/rollout.TestSteeringARollout",
+	"AccessService/CreateRoleBinding": "controller/api/public.TestRoleBindings",
+	"AccessService/DeleteRoleBinding": "controller/api/public.TestRoleBindings",
+	"AccessService/RevokeSession":     "lab/signon.TestRightsEndWithTheToken",
 	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
 }
 
@@ -149,7 +152,7 @@ var heldElsewhere = map[string]string{
 // nothing alone.
 func changers() []string {
 	var out []string
-	for _, m := range methodsOf(auth.NeedOperate, auth.NeedAdmin, auth.NeedReport) {
+	for _, m := range methodsOf(auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport) {
 		name := strings.TrimPrefix(m, service)
 		_, verb, _ := strings.Cut(name, "/")
 		if !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get") && verb != "VerifyTimeline" {

@@ -287,6 +287,7 @@ func TestRightsEndWithTheToken(t *testing.T) {
 		return his == 1
 	}, "bob has not one session")
 	r.admin("session", "revoke", mine)
+	r.audited("tester", "REVOKE_SESSION", mine)
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		_, out := bob.ingot("list")
 		return strings.Contains(out, "SIGN_ON_REVOKED")
