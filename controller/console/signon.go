@@ -93,11 +93,12 @@ func (c *Console) beginSignOn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	plain, _ := json.Marshal(a) // strings and a time always serialize
-	kept := newCookie(base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(sealedAttempt, plain)),
+	kept := newCookie(          //nolint:gosec // it is Secure and HttpOnly
+		base64.RawURLEncoding.EncodeToString(c.cfg.Sealer.Seal(sealedAttempt, plain)),
 		int(attemptTime.Seconds()))
 	// The provider sends the browser back from another site.
 	kept.Name, kept.SameSite = attemptCookie, http.SameSiteLaxMode
-	http.SetCookie(w, kept) //nolint:gosec // newCookie makes it Secure and HttpOnly
+	http.SetCookie(w, kept)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
@@ -111,9 +112,9 @@ func random() string {
 // finishSignOn takes the browser back, and begins a session.
 func (c *Console) finishSignOn(w http.ResponseWriter, r *http.Request) {
 	a, ok := c.openAttempt(r)
-	gone := newCookie("", -1)
+	gone := newCookie("", -1) //nolint:gosec // it is Secure and HttpOnly
 	gone.Name, gone.SameSite = attemptCookie, http.SameSiteLaxMode
-	http.SetCookie(w, gone) //nolint:gosec // newCookie makes it Secure and HttpOnly
+	http.SetCookie(w, gone)
 	query := r.URL.Query()
 	same := subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(a.State)) == 1
 	if c.cfg.Provider == nil || !ok || !same || query.Get("code") == "" {

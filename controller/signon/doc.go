@@ -9,7 +9,7 @@
 // # Failures
 //
 // The provider is asked when somebody needs it, never at the start. Its document and keys are kept in memory and in the
-// database, so that tokens which are under way go on while it is away, on controllers that start meanwhile too. Then new
+// database, so that tokens which are under way go on while it is away, on controllers that start meanwhile too. New
 // sign-ons and renewals are refused with SIGN_ON_UNAVAILABLE and the reason. However many callers ask, it is asked
 // once at a time, and not again for some seconds after a failure or for a key that it does not have.
 package signon
