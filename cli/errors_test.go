@@ -104,7 +104,7 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// A machine that changes while it is updated is read and changed again; one that never rests is told.
+// TestAnUpdateMeetsAnother: an update that loses to another one is repeated twice, and then fails with exit code 4.
 func TestAnUpdateMeetsAnother(t *testing.T) {
 	for conflicts, code := range map[int]int{2: 0, 3: 4} {
 		f := fleet()

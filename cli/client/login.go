@@ -170,7 +170,7 @@ func (l *Login) calling(ctx context.Context) (context.Context, error) {
 
 // take keeps what the provider has given.
 func (l *Login) take(got *oauth2.Token) error {
-	id, _ := got.Extra("id_token").(string)
+	id, _ := got.Extra("id_token").(string) // endOf refuses the empty token
 	end, err := endOf(id)
 	if err != nil {
 		return fmt.Errorf("the provider %s has given no ID token: %w", l.Issuer, err)

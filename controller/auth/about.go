@@ -18,7 +18,8 @@ const (
 	AboutList
 )
 
-// AboutOf says which machines a method of the frontpage is about. What is not named here is AboutOther.
+// AboutOf returns which machines a method of the client API is about, by its full gRPC name. The default is AboutOther,
+// which callers with roles on some machines are refused.
 func AboutOf(method string) About { return about[method] }
 
 var about = func() map[string]About {

@@ -222,7 +222,7 @@ type waiting struct{}
 
 func (waiting) Verify(context.Context, string, bool) (Person, error) { return Person{}, ErrWouldWait }
 
-// Whoever reaches the console's port makes no more rows of the audit log than this.
+// TestStrangersMakeFewRows: refused sign-ons from many addresses share a bounded number of rows in the audit log.
 func TestStrangersMakeFewRows(t *testing.T) {
 	tokens, db, _ := followed(t)
 	for i := range 500 {

@@ -39,7 +39,8 @@ type RoleBinding struct {
 	Role Role
 	// One of both is set: a value of the groups claim, or a subject.
 	Group, Subject string
-	// Selection is a filter of machines; empty is all of them, and what is not about machines.
+	// Selection is the filter of the machines that the role covers. Empty covers all machines, and calls that are not
+	// about machines.
 	Selection string
 	// ExpiresAt is zero where it has no end.
 	ExpiresAt time.Time

@@ -131,7 +131,7 @@ func (c *Console) signOn(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, showing(caller, s))
 }
 
-// showing is what a page is told: the largest scope that its person has, on whatever machines.
+// showing returns the session as the page shows it, with the highest scope of any of the caller's roles.
 func showing(caller auth.Caller, s session) shown {
 	return shown{Name: caller.Name, Scope: caller.Highest().String(), ExpiresAt: s.Expires}
 }

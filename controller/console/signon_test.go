@@ -134,11 +134,15 @@ func TestSignOnWithAProvider(t *testing.T) {
 		path    string
 		cookies []*http.Cookie
 	}{
-		"another browser":  {good, nil},
-		"a made-up state":  {console.CallbackPath + "?code=good&state=x", []*http.Cookie{kept}},
-		"no state":         {console.CallbackPath + "?code=good", []*http.Cookie{kept}},
-		"a made-up code":   {console.CallbackPath + "?code=bad&state=" + url.QueryEscape(p.began.State), []*http.Cookie{kept}},
-		"a refused person": {console.CallbackPath + "?error=access_denied&state=" + url.QueryEscape(p.began.State), []*http.Cookie{kept}},
+		"another browser": {good, nil},
+		"a made-up state": {console.CallbackPath + "?code=good&state=x", []*http.Cookie{kept}},
+		"no state":        {console.CallbackPath + "?code=good", []*http.Cookie{kept}},
+		"a made-up code": {
+			console.CallbackPath + "?code=bad&state=" + url.QueryEscape(p.began.State), []*http.Cookie{kept},
+		},
+		"a refused person": {
+			console.CallbackPath + "?error=access_denied&state=" + url.QueryEscape(p.began.State), []*http.Cookie{kept},
+		},
 		"a made-up cookie": {good, []*http.Cookie{{Name: attemptName, Value: kept.Value + "x"}}},
 	} {
 		resp := r.get(at.path, at.cookies...)

@@ -94,7 +94,7 @@ func (p *Provider) refused(err error) error {
 }
 
 func (p *Provider) tokens(ctx context.Context, got *oauth2.Token, nonce string) (Tokens, error) {
-	id, _ := got.Extra("id_token").(string)
+	id, _ := got.Extra("id_token").(string) // none is the empty one, which is refused here
 	if id == "" {
 		return Tokens{}, invalid("the provider has given no ID token")
 	}

@@ -93,7 +93,8 @@ func newRig(t *testing.T) *rig {
 func (r *rig) another(t *testing.T) *Provider {
 	return New(Config{
 		Issuer: r.url, ClientID: "console", CLIClientID: "cli", Audiences: []string{"robot"}, GroupsClaim: "groups",
-		NameClaim: "preferred_username", TokenLife: time.Hour, Client: &http.Client{Timeout: 5 * time.Second}, Store: r.kept,
+		NameClaim: "preferred_username", TokenLife: time.Hour,
+		Client: &http.Client{Timeout: 5 * time.Second}, Store: r.kept,
 		Clock: r.clock, Logger: testkit.Logger(t),
 	})
 }
@@ -138,7 +139,8 @@ func TestATokenThatCounts(t *testing.T) {
 		"one group as a string": {[]string{"groups", `"ops"`}, func(p auth.Person) bool { return len(p.Groups) == 1 }},
 		"no groups":             {[]string{"groups", ""}, func(p auth.Person) bool { return len(p.Groups) == 0 }},
 		"no name":               {[]string{"preferred_username", ""}, func(p auth.Person) bool { return p.Name == "7" }},
-		"a name for logs":       {[]string{"preferred_username", `"a\nb\u001b[1m"`}, func(p auth.Person) bool { return p.Name == "a b [1m" }},
+		"a name for logs": {[]string{"preferred_username", `"a\nb\u001b[1m"`},
+			func(p auth.Person) bool { return p.Name == "a b [1m" }},
 		"a long life": {[]string{"exp", fmt.Sprint(r.clock.Now().Add(24 * time.Hour).Unix())},
 			func(p auth.Person) bool { return p.ExpiresAt.Equal(r.clock.Now().Add(time.Hour)) }},
 		"no session": {[]string{"auth_time", ""}, func(p auth.Person) bool { return !p.Lasting }},
@@ -146,7 +148,8 @@ func TestATokenThatCounts(t *testing.T) {
 			func(p auth.Person) bool { return p.Session == who.Session }},
 		"another sign-on": {[]string{"auth_time", fmt.Sprint(r.clock.Now().Unix() - 9)},
 			func(p auth.Person) bool { return p.Session != who.Session }},
-		"a session of the provider": {[]string{"sid", `"s"`}, func(p auth.Person) bool { return p.Lasting && p.Session != who.Session }},
+		"a session of the provider": {[]string{"sid", `"s"`},
+			func(p auth.Person) bool { return p.Lasting && p.Session != who.Session }},
 	} {
 		p, err := r.Verify(t.Context(), r.token(c.changes...), true)
 		if err != nil || c.good != nil && !c.good(p) {
@@ -225,7 +228,7 @@ func TestAProviderThatIsAway(t *testing.T) {
 	}
 }
 
-// Whoever makes up keys costs the provider one question in a while.
+// TestUnknownKeysAskSeldom: tokens with unknown key ids make the provider's keys be fetched once per pause at most.
 func TestUnknownKeysAskSeldom(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.Verify(t.Context(), r.token(), true); err != nil {

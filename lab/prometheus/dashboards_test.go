@@ -123,7 +123,8 @@ var (
 	labelQuery = regexp.MustCompile(`label_values\((\w+), (\w+)\)`)
 )
 
-// TestDashboardsOnLiveController runs every query of every dashboard in a Prometheus that scrapes a controller with which
+// TestDashboardsOnLiveController runs every query of every dashboard in a Prometheus that scrapes a controller with
+// which
 // something of each kind has happened. Each metric is there, and each query has an answer.
 func TestDashboardsOnLiveController(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func (g *Gateway) answer(w http.ResponseWriter, code int, st *status.Status) {
 }
 
 func (g *Gateway) write(w http.ResponseWriter, raw []byte) {
-	if _, err := w.Write(raw); err != nil {
+	if _, err := w.Write(raw); err != nil { //nolint:gosec // JSON, by its Content-Type
 		g.cfg.Logger.Debug("answer not written", "error", err.Error()) // the client has gone
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -52,16 +53,7 @@ func (g *Gateway) targets(w http.ResponseWriter, r *http.Request) {
 		g.callFailed(r.Context(), g.mux, nil, w, r, err)
 		return
 	}
-	list, err := g.allMachines(ctx, r.Form.Get("filter"))
-	if err != nil {
-		g.callFailed(ctx, g.mux, nil, w, r, err)
-		return
-	}
-	groups := make([]targetGroup, 0, len(list))
-	for _, m := range list {
-		groups = append(groups, targetOf(m, port))
-	}
-	raw, err := json.Marshal(groups)
+	raw, err := g.allTargets(ctx, r.Form.Get("filter"), port)
 	if err != nil {
 		g.callFailed(ctx, g.mux, nil, w, r, err)
 		return
@@ -80,16 +72,34 @@ func scrapePort(query url.Values) (string, *failure.Error) {
 	return port, nil
 }
 
-func (g *Gateway) allMachines(ctx context.Context, filter string) (all []*baremetalv1.Machine, err error) {
+// targetBytes bounds the answer, which http_sd_config cannot read in pages: some 20,000 machines.
+const targetBytes = 4 << 20
+
+// allTargets is the list of the machines of a filter as JSON. One that is too long is refused as INVALID_FIELD.
+func (g *Gateway) allTargets(ctx context.Context, filter, port string) ([]byte, error) {
 	page := &baremetalv1.ListMachinesRequest{Filter: filter, PageSize: 1000}
+	all := []byte{'['}
 	for {
 		answer, err := g.machines.ListMachines(ctx, page)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, answer.GetMachines()...)
+		for _, m := range answer.GetMachines() {
+			one, err := json.Marshal(targetOf(m, port))
+			if err != nil {
+				return nil, fmt.Errorf("write target: %w", err)
+			}
+			if len(all) > 1 {
+				all = append(all, ',')
+			}
+			if all = append(all, one...); len(all) >= targetBytes {
+				return nil, failure.ToStatus(failure.Invalid(reasonInvalidField,
+					"the targets of these machines are more than 4 MiB; narrow the filter, such as by site").
+					WithField("filter", "too many machines")).Err()
+			}
+		}
 		if page.PageToken = answer.GetNextPageToken(); page.GetPageToken() == "" {
-			return all, nil
+			return append(all, ']'), nil
 		}
 	}
 }

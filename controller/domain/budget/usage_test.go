@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 )
 
-// Each limit is told with the domain where most of it is taken, and one of which nothing is taken too.
+// TestUsage: each limit is reported with its fullest domain; an unused limit is reported as 0.
 func TestUsage(t *testing.T) {
 	rules := []budget.Rule{
 		{Name: "racks", Domain: "label:rack", AtOnce: 4, PerHour: 10},

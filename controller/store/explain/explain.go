@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -54,19 +56,29 @@ func (s *Store) ExplainFacts(ctx context.Context, machineID, operationID string,
 // explainedAtOnce is how many machines of a page are read side by side: each takes a connection of the pool.
 const explainedAtOnce = 4
 
-// ExplainFactsOf is ExplainFacts of several machines, in their order, each in a snapshot of its own.
+// ExplainFactsOf is ExplainFacts of several machines, in their order, each in a snapshot of its own. Machines that are
+// not there any more are left out.
 func (s *Store) ExplainFactsOf(ctx context.Context, machineIDs []string, now time.Time) ([]explain.Facts, error) {
 	out := make([]explain.Facts, len(machineIDs))
-	g, _ := task.New(ctx)
+	g, _ := task.New(ctx) // each task is given the context that ends with the group
 	for part := range explainedAtOnce {
-		g.Go("explain machines", func(ctx context.Context) (err error) {
-			for i := part; i < len(out) && err == nil; i += explainedAtOnce {
-				out[i], err = s.ExplainFacts(ctx, machineIDs[i], "", now)
+		g.Go("explain machines", func(ctx context.Context) error {
+			for i := part; i < len(out); i += explainedAtOnce {
+				facts, err := s.ExplainFacts(ctx, machineIDs[i], "", now)
+				if err != nil && !failure.HasReason(err, "MACHINE_NOT_FOUND") {
+					return err
+				}
+				out[i] = facts
 			}
-			return err
+			return nil
 		})
 	}
-	return out, g.Wait()
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(out, func(f explain.Facts) bool {
+		return f.Machine == nil || f.Machine.GetDeletedAt() != nil
+	}), nil
 }
 
 // gather reads the facts of one machine.

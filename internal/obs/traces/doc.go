@@ -1,4 +1,4 @@
-// Package traces writes what became of an operation as one trace of OpenTelemetry, whoever worked on it.
+// Package traces exports each operation as one OpenTelemetry trace, with spans from controllers and agents.
 //
 // An operation lives longer than the processes that work on it. So the ids of its trace, of its own span and of those
 // of its commands follow from the ids of the operation and of the commands (see TraceOf): a controller that takes over

@@ -199,22 +199,31 @@ func BenchmarkRecord(b *testing.B) {
 func TestReferenceTraces(t *testing.T) {
 	rows := document.Constants(t, "internal/obs/traces", "Name")
 	keys := document.Constants(t, "internal/obs/traces", "Attribute")
-	document.Check(t, "traces.md", "Traces", "Controllers and agents write each operation as one trace of OpenTelemetry, "+
-		"and send it over OTLP (gRPC) to\na receiver such as the OpenTelemetry Collector. It is off until both have an endpoint:\n\n"+
+	document.Check(t, "traces.md", "Traces", "Controllers and agents write each operation as one trace of "+
+		"OpenTelemetry, "+
+		"and send it over OTLP (gRPC) to\na receiver such as the OpenTelemetry "+
+		"Collector. It is off until both have an endpoint:\n\n"+
 		"```yaml\ntraces: {otlp_endpoint: \"collector.example.org:4317\", ca_file: /etc/ingot/collector.pem}\n```\n\n"+
-		"The [controller's](controller-config.md) and the [agent's](agent-config.md) configuration take the same keys. A header\n"+
+		"The [controller's](controller-config.md) and the "+
+		"[agent's](agent-config.md) configuration take the same keys. A header\n"+
 		"that the receiver asks for is given in the variable `OTEL_EXPORTER_OTLP_HEADERS`.\n\n"+
-		"The ids of the trace and of its upper spans follow from the ids of the operation and of its commands, so that a\n"+
-		"trace survives each process. The trace of an operation is the first 16 bytes of SHA-256 over `ingot`, a zero byte,\n"+
+		"The ids of the trace and of its upper spans follow from the ids of "+
+		"the operation and of its commands, so that a\n"+
+		"trace survives each process. The trace of an operation is the first "+
+		"16 bytes of SHA-256 over `ingot`, a zero byte,\n"+
 		"`trace`, a zero byte, and the operation's id:\n\n"+
 		"```bash\nprintf 'ingot\\0trace\\0%s' \"$operation\" | sha256sum | cut -c 1-32\n```\n\n"+
-		"A call that brings a sampled `traceparent` (W3C Trace Context, as metadata of gRPC or as a header of REST) has a span\n"+
+		"A call that brings a sampled `traceparent` (W3C Trace Context, as "+
+		"metadata of gRPC or as a header of REST) has a span\n"+
 		"in its caller's trace as well; that span and the one in the operation's trace link to each other.\n\n"+
-		"What a process was in the middle of when it was killed has no span, nor has what it had ended less than a second\n"+
-		"before. A receiver that is away or slow costs the spans that 4,096 places have no room for, and delays the end of a\n"+
+		"What a process was in the middle of when it was killed has no span, "+
+		"nor has what it had ended less than a second\n"+
+		"before. A receiver that is away or slow costs the spans that 4,096 "+
+		"places have no room for, and delays the end of a\n"+
 		"process by a second. The installer sends none.\n\n"+
 		"## Spans\n\n"+document.Table([]string{"span", "tells of"}, rows)+
-		"\n## Attributes\n\nThere are no others. Values are ids, numbers, names of the API and of the steps of plans: no parameter, message,\n"+
+		"\n## Attributes\n\nThere are no others. Values are ids, numbers, "+
+		"names of the API and of the steps of plans: no parameter, message,\n"+
 		"comment or output is in a span.\n\n"+
 		document.Table([]string{"attribute", "meaning"}, keys))
 }

@@ -320,21 +320,25 @@ func TestEverythingThatIsNamedCounts(t *testing.T) {
 		req    proto.Message
 		want   string
 	}{
-		"both inside":     {"AdminService.ListCommands", &pb.ListCommandsRequest{MachineId: "here", OperationId: "op-here"}, ""},
-		"another machine": {"AdminService.ListCommands", &pb.ListCommandsRequest{MachineId: "x", OperationId: "op-here"}, "OUTSIDE_SELECTION"},
+		"both inside": {"AdminService.ListCommands",
+			&pb.ListCommandsRequest{MachineId: "here", OperationId: "op-here"}, ""},
+		"another machine": {"AdminService.ListCommands",
+			&pb.ListCommandsRequest{MachineId: "x", OperationId: "op-here"}, "OUTSIDE_SELECTION"},
 		"no such operation": {"AdminService.ListCommands", &pb.ListCommandsRequest{MachineId: "here", OperationId: "op-x"},
 			"OUTSIDE_SELECTION"},
 		"nothing":     {"AdminService.ListCommands", &pb.ListCommandsRequest{}, "SELECTION_TOO_NARROW"},
 		"external id": {"MachineService.GetMachine", &pb.GetMachineRequest{ExternalId: "e"}, ""},
 		"no filter":   {"OperationService.ListOperations", &pb.ListOperationsRequest{}, "SELECTION_TOO_NARROW"},
-		"another key": {"OperationService.ListOperations", &pb.ListOperationsRequest{Filter: "type=REBOOT"}, "SELECTION_TOO_NARROW"},
+		"another key": {"OperationService.ListOperations",
+			&pb.ListOperationsRequest{Filter: "type=REBOOT"}, "SELECTION_TOO_NARROW"},
 		"two machines": {"OperationService.ListOperations", &pb.ListOperationsRequest{Filter: "machine_id in (here, x)"},
 			"SELECTION_TOO_NARROW"},
 		"not this one": {"OperationService.ListOperations", &pb.ListOperationsRequest{Filter: "machine_id!=here"},
 			"SELECTION_TOO_NARROW"},
-		"by operation": {"OperationService.WatchOperations", &pb.WatchOperationsRequest{Filter: "operation_id=op-here"}, ""},
-		"changes":      {"MachineService.ListMachines", &pb.ListMachinesRequest{Cursor: "c"}, "SELECTION_TOO_NARROW"},
-		"an order":     {"MachineService.ListMachines", &pb.ListMachinesRequest{OrderBy: "rack"}, "SELECTION_TOO_NARROW"},
+		"by operation": {"OperationService.WatchOperations",
+			&pb.WatchOperationsRequest{Filter: "operation_id=op-here"}, ""},
+		"changes":  {"MachineService.ListMachines", &pb.ListMachinesRequest{Cursor: "c"}, "SELECTION_TOO_NARROW"},
+		"an order": {"MachineService.ListMachines", &pb.ListMachinesRequest{OrderBy: "rack"}, "SELECTION_TOO_NARROW"},
 	} {
 		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("baremetal.v1." + c.method))
 		if err != nil {

@@ -77,7 +77,7 @@ func groupValues(keys []string, a machinestore.Counted) []string {
 			out, texts = append(out, texts[0]), texts[1:]
 			continue
 		}
-		value, _, _ := machinefilter.Value(a.Like, key)
+		value, _, _ := machinefilter.Value(a.Like, key) // CountQuery has checked the key; no value is ""
 		if value == baremetalv1.MachineStatus_MAINTENANCE_IDLE.String() {
 			value = baremetalv1.MachineStatus_MAINTENANCE.String() // as people read it
 		}

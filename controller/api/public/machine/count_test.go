@@ -96,7 +96,8 @@ func TestCountsAndListsAgreeOnEveryMachine(t *testing.T) {
 	}
 	for _, filter := range []string{
 		"state!=IDLE", "state in (ATTENTION, BLOCKED)", "state not in (BUSY, NEW),phase=READY", "phase=PROVISIONING",
-		"phase not in (PROVISIONING, RMA)", "phase in (RETIRED, MAINTENANCE, RMA)", "node_state in (active, offline),state=ATTENTION",
+		"phase not in (PROVISIONING, RMA)", "phase in (RETIRED, MAINTENANCE, RMA)",
+		"node_state in (active, offline),state=ATTENTION",
 		"node_state!=active,conditions.RMA=false", "conditions.Reachable=true,conditions.Provisioned!=true",
 		"machine_id=m-ready-active-*,state!=IDLE", "machine_id!=m-ready-*",
 	} {
@@ -140,7 +141,8 @@ func listed(r *publictest.Rig, q *pb.ListMachinesRequest) []string {
 func TestMachinesInOrder(t *testing.T) {
 	r := publictest.NewRig(t)
 	for id, rack := range map[string]string{
-		"n10": "r2", "n9": "r10", "n2-b10": "r2", "n2-b9": "r10", "n09": "", "x": "r2", "n2": "r1", "n100000000000000000000001": "r2",
+		"n10": "r2", "n9": "r10", "n2-b10": "r2", "n2-b9": "r10", "n09": "", "x": "r2", "n2": "r1",
+		"n100000000000000000000001": "r2",
 	} {
 		r.Register(&pb.Machine{MachineId: id, Spec: &pb.MachineSpec{Rack: rack, Site: "s" + rack}})
 	}

@@ -62,6 +62,22 @@ func TestExplainMachine(t *testing.T) {
 	}
 }
 
+// TestMachinesDeletedAmidAPageAreLeftOut: a machine that was deleted after the page was listed does not fail the page.
+func TestMachinesDeletedAmidAPageAreLeftOut(t *testing.T) {
+	r := publictest.NewRig(t)
+	for i := range 3 {
+		r.Register(publictest.NewMachine(i))
+	}
+	if _, err := r.Machines.DeleteMachine(t.Context(), &pb.DeleteMachineRequest{MachineId: "m-001"}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.Store.ExplainFactsOf(t.Context(), []string{"m-000", "m-001", "m-002", "never"}, time.Now())
+	if err != nil || len(all) != 2 || all[0].Machine.GetMachineId() != "m-000" ||
+		all[1].Machine.GetMachineId() != "m-002" {
+		t.Errorf("%d machines explained: %v", len(all), err)
+	}
+}
+
 // TestExplainMachines gives of many what ExplainMachine gives of each.
 func TestExplainMachines(t *testing.T) {
 	fake := clock.NewFake(time.Now())

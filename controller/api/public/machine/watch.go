@@ -181,8 +181,16 @@ func (w *watcher) judge(m *baremetalv1.Machine) baremetalv1.MachineEvent_Kind {
 	return baremetalv1.MachineEvent_KIND_UNSPECIFIED
 }
 
-// note keeps what the client has. Of a filter that nothing leaves nothing need be known.
+// mostKnown bounds the machines that one watch remembers, and with them its memory: some 10 MB.
+const mostKnown = 100_000
+
+// note keeps what the client has. Of a filter that nothing leaves nothing need be known. A watch of too many machines
+// forgets them all and goes on like one that was resumed: it may tell that machines leave which the client never had.
 func (w *watcher) note(m *baremetalv1.Machine, has bool) {
+	if len(w.has) >= mostKnown {
+		clear(w.has)
+		w.resumed = true
+	}
 	switch {
 	case w.filter.MatchesAll():
 	case has || w.resumed:

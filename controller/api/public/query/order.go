@@ -22,7 +22,7 @@ func ParseOrder(text string) (machinestore.Order, error) {
 	if direction = strings.TrimSpace(direction); desc && direction != "desc" {
 		return machinestore.Order{}, BadOrder("one key, and ` desc` behind it or nothing")
 	}
-	key, _ := Machines.Key(name)
+	key, _ := Machines.Key(name) // an unknown key is "", which is none of orders
 	if key != "updated_at" && !slices.Contains(orders, key) {
 		return machinestore.Order{}, BadOrder("%q is none of %s", name, strings.Join(orders, ", "))
 	}
