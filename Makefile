@@ -19,7 +19,7 @@ PKG          ?= ./...
 TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
 # Those that read the tree, start programs, or compute in one goroutine what takes nine times as long with the detector.
-UNRACED      := /invariants$$|/imagebuild/bootdisk$$|/internal/localpg$$|/disk/image$$|/catalog/image$$|/operation/decider$$|/lab/([^ef]|f[^l])
+UNRACED      := /invariants$$|/imagebuild(/bootdisk)?$$|/internal/localpg$$|/disk/image$$|/catalog/image$$|/operation/decider$$|/lab/([^ef]|f[^l])
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
@@ -85,13 +85,14 @@ deps: ## Install the Debian packages that tests need (root), or say which
 .PHONY: test
 test: deps bin/tools/gotestsum ## Run every test on a private Postgres, the packages of the product with the race detector
 ifeq ($(PKG),./...)
+	@# What starts programs is never taken from the cache, which does not know them: -count 1.
 	@# Whole systems, two at a time as they wait as much as they work, without the race detector: PKG=./lab/e2e/... runs them with it.
-	$(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
+	$(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
 	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
 	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)|/controller/store(/|$$)')
-	$(TESTPG) $(UNRACED_TEST) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
+	$(TESTPG) $(UNRACED_TEST) -count 1 -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
 	@# Emulated machines take every processor there is, and are left alone with them.
-	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
+	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -count 1 -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PKG)
 endif

@@ -159,6 +159,8 @@ var (
 	ErrUnauthorized = fmt.Errorf("%w (401)", ErrCredentials)
 	// ErrSilent: no answer in time, or no connection.
 	ErrSilent = errors.New("the BMC does not answer")
+	// ErrUnanswered is ErrSilent after the password was sent. The BMC may have counted it as a wrong one.
+	ErrUnanswered = fmt.Errorf("%w a log-in", ErrSilent)
 	// ErrProtocol: something answers, and not in this protocol.
 	ErrProtocol = errors.New("what answers does not speak the protocol")
 	// ErrOldTLS is ErrProtocol of a BMC that has no TLS 1.2.

@@ -30,7 +30,7 @@ type Budget struct {
 	Parked []string `json:"parked,omitempty"`
 	// Again is when those of them that were refused with 401 are tried once more, and how long they waited for it.
 	Again map[string]Again `json:"again,omitempty"`
-	// Wrong are the times of the refusals that still count.
+	// Wrong are the times of the refusals that still count, and of log-ins that may have been refused.
 	Wrong []time.Time `json:"wrong,omitempty"`
 	// Silences in a row, and when it may be asked again.
 	Silences  int       `json:"-"`
@@ -51,7 +51,7 @@ const (
 	Go Permission = iota
 	// ParkedLeave: these credentials were refused; only others help.
 	ParkedLeave
-	// LockoutLeave: too many were refused lately.
+	// LockoutLeave: too many were refused lately, or may have been.
 	LockoutLeave
 	// BackoffLeave: it was silent just now.
 	BackoffLeave
@@ -87,6 +87,7 @@ const (
 	Refused                     // it refused the credentials
 	Unauthorized                // it refused them with 401
 	Silent                      // it did not answer
+	Unanswered                  // it did not answer a log-in with credentials that it has not taken before
 )
 
 // After is the budget after an exchange.
@@ -119,6 +120,10 @@ func (b Budget) After(now time.Time, credentials string, o Outcome) Budget {
 		}
 	case Silent:
 		b.NotBefore = now.Add(backoff(b.Silences))
+		b.Silences++
+	case Unanswered:
+		b.Wrong = append(b.Wrong, now)
+		b.NotBefore = now.Add(backoffMost)
 		b.Silences++
 	}
 	return b

@@ -141,7 +141,7 @@ func refusal(l *conn, leave Permission, until, now time.Time) error {
 			"BMC %s has refused these credentials and is not asked again until they change", l.key)
 	case LockoutLeave:
 		return failure.Precondition("BMC_AUTH_FAILED",
-			"BMC %s has refused %d different credentials and is left alone until %s",
+			"BMC %s has refused %d log-ins, or left them unanswered, and is left alone until %s",
 			l.key, wrongMost, until.UTC().Format(time.RFC3339))
 	case BackoffLeave:
 		return failure.Unavailable("BMC_UNREACHABLE",
@@ -204,10 +204,14 @@ func (p *Provider) settle(ctx context.Context, l *conn, e Endpoint, id string, e
 			outcome = Unauthorized
 		}
 		l.record.Budget = l.record.Budget.After(now, id, outcome)
+		l.record.Taken = ""
 		p.cfg.Log.WarnContext(ctx, "BMC refused the credentials and is parked", "bmc", l.key, "credentials", id)
 	case errors.Is(err, provider.ErrCertificate):
 		l.drop()
 		p.cfg.Log.WarnContext(ctx, "BMC shows a certificate that is not trusted, and is parked", "bmc", l.key)
+	case errors.Is(err, provider.ErrUnanswered) && l.record.Taken != id:
+		l.drop()
+		l.record.Budget = l.record.Budget.After(now, id, Unanswered)
 	case ctx.Err() != nil:
 		l.drop() // whoever asked went away in the middle
 	case errors.Is(err, provider.ErrSilent), errors.Is(err, provider.ErrProtocol):
@@ -217,6 +221,9 @@ func (p *Provider) settle(ctx context.Context, l *conn, e Endpoint, id string, e
 		l.drop()
 		p.cfg.Log.ErrorContext(ctx, "BMC adapter panicked", "bmc", l.key, "error", err)
 	default:
+		if l.conn != nil {
+			l.record.Taken = id
+		}
 		l.record.Budget = l.record.Budget.After(now, id, Answered)
 		if after := pauseOf(err); after > 0 {
 			l.record.Budget = l.record.Budget.Pause(now, after)
@@ -239,7 +246,7 @@ func pauseOf(err error) time.Duration {
 
 func (p *Provider) save(l *conn, before Record) error {
 	a, b := before, l.record
-	if a.Protocol == b.Protocol && a.Pin == b.Pin && a.Offered == b.Offered &&
+	if a.Protocol == b.Protocol && a.Taken == b.Taken && a.Pin == b.Pin && a.Offered == b.Offered &&
 		len(a.Budget.Parked) == len(b.Budget.Parked) && len(a.Budget.Wrong) == len(b.Budget.Wrong) &&
 		maps.Equal(a.Budget.Again, b.Budget.Again) {
 		return nil

@@ -78,6 +78,10 @@ func TestBudget(t *testing.T) {
 			{1, "a@1", Go, Silent}, {3 * s, "b@1", BackoffLeave, 0}, {s, "b@1", Go, Answered}, {0, "a@1", Go, Silent},
 			{s, "a@1", Go, Answered},
 		},
+		"a log-in without an answer may be a refusal": {
+			{0, "a@1", Go, Unanswered}, {m - 1, "a@1", BackoffLeave, 0}, {1, "a@1", Go, Unanswered}, {m, "a@1", Go, Unanswered},
+			{m, "a@1", LockoutLeave, 0}, {26 * m, "a@2", LockoutLeave, 0}, {m, "a@1", Go, Answered}, {0, "a@1", Go, Answered},
+		},
 		"refusal is an answer": {{0, "a@1", Go, Silent}, {s, "a@1", Go, Refused}, {0, "a@2", Go, Answered}},
 	} {
 		now, b := t0, Budget{}
@@ -117,16 +121,16 @@ func TestBudgetNeverLocksOut(t *testing.T) {
 			if refused[with] {
 				t.Fatalf("%s is tried again", with)
 			}
-			o := rapid.SampledFrom([]Outcome{Answered, Refused, Silent}).Draw(t, "outcome")
+			o := rapid.SampledFrom([]Outcome{Answered, Refused, Silent, Unanswered}).Draw(t, "outcome")
 			before := len(b.Parked)
 			next := b.After(now, with, o)
 			if len(b.Parked) != before {
 				t.Fatal("a budget was changed in place")
 			}
-			if b = next; o != Refused {
+			if b = next; o != Refused && o != Unanswered {
 				continue
 			}
-			refused[with] = true
+			refused[with] = o == Refused
 			refusals = append(refusals, now)
 			if n := len(refusals); n > wrongMost && now.Sub(refusals[n-1-wrongMost]) < wrongWithin {
 				t.Fatalf("refusals at %v", refusals)

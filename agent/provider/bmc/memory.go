@@ -21,6 +21,8 @@ type Record struct {
 	// back, the BMC gets no credentials.
 	Offered string `json:"offered,omitempty"`
 	Budget  Budget `json:"budget,omitzero"`
+	// Taken are the credentials that it took last, as ref@version.
+	Taken string `json:"taken,omitempty"`
 	// Unparked is when an admin last had it asked again, by the controller's database.
 	Unparked time.Time `json:"unparked,omitzero"`
 }

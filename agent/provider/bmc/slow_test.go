@@ -123,6 +123,68 @@ func TestOnlyA401IsTriedAgainByTime(t *testing.T) {
 	}
 }
 
+// A log-in that nobody answers may be one that the BMC has counted as wrong: it is asked three times in half an hour,
+// and not until it locks the account.
+func TestLogInsWithoutAnAnswerLockNobodyOut(t *testing.T) {
+	t.Parallel()
+	const lockAfter, patience = 5, time.Second
+	for _, late := range []bool{true, false} { // the answer comes when the call has ended, or never
+		r := startRedfish(t, newChassis(true))
+		r.Misbehave(lab.Faults{LockAfter: lockAfter})
+		over := make(chan struct{})
+		server := relayTo(t, r, func(w http.ResponseWriter, req *http.Request, relay http.Handler) {
+			if req.Method != http.MethodPost {
+				relay.ServeHTTP(w, req)
+				return
+			}
+			if late {
+				time.Sleep(patience * 3 / 2)
+				relay.ServeHTTP(w, req)
+				return
+			}
+			relay.ServeHTTP(httptest.NewRecorder(), req)
+			select {
+			case <-req.Context().Done():
+			case <-over:
+			}
+		})
+		t.Cleanup(func() { close(over) })
+		clk := clock.NewFake(time.Now())
+		p := newProvider(t, newSafe("wrong-one"), func(cfg *bmc.Config) { cfg.Clock, cfg.Timeout = clk, patience })
+		for range 20 {
+			if _, err := p.PowerState(t.Context(), target("redfish+"+server.URL)); err == nil {
+				t.Error("logged in with a wrong password")
+			}
+			clk.Advance(time.Minute)
+		}
+		if n := r.Counts(); n.WrongPasswords == 0 || n.WrongPasswords > 3 || n.Locked {
+			t.Errorf("late: %v: %d wrong passwords in 20 minutes, locked: %v", late, n.WrongPasswords, n.Locked)
+		}
+	}
+}
+
+// relayTo is a server before a lab BMC, which answers in its stead as it likes.
+func relayTo(
+	t *testing.T, r *lab.Redfish, answer func(http.ResponseWriter, *http.Request, http.Handler),
+) *httptest.Server {
+	t.Helper()
+	to, err := url.Parse("https://" + r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay := httputil.NewSingleHostReverseProxy(to)
+	pool := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the laboratory's
+	relay.Transport = pool
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { answer(w, req, relay) }),
+	)
+	t.Cleanup(func() {
+		server.Close()
+		pool.CloseIdleConnections()
+	})
+	return server
+}
+
 // Without sessions the first document is the log-in: where that is refused with 403, the password is wrong, and one try
 // is enough.
 func TestWrongPasswordWithoutSessions(t *testing.T) {
@@ -158,14 +220,7 @@ func TestBMCThatAsksForAPause(t *testing.T) {
 	var busy atomic.Bool
 	var asked atomic.Int64
 	r := startRedfish(t, newChassis(true))
-	to, err := url.Parse("https://" + r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	relay := httputil.NewSingleHostReverseProxy(to)
-	relay.Transport = &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the laboratory's
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	server := relayTo(t, r, func(w http.ResponseWriter, req *http.Request, relay http.Handler) {
 		if busy.Load() {
 			asked.Add(1)
 			w.Header().Set("Retry-After", "3600")
@@ -173,10 +228,6 @@ func TestBMCThatAsksForAPause(t *testing.T) {
 			return
 		}
 		relay.ServeHTTP(w, req)
-	}))
-	t.Cleanup(func() {
-		server.Close()
-		relay.Transport.(*http.Transport).CloseIdleConnections()
 	})
 	clk := clock.NewFake(time.Now())
 	p := newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Clock = clk })

@@ -101,6 +101,9 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if c.basic && statusOf(err) == http.StatusForbidden {
 		err = wrongPassword(err) // the first document was the log-in
 	}
+	if errors.Is(err, provider.ErrSilent) && c.rt.unanswered.Load() {
+		err = fmt.Errorf("%w: %w", provider.ErrUnanswered, err)
+	}
 	if err != nil {
 		c.leave(ctx)
 		return nil, fmt.Errorf("open Redfish service: %w", err)

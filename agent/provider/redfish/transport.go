@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stmcginnis/gofish/common"
@@ -35,6 +37,8 @@ type transport struct {
 	heard func(time.Duration)
 	// grace is how long the answer to a log-in is awaited after its caller has gone: it names the session to end.
 	grace time.Duration
+	// unanswered: the last request with the password got no answer.
+	unanswered atomic.Bool
 	// after is the pause that the last answer asked for; 0 where it asked for none.
 	after time.Duration
 	// root is the service root as it was read last: it stays as it is for the life of a client.
@@ -79,11 +83,12 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	req.Close = false
 	req.Header.Set("OData-Version", "4.0")
 	began := time.Now()
-	resp, err := t.base.RoundTrip(req)
+	resp, err := t.base.RoundTrip(t.watched(req))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+	t.unanswered.Store(false)
 	if t.heard != nil {
 		t.heard(time.Since(began))
 	}
@@ -98,6 +103,17 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// watched notes when a request that carries the password is on its way.
+func (t *transport) watched(req *http.Request) *http.Request {
+	_, _, basic := req.BasicAuth()
+	if !basic && !isLogin(req) {
+		return req
+	}
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		WroteHeaders: func() { t.unanswered.Store(true) },
+	}))
 }
 
 func isRoot(req *http.Request) bool {
@@ -166,10 +182,10 @@ func classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.As(err, &refusal):
 		return err
+	case errors.As(err, &answered) && answered.HTTPReturnedStatusCode != 0:
+		return classifyStatus(answered) // also where it came late: a refused log-in counts against the account
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", provider.ErrSilent, context.Cause(ctx))
-	case errors.As(err, &answered) && answered.HTTPReturnedStatusCode != 0:
-		return classifyStatus(answered)
 	case strings.Contains(err.Error(), noTarget):
 		return &refused{status: http.StatusNotImplemented, detail: "the service has no such link"}
 	case ours(err):

@@ -81,8 +81,24 @@ func (x situation) reach(t *testing.T, r *whyRig) (subject, *baremetalv1.Explain
 	return s, e
 }
 
-// offers collects what is offered in a situation, by everybody who offers something.
-func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) []offer {
+// offers collects what is offered in a situation, by everybody who offers something, once it stays the same: under one
+// rule a command moves on.
+func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) (out []offer) {
+	t.Helper()
+	same := 0
+	testkit.Eventually(t, rig.Soon, func() bool {
+		before := out
+		if out = s.offersNow(t, e); slices.Equal(before, out) {
+			same++
+		} else {
+			same = 0
+		}
+		return same == 5
+	}, "what is offered does not stay the same: %v", rig.Stringer(func() string { return fmt.Sprint(out) }))
+	return out
+}
+
+func (s subject) offersNow(t *testing.T, e *baremetalv1.ExplainMachineResponse) []offer {
 	t.Helper()
 	var out []offer
 	add := func(by, command string) { out = append(out, offer{by: by, rule: e.GetRule(), command: command}) }

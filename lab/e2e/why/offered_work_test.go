@@ -106,9 +106,10 @@ func maintenanceAgain(t *testing.T, s subject) {
 }
 
 func situationsOfLife() []situation {
+	// At a site that nobody serves: a site agent would find the BMC in trouble, and that would be the answer.
 	registered := func(r *whyRig, mac string) string {
 		return r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
-			Site: whySite, MacAddresses: []string{mac}, BmcEndpoint: "192.0.2.9",
+			Site: "unserved", MacAddresses: []string{mac}, BmcEndpoint: "192.0.2.9",
 		}}).GetMachineId()
 	}
 	return []situation{
