@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/inventory"
 	"github.com/ingot-metal/ingot/cli/machines"
 	"github.com/ingot-metal/ingot/cli/setup"
+	"github.com/ingot-metal/ingot/cli/top"
 	"github.com/ingot-metal/ingot/cli/work"
 )
 
@@ -77,6 +78,7 @@ Put the machine into maintenance before work that destroys data:
 	add(root, groupInventory, inventory.Commands(a)...)
 	add(root, groupInventory, discover.Commands(a)...)
 	add(root, groupAdmin, health.Commands(a)...)
+	add(root, groupAdmin, top.Commands(a)...)
 	add(root, groupAdmin, admin.Commands(a)...)
 	add(root, groupAdmin, access.Commands(a)...)
 	add(root, groupSetup, access.Own(a)...)

@@ -116,6 +116,20 @@ func (a *App) Target() (client.Target, error) {
 	return client.Resolve(a.Flags.Flags, a.Config.Getenv, file, filepath.Dir(path))
 }
 
+// ConnectionArgs are the flags that give another run of this program the same connection.
+func (a *App) ConnectionArgs() []string {
+	var out []string
+	for _, f := range [][2]string{
+		{"context", a.Flags.Context}, {"server", a.Flags.Server}, {"ca-file", a.Flags.CAFile}, {"ca-hash", a.Flags.CAHash},
+		{"token-file", a.Flags.TokenFile}, {"config", a.Flags.ConfigPath},
+	} {
+		if f[1] != "" {
+			out = append(out, "--"+f[0]+"="+f[1])
+		}
+	}
+	return out
+}
+
 // connect gives the one connection of this run.
 func (a *App) connect() (*grpc.ClientConn, error) {
 	if a.conn != nil {

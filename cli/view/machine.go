@@ -42,6 +42,19 @@ func (s Style) effective(e pb.MachineStatus_EffectiveState) string {
 	return s.paint(grey, name)
 }
 
+// State is the name of an effective state as filters and counts have it, in its colour.
+func (s Style) State(name string) string {
+	if name == "MAINTENANCE" {
+		name = pb.MachineStatus_MAINTENANCE_IDLE.String()
+	}
+	return s.effective(pb.MachineStatus_EffectiveState(pb.MachineStatus_EffectiveState_value[name]))
+}
+
+// Effective is a machine's effective state in its colour, with a mark where something is wrong beside it.
+func (s Style) Effective(m *pb.Machine) string {
+	return s.effective(m.GetStatus().GetEffectiveState()) + s.banner(m)
+}
+
 // banner marks a machine that something is wrong with beside its effective state; empty when nothing is.
 func (s Style) banner(m *pb.Machine) string {
 	if !Holds(m, "Degraded") {
@@ -67,7 +80,7 @@ func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table
 	for _, m := range machines {
 		st := m.GetStatus()
 		row := []string{
-			m.GetMachineId(), s.effective(st.GetEffectiveState()) + s.banner(m), Phase(st.GetPhase()),
+			m.GetMachineId(), s.Effective(m), Phase(st.GetPhase()),
 			Mark(Holds(m, "Reachable")), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(), st.GetAttentionReason(),
 		}
 		if wide {
