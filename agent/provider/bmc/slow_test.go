@@ -138,8 +138,9 @@ func TestLogInsWithoutAnAnswerLockNobodyOut(t *testing.T) {
 				return
 			}
 			if late {
-				time.Sleep(patience * 3 / 2)
+				r.Misbehave(lab.Faults{LockAfter: lockAfter, Slow: patience * 3 / 2})
 				relay.ServeHTTP(w, req)
+				r.Misbehave(lab.Faults{LockAfter: lockAfter})
 				return
 			}
 			relay.ServeHTTP(httptest.NewRecorder(), req)
