@@ -17,12 +17,12 @@ type Document struct {
 	CollectedAt time.Time `json:"collected_at"` // volatile
 	Simulated   bool      `json:"simulated,omitempty"`
 
-	System   System     `json:"system"`
-	CPU      CPU        `json:"cpu"`
-	Memory   Memory     `json:"memory"`
-	Disks    []Disk     `json:"disks"`
-	NICs     []NIC      `json:"nics"`
-	PCI      []PCI      `json:"pci"`
+	System System `json:"system"`
+	CPU    CPU    `json:"cpu"`
+	Memory Memory `json:"memory"`
+	Disks  []Disk `json:"disks"`
+	NICs   []NIC  `json:"nics"`
+	PCI    []PCI  `json:"pci"`
 	// Accelerators are those of the PCI functions that are some, and what their drivers say of them.
 	Accelerators []Accelerator `json:"accelerators"`
 
@@ -61,7 +61,7 @@ type CPU struct {
 // Memory is the main memory. TotalBytes is what is fitted, UsableBytes what the running kernel was left with.
 type Memory struct {
 	TotalBytes  uint64 `json:"total_bytes"`
-	UsableBytes uint64 `json:"usable_bytes"` // volatile: differs by kernel
+	UsableBytes uint64 `json:"usable_bytes"`    // volatile: differs by kernel
 	Slots       int    `json:"slots,omitempty"` // for modules, empty ones too; 0 is unknown
 	DIMMs       []DIMM `json:"dimms"`
 }

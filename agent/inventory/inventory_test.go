@@ -116,8 +116,8 @@ func server() map[string]string {
 		bus + "ata1/host0/sda/removable":            "0\n",
 		bus + "ata1/host0/sda/device/model":         "HGST\n",
 		bus + "ata1/host0/sda/device/wwid":          "naa.5000\n",
-		bus + "ata1/host0/sda/device/rev":          "GXBD\n",
-		bus + "ata1/host0/sda/device/vpd_pg89":     ataPage("HGST HUS728T8TALE6L4", "V8GNW9U0"),
+		bus + "ata1/host0/sda/device/rev":           "GXBD\n",
+		bus + "ata1/host0/sda/device/vpd_pg89":      ataPage("HGST HUS728T8TALE6L4", "V8GNW9U0"),
 		bus + "ata1/host0/sda/device/vpd_pg80":      "\x00\x80\x00\x08  K5GX  ",
 		"sys/block/sda":                             "-> ../devices/pci0000:00/0000:00:01.0/ata1/host0/sda",
 		"sys/block/sdz/device/model":                "empty card reader\n",
@@ -171,7 +171,7 @@ func smbiosTables() []byte {
 		memoryDevice(1, 0x7fff, 131072, "A1", "P0", "Hynix", "SN1", "PN1"), // 128 GiB
 		memoryDevice(2, 16384, 0, "A2", "P0", "Hynix", "SN2", "PN2"),
 		memoryDevice(3, 0, 0, "A3", "P0", "NO DIMM", "x", "y"),
-		memoryDevice(4, 0x8000|512, 0, "A4", "P0", "Old", "None", "PN4"), // 512 KiB
+		memoryDevice(4, 0x8000|512, 0, "A4", "P0", "Old", "None", "PN4"),        // 512 KiB
 		[]byte{45, 0x08, 5, 0, 1, 2, 0, 0}, []byte("Backplane\x004.35\x00\x00"), // firmware inventory (7.46)
 		[]byte{127, 4, 9, 0, 0, 0},
 	)
@@ -203,10 +203,23 @@ func TestCollectAServer(t *testing.T) {
 	if d.BMC == nil || !d.BMC.Present || d.BMC.Version != "7.10" || d.TPM == nil || d.TPM.Version != "2.0" {
 		t.Errorf("bmc %+v, tpm %+v", d.BMC, d.TPM)
 	}
-	if want := []Firmware{{"Backplane", "4.35"}, {"bios", "1.2.3"}, {"cpu-microcode", "0xa10113e"}}; !slices.Equal(d.Firmware, want) {
+	if want := []Firmware{
+		{"Backplane", "4.35"},
+		{"bios", "1.2.3"},
+		{"cpu-microcode", "0xa10113e"},
+	}; !slices.Equal(
+		d.Firmware,
+		want,
+	) {
 		t.Errorf("firmware %+v", d.Firmware)
 	}
-	if want := []string{"bmc address: not asked over IPMI", "neighbours: not listened for yet"}; !slices.Equal(d.Missing, want) {
+	if want := []string{
+		"bmc address: not asked over IPMI",
+		"neighbours: not listened for yet",
+	}; !slices.Equal(
+		d.Missing,
+		want,
+	) {
 		t.Errorf("missing %q", d.Missing)
 	}
 }
@@ -216,8 +229,16 @@ func TestCollectDevices(t *testing.T) {
 	root := tree(t, server())
 	d := Collect(Config{Root: root})
 	disks := []Disk{
-		{Name: "sda", Model: "HGST HUS728T8TALE6L4", Firmware: "V8GNW9U0", Serial: "K5GX", WWN: "naa.5000", SizeBytes: 4000 * 512, Rotational: true,
-			Transport: "ata"},
+		{
+			Name:       "sda",
+			Model:      "HGST HUS728T8TALE6L4",
+			Firmware:   "V8GNW9U0",
+			Serial:     "K5GX",
+			WWN:        "naa.5000",
+			SizeBytes:  4000 * 512,
+			Rotational: true,
+			Transport:  "ata",
+		},
 		{Name: "nvme0n1", Model: "Samsung PM9A3", Serial: "S64F", WWN: "eui.0025", SizeBytes: 2000 * 512, Transport: "nvme",
 			Firmware: "GDC5"},
 	}
@@ -351,7 +372,8 @@ func TestAHostileMachineIsBounded(t *testing.T) {
 		t.Errorf("the rest was lost: %+v", d)
 	}
 	said := strings.Join(d.Missing, "\n")
-	if !strings.Contains(said, "dimms: the SMBIOS table is damaged") || !strings.Contains(said, " left out, there are too many") {
+	if !strings.Contains(said, "dimms: the SMBIOS table is damaged") ||
+		!strings.Contains(said, " left out, there are too many") {
 		t.Errorf("missing %q", d.Missing)
 	}
 }
@@ -369,7 +391,8 @@ func TestTheLargestPartGoesFirst(t *testing.T) {
 	if body, err := b.JSON(); err != nil || len(body) > MostBytes || b.NICs[1].Neighbours != nil || len(b.NICs) != 2 {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
-	if want := "neighbours: left out, the inventory was too large"; len(b.Firmware) != 1502+1 || !slices.Contains(b.Missing, want) {
+	if want := "neighbours: left out, the inventory was too large"; len(b.Firmware) != 1502+1 ||
+		!slices.Contains(b.Missing, want) {
 		t.Errorf("%d pieces of firmware, missing %q", len(b.Firmware), b.Missing)
 	}
 	if len(d.NICs[1].Neighbours) != 1501 {
@@ -419,7 +442,9 @@ func BenchmarkFullInventory(b *testing.B) {
 func TestHash(t *testing.T) {
 	t.Parallel()
 	root := tree(t, server())
-	fresh := func() Document { return Collect(Config{Root: root, Now: func() time.Time { return now }, Heard: plugged()}) }
+	fresh := func() Document {
+		return Collect(Config{Root: root, Now: func() time.Time { return now }, Heard: plugged()})
+	}
 	base := fresh().Hash()
 	for name, change := range map[string]func(*Document){
 		"time":          func(d *Document) { d.CollectedAt = now.Add(time.Hour) },
@@ -432,8 +457,8 @@ func TestHash(t *testing.T) {
 		"what the switch runs": func(d *Document) {
 			d.NICs[1].Neighbours[0].Description, d.NICs[1].Neighbours[0].Addresses = "EOS 5", []string{"192.0.2.9"}
 		},
-		"an idle link":  func(d *Document) { d.Accelerators[0].Link = "5.0 GT/s x16" },
-		"empty as nil":  func(d *Document) { d.Memory.DIMMs = append([]DIMM(nil), d.Memory.DIMMs...) },
+		"an idle link": func(d *Document) { d.Accelerators[0].Link = "5.0 GT/s x16" },
+		"empty as nil": func(d *Document) { d.Memory.DIMMs = append([]DIMM(nil), d.Memory.DIMMs...) },
 	} {
 		d := fresh()
 		change(&d)

@@ -18,7 +18,8 @@ const document = `{"system":{"vendor":"Dell Inc.","product":"R650","serial":"ABC
  "speed_mts":4800,"type":"DDR5","manufacturer":"Hynix","part_number":"PN1","serial":"SN1"}]},
 "disks":[{"name":"sda","model":"HUS728T8","serial":"K5GX","wwn":"naa.5000","size_bytes":8001563222016,"rotational":true,
  "transport":"ata","firmware":"V8GN"}],
-"nics":[{"name":"eth1","mac":"02:00:00:00:00:02","driver":"mlx5_core","link_up":true,"speed_mbps":25000,"firmware":"26.36",
+"nics":[{"name":"eth1","mac":"02:00:00:00:00:02","driver":"mlx5_core","link_up":true,"speed_mbps":25000,
+ "firmware":"26.36",
  "neighbours":[{"chassis":"02:aa:00:00:00:01","port":"Ethernet7","system":"leaf1"}]},
  {"name":"eth2","mac":"02:00:00:00:00:03","link_up":false}],
 "pci":[],"accelerators":[{"address":"0000:17:00.0","vendor":"10de","device":"2330","driver":"nvidia",
@@ -31,13 +32,20 @@ func TestInventory(t *testing.T) {
 	at := timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	got := hardware.Inventory(view.Style{}, &pb.Inventory{MachineId: "m-1", Document: []byte(document), ReportedAt: at,
 		Changes: []*pb.InventoryChange{
-			{At: at, Part: "disks", Item: "S3 (HGST)", Kind: "added"}, {At: at, Part: "disks", Item: "S2 (HGST)", Kind: "removed"},
+			{
+				At:   at,
+				Part: "disks",
+				Item: "S3 (HGST)",
+				Kind: "added",
+			},
+			{At: at, Part: "disks", Item: "S2 (HGST)", Kind: "removed"},
 			{At: at, Part: "nics", Item: "02:00:00:00:00:02", Kind: "changed", Field: "neighbours", After: "leaf1 Ethernet7"},
 		}, ChangesLeftOut: 2})
 	for _, want := range []string{
 		"Processors:        EPYC 9654 (2 sockets, 192 cores, 384 threads)\n", "Memory:            128 GiB in 1 of 32 slots\n",
 		"TPM:               2.0\n", "BMC:               none\n", "Serial:            ABC[2J\n",
-		"A1 P0  128 GiB  DDR5  4800  Hynix  PN1   SN1\n", "sda   K5GX    HUS728T8  7.3 TiB  ata rotational  V8GN      naa.5000\n",
+		"A1 P0  128 GiB  DDR5  4800  Hynix  PN1   SN1\n",
+		"sda   K5GX    HUS728T8  7.3 TiB  ata rotational  V8GN      naa.5000\n",
 		"eth1  02:00:00:00:00:02  25000 Mbit/s  leaf1      Ethernet7  mlx5_core  26.36\n",
 		"eth2  02:00:00:00:00:03  down          -          -          -          -\n",
 		"0000:17:00.0  10de:2330  -       80 GiB  32.0 GT/s x16  nvidia 550  -\n", "bios      1.2.3\n",
@@ -55,7 +63,8 @@ func TestInventory(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 64 << 30: "64 GiB", 1 << 60: "1024 PiB"} {
+	for n, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 64 << 30: "64 GiB",
+		1 << 60: "1024 PiB"} {
 		if got := hardware.Size(n); got != want {
 			t.Errorf("%d is %s, not %s", n, got, want)
 		}

@@ -95,10 +95,11 @@ func TestParseRefuses(t *testing.T) {
 		"another order":          frame(tlv(2, "\x051"), tlv(1, "\x07a"), tlv(3, "\x00\x78")),
 		"ends after the chassis": frame(tlv(1, "\x07a")), "an end too early": frame(tlv(1, "\x07a"), tlv(0, "")),
 		"an identifier that is too long": frame(tlv(1, "\x07"+strings.Repeat("x", 256)), tlv(2, "\x051"), tlv(3, "\x00\x78")),
-		"no identifier": frame(tlv(1, "\x07"), tlv(2, "\x051"), tlv(3, "\x00\x78")),
-		"no time":       frame(tlv(1, "\x07a"), tlv(2, "\x051"), tlv(3, "")),
-		"two ports":     frame(named("a", "b"), tlv(2, "\x05c")),
-		"cut":           frame(named("a", "b"), []byte{0x0a}), "longer than the frame": frame(named("a", "b"), []byte{0x0b, 0xff, 'x'}),
+		"no identifier":                  frame(tlv(1, "\x07"), tlv(2, "\x051"), tlv(3, "\x00\x78")),
+		"no time":                        frame(tlv(1, "\x07a"), tlv(2, "\x051"), tlv(3, "")),
+		"two ports":                      frame(named("a", "b"), tlv(2, "\x05c")),
+		"cut":                            frame(named("a", "b"), []byte{0x0a}),
+		"longer than the frame":          frame(named("a", "b"), []byte{0x0b, 0xff, 'x'}),
 	} {
 		if n, _, err := Parse(f); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %+v, %v", name, n, err)
@@ -126,7 +127,9 @@ func TestAFloodLeavesABoundedTable(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(frame(named("leaf1", "1"), tlv(5, "name"), tlv(8, "\x05\x01\xc0\x00\x02\x01\x02\x00\x00\x00\x01\x00"), tlv(0, "")))
+	f.Add(
+		frame(named("leaf1", "1"), tlv(5, "name"), tlv(8, "\x05\x01\xc0\x00\x02\x01\x02\x00\x00\x00\x01\x00"), tlv(0, "")),
+	)
 	f.Add(frame(tlv(1, "\x04\x02\x00\x5e\x00\x53\x01"), tlv(2, "\x04\x01\xc0\x00\x02\x09"), tlv(3, "\x00\x00")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, _, err := Parse(b)

@@ -20,8 +20,8 @@ import (
 
 const netnsVariable = "INGOT_TEST_IN_NETNS"
 
-// inNetns runs the calling test again in namespaces of its own, in another process. It returns true in there; the caller
-// returns when it is false.
+// inNetns runs the calling test again in namespaces of its own, in another process. It returns true in there; the
+// caller returns when it is false.
 func inNetns(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(netnsVariable) == "1" {

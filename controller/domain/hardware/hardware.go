@@ -47,7 +47,12 @@ type list struct {
 var lists = []list{
 	{part: "dimms", within: "memory", keys: []string{"locator", "bank"}, all: true,
 		title: []string{"size_bytes", "part_number", "serial"}},
-	{part: "disks", keys: []string{"serial", "wwn", "name"}, ignored: []string{"name"}, title: []string{"model", "size_bytes"}},
+	{
+		part:    "disks",
+		keys:    []string{"serial", "wwn", "name"},
+		ignored: []string{"name"},
+		title:   []string{"model", "size_bytes"},
+	},
 	{part: "nics", keys: []string{"mac", "pci", "name"},
 		ignored: []string{"name", "link_up", "speed_mbps", "driver", "neighbours"}, title: []string{"name", "pci"}},
 	{part: "pci", keys: []string{"address"}, ignored: []string{"driver"}, title: []string{"class", "vendor", "device"}},

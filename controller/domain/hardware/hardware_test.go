@@ -13,7 +13,8 @@ import (
 const server = `{"collected_at":"2026-05-01T11:00:00Z","system":{"product":"R650","serial":"ABC"},
 "cpu":{"model":"EPYC 9654","cores":96},
 "memory":{"total_bytes":64,"usable_bytes":60,"slots":4,"dimms":[
- {"locator":"A1","bank":"P0","size_bytes":32,"serial":"D1"},{"locator":"A2","bank":"P0","size_bytes":32,"serial":"D2"}]},
+ {"locator":"A1","bank":"P0","size_bytes":32,"serial":"D1"},
+ {"locator":"A2","bank":"P0","size_bytes":32,"serial":"D2"}]},
 "disks":[{"name":"sda","model":"HGST","serial":"S1","size_bytes":4000,"firmware":"A1"},
  {"name":"sdb","model":"HGST","serial":"S2","size_bytes":4000,"firmware":"A1"}],
 "nics":[{"name":"eth0","mac":"02:00:00:00:00:01","link_up":true,"speed_mbps":25000,
@@ -66,7 +67,8 @@ func TestDifferences(t *testing.T) {
 		"a disk is replaced": {[]string{`"serial":"S2"`, `"serial":"S3"`},
 			"removed disks S2 (HGST, 4000)  >; added disks S3 (HGST, 4000)  >"},
 		"a module is another": {[]string{`"serial":"D2"`, `"serial":"D9"`}, "changed dimms A2 P0 serial D2>D9"},
-		"a module is gone": {[]string{`,{"locator":"A2","bank":"P0","size_bytes":32,"serial":"D2"}`, "",
+		"a module is gone": {[]string{`,
+ {"locator":"A2","bank":"P0","size_bytes":32,"serial":"D2"}`, "",
 			`"total_bytes":64`, `"total_bytes":32`},
 			"removed dimms A2 P0 (32, D2)  >; changed memory  total_bytes 64>32"},
 		"firmware": {[]string{`"firmware":"A1"},`, `"firmware":"A2"},`, `"version":"1.0"`, `"version":"1.1"`},
@@ -93,7 +95,8 @@ func TestHolesAreNoDifferences(t *testing.T) {
 	t.Parallel()
 	for _, hole := range []string{
 		`{"disks":[],"missing":["disks: no sys/block"]}`,
-		`{"memory":{"dimms":[],"total_bytes":1},"missing":["dimms: SMBIOS tables are not readable without root","memory: x"]}`,
+		`{"memory":{"dimms":[],"total_bytes":1},"missing":["dimms: SMBIOS tables are not readable without root",
+		  "memory: x"]}`,
 		`{"nics":[{"name":"eth0","mac":"02:00:00:00:00:01"},{"name":"eth1","mac":"02:00:00:00:00:02"}],
 		  "missing":["neighbours: not listened for yet"]}`,
 		`{"nics":[{"name":"eth0","mac":"02:00:00:00:00:01"},{"name":"eth1","mac":"02:00:00:00:00:02"}],

@@ -15,12 +15,12 @@ import (
 const mostChanges = 1000
 
 // GetInventory reads the newest inventory of a machine, and what is another than in the ones before it.
-func (s *Store) GetInventory(ctx context.Context, machineID string, before int) (*baremetalv1.Inventory, error) {
+func (s *Store) GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error) {
 	if _, err := s.GetMachine(ctx, machineID, ""); err != nil {
 		return nil, err
 	}
 	rows, err := s.db.Lists(ctx).NewestInventories(ctx, dbsqlc.NewestInventoriesParams{MachineID: machineID,
-		HowMany: int32(before) + 1})
+		HowMany: before + 1})
 	if err != nil {
 		return nil, fmt.Errorf("read inventories: %w", err)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// An inventory that a database refuses is dropped. Refused for ever, it would hold back all that its agent says after it.
+// An inventory that a database refuses is dropped. Refused for ever, it would hold back all that its agent says after
+// it.
 func TestAnInventoryThatNoDatabaseKeeps(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Lease(t, s)
@@ -51,7 +52,7 @@ func TestChangesOfInventories(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	said := func(before int) string {
+	said := func(before int32) string {
 		t.Helper()
 		got, err := s.GetInventory(t.Context(), "m-1", before)
 		if err != nil {
@@ -83,8 +84,13 @@ func BenchmarkInventoryEvent(b *testing.B) {
 	a := storetest.Live(b, s, "m-1")
 	var pci strings.Builder
 	for i := range 400 {
-		fmt.Fprintf(&pci, `{"address":"0000:%02x:00.%d","class":"020000","vendor":"15b3","device":"101f","subsystem":"15b3:0001",`+
-			`"driver":"mlx5_core","note":"0123456789012345678901234567"},`, i/8, i%8)
+		fmt.Fprintf(
+			&pci,
+			`{"address":"0000:%02x:00.%d","class":"020000","vendor":"15b3","device":"101f","subsystem":"15b3:0001",`+
+				`"driver":"mlx5_core","note":"0123456789012345678901234567"},`,
+			i/8,
+			i%8,
+		)
 	}
 	document := `{"pci":[` + strings.TrimSuffix(pci.String(), ",") + `],"n":%d}`
 	b.ReportMetric(float64(len(document)), "bytes")
