@@ -34,7 +34,7 @@ func (s *Store) GetInventory(ctx context.Context, machineID string, before int32
 	for i, newer := range rows[:len(rows)-1] {
 		changes, err := hardware.Differences(rows[i+1].Document, newer.Document)
 		if err != nil {
-			return nil, fmt.Errorf("compare inventories of machine %s: %w", machineID, err)
+			continue // one of a version that kept what is no inventory
 		}
 		for _, c := range changes {
 			if len(out.Changes) == mostChanges {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -135,7 +135,7 @@ func (s *Store) InventoryEvent(
 	ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time,
 ) error {
 	e := inventory{EventKey: k, machineID: machineID, hash: hash, simulated: simulated, at: now}
-	if machineID != "" && json.Valid(document) {
+	if machineID != "" && nodestate.ReadableInventory(document) {
 		e.document = document
 	}
 	together, err := s.batches.inventories.Do(ctx, e)
