@@ -133,7 +133,9 @@ func TestAFloodOnOneInterface(t *testing.T) {
 	done := make(chan Heard, 1)
 	began := time.Now()
 	task.Background("listen", func() { done <- Listen(t.Context(), []string{"here", "other"}, 3*time.Second) })
-	time.Sleep(300 * time.Millisecond) // the sockets are open
+	for opened(t) < 2 {
+		<-time.After(10 * time.Millisecond)
+	}
 	send(t, "calm", frame(named("leaf2", "1")))
 	for i := range 3 * mostFrames {
 		send(t, "there", frame(named(fmt.Sprintf("flood-%d", i), "1")))
@@ -148,6 +150,16 @@ func TestAFloodOnOneInterface(t *testing.T) {
 	if d := time.Since(began); d < 3*time.Second || d > 5*time.Second {
 		t.Errorf("listened for %v", d)
 	}
+}
+
+// opened counts the sockets for LLDP in this namespace (packet(7), /proc/net/packet).
+func opened(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/net/packet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), " 88cc ")
 }
 
 var senders = map[string]*packet.Conn{}
