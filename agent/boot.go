@@ -374,17 +374,33 @@ func (l *life) rollBack(ctx context.Context) error {
 	}
 }
 
-// reportInventory puts the inventory into the event buffer when its hash has changed.
+// listening is a host that hears what its network interfaces are plugged into, which takes half a minute.
+type listening interface {
+	HearNeighbours(ctx context.Context)
+}
+
+// reportInventory puts the inventory into the event buffer when its hash has changed. The first inventory of a memory is
+// not kept waiting for neighbours; a later one is, so that a restart is no change.
 func (l *life) reportInventory(ctx context.Context) error {
 	if l.a.cfg.NoInventory || l.isSite() {
 		return nil
 	}
-	tick := l.a.cfg.Clock.NewTicker(l.a.cfg.InventoryEvery)
-	defer tick.Stop()
-	for {
+	report := func() {
 		if err := l.inventoryOnce(ctx); err != nil && ctx.Err() == nil {
 			l.a.cfg.Log.Warn("inventory not reported", "error", err)
 		}
+	}
+	ear, hears := l.host.(listening)
+	if known, err := l.store.InventoryHash(ctx); err != nil || known == "" {
+		report()
+	}
+	tick := l.a.cfg.Clock.NewTicker(l.a.cfg.InventoryEvery)
+	defer tick.Stop()
+	for {
+		if hears {
+			ear.HearNeighbours(ctx)
+		}
+		report()
 		select {
 		case <-ctx.Done():
 			return nil

@@ -2,12 +2,18 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
@@ -21,6 +27,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/agent/inventory/lldp"
 	"github.com/ingot-metal/ingot/agent/pid1"
 )
 
@@ -57,6 +64,9 @@ type Config struct {
 	Log  *slog.Logger
 	// Kubeadm is the program that joins clusters. "": kubeadm, by PATH.
 	Kubeadm string
+	// RaiseLinks says that the system runs from memory and may bring network interfaces up, without addresses, to hear
+	// their neighbours.
+	RaiseLinks bool
 	// Kexec enters the loaded kernel where the agent is init. nil: systemd, or reboot(2) where there is none.
 	Kexec func(ctx context.Context) error
 }
@@ -70,7 +80,9 @@ type Linux struct {
 	*network.Configurator
 	*rollback.Watchdog
 	*kubeadm.Joiner
-	now func() time.Time
+	now        func() time.Time
+	raiseLinks bool
+	heard      atomic.Pointer[lldp.Heard]
 }
 
 var _ Host = (*Linux)(nil)
@@ -78,7 +90,8 @@ var _ Host = (*Linux)(nil)
 // New makes the real host. It touches nothing.
 func New(cfg Config) *Linux {
 	cfg = withDefaults(cfg)
-	l := &Linux{System: system.NewSystem(cfg.Root, cfg.Installer, cfg.Log), Nftables: &firewall.Nftables{}, now: cfg.Now}
+	l := &Linux{System: system.NewSystem(cfg.Root, cfg.Installer, cfg.Log), Nftables: &firewall.Nftables{}, now: cfg.Now,
+		raiseLinks: cfg.RaiseLinks}
 	l.Control = &boot.Control{System: l.System, EFIVars: cfg.EFIVars, Rebooter: cfg.Rebooter, Kexec: cfg.Kexec}
 	l.Storage = disks.NewStorage(l.System, cfg.Disks, cfg.StateTemplate, cfg.OpenDisk, cfg.HTTP)
 	l.Storage.BootNetwork = cfg.BootNetwork
@@ -161,7 +174,45 @@ func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
 	if err := ctx.Err(); err != nil {
 		return inventory.Document{}, err
 	}
-	return inventory.Collect(inventory.Config{Root: l.Root, Now: l.now}), nil
+	return inventory.Collect(inventory.Config{Root: l.Root, Now: l.now, Heard: l.heard.Load()}), nil
+}
+
+// HearNeighbours listens for what the machine's network interfaces are plugged into. The next inventories have it.
+func (l *Linux) HearNeighbours(ctx context.Context) {
+	if l.Root != "/" {
+		return // not this machine
+	}
+	names := inventory.Interfaces(l.Root)
+	if l.raiseLinks {
+		for _, name := range names {
+			if err := raise(name); err != nil {
+				l.Log.Warn("interface not brought up to hear its neighbours", "interface", name, "error", err)
+			}
+		}
+	}
+	heard := lldp.Listen(ctx, names, lldp.Round)
+	if ctx.Err() == nil {
+		l.heard.Store(&heard)
+	}
+}
+
+// raise brings an interface up that is down, without addresses of IPv6.
+func raise(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find: %w", err)
+	}
+	if link.Attrs().Flags&net.FlagUp != 0 {
+		return nil
+	}
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
+		return fmt.Errorf("switch IPv6 off: %w", err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bring up: %w", err)
+	}
+	return nil
 }
 
 // DiskImage is for simulated machines: a running system cannot vouch for the disk under it, and the installer

@@ -146,6 +146,7 @@ func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 	// A machine that was booted to be looked at has no business with disks.
 	cfg.Host.Installer = a.Mode != modeRescue
 	cfg.Host.Disks = disks.DefaultPatience
+	cfg.Host.RaiseLinks = true
 	cfg.Host.BootMAC = cfg.Boot.MAC
 	var network []byte
 	if n := cfg.Boot.Static; n != nil {

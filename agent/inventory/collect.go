@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ingot-metal/ingot/agent/inventory/lldp"
 )
 
 // Config says where to look.
@@ -18,6 +20,8 @@ type Config struct {
 	Root string
 	// Now is the time of collection. nil: time.Now.
 	Now func() time.Time
+	// Heard is what the last round of listening on the network interfaces found; nil before the first.
+	Heard *lldp.Heard
 }
 
 // Collect reads what it can, with nothing but /proc and /sys and whatever privileges it has.
@@ -25,18 +29,20 @@ func Collect(cfg Config) Document {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := collector{root: rootOr(cfg.Root), missing: map[string]string{}}
+	c := collector{root: rootOr(cfg.Root), missing: map[string]string{}, heard: cfg.Heard}
 	doc := Document{CollectedAt: cfg.Now(), System: c.system(), CPU: c.cpu(), Disks: c.disks(), NICs: c.nics(),
 		PCI: c.pci()}
-	doc.Memory = c.memory()
-	doc.Firmware = c.firmware()
+	doc.Accelerators = c.accelerators(doc.PCI)
+	tables := c.tables()
+	doc.Memory = c.memory(tables)
+	doc.Firmware = c.firmware(tables)
 	doc.BMC = c.bmc()
 	doc.TPM = c.tpm()
 	doc.OS = c.os()
 	for part, why := range c.missing {
 		doc.Missing = append(doc.Missing, part+": "+why)
 	}
-	return doc.Normal()
+	return doc.Normal().bounded()
 }
 
 func rootOr(root string) string {
@@ -50,6 +56,7 @@ func rootOr(root string) string {
 type collector struct {
 	root    string
 	missing map[string]string
+	heard   *lldp.Heard
 }
 
 func (c collector) miss(part, format string, args ...any) {

@@ -1,8 +1,8 @@
 package inventory
 
 import (
+	"cmp"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,7 +33,7 @@ func (c collector) disks() []Disk {
 
 func (c collector) disk(name string) Disk {
 	dir := "sys/block/" + name + "/"
-	return Disk{
+	d := Disk{
 		Name: name, Model: c.text(dir + "device/model"), Serial: c.diskSerial(dir),
 		WWN:        c.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"),
 		SizeBytes:  uint64(max(c.number(dir+"size"), 0)) * 512, // sysfs counts sectors of 512 bytes whatever the disk's are
@@ -41,6 +41,8 @@ func (c collector) disk(name string) Disk {
 		Transport: transport(c.resolved("sys/block/" + name)),
 		Firmware:  c.first(dir+"device/firmware_rev", dir+"device/rev"),
 	}
+	c.identified(dir, &d)
+	return d
 }
 
 // diskSerial asks virtio, NVMe and, for SCSI and ATA, the unit serial number page (SPC-5, page 80h: four bytes
@@ -49,12 +51,36 @@ func (c collector) diskSerial(dir string) string {
 	if s := c.first(dir+"serial", dir+"device/serial"); s != "" {
 		return s
 	}
-	page, err := os.ReadFile(c.path(dir + "device/vpd_pg80"))
+	page, err := c.limited(dir+"device/vpd_pg80", mostPage)
 	if err != nil || len(page) < 4 {
 		return ""
 	}
 	return strings.Trim(string(page[4:]), " \x00")
 }
+
+// identified takes the model and the firmware of an ATA disk whole: SCSI has 16 and 4 characters for them. The page ATA
+// Information (SAT-4, page 89h) has IDENTIFY DEVICE data (ACS-4, 7.13.7) at byte 60.
+func (c collector) identified(dir string, d *Disk) {
+	const identify, firmware, model, end = 60, 60 + 23*2, 60 + 27*2, 60 + 47*2
+	page, err := c.limited(dir+"device/vpd_pg89", mostPage)
+	if err != nil || len(page) < identify+512 {
+		return
+	}
+	d.Firmware = cmp.Or(ataText(page[firmware:model]), d.Firmware)
+	d.Model = cmp.Or(ataText(page[model:end]), d.Model)
+}
+
+// ataText reads a text in words whose first character is in the upper byte.
+func ataText(words []byte) string {
+	out := make([]byte, len(words))
+	for i := 0; i+1 < len(words); i += 2 {
+		out[i], out[i+1] = words[i+1], words[i]
+	}
+	return strings.Trim(string(out), " \x00")
+}
+
+// mostPage bounds a page of a disk's data, in bytes.
+const mostPage = 4096
 
 // transport reads how a disk is attached from its place in the device tree.
 func transport(sysPath string) string {
@@ -87,6 +113,9 @@ func (c collector) nics() []NIC {
 		c.miss("nics", "no sys/class/net")
 		return nil
 	}
+	if c.heard == nil {
+		c.miss(neighbours, "not listened for yet")
+	}
 	var nics []NIC
 	for _, name := range c.names("sys/class/net") {
 		if c.exists("sys/class/net/" + name + "/device") {
@@ -109,7 +138,23 @@ func (c collector) nic(name string) NIC {
 		n.PCI = on[len(on)-1]
 	}
 	n.Firmware = c.nicFirmware(name)
+	if c.heard != nil {
+		n.Neighbours = c.heard.Neighbours[name]
+		if fault := c.heard.Faults[name]; fault != "" {
+			c.miss(neighbours+" of "+name, "%s", fault)
+		}
+	}
 	return n
+}
+
+// neighbours names that part where it is missing.
+const neighbours = "neighbours"
+
+// Interfaces are the names of the physical network interfaces.
+func Interfaces(root string) []string {
+	c := collector{root: rootOr(root), missing: map[string]string{}}
+	return slices.DeleteFunc(c.names("sys/class/net"),
+		func(name string) bool { return !c.exists("sys/class/net/" + name + "/device") })
 }
 
 // permanentMAC asks the kernel for the address in the card, which a bond or an operator cannot change, and

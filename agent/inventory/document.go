@@ -5,7 +5,11 @@
 // must not be taken for hardware that has gone.
 package inventory
 
-import "time"
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/agent/inventory/lldp"
+)
 
 // Document is the inventory of one machine. Lists are sorted by a key that does not depend on the order of
 // discovery, so that two collections of the same machine give the same bytes.
@@ -13,12 +17,15 @@ type Document struct {
 	CollectedAt time.Time `json:"collected_at"` // volatile
 	Simulated   bool      `json:"simulated,omitempty"`
 
-	System   System     `json:"system"`
-	CPU      CPU        `json:"cpu"`
-	Memory   Memory     `json:"memory"`
-	Disks    []Disk     `json:"disks"`
-	NICs     []NIC      `json:"nics"`
-	PCI      []PCI      `json:"pci"`
+	System System `json:"system"`
+	CPU    CPU    `json:"cpu"`
+	Memory Memory `json:"memory"`
+	Disks  []Disk `json:"disks"`
+	NICs   []NIC  `json:"nics"`
+	PCI    []PCI  `json:"pci"`
+	// Accelerators are those of the PCI functions that are some, and what their drivers say of them.
+	Accelerators []Accelerator `json:"accelerators"`
+
 	Firmware []Firmware `json:"firmware"`
 	BMC      *BMC       `json:"bmc,omitempty"`
 	TPM      *TPM       `json:"tpm,omitempty"`
@@ -54,7 +61,8 @@ type CPU struct {
 // Memory is the main memory. TotalBytes is what is fitted, UsableBytes what the running kernel was left with.
 type Memory struct {
 	TotalBytes  uint64 `json:"total_bytes"`
-	UsableBytes uint64 `json:"usable_bytes"` // volatile: differs by kernel
+	UsableBytes uint64 `json:"usable_bytes"`    // volatile: differs by kernel
+	Slots       int    `json:"slots,omitempty"` // for modules, empty ones too; 0 is unknown
 	DIMMs       []DIMM `json:"dimms"`
 }
 
@@ -92,6 +100,8 @@ type NIC struct {
 	LinkUp    bool   `json:"link_up"`              // volatile
 	SpeedMbps int    `json:"speed_mbps,omitempty"` // volatile; 0 is unknown
 	Firmware  string `json:"firmware,omitempty"`
+	// Neighbours are what was heard at the other end of the cable.
+	Neighbours []lldp.Neighbour `json:"neighbours,omitempty"`
 }
 
 // PCI is one PCI function. GPU is set for accelerators, and not for a server's display chip.
@@ -103,6 +113,22 @@ type PCI struct {
 	Subsystem string `json:"subsystem,omitempty"` // vendor:device
 	Driver    string `json:"driver,omitempty"`
 	GPU       bool   `json:"gpu,omitempty"`
+}
+
+// Accelerator is a processor for computing on the PCI bus. What comes from its driver is empty without one.
+type Accelerator struct {
+	Address       string `json:"address"`
+	Vendor        string `json:"vendor"` // four hex digits
+	Device        string `json:"device"`
+	Model         string `json:"model,omitempty"`
+	Serial        string `json:"serial,omitempty"` // or the device's own UUID
+	Driver        string `json:"driver,omitempty"`
+	DriverVersion string `json:"driver_version,omitempty"`
+	Firmware      string `json:"firmware,omitempty"`
+	MemoryBytes   uint64 `json:"memory_bytes,omitempty"`
+	// Link is the PCI Express link that it has, and LinkBest the one that it could have, such as "32.0 GT/s x16".
+	Link     string `json:"link,omitempty"` // volatile: an idle device slows its link down
+	LinkBest string `json:"link_best,omitempty"`
 }
 
 // Firmware is the version of one piece of firmware, such as bios, bios-date, cpu-microcode or uefi.

@@ -1,6 +1,8 @@
 package inventory
 
-func (c collector) firmware() []Firmware {
+import "github.com/ingot-metal/ingot/agent/inventory/dmi"
+
+func (c collector) firmware(tables []dmi.Structure) []Firmware {
 	var list []Firmware
 	for _, f := range []struct{ component, file string }{
 		{"bios", "sys/class/dmi/id/bios_version"},
@@ -14,6 +16,14 @@ func (c collector) firmware() []Firmware {
 	}
 	if v := c.cpuinfo()["microcode"]; v != "" {
 		list = append(list, Firmware{Component: "cpu-microcode", Version: v})
+	}
+	for _, s := range tables {
+		if s.Type != dmi.TypeFirmware {
+			continue
+		}
+		if f := s.Component(); dmiValue(f.Name) != "" && dmiValue(f.Version) != "" {
+			list = append(list, Firmware{Component: f.Name, Version: f.Version})
+		}
 	}
 	if len(list) == 0 {
 		c.miss("firmware", "nothing to read")

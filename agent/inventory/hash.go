@@ -20,7 +20,7 @@ func (d Document) JSON() ([]byte, error) {
 }
 
 // Hash is the SHA-256, in lower-case hex, of everything in the document that isn't volatile: not the time of
-// collection, the boot id, kernel names of disks and NICs, link state, usable memory, nor what was missing.
+// collection, the boot id, kernel names of disks and NICs, states of links, usable memory, nor what was missing.
 // Two documents with the same hash describe the same hardware and the same system on it.
 func (d Document) Hash() string {
 	b, err := json.Marshal(d.lasting())
@@ -39,6 +39,7 @@ func (d Document) Normal() Document {
 	d.Disks = sorted(d.Disks, func(k Disk) string { return k.Serial + "|" + k.WWN + "|" + k.Model + "|" + k.Name })
 	d.NICs = sorted(d.NICs, func(n NIC) string { return n.MAC + "|" + n.PCI + "|" + n.Name })
 	d.PCI = sorted(d.PCI, func(p PCI) string { return p.Address })
+	d.Accelerators = sorted(d.Accelerators, func(a Accelerator) string { return a.Address })
 	d.Firmware = sorted(d.Firmware, func(f Firmware) string { return f.Component + "|" + f.Version })
 	d.Missing = sorted(d.Missing, func(s string) string { return s })
 	return d
@@ -49,12 +50,20 @@ func (d Document) lasting() Document {
 	d.CollectedAt = time.Time{}
 	d.Memory.UsableBytes = 0
 	d.OS.BootID = ""
-	d.Missing = nil
+	// Whether neighbours were listened for is known: a machine without any is another statement.
+	d.Missing = slices.DeleteFunc(d.Missing, func(s string) bool { return !strings.HasPrefix(s, neighbours+": ") })
 	for i := range d.Disks {
 		d.Disks[i].Name = ""
 	}
 	for i := range d.NICs {
 		d.NICs[i].Name, d.NICs[i].LinkUp, d.NICs[i].SpeedMbps = "", false, 0
+		d.NICs[i].Neighbours = slices.Clone(d.NICs[i].Neighbours)
+		for j := range d.NICs[i].Neighbours {
+			d.NICs[i].Neighbours[j].Description, d.NICs[i].Neighbours[j].Addresses = "", nil
+		}
+	}
+	for i := range d.Accelerators {
+		d.Accelerators[i].Link = ""
 	}
 	return d
 }

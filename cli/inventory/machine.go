@@ -9,6 +9,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/hardware"
 )
 
 func (a commands) machineCmd() *cobra.Command {
@@ -169,11 +170,14 @@ an admin says --purge.`,
 }
 
 func (a commands) machineInventoryCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:               "inventory MACHINE",
-		Short:             "Show the hardware that the machine's agent found",
-		Long:              `Show the last hardware inventory that an agent reported for the machine.`,
-		Example:           "  ingot machine inventory m-1 -o json | jq .document.cpu",
+	var history int32
+	cmd := &cobra.Command{
+		Use:   "inventory MACHINE",
+		Short: "Show the hardware that the machine's agent found, and what has changed of it",
+		Long: `Show the last hardware inventory that an agent reported for the machine, and how it differs from the one
+before it.`,
+		Example: "  ingot machine inventory m-1\n  ingot machine inventory m-1 --history 49\n" +
+			"  ingot machine inventory m-1 -o json | jq .document.cpu",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -182,13 +186,15 @@ func (a commands) machineInventoryCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			inv, err := svc.Machines.GetInventory(cmd.Context(), &pb.GetInventoryRequest{MachineId: args[0]})
+			inv, err := svc.Machines.GetInventory(cmd.Context(), &pb.GetInventoryRequest{MachineId: args[0], History: history})
 			if err != nil {
 				return err
 			}
-			return a.Print(inv, func() string { return a.Style().Inventory(inv) }, inv.GetMachineId())
+			return a.Print(inv, func() string { return hardware.Inventory(a.Style(), inv) }, inv.GetMachineId())
 		},
 	}
+	cmd.Flags().Int32Var(&history, "history", 1, "with how many earlier inventories to compare, at most 49")
+	return cmd
 }
 
 func (a commands) machineForgetTPMCmd() *cobra.Command {

@@ -1,8 +1,6 @@
 package view
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -227,21 +225,4 @@ func identity(st *pb.MachineStatus) string {
 		level += ", " + trust
 	}
 	return level
-}
-
-// Inventory shows an inventory: where it comes from, then the document.
-func (s Style) Inventory(i *pb.Inventory) string {
-	f := &Fields{}
-	f.Add("Machine", i.GetMachineId())
-	f.Add("Reported", Time(i.GetReportedAt()))
-	f.Add("Hash", i.GetHash())
-	if i.GetSimulated() {
-		f.Add("Simulated", s.Warn("yes, this is not real hardware"))
-	}
-	var doc bytes.Buffer
-	if err := json.Indent(&doc, i.GetDocument(), "", "  "); err != nil {
-		doc.Reset()
-		doc.WriteString(Clean(string(i.GetDocument())))
-	}
-	return f.String() + "\n" + doc.String() + "\n"
 }

@@ -3809,8 +3809,10 @@ func (x *TimelineVerdict) GetDifferences() []string {
 }
 
 type GetInventoryRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// With how many of the inventories before it the last one is compared, one after the other: 0 means one, at most 49.
+	History       int32 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3852,17 +3854,28 @@ func (x *GetInventoryRequest) GetMachineId() string {
 	return ""
 }
 
+func (x *GetInventoryRequest) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
 // Inventory is the last document that an agent reported about a machine.
 type Inventory struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// JSON; its shape is documented in docs/reference/api.md.
-	Document      []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
-	Hash          string                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
-	ReportedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	Simulated     bool                   `protobuf:"varint,5,opt,name=simulated,proto3" json:"simulated,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Document   []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	Hash       string                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	ReportedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	Simulated  bool                   `protobuf:"varint,5,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	// Differences to the inventories before it, the newest first, at most 1000. What either side could not read is none.
+	Changes []*InventoryChange `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
+	// How many more there are.
+	ChangesLeftOut int32 `protobuf:"varint,7,opt,name=changes_left_out,json=changesLeftOut,proto3" json:"changes_left_out,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Inventory) Reset() {
@@ -3928,6 +3941,117 @@ func (x *Inventory) GetSimulated() bool {
 		return x.Simulated
 	}
 	return false
+}
+
+func (x *Inventory) GetChanges() []*InventoryChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *Inventory) GetChangesLeftOut() int32 {
+	if x != nil {
+		return x.ChangesLeftOut
+	}
+	return 0
+}
+
+// InventoryChange is one difference between an inventory and the one before it.
+type InventoryChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the inventory was reported that shows it first.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Key of the document, such as "disks"; its item, by what tells items apart, such as a serial number.
+	Part string `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	Item string `protobuf:"bytes,3,opt,name=item,proto3" json:"item,omitempty"`
+	// "added", "removed" or "changed".
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What has changed, and its values.
+	Field         string `protobuf:"bytes,5,opt,name=field,proto3" json:"field,omitempty"`
+	Before        string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	After         string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InventoryChange) Reset() {
+	*x = InventoryChange{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InventoryChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InventoryChange) ProtoMessage() {}
+
+func (x *InventoryChange) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InventoryChange.ProtoReflect.Descriptor instead.
+func (*InventoryChange) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *InventoryChange) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *InventoryChange) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *InventoryChange) GetItem() string {
+	if x != nil {
+		return x.Item
+	}
+	return ""
+}
+
+func (x *InventoryChange) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *InventoryChange) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *InventoryChange) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *InventoryChange) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
 }
 
 var File_baremetal_v1_machine_proto protoreflect.FileDescriptor
@@ -4304,10 +4428,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"broken_seq\x18\x05 \x01(\x03R\tbrokenSeq\x12\x1d\n" +
 	"\n" +
 	"broken_why\x18\x06 \x01(\tR\tbrokenWhy\x12 \n" +
-	"\vdifferences\x18\a \x03(\tR\vdifferences\"4\n" +
+	"\vdifferences\x18\a \x03(\tR\vdifferences\"N\n" +
 	"\x13GetInventoryRequest\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\x01 \x01(\tR\tmachineId\"\xb5\x01\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x05R\ahistory\"\x98\x02\n" +
 	"\tInventory\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
@@ -4315,7 +4440,17 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x04hash\x18\x03 \x01(\tR\x04hash\x12;\n" +
 	"\vreported_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportedAt\x12\x1c\n" +
-	"\tsimulated\x18\x05 \x01(\bR\tsimulated*\xeb\x03\n" +
+	"\tsimulated\x18\x05 \x01(\bR\tsimulated\x127\n" +
+	"\achanges\x18\x06 \x03(\v2\x1d.baremetal.v1.InventoryChangeR\achanges\x12(\n" +
+	"\x10changes_left_out\x18\a \x01(\x05R\x0echangesLeftOut\"\xbd\x01\n" +
+	"\x0fInventoryChange\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\tR\x04part\x12\x12\n" +
+	"\x04item\x18\x03 \x01(\tR\x04item\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05field\x18\x05 \x01(\tR\x05field\x12\x16\n" +
+	"\x06before\x18\x06 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\a \x01(\tR\x05after*\xeb\x03\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15NODE_STATE_DISCOVERED\x10\x01\x12\x16\n" +
@@ -4371,7 +4506,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -4417,112 +4552,115 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*TimelineVerdict)(nil),            // 41: baremetal.v1.TimelineVerdict
 	(*GetInventoryRequest)(nil),        // 42: baremetal.v1.GetInventoryRequest
 	(*Inventory)(nil),                  // 43: baremetal.v1.Inventory
-	nil,                                // 44: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 45: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 46: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 47: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 48: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 49: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 50: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 51: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 52: baremetal.v1.Operation
+	(*InventoryChange)(nil),            // 44: baremetal.v1.InventoryChange
+	nil,                                // 45: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 46: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 47: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 48: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 49: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 50: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 51: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 52: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 53: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	44, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	45, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	49, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	49, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	49, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	50, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	50, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	50, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	49, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	49, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	49, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	50, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	50, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	50, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	49, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	50, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
 	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	49, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	49, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	49, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	50, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	50, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	50, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	49, // 20: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	50, // 20: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
 	4,  // 21: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	49, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	50, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
 	16, // 23: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	49, // 24: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	50, // 24: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
 	3,  // 25: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
 	4,  // 26: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
 	4,  // 27: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	50, // 28: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	51, // 28: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
 	24, // 29: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	51, // 30: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	49, // 31: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	49, // 32: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	52, // 30: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	50, // 31: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	50, // 32: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
 	34, // 33: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	49, // 34: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	49, // 35: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	50, // 34: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	50, // 35: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
 	33, // 36: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
 	4,  // 37: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
 	30, // 38: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	49, // 39: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	49, // 40: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	50, // 39: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	50, // 40: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
 	37, // 41: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
 	38, // 42: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	49, // 43: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	45, // 44: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	49, // 45: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	50, // 43: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	46, // 44: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	50, // 45: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
 	6,  // 46: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	46, // 47: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	47, // 48: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	48, // 49: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	47, // 47: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	48, // 48: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	49, // 49: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
 	41, // 50: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	49, // 51: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	10, // 52: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 53: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 54: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 55: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 56: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	19, // 57: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	20, // 58: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	21, // 59: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	22, // 60: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	23, // 61: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	25, // 62: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	26, // 63: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	27, // 64: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	28, // 65: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	29, // 66: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	31, // 67: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	35, // 68: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	39, // 69: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	42, // 70: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	4,  // 71: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 72: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 73: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 74: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 75: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 76: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 77: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	52, // 78: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	52, // 79: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	52, // 80: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	52, // 81: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	52, // 82: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	52, // 83: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	52, // 84: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	30, // 85: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	32, // 86: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	36, // 87: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	40, // 88: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	43, // 89: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	71, // [71:90] is the sub-list for method output_type
-	52, // [52:71] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	50, // 51: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	44, // 52: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	50, // 53: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	10, // 54: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 55: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 56: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 57: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 58: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	19, // 59: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	20, // 60: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	21, // 61: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	22, // 62: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	23, // 63: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	25, // 64: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	26, // 65: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	27, // 66: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	28, // 67: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	29, // 68: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	31, // 69: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	35, // 70: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	39, // 71: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	42, // 72: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	4,  // 73: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 74: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 75: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 76: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 77: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 78: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 79: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	53, // 80: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	53, // 81: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	53, // 82: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	53, // 83: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	53, // 84: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	53, // 85: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	53, // 86: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	30, // 87: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	32, // 88: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	36, // 89: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	40, // 90: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	43, // 91: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	73, // [73:92] is the sub-list for method output_type
+	54, // [54:73] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -4537,7 +4675,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -643,6 +643,42 @@ func (q *Queries) NewIncarnation(ctx context.Context, arg NewIncarnationParams) 
 	return err
 }
 
+const newestInventories = `-- name: NewestInventories :many
+SELECT machine_id, reported_at, agent_id, hash, document, simulated FROM inventories WHERE machine_id = $1 ORDER BY reported_at DESC LIMIT $2
+`
+
+type NewestInventoriesParams struct {
+	MachineID string
+	HowMany   int32
+}
+
+func (q *Queries) NewestInventories(ctx context.Context, arg NewestInventoriesParams) ([]Inventory, error) {
+	rows, err := q.db.Query(ctx, newestInventories, arg.MachineID, arg.HowMany)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Inventory
+	for rows.Next() {
+		var i Inventory
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ReportedAt,
+			&i.AgentID,
+			&i.Hash,
+			&i.Document,
+			&i.Simulated,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nodeHistory = `-- name: NodeHistory :many
 SELECT l.id, l.machine_id, l.from_state, l.to_state, l.triggered_by, l.user_id, l.audit_id, l.metadata, l.created_at, coalesce(a.event_data ->> 'comment', '')::text AS remark FROM node_state_log l
 LEFT JOIN audit_log a ON a.audit_id = l.audit_id

@@ -433,24 +433,6 @@ func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string
 	return among, len(among) == 0, nil
 }
 
-// GetInventory reads the newest inventory of a machine.
-func (s *Store) GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error) {
-	if _, err := s.GetMachine(ctx, machineID, ""); err != nil {
-		return nil, err
-	}
-	r, err := s.db.Q.LatestInventory(ctx, machineID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, failure.NotFound("INVENTORY_NOT_FOUND", "no agent has reported an inventory of machine %s yet", machineID)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read inventory: %w", err)
-	}
-	return &baremetalv1.Inventory{
-		MachineId: r.MachineID, Document: r.Document, Hash: r.Hash, ReportedAt: convert.Timestamp(r.ReportedAt),
-		Simulated: r.Simulated,
-	}, nil
-}
-
 // NodeHistory reads the changes of a machine's node state, newest first, and how many there are.
 func (s *Store) NodeHistory(
 	ctx context.Context, machineID string, limit, offset int32,

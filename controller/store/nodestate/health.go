@@ -1,6 +1,7 @@
 package nodestate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/accelerator"
+	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -75,6 +77,14 @@ func parseInventory[T ~string | ~[]byte](raw T) (inventoryDoc, error) {
 		return doc, fmt.Errorf("parse stored inventory: %w", err)
 	}
 	return doc, nil
+}
+
+// ReadableInventory reports whether a document is one that the controller can decide by: what it could not read later
+// would stop all work on its machine.
+func ReadableInventory(document []byte) bool {
+	_, err := parseInventory(document)
+	_, diskErr := disk.MachineOf(document)
+	return err == nil && diskErr == nil && bytes.HasPrefix(bytes.TrimSpace(document), []byte("{"))
 }
 
 // HasAccelerator reports whether the newest inventory of a machine shows an accelerator; one that has reported none

@@ -147,7 +147,7 @@ func TestAnEmptyInventoryChangesNothing(t *testing.T) {
 	h := a.Hello("st-1", "boot-1") // it names no command that it holds
 	h.LastGrantSeq, h.LastEventSeq = 1, 3
 	storetest.Open(t, s, h)
-	got, err := s.GetInventory(t.Context(), "m-1")
+	got, err := s.GetInventory(t.Context(), "m-1", 1)
 	if err != nil || string(got.GetDocument()) == "" || got.GetHash() != "h" {
 		t.Errorf("the inventory is %v, %v", got, err)
 	}

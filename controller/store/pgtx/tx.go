@@ -3,6 +3,7 @@ package pgtx
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -58,6 +59,13 @@ func repeatable(err error) bool {
 		return pg.Code == "40001" || pg.Code == "40P01"
 	}
 	return errors.Is(err, ErrLostVersion)
+}
+
+// Unstorable says that the data itself is what the database refuses, such as a zero byte in a text or a number that is
+// too large (PostgreSQL, appendix A: classes 22 and 54).
+func Unstorable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "54"))
 }
 
 // UniqueViolation says whether err broke the named constraint.

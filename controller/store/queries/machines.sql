@@ -172,6 +172,9 @@ ON CONFLICT DO NOTHING;
 -- name: LatestInventory :one
 SELECT * FROM inventories WHERE machine_id = @machine_id ORDER BY reported_at DESC LIMIT 1;
 
+-- name: NewestInventories :many
+SELECT * FROM inventories WHERE machine_id = @machine_id ORDER BY reported_at DESC LIMIT @how_many;
+
 -- name: FrozenSince :one
 SELECT frozen_since FROM cluster_state;
 

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -135,7 +135,7 @@ func (s *Store) InventoryEvent(
 	ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time,
 ) error {
 	e := inventory{EventKey: k, machineID: machineID, hash: hash, simulated: simulated, at: now}
-	if machineID != "" && json.Valid(document) {
+	if machineID != "" && nodestate.ReadableInventory(document) {
 		e.document = document
 	}
 	together, err := s.batches.inventories.Do(ctx, e)
@@ -145,7 +145,7 @@ func (s *Store) InventoryEvent(
 	if err != nil {
 		s.db.Log.Debug("inventories were not stored together; each is stored alone", "error", err.Error())
 	}
-	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+	err = s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		if len(e.document) == 0 {
 			return nil
 		}
@@ -158,6 +158,13 @@ func (s *Store) InventoryEvent(
 		return pgtx.Wrap(q.PruneInventories(ctx, dbsqlc.PruneInventoriesParams{MachineID: machineID, Keep: keepInventories}),
 			"prune inventories")
 	})
+	if pgtx.Unstorable(err) {
+		// It would come again for ever, and nothing of the agent after it.
+		s.db.Log.Warn("an inventory holds what no database keeps; dropped", "agent_id", k.AgentID, "machine_id", machineID,
+			"error", err.Error())
+		return s.SkipEvent(ctx, k)
+	}
+	return err
 }
 
 // keepInventories is how many inventories of one machine are kept.

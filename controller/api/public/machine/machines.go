@@ -97,7 +97,11 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetInventory(ctx, r.GetMachineId())
+	if r.GetHistory() < 0 || r.GetHistory() > 49 {
+		return nil, failure.Invalid("INVALID_FIELD", "history: 0 to 49 inventories before the last one").
+			WithField("history", "0 to 49")
+	}
+	return s.Store.GetInventory(ctx, r.GetMachineId(), max(1, r.GetHistory()))
 }
 
 // ListMachines implements MachineService: a walk, or a reconcile when a cursor or a time is given.

@@ -82,7 +82,7 @@ type Machines interface {
 	Follow(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool, err error)
 	CheckCursor(ctx context.Context, cursor string) error
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
-	GetInventory(ctx context.Context, machineID string) (*baremetalv1.Inventory, error)
+	GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
 }
 
