@@ -51,7 +51,8 @@ def _detail(error: BaseException, kind: Type[M]) -> Optional[M]:
     status = errors_pb2.Status.FromString(trailers.get("grpc-status-details-bin", b""))
     for detail in status.details:
         if detail.type_url.rpartition("/")[2] == "google.rpc." + kind.DESCRIPTOR.name:
-            return kind.FromString(detail.value)
+            found: M = kind.FromString(detail.value)
+            return found
     return None
 
 
@@ -72,7 +73,8 @@ def violations(error: BaseException) -> Dict[str, str]:
 def retry_after(error: BaseException) -> float:
     """How many seconds the server asks to wait; 0 where it does not say."""
     info = _detail(error, errors_pb2.RetryInfo)
-    return info.retry_delay.ToTimedelta().total_seconds() if info else 0.0
+    seconds: float = info.retry_delay.seconds + info.retry_delay.nanos / 1e9 if info else 0.0
+    return seconds
 
 
 def transient(error: BaseException) -> bool:

@@ -35,6 +35,7 @@ def wait(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     cursor, seq, pauses = "", 0, backoff()
+    event: operation_pb2.OperationEvent
     while True:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
@@ -73,6 +74,7 @@ def watch_machines(
     was restored the machines come once more as CURRENT: what does not come up to the BOOKMARK is not there any more.
     """
     pauses = backoff()
+    event: machine_pb2.MachineEvent
     while True:
         stream = controller.machines.WatchMachines(machine_pb2.WatchMachinesRequest(filter=filter, cursor=cursor))
         try:
@@ -149,7 +151,8 @@ class Reconciler:
 
     def _walk(self) -> str:
         """Applies the whole fleet. The cursor is that of before the first page: what changes meanwhile comes after."""
-        request, cursor, ids = machine_pb2.ListMachinesRequest(), "", set()
+        request, cursor = machine_pb2.ListMachinesRequest(), ""
+        ids: Set[str] = set()
         while True:
             page = self.controller.machines.ListMachines(request)
             cursor = cursor or page.next_cursor

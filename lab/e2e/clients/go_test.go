@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"

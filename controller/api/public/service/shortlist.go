@@ -47,7 +47,7 @@ func short[M proto.Message](ctx context.Context, l List[M], r narrowed, size int
 	if r.GetPageToken() == "" {
 		at.Total = int32(len(all))
 	}
-	place := func(m M) rowsof.Place { return order.Place(m, identity(l.Place(m))) }
+	place := func(m M) rowsof.Place { return order.Place(m, rowID(l.Place(m))) }
 	if !order.None() {
 		slices.SortStableFunc(all, func(a, b M) int { return order.Compare(place(a), place(b)) })
 		if last := (rowsof.Place{Value: at.Key, ID: at.ID}); r.GetPageToken() != "" {
@@ -68,8 +68,8 @@ func short[M proto.Message](ctx context.Context, l List[M], r narrowed, size int
 	return out, nil
 }
 
-// identity is what tells a row from all others of its list.
-func identity(p validate.Page) string { return strings.TrimSpace(p.Key + " " + p.ID) }
+// rowID is what tells a row from all others of its list.
+func rowID(p validate.Page) string { return strings.TrimSpace(p.Key + " " + p.ID) }
 
 // whole reads the rows behind a place that match.
 func whole[M proto.Message](
