@@ -247,6 +247,17 @@ console-test: deps ## Open every page of the console in Chromium against a real 
 	cd $(CONSOLE) && npm ci --no-fund --no-audit
 	$(TESTPG) env CGO_ENABLED=0 go test -tags console,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/console
 
+.PHONY: python-client
+python-client: ## Make the Python client into dist/python, with Debian's grpc tools
+	scripts/install-deps clients
+	integrations/python/generate dist/python
+
+.PHONY: test-clients
+test-clients: deps ## Test the clients of Python and TypeScript against a controller (Node 20, Debian's grpc tools)
+	scripts/install-deps clients
+	cd integrations/typescript && npm ci --no-fund --no-audit
+	$(TESTPG) env CGO_ENABLED=0 go test -tags clients,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/clients
+
 .PHONY: demo
 demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts
 	scripts/demo.sh up

@@ -3,7 +3,7 @@ package openapi
 
 import _ "embed"
 
-// Document is the OpenAPI 2.0 document, as JSON.
+// Document is the OpenAPI 3.1 document, as JSON.
 //
 //go:embed ingot.json
 var Document []byte

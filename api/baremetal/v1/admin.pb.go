@@ -28,6 +28,7 @@ const (
 type AgentRole int32
 
 const (
+	// In a request: HOST.
 	AgentRole_AGENT_ROLE_UNSPECIFIED AgentRole = 0
 	// Runs in the machine's own OS.
 	AgentRole_AGENT_ROLE_HOST AgentRole = 1
@@ -80,11 +81,14 @@ func (AgentRole) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+// State says whether a controller serves.
 type Controller_State int32
 
 const (
+	// Not set.
 	Controller_STATE_UNSPECIFIED Controller_State = 0
-	Controller_SERVING           Controller_State = 1
+	// It takes calls and sessions.
+	Controller_SERVING Controller_State = 1
 	// It was told to stop, and sends its agents elsewhere.
 	Controller_DRAINING Controller_State = 2
 	// It has stopped, or its lease has run out.
@@ -146,10 +150,13 @@ type IssueBootstrapTokenRequest struct {
 	Lifetime *durationpb.Duration `protobuf:"bytes,4,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	// Bindings: an agent that reports another value is refused with REGION_PROVIDER_MISMATCH (region, provider) or
 	// HARDWARE_MISMATCH (mac_address, serial), and nothing is used up.
-	Region     string `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
-	Provider   string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
+	Region string `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
+	// Binding to the provider.
+	Provider string `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Binding to a MAC address that the machine must have.
 	MacAddress string `protobuf:"bytes,7,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	Serial     string `protobuf:"bytes,8,opt,name=serial,proto3" json:"serial,omitempty"`
+	// Binding to the serial number of the chassis.
+	Serial string `protobuf:"bytes,8,opt,name=serial,proto3" json:"serial,omitempty"`
 	// A repeat under the same id and body returns the same token and bundle, as long as the token can be used. Optional; 1 to 128
 	// printable ASCII characters, not only spaces, unique per machine or site.
 	RequestId     string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -252,7 +259,8 @@ func (x *IssueBootstrapTokenRequest) GetRequestId() string {
 
 type IssueBootstrapTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Token *BootstrapToken        `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The token, without its secret.
+	Token *BootstrapToken `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// The one string to hand to `ingot-agent enroll --token`. Shown once.
 	Bundle        string `protobuf:"bytes,2,opt,name=bundle,proto3" json:"bundle,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -303,19 +311,31 @@ func (x *IssueBootstrapTokenResponse) GetBundle() string {
 	return ""
 }
 
+// BootstrapToken lets one agent enrol once.
 type BootstrapToken struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	MachineId     string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Role          AgentRole              `protobuf:"varint,3,opt,name=role,proto3,enum=baremetal.v1.AgentRole" json:"role,omitempty"`
-	Site          string                 `protobuf:"bytes,4,opt,name=site,proto3" json:"site,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	UsedAt        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
-	UsedByAgentId string                 `protobuf:"bytes,8,opt,name=used_by_agent_id,json=usedByAgentId,proto3" json:"used_by_agent_id,omitempty"`
-	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	Region        string                 `protobuf:"bytes,10,opt,name=region,proto3" json:"region,omitempty"`
-	Provider      string                 `protobuf:"bytes,11,opt,name=provider,proto3" json:"provider,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server.
+	TokenId string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// The machine that the agent will be; empty for role SITE.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// What the agent will be there for.
+	Role AgentRole `protobuf:"varint,3,opt,name=role,proto3,enum=baremetal.v1.AgentRole" json:"role,omitempty"`
+	// The site of an agent of role SITE.
+	Site string `protobuf:"bytes,4,opt,name=site,proto3" json:"site,omitempty"`
+	// When it was issued.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Until when it can be used.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// When an agent enrolled with it; unset before.
+	UsedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	// That agent.
+	UsedByAgentId string `protobuf:"bytes,8,opt,name=used_by_agent_id,json=usedByAgentId,proto3" json:"used_by_agent_id,omitempty"`
+	// When it was revoked; unset otherwise.
+	RevokedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	// Binding: the region that the agent must report. Empty: any.
+	Region string `protobuf:"bytes,10,opt,name=region,proto3" json:"region,omitempty"`
+	// Binding: the provider that the agent must report. Empty: any.
+	Provider      string `protobuf:"bytes,11,opt,name=provider,proto3" json:"provider,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -428,9 +448,16 @@ func (x *BootstrapToken) GetProvider() string {
 }
 
 type ListBootstrapTokensRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,10 +506,26 @@ func (x *ListBootstrapTokensRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListBootstrapTokensRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListBootstrapTokensRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListBootstrapTokensResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tokens        []*BootstrapToken      `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Tokens []*BootstrapToken `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -541,8 +584,9 @@ func (x *ListBootstrapTokensResponse) GetTotalSize() int32 {
 }
 
 type RevokeBootstrapTokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token to end.
+	TokenId       string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -584,25 +628,42 @@ func (x *RevokeBootstrapTokenRequest) GetTokenId() string {
 	return ""
 }
 
+// Agent is one enrolled agent.
 type Agent struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	AgentId         string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	Role            AgentRole              `protobuf:"varint,2,opt,name=role,proto3,enum=baremetal.v1.AgentRole" json:"role,omitempty"`
-	MachineId       string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Site            string                 `protobuf:"bytes,4,opt,name=site,proto3" json:"site,omitempty"`
-	Capabilities    []string               `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	Version         string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
-	Simulated       bool                   `protobuf:"varint,7,opt,name=simulated,proto3" json:"simulated,omitempty"`
-	Connected       bool                   `protobuf:"varint,8,opt,name=connected,proto3" json:"connected,omitempty"`
-	ControllerId    string                 `protobuf:"bytes,9,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
-	Epoch           int64                  `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	BootId          string                 `protobuf:"bytes,11,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	StateId         string                 `protobuf:"bytes,12,opt,name=state_id,json=stateId,proto3" json:"state_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server ("a-…").
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// What it is there for.
+	Role AgentRole `protobuf:"varint,2,opt,name=role,proto3,enum=baremetal.v1.AgentRole" json:"role,omitempty"`
+	// The machine that it runs on; empty for role SITE.
+	MachineId string `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The site that it serves, or that its machine is at.
+	Site string `protobuf:"bytes,4,opt,name=site,proto3" json:"site,omitempty"`
+	// Kinds of steps that it can do, as it said last.
+	Capabilities []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// Version of its program.
+	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	// It says that its machine is a simulation.
+	Simulated bool `protobuf:"varint,7,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	// It has a live session.
+	Connected bool `protobuf:"varint,8,opt,name=connected,proto3" json:"connected,omitempty"`
+	// The controller that has its session; empty without one.
+	ControllerId string `protobuf:"bytes,9,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
+	// Number of its session; grows with each.
+	Epoch int64 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Boot id of the system that it runs in.
+	BootId string `protobuf:"bytes,11,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// Names its memory. Another one means that it has lost the memory that it had.
+	StateId string `protobuf:"bytes,12,opt,name=state_id,json=stateId,proto3" json:"state_id,omitempty"`
+	// When it was heard of last.
 	LastHeartbeatAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_heartbeat_at,json=lastHeartbeatAt,proto3" json:"last_heartbeat_at,omitempty"`
-	Certs           []*AgentCert           `protobuf:"bytes,14,rep,name=certs,proto3" json:"certs,omitempty"`
+	// Its certificates, revoked ones too.
+	Certs []*AgentCert `protobuf:"bytes,14,rep,name=certs,proto3" json:"certs,omitempty"`
 	// Reason given with `ingot-agent lock`; empty when unlocked.
-	LockedReason     string                 `protobuf:"bytes,15,opt,name=locked_reason,json=lockedReason,proto3" json:"locked_reason,omitempty"`
-	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	LockedReason string `protobuf:"bytes,15,opt,name=locked_reason,json=lockedReason,proto3" json:"locked_reason,omitempty"`
+	// When it enrolled.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When its session began; unset without one.
 	SessionStartedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=session_started_at,json=sessionStartedAt,proto3" json:"session_started_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -757,15 +818,22 @@ func (x *Agent) GetSessionStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// AgentCert is one client certificate of an agent.
 type AgentCert struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 of the certificate's DER, lower hex.
-	Fingerprint   string                 `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	SerialNumber  string                 `protobuf:"bytes,2,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
-	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	RevokedReason string                 `protobuf:"bytes,6,opt,name=revoked_reason,json=revokedReason,proto3" json:"revoked_reason,omitempty"`
+	Fingerprint string `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	// Serial number of the certificate.
+	SerialNumber string `protobuf:"bytes,2,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// From when it is valid.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Until when it is valid.
+	NotAfter *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	// When it was revoked; unset otherwise.
+	RevokedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	// The reason that was given.
+	RevokedReason string `protobuf:"bytes,6,opt,name=revoked_reason,json=revokedReason,proto3" json:"revoked_reason,omitempty"`
+	// When it was used first; unset before.
 	FirstUsedAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first_used_at,json=firstUsedAt,proto3" json:"first_used_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -853,8 +921,10 @@ func (x *AgentCert) GetFirstUsedAt() *timestamppb.Timestamp {
 type ListAgentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// machine_id=…, site=…, role=HOST|SITE|INSTALLER, connected=true|false.
-	Filter        string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -912,9 +982,11 @@ func (x *ListAgentsRequest) GetPageToken() string {
 }
 
 type ListAgentsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agents        []*Agent               `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By id.
+	Agents []*Agent `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -973,8 +1045,9 @@ func (x *ListAgentsResponse) GetTotalSize() int32 {
 }
 
 type GetAgentRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AgentId       string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent to read.
+	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,8 +1090,9 @@ func (x *GetAgentRequest) GetAgentId() string {
 }
 
 type RevokeAgentRequest struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	AgentId string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent whose certificates are revoked.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// One certificate; empty revokes all of the agent's.
 	Fingerprint string `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Kept in the audit log only.
@@ -1079,12 +1153,14 @@ func (x *RevokeAgentRequest) GetReason() string {
 }
 
 type SettleCommandRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The fenced machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Must equal status.unresolved_command_id, so that nobody settles what they did not look at.
 	CommandId string `protobuf:"bytes,2,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	// What the operator found: "happened", "did_not_happen".
-	Verdict       string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Verdict string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// How it was found out. Kept in the audit log only.
 	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1149,9 +1225,11 @@ func (x *SettleCommandRequest) GetComment() string {
 }
 
 type ClearInterventionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Comment       string                 `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine that needs somebody.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// What was done. Kept in the audit log only.
+	Comment       string `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1201,11 +1279,14 @@ func (x *ClearInterventionRequest) GetComment() string {
 }
 
 type SetMachineFlagRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to flag.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// "RMA" or "Retired".
-	Flag    string `protobuf:"bytes,2,opt,name=flag,proto3" json:"flag,omitempty"`
-	Value   bool   `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	Flag string `protobuf:"bytes,2,opt,name=flag,proto3" json:"flag,omitempty"`
+	// True sets the flag, false clears it.
+	Value bool `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	// Why. Kept in the audit log only.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. The version is that of the machine.
 	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
@@ -1281,10 +1362,12 @@ func (x *SetMachineFlagRequest) GetExpectedVersion() int64 {
 type RequireIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exactly one of both.
-	Site  string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// A group of machines (spec.group).
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	// "network" (the default of every site and group), "media" or "tpm".
-	Level         string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	Level string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	// Kept in the audit log only.
 	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1349,10 +1432,13 @@ func (x *RequireIdentityRequest) GetComment() string {
 }
 
 type RequireIdentityResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	Level         string                 `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site, as it was asked for.
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// The group, as it was asked for.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// The level that is required from now on.
+	Level         string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1409,9 +1495,11 @@ func (x *RequireIdentityResponse) GetLevel() string {
 }
 
 type ForgetTPMRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Comment       string                 `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine whose key is forgotten.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Kept in the audit log only.
+	Comment       string `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1460,26 +1548,42 @@ func (x *ForgetTPMRequest) GetComment() string {
 	return ""
 }
 
+// Command is one attempt of a step, as it was given to an agent.
 type Command struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	CommandId   string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	OperationId string                 `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	MachineId   string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Step        string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
-	Attempt     int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Kind        string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server; sorts by time.
+	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	// The operation that it belongs to.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The machine that it acts on.
+	MachineId string `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Name of the step.
+	Step string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	// Which attempt of the step it is, from 1.
+	Attempt int32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Kind of the step, such as reboot.
+	Kind string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	// QUEUED, SENT, ACKED, GRANTED, DONE, CANCELED, EXPIRED, UNKNOWN.
-	State           string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	ExecutorAgentId string                 `protobuf:"bytes,8,opt,name=executor_agent_id,json=executorAgentId,proto3" json:"executor_agent_id,omitempty"`
-	CreatedAt       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	SentAt          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	AckedAt         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=acked_at,json=ackedAt,proto3" json:"acked_at,omitempty"`
-	GrantedAt       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
-	FinishedAt      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	Deadline        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	// The agent that executes it.
+	ExecutorAgentId string `protobuf:"bytes,8,opt,name=executor_agent_id,json=executorAgentId,proto3" json:"executor_agent_id,omitempty"`
+	// When it was made.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it was sent to the agent; unset before.
+	SentAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
+	// When the agent had stored it.
+	AckedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=acked_at,json=ackedAt,proto3" json:"acked_at,omitempty"`
+	// When the agent was allowed to act.
+	GrantedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
+	// When its result was known.
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Until when it must have ended.
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// SUCCEEDED, FAILED, REFUSED, CANCELED, UNKNOWN; empty until there is one.
-	Outcome  string            `protobuf:"bytes,15,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Message  string            `protobuf:"bytes,16,opt,name=message,proto3" json:"message,omitempty"`
+	Outcome string `protobuf:"bytes,15,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// What the agent said of the outcome.
+	Message string `protobuf:"bytes,16,opt,name=message,proto3" json:"message,omitempty"`
+	// What the agent read back as proof.
 	Evidence map[string]string `protobuf:"bytes,17,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Set when an operator or later proof settled an unknown outcome, and how.
 	SettledBy     string `protobuf:"bytes,18,opt,name=settled_by,json=settledBy,proto3" json:"settled_by,omitempty"`
@@ -1644,11 +1748,14 @@ func (x *Command) GetSettledBy() string {
 }
 
 type ListCommandsRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	MachineId   string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this operation. This or machine_id is required.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Only those of this machine. This or operation_id is required.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1713,8 +1820,9 @@ func (x *ListCommandsRequest) GetPageToken() string {
 }
 
 type ListCommandsResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Commands []*Command             `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Commands []*Command `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
@@ -1774,16 +1882,24 @@ func (x *ListCommandsResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// AuditEntry is one row of the audit log.
 type AuditEntry struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	AuditId   int64                  `protobuf:"varint,1,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
-	Ts        *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ts,proto3" json:"ts,omitempty"`
-	Actor     string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
-	Verb      string                 `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`
-	TargetId  string                 `protobuf:"bytes,5,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
-	RequestId string                 `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the row; grows.
+	AuditId int64 `protobuf:"varint,1,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
+	// When it was written, by the database's clock.
+	Ts *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ts,proto3" json:"ts,omitempty"`
+	// Who did it: a token's name, a person, an agent, or "system".
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// What was done, such as ADD_IMAGE.
+	Verb string `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`
+	// What it was done to.
+	TargetId string `protobuf:"bytes,5,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	// The request id of the call, where it had one.
+	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// JSON; the only place that may hold personal data.
-	EventData     []byte `protobuf:"bytes,7,opt,name=event_data,json=eventData,proto3" json:"event_data,omitempty"`
+	EventData []byte `protobuf:"bytes,7,opt,name=event_data,json=eventData,proto3" json:"event_data,omitempty"`
+	// The operation that it started, where it did.
 	OperationId   string `protobuf:"bytes,8,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1878,12 +1994,16 @@ func (x *AuditEntry) GetOperationId() string {
 type ListAuditLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A machine, or whatever else was acted on.
-	TargetId  string `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
-	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	TargetId string `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	Actor     string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Only rows of this actor; empty means all.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Rows from since on, and before until.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// The end of the time; unset means now.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1962,9 +2082,11 @@ func (x *ListAuditLogRequest) GetUntil() *timestamppb.Timestamp {
 }
 
 type ListAuditLogResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Entries []*AuditEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,15,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2023,8 +2145,9 @@ func (x *ListAuditLogResponse) GetTotalSize() int32 {
 }
 
 type ScrubAuditEventDataRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TargetId      string                 `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The target whose rows are emptied.
+	TargetId      string `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2067,8 +2190,9 @@ func (x *ScrubAuditEventDataRequest) GetTargetId() string {
 }
 
 type ScrubAuditEventDataResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ScrubbedRows  int64                  `protobuf:"varint,1,opt,name=scrubbed_rows,json=scrubbedRows,proto3" json:"scrubbed_rows,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many rows were emptied by this call.
+	ScrubbedRows  int64 `protobuf:"varint,1,opt,name=scrubbed_rows,json=scrubbedRows,proto3" json:"scrubbed_rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2151,8 +2275,14 @@ type ListControllersRequest struct {
 	// Those that have ended too, as far as they are remembered: for seven days.
 	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2208,10 +2338,26 @@ func (x *ListControllersRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListControllersRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListControllersRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListControllersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Controllers   []*Controller          `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2271,18 +2417,22 @@ func (x *ListControllersResponse) GetTotalSize() int32 {
 
 // Controller is one process of the controller, from its start to its end.
 type Controller struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	ControllerId string                 `protobuf:"bytes,1,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
-	Version      string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Another one after each start.
+	ControllerId string `protobuf:"bytes,1,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
+	// Version of its program.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// Of the machine that it runs on, as that calls itself.
-	Hostname string           `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	State    Controller_State `protobuf:"varint,4,opt,name=state,proto3,enum=baremetal.v1.Controller_State" json:"state,omitempty"`
+	Hostname string `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Whether it serves, stops, or has gone.
+	State Controller_State `protobuf:"varint,4,opt,name=state,proto3,enum=baremetal.v1.Controller_State" json:"state,omitempty"`
 	// Agents whose sessions are under its lease.
 	Sessions int64 `protobuf:"varint,5,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	// It is the one that keeps the queue of jobs in order; another takes over when it ends.
 	Leads bool `protobuf:"varint,6,opt,name=leads,proto3" json:"leads,omitempty"`
 	// It has answered this call.
-	Answering bool                   `protobuf:"varint,7,opt,name=answering,proto3" json:"answering,omitempty"`
+	Answering bool `protobuf:"varint,7,opt,name=answering,proto3" json:"answering,omitempty"`
+	// When its process began.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// Until when it counts as alive without a further sign of life.
 	LeaseUntil *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
@@ -2446,15 +2596,21 @@ func (x *ThawFleetRequest) GetComment() string {
 	return ""
 }
 
+// ServerInfo is what a controller says of itself and of the fleet's freeze.
 type ServerInfo struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Version      string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	ControllerId string                 `protobuf:"bytes,2,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
-	ServerTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=server_time,json=serverTime,proto3" json:"server_time,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the controller's program.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The controller that has answered.
+	ControllerId string `protobuf:"bytes,2,opt,name=controller_id,json=controllerId,proto3" json:"controller_id,omitempty"`
+	// Its clock.
+	ServerTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=server_time,json=serverTime,proto3" json:"server_time,omitempty"`
 	// SHA-256 of the root certificate's DER, lower hex.
-	CaHash        string   `protobuf:"bytes,4,opt,name=ca_hash,json=caHash,proto3" json:"ca_hash,omitempty"`
-	SchemaVersion int32    `protobuf:"varint,5,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
-	NotWired      []string `protobuf:"bytes,6,rep,name=not_wired,json=notWired,proto3" json:"not_wired,omitempty"`
+	CaHash string `protobuf:"bytes,4,opt,name=ca_hash,json=caHash,proto3" json:"ca_hash,omitempty"`
+	// Number of the newest migration that the database has.
+	SchemaVersion int32 `protobuf:"varint,5,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
+	// Reasons that calls answer because what they ask for is published and not built.
+	NotWired []string `protobuf:"bytes,6,rep,name=not_wired,json=notWired,proto3" json:"not_wired,omitempty"`
 	// Set while the fleet is frozen.
 	FrozenSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=frozen_since,json=frozenSince,proto3" json:"frozen_since,omitempty"`
 	// Agents that have not had a session since the freeze: they have not said yet which commands they hold.
@@ -2576,6 +2732,7 @@ func (x *ServerInfo) GetRestAddress() string {
 	return ""
 }
 
+// Image is one entry of the catalogue of images.
 type Image struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 63 characters of [a-z0-9._-].
@@ -2599,8 +2756,9 @@ type Image struct {
 	// "amd64" or "arm64". Empty takes what the image's partitions name (Discoverable Partitions Specification), else "amd64".
 	Arch string `protobuf:"bytes,10,opt,name=arch,proto3" json:"arch,omitempty"`
 	// Of the file as stored.
-	FileSizeBytes int64                  `protobuf:"varint,11,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	FileSizeBytes int64 `protobuf:"varint,11,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
+	// When it was added.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// SHA-256 of the file as given, where the stored one differs (qcow2, raw.gz, raw.xz).
 	Sha256Source  string `protobuf:"bytes,13,opt,name=sha256_source,json=sha256Source,proto3" json:"sha256_source,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2804,6 +2962,7 @@ type UploadImageRequest_Image struct {
 }
 
 type UploadImageRequest_Data struct {
+	// The file's bytes, in as many messages as it takes.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
@@ -2812,8 +2971,9 @@ func (*UploadImageRequest_Image) isUploadImageRequest_Part() {}
 func (*UploadImageRequest_Data) isUploadImageRequest_Part() {}
 
 type GetImageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ImageRef      string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image to read.
+	ImageRef      string `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2856,8 +3016,9 @@ func (x *GetImageRequest) GetImageRef() string {
 }
 
 type AddImageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Image         *Image                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Needs image_ref and url; digests and sizes that are given are verified.
+	Image         *Image `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2900,11 +3061,16 @@ func (x *AddImageRequest) GetImage() *Image {
 }
 
 type ListImagesRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	PageSize  int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// kind=…, arch=….
-	Filter        string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2960,10 +3126,19 @@ func (x *ListImagesRequest) GetFilter() string {
 	return ""
 }
 
+func (x *ListImagesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListImagesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Images        []*Image               `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Images []*Image `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3022,8 +3197,9 @@ func (x *ListImagesResponse) GetTotalSize() int32 {
 }
 
 type RemoveImageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ImageRef      string                 `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image to remove.
+	ImageRef      string `protobuf:"bytes,1,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3065,6 +3241,7 @@ func (x *RemoveImageRequest) GetImageRef() string {
 	return ""
 }
 
+// Webhook is a subscription of an HTTPS address to events.
 type Webhook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 63 characters of [a-z0-9.-]; made by the server where it is empty.
@@ -3081,10 +3258,13 @@ type Webhook struct {
 	// answered 410 Gone).
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	// Output. Why it is not active: "OPERATOR", "FAILING", "BACKLOG" or "GONE".
-	StateReason    string                 `protobuf:"bytes,7,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	StateReason string `protobuf:"bytes,7,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	// Output. Since when it is in this state.
 	StateChangedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`
-	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Output. When it was made.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Output. When it was changed last.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Requests at once from one controller, 1 to 4; 0 means 2.
 	MaxConcurrency int32 `protobuf:"varint,11,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
 	// Output, without the secrets themselves. Each request is signed with all that have not expired.
@@ -3270,9 +3450,12 @@ func (x *Webhook) GetVersion() int64 {
 	return 0
 }
 
+// WebhookSecret says that there is a secret, without showing it.
 type WebhookSecret struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SecretId  string                 `protobuf:"bytes,1,opt,name=secret_id,json=secretId,proto3" json:"secret_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the secret.
+	SecretId string `protobuf:"bytes,1,opt,name=secret_id,json=secretId,proto3" json:"secret_id,omitempty"`
+	// When it was made.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Unset: it stands until it is replaced.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -3332,8 +3515,9 @@ func (x *WebhookSecret) GetExpiresAt() *timestamppb.Timestamp {
 }
 
 type CreateWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Webhook       *Webhook               `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Needs url. webhook_id may be the caller's own, so that the call can be repeated.
+	Webhook       *Webhook `protobuf:"bytes,1,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3376,8 +3560,9 @@ func (x *CreateWebhookRequest) GetWebhook() *Webhook {
 }
 
 type GetWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The webhook to read.
+	WebhookId     string `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3420,9 +3605,16 @@ func (x *GetWebhookRequest) GetWebhookId() string {
 }
 
 type ListWebhooksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3471,10 +3663,26 @@ func (x *ListWebhooksRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListWebhooksRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListWebhooksRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListWebhooksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Webhooks      []*Webhook             `protobuf:"bytes,1,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By id.
+	Webhooks []*Webhook `protobuf:"bytes,1,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3614,8 +3822,9 @@ func (x *UpdateWebhookRequest) GetExpectedVersion() int64 {
 }
 
 type DeleteWebhookRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The webhook to remove.
+	WebhookId string `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -3667,8 +3876,9 @@ func (x *DeleteWebhookRequest) GetExpectedVersion() int64 {
 }
 
 type TestWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WebhookId     string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The webhook to send a ping to.
+	WebhookId     string `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3711,8 +3921,9 @@ func (x *TestWebhookRequest) GetWebhookId() string {
 }
 
 type RedeliverWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeliveryId    string                 `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The delivery to send again.
+	DeliveryId    string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3759,8 +3970,10 @@ type ListWebhookDeliveriesRequest struct {
 	// Empty means all webhooks.
 	WebhookId string `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
 	// "pending", "delivered" or "dead"; empty means all.
-	State     string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// One delivery.
 	DeliveryId    string `protobuf:"bytes,5,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
@@ -3834,9 +4047,11 @@ func (x *ListWebhookDeliveriesRequest) GetDeliveryId() string {
 }
 
 type ListWebhookDeliveriesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Deliveries    []*WebhookDelivery     `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Deliveries []*WebhookDelivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3894,11 +4109,15 @@ func (x *ListWebhookDeliveriesResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// WebhookDelivery is one event on its way to one webhook.
 type WebhookDelivery struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	DeliveryId string                 `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
-	WebhookId  string                 `protobuf:"bytes,2,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	EventType  string                 `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server.
+	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// The webhook that it goes to.
+	WebhookId string `protobuf:"bytes,2,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
+	// Type of the event, such as "operation.succeeded".
+	EventType string `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
 	// "pending", "delivered" or "dead".
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	// Tries that have ended.
@@ -3912,11 +4131,14 @@ type WebhookDelivery struct {
 	// Empty for pings.
 	MachineId string `protobuf:"bytes,9,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// HTTP status of the last try; 0 where there was no answer.
-	LastStatus    int32                  `protobuf:"varint,10,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	LastStatus int32 `protobuf:"varint,10,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
+	// When the event was queued.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it was tried last; unset before the first try.
 	LastAttemptAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_attempt_at,json=lastAttemptAt,proto3" json:"last_attempt_at,omitempty"`
 	// When it is tried next; unset while its webhook is not active, and at the end.
-	NextAt        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	NextAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	// When it was delivered or given up; unset before.
 	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4050,15 +4272,23 @@ func (x *WebhookDelivery) GetFinishedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// SiteLease is a DHCP lease that a site's agent has given.
 type SiteLease struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Segment       string                 `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"`
-	MacAddress    string                 `protobuf:"bytes,3,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	MachineId     string                 `protobuf:"bytes,6,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Hostname      string                 `protobuf:"bytes,7,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site.
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// The segment that it was given on.
+	Segment string `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"`
+	// Who has it, lower case with colons.
+	MacAddress string `protobuf:"bytes,3,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	// The address that was given.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Until when it was given.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The machine that has the MAC address; empty where none is known.
+	MachineId string `protobuf:"bytes,6,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The name that the client sent.
+	Hostname      string `protobuf:"bytes,7,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4144,15 +4374,19 @@ func (x *SiteLease) GetHostname() string {
 
 // Site is a place with one site agent and its machines.
 type Site struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Segments []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the site: 1 to 63 characters of [a-z0-9-].
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// Its provisioning networks.
+	Segments []*Segment `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
 	// Grows with every change that the site agent must know of.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The revision that the site agent serves by.
-	AppliedRevision int64                  `protobuf:"varint,4,opt,name=applied_revision,json=appliedRevision,proto3" json:"applied_revision,omitempty"`
-	AppliedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
-	AgentId         string                 `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	AppliedRevision int64 `protobuf:"varint,4,opt,name=applied_revision,json=appliedRevision,proto3" json:"applied_revision,omitempty"`
+	// When the site agent said so.
+	AppliedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
+	// The site's agent; empty where none has enrolled.
+	AgentId string `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The least identity level of installers; empty means "network". See RequireIdentity.
 	IdentityLevel string `protobuf:"bytes,7,opt,name=identity_level,json=identityLevel,proto3" json:"identity_level,omitempty"`
 	// From which drift of a provider on work that destroys data is refused: "any", "major" (default: released, broken, gone,
@@ -4265,12 +4499,15 @@ type Segment struct {
 	// Device of the site agent.
 	Interface string `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
 	// The site agent's own address with prefix length, such as 10.20.0.1/24.
-	Address   string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	// First address that is given to machines without a lease of their own.
 	PoolStart string `protobuf:"bytes,4,opt,name=pool_start,json=poolStart,proto3" json:"pool_start,omitempty"`
-	PoolEnd   string `protobuf:"bytes,5,opt,name=pool_end,json=poolEnd,proto3" json:"pool_end,omitempty"`
+	// Last address of the pool.
+	PoolEnd string `protobuf:"bytes,5,opt,name=pool_end,json=poolEnd,proto3" json:"pool_end,omitempty"`
 	// Empty means none is told.
-	Router string   `protobuf:"bytes,6,opt,name=router,proto3" json:"router,omitempty"`
-	Dns    []string `protobuf:"bytes,7,rep,name=dns,proto3" json:"dns,omitempty"`
+	Router string `protobuf:"bytes,6,opt,name=router,proto3" json:"router,omitempty"`
+	// Name servers that machines are told.
+	Dns []string `protobuf:"bytes,7,rep,name=dns,proto3" json:"dns,omitempty"`
 	// 0 means 3600.
 	LeaseSeconds int32 `protobuf:"varint,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
 	// "dhcp" (default), "proxy": another server gives addresses, or "static": nobody does. Machines come into the installer
@@ -4283,12 +4520,15 @@ type Segment struct {
 	// 0 means 8080.
 	HttpPort int32 `protobuf:"varint,12,opt,name=http_port,json=httpPort,proto3" json:"http_port,omitempty"`
 	// As last reported: "up", or why it is not served.
-	State             string `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`
+	State string `protobuf:"bytes,13,opt,name=state,proto3" json:"state,omitempty"`
+	// Another DHCP server that was heard on the segment; empty where none was.
 	ForeignDhcpServer string `protobuf:"bytes,14,opt,name=foreign_dhcp_server,json=foreignDhcpServer,proto3" json:"foreign_dhcp_server,omitempty"`
-	PoolSize          int32  `protobuf:"varint,15,opt,name=pool_size,json=poolSize,proto3" json:"pool_size,omitempty"`
-	PoolUsed          int32  `protobuf:"varint,16,opt,name=pool_used,json=poolUsed,proto3" json:"pool_used,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// As last reported: addresses in the pool.
+	PoolSize int32 `protobuf:"varint,15,opt,name=pool_size,json=poolSize,proto3" json:"pool_size,omitempty"`
+	// As last reported: addresses of the pool that are given.
+	PoolUsed      int32 `protobuf:"varint,16,opt,name=pool_used,json=poolUsed,proto3" json:"pool_used,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Segment) Reset() {
@@ -4434,9 +4674,11 @@ func (x *Segment) GetPoolUsed() int32 {
 }
 
 type SetSiteRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Segments []*Segment             `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site to set. 1 to 63 characters of [a-z0-9-].
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// All segments of the site: they replace those that were there.
+	Segments []*Segment `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"`
 	// As of Site; empty leaves it as it is.
 	DriftThreshold string `protobuf:"bytes,5,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
@@ -4504,8 +4746,9 @@ func (x *SetSiteRequest) GetExpectedVersion() int64 {
 }
 
 type GetSiteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site to read.
+	Site          string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4550,8 +4793,14 @@ func (x *GetSiteRequest) GetSite() string {
 type ListSitesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4600,9 +4849,24 @@ func (x *ListSitesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListSitesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListSitesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListSitesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Sites []*Site                `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"`
+	// By name.
+	Sites []*Site `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
@@ -4662,15 +4926,24 @@ func (x *ListSitesResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// DiscoveredMachine is a machine that has asked a site's agent how to boot, and is in no inventory.
 type DiscoveredMachine struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Segment       string                 `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"`
-	MacAddress    string                 `protobuf:"bytes,3,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
-	Arch          string                 `protobuf:"bytes,5,opt,name=arch,proto3" json:"arch,omitempty"`
-	Vendor        string                 `protobuf:"bytes,6,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	FirstSeenAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site that saw it.
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// The segment that it asked on.
+	Segment string `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"`
+	// Of the interface that asked, lower case with colons.
+	MacAddress string `protobuf:"bytes,3,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	// The address that it was given; empty without one.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Architecture and firmware, as the request says.
+	Arch string `protobuf:"bytes,5,opt,name=arch,proto3" json:"arch,omitempty"`
+	// Vendor class of the request.
+	Vendor string `protobuf:"bytes,6,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// When it asked first.
+	FirstSeenAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first_seen_at,json=firstSeenAt,proto3" json:"first_seen_at,omitempty"`
+	// When it asked last.
 	LastSeenAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4767,8 +5040,14 @@ type ListDiscoveredRequest struct {
 	// Empty means every site.
 	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4824,9 +5103,24 @@ func (x *ListDiscoveredRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListDiscoveredRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListDiscoveredRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListDiscoveredResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Machines []*DiscoveredMachine   `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By site and MAC address.
+	Machines []*DiscoveredMachine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
@@ -4886,13 +5180,17 @@ func (x *ListDiscoveredResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// BMCCredentials say whose they are and where they may be sent, without the password.
 type BMCCredentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 63 characters of [a-z0-9._-].
-	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
-	Version        int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	CredentialsRef string `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	// The name to log in with.
+	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	// Grows with every change.
+	Version int64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// When they were changed last.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Where they may be sent: hosts, host:port, or networks in CIDR form. Nowhere else.
 	AllowedEndpoints []string `protobuf:"bytes,5,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
 	// They may be sent without TLS (redfish+http).
@@ -5020,8 +5318,9 @@ func (x *BMCCredentials) GetOpenPasswords() []string {
 }
 
 type SetBMCCredentialsRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that machines use. 1 to 63 characters of [a-z0-9._-].
+	CredentialsRef string `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	// User name and password may both be empty, to change the rest of what is there.
 	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// Stored encrypted, never shown again.
@@ -5030,7 +5329,8 @@ type SetBMCCredentialsRequest struct {
 	// empty list keeps what is there.
 	AllowedEndpoints []string `protobuf:"bytes,4,rep,name=allowed_endpoints,json=allowedEndpoints,proto3" json:"allowed_endpoints,omitempty"`
 	// Unset keeps what is there; false for new credentials.
-	AllowPlainHttp     *bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3,oneof" json:"allow_plain_http,omitempty"`
+	AllowPlainHttp *bool `protobuf:"varint,5,opt,name=allow_plain_http,json=allowPlainHttp,proto3,oneof" json:"allow_plain_http,omitempty"`
+	// Send them over TLS whatever certificate the BMC shows. Unset keeps what is there; false for new credentials.
 	AllowUnverifiedTls *bool `protobuf:"varint,6,opt,name=allow_unverified_tls,json=allowUnverifiedTls,proto3,oneof" json:"allow_unverified_tls,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,14,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
@@ -5128,7 +5428,8 @@ func (x *SetBMCCredentialsRequest) GetCreateOnly() bool {
 
 type DiscoverBMCsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Site  string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// The site whose agent looks.
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
 	// Addresses, and networks in CIDR form; at most 1,024 addresses in all.
 	Networks []string `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty"`
 	// What to log in with; the allowed endpoints of these credentials say where.
@@ -5203,7 +5504,8 @@ type DiscoverBMCsResponse struct {
 	Bmcs []*DiscoveredBMC `protobuf:"bytes,1,rep,name=bmcs,proto3" json:"bmcs,omitempty"`
 	// How many addresses were asked for, and how many nobody came to before the time was over.
 	Addresses int32 `protobuf:"varint,2,opt,name=addresses,proto3" json:"addresses,omitempty"`
-	Skipped   int32 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Addresses that nobody came to before the time was over.
+	Skipped int32 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Why the site's agent did less than was asked for; empty when it did all.
 	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5274,11 +5576,15 @@ type DiscoveredBMC struct {
 	// With the scheme of its protocol, such as redfish://10.42.1.7: good for a machine's bmc_endpoint.
 	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// "redfish" or "ipmi"; empty where something listens that gave no answer.
-	Protocol     string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Vendor       string `protobuf:"bytes,3,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	Model        string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	Protocol string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// Maker of the system.
+	Vendor string `protobuf:"bytes,3,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Model of the system.
+	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// Serial number of the system.
 	SerialNumber string `protobuf:"bytes,5,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	SystemUuid   string `protobuf:"bytes,6,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	// UUID of the system, lower case.
+	SystemUuid string `protobuf:"bytes,6,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	// Of the machine's network interfaces, lower case with colons; empty where the BMC does not show them.
 	MacAddresses []string `protobuf:"bytes,7,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
 	// Why no machine should be registered with it as it is; empty where nothing speaks against it.
@@ -5384,16 +5690,21 @@ func (x *DiscoveredBMC) GetMachineId() string {
 
 // BMCCertificate is what a BMC has shown to the agent of its site.
 type BMCCertificate struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Site     string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Endpoint string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site whose agent saw it.
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// host:port of the BMC.
+	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// Machines whose spec names the endpoint; the first 20.
 	MachineIds []string `protobuf:"bytes,3,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
 	// SHA-256 of the DER in lower hex: the certificate that is trusted, and another one that the BMC shows since offered_at.
-	Sha256        string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	OfferedSha256 string                 `protobuf:"bytes,5,opt,name=offered_sha256,json=offeredSha256,proto3" json:"offered_sha256,omitempty"`
-	OfferedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=offered_at,json=offeredAt,proto3" json:"offered_at,omitempty"`
-	PinnedAt      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=pinned_at,json=pinnedAt,proto3" json:"pinned_at,omitempty"`
+	Sha256 string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Another certificate that the BMC shows; empty where it shows the trusted one.
+	OfferedSha256 string `protobuf:"bytes,5,opt,name=offered_sha256,json=offeredSha256,proto3" json:"offered_sha256,omitempty"`
+	// Since when it shows the other one.
+	OfferedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=offered_at,json=offeredAt,proto3" json:"offered_at,omitempty"`
+	// When the trusted one was taken.
+	PinnedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=pinned_at,json=pinnedAt,proto3" json:"pinned_at,omitempty"`
 	// Who trusted it; empty for the first one that was seen.
 	TrustedBy     string `protobuf:"bytes,8,opt,name=trusted_by,json=trustedBy,proto3" json:"trusted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5491,9 +5802,16 @@ type ListBMCCertificatesRequest struct {
 	// Only those that have changed and wait for an admin.
 	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Only that of the machine's BMC.
-	MachineId     string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5556,10 +5874,26 @@ func (x *ListBMCCertificatesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListBMCCertificatesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListBMCCertificatesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListBMCCertificatesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Certificates  []*BMCCertificate      `protobuf:"bytes,1,rep,name=certificates,proto3" json:"certificates,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By site and endpoint.
+	Certificates []*BMCCertificate `protobuf:"bytes,1,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5663,8 +5997,9 @@ func (x *UnparkBMCRequest) GetComment() string {
 }
 
 type UnparkBMCResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Endpoint string                 `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The BMC that is asked again.
+	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// Refusals of before this time do not count any more. What the BMC says then is on the machine's page within a minute.
 	UnparkedAt    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=unparked_at,json=unparkedAt,proto3" json:"unparked_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5716,8 +6051,9 @@ func (x *UnparkBMCResponse) GetUnparkedAt() *timestamppb.Timestamp {
 }
 
 type TrustBMCCertificateRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine whose BMC is meant.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// The offered one, in lower hex, so that nobody trusts what they did not compare.
 	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	// Kept in the audit log only.
@@ -5777,21 +6113,26 @@ func (x *TrustBMCCertificateRequest) GetComment() string {
 	return ""
 }
 
+// APIToken is a bearer token of this API, without its secret.
 type APIToken struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	TokenId string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server; empty for one of the file.
+	TokenId string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	// The actor in the audit log. 1 to 63 characters of [a-z0-9._-].
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// "read", "operate", "report" or "admin".
 	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
 	// "file" or "database". Tokens of the file have no id and are changed there.
-	Source    string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// When it was made.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Unset: it does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	CreatedBy string                 `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// Who made it.
+	CreatedBy string `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// To about a minute.
-	LastUsedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	// When it was revoked; unset otherwise.
 	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5892,8 +6233,10 @@ func (x *APIToken) GetRevokedAt() *timestamppb.Timestamp {
 
 type CreateAPITokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Scope string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// The actor in the audit log. 1 to 63 characters of [a-z0-9._-].
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "read", "operate", "report" or "admin".
+	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
 	// 0 means 90 days; at most 3650 days.
 	Lifetime      *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5953,7 +6296,8 @@ func (x *CreateAPITokenRequest) GetLifetime() *durationpb.Duration {
 
 type CreateAPITokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Token *APIToken              `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The token, without its secret.
+	Token *APIToken `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Shown once.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6005,9 +6349,11 @@ func (x *CreateAPITokenResponse) GetSecret() string {
 }
 
 type ListAPITokensRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	PageSize  int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Those that were revoked or have expired, too.
 	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6066,9 +6412,11 @@ func (x *ListAPITokensRequest) GetAll() bool {
 }
 
 type ListAPITokensResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tokens        []*APIToken            `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first. The first page begins with those of the file, which page_size does not count.
+	Tokens []*APIToken `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6118,8 +6466,9 @@ func (x *ListAPITokensResponse) GetNextPageToken() string {
 }
 
 type RevokeAPITokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token to end.
+	TokenId       string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6164,8 +6513,14 @@ func (x *RevokeAPITokenRequest) GetTokenId() string {
 type ListBMCCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6214,9 +6569,24 @@ func (x *ListBMCCredentialsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListBMCCredentialsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListBMCCredentialsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListBMCCredentialsResponse struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Credentials []*BMCCredentials      `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Credentials []*BMCCredentials `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
@@ -6277,8 +6647,9 @@ func (x *ListBMCCredentialsResponse) GetTotalSize() int32 {
 }
 
 type DeleteBMCCredentialsRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The credentials to delete.
+	CredentialsRef string `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -6330,10 +6701,18 @@ func (x *DeleteBMCCredentialsRequest) GetExpectedVersion() int64 {
 }
 
 type ListSiteLeasesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	PageSize      int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The site.
+	Site string `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6389,10 +6768,26 @@ func (x *ListSiteLeasesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListSiteLeasesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListSiteLeasesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListSiteLeasesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Leases        []*SiteLease           `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By segment and MAC address.
+	Leases []*SiteLease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6487,11 +6882,13 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"revoked_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12\x16\n" +
 	"\x06region\x18\n" +
 	" \x01(\tR\x06region\x12\x1a\n" +
-	"\bprovider\x18\v \x01(\tR\bprovider\"X\n" +
+	"\bprovider\x18\v \x01(\tR\bprovider\"\x8b\x01\n" +
 	"\x1aListBootstrapTokensRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x9a\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x9a\x01\n" +
 	"\x1bListBootstrapTokensResponse\x124\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x1c.baremetal.v1.BootstrapTokenR\x06tokens\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -6647,12 +7044,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\"B\n" +
 	"\x1bScrubAuditEventDataResponse\x12#\n" +
 	"\rscrubbed_rows\x18\x01 \x01(\x03R\fscrubbedRows\"\x16\n" +
-	"\x14GetServerInfoRequest\"f\n" +
+	"\x14GetServerInfoRequest\"\x99\x01\n" +
 	"\x16ListControllersRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9c\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x05 \x01(\tR\aorderBy\"\x9c\x01\n" +
 	"\x17ListControllersResponse\x12:\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x18.baremetal.v1.ControllerR\vcontrollers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -6722,12 +7121,13 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0fGetImageRequest\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\"<\n" +
 	"\x0fAddImageRequest\x12)\n" +
-	"\x05image\x18\x01 \x01(\v2\x13.baremetal.v1.ImageR\x05image\"g\n" +
+	"\x05image\x18\x01 \x01(\v2\x13.baremetal.v1.ImageR\x05image\"\x82\x01\n" +
 	"\x11ListImagesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06filter\x18\x03 \x01(\tR\x06filter\"\x88\x01\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x88\x01\n" +
 	"\x12ListImagesResponse\x12+\n" +
 	"\x06images\x18\x01 \x03(\v2\x13.baremetal.v1.ImageR\x06images\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -6771,11 +7171,13 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\awebhook\x18\x01 \x01(\v2\x15.baremetal.v1.WebhookR\awebhook\"2\n" +
 	"\x11GetWebhookRequest\x12\x1d\n" +
 	"\n" +
-	"webhook_id\x18\x01 \x01(\tR\twebhookId\"Q\n" +
+	"webhook_id\x18\x01 \x01(\tR\twebhookId\"\x84\x01\n" +
 	"\x13ListWebhooksRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x90\x01\n" +
 	"\x14ListWebhooksResponse\x121\n" +
 	"\bwebhooks\x18\x01 \x03(\v2\x15.baremetal.v1.WebhookR\bwebhooks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -6885,11 +7287,13 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0fdrift_threshold\x18\x05 \x01(\tR\x0edriftThreshold\x12)\n" +
 	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"$\n" +
 	"\x0eGetSiteRequest\x12\x12\n" +
-	"\x04site\x18\x01 \x01(\tR\x04site\"N\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\"\x81\x01\n" +
 	"\x10ListSitesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x84\x01\n" +
 	"\x11ListSitesResponse\x12(\n" +
 	"\x05sites\x18\x01 \x03(\v2\x12.baremetal.v1.SiteR\x05sites\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -6905,12 +7309,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x06vendor\x18\x06 \x01(\tR\x06vendor\x12>\n" +
 	"\rfirst_seen_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vfirstSeenAt\x12<\n" +
 	"\flast_seen_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastSeenAt\"g\n" +
+	"lastSeenAt\"\x9a\x01\n" +
 	"\x15ListDiscoveredRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9c\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x05 \x01(\tR\aorderBy\"\x9c\x01\n" +
 	"\x16ListDiscoveredResponse\x12;\n" +
 	"\bmachines\x18\x01 \x03(\v2\x1f.baremetal.v1.DiscoveredMachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -6975,14 +7381,16 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"offered_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tofferedAt\x127\n" +
 	"\tpinned_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bpinnedAt\x12\x1d\n" +
 	"\n" +
-	"trusted_by\x18\b \x01(\tR\ttrustedBy\"\x91\x01\n" +
+	"trusted_by\x18\b \x01(\tR\ttrustedBy\"\xc4\x01\n" +
 	"\x1aListBMCCertificatesRequest\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x02 \x01(\tR\tmachineId\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"\x87\x01\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x05 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x06 \x01(\tR\aorderBy\"\x87\x01\n" +
 	"\x1bListBMCCertificatesResponse\x12@\n" +
 	"\fcertificates\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCertificateR\fcertificates\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"K\n" +
@@ -7030,11 +7438,13 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x06tokens\x18\x01 \x03(\v2\x16.baremetal.v1.APITokenR\x06tokens\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
 	"\x15RevokeAPITokenRequest\x12\x19\n" +
-	"\btoken_id\x18\x01 \x01(\tR\atokenId\"W\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\"\x8a\x01\n" +
 	"\x19ListBMCCredentialsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\xa3\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\xa3\x01\n" +
 	"\x1aListBMCCredentialsResponse\x12>\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCredentialsR\vcredentials\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -7042,12 +7452,14 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"total_size\x18\x03 \x01(\x05R\ttotalSize\"q\n" +
 	"\x1bDeleteBMCCredentialsRequest\x12'\n" +
 	"\x0fcredentials_ref\x18\x01 \x01(\tR\x0ecredentialsRef\x12)\n" +
-	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"g\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"\x9a\x01\n" +
 	"\x15ListSiteLeasesRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x90\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x05 \x01(\tR\aorderBy\"\x90\x01\n" +
 	"\x16ListSiteLeasesResponse\x12/\n" +
 	"\x06leases\x18\x01 \x03(\v2\x17.baremetal.v1.SiteLeaseR\x06leases\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

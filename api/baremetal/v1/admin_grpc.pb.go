@@ -74,10 +74,13 @@ const (
 type AdminServiceClient interface {
 	// IssueBootstrapToken makes a one-shot enrolment token. Its secret is shown once and stored hashed.
 	IssueBootstrapToken(ctx context.Context, in *IssueBootstrapTokenRequest, opts ...grpc.CallOption) (*IssueBootstrapTokenResponse, error)
+	// ListBootstrapTokens shows enrolment tokens without their secrets, newest first; used and expired ones too.
 	ListBootstrapTokens(ctx context.Context, in *ListBootstrapTokensRequest, opts ...grpc.CallOption) (*ListBootstrapTokensResponse, error)
 	// RevokeBootstrapToken ends a token that has not been used.
 	RevokeBootstrapToken(ctx context.Context, in *RevokeBootstrapTokenRequest, opts ...grpc.CallOption) (*BootstrapToken, error)
+	// ListAgents shows the agents with their certificates, by id.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
+	// GetAgent reads one agent: AGENT_NOT_FOUND where there is none.
 	GetAgent(ctx context.Context, in *GetAgentRequest, opts ...grpc.CallOption) (*Agent, error)
 	// RevokeAgent revokes one certificate or all of an agent's; its live sessions end within 2 s.
 	RevokeAgent(ctx context.Context, in *RevokeAgentRequest, opts ...grpc.CallOption) (*Agent, error)
@@ -95,6 +98,7 @@ type AdminServiceClient interface {
 	ForgetTPM(ctx context.Context, in *ForgetTPMRequest, opts ...grpc.CallOption) (*Machine, error)
 	// ListCommands shows the commands of an operation or a machine with their states.
 	ListCommands(ctx context.Context, in *ListCommandsRequest, opts ...grpc.CallOption) (*ListCommandsResponse, error)
+	// ListAuditLog shows who did what, newest first.
 	ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error)
 	// ScrubAuditEventData empties the personal data of a target's audit rows and keeps the rest.
 	ScrubAuditEventData(ctx context.Context, in *ScrubAuditEventDataRequest, opts ...grpc.CallOption) (*ScrubAuditEventDataResponse, error)
@@ -112,12 +116,16 @@ type AdminServiceClient interface {
 	UploadImage(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadImageRequest, Image], error)
 	// GetImage reads one entry.
 	GetImage(ctx context.Context, in *GetImageRequest, opts ...grpc.CallOption) (*Image, error)
+	// ListImages shows the catalogue by name.
 	ListImages(ctx context.Context, in *ListImagesRequest, opts ...grpc.CallOption) (*ListImagesResponse, error)
+	// RemoveImage takes an image out of the catalogue and deletes its bytes.
 	RemoveImage(ctx context.Context, in *RemoveImageRequest, opts ...grpc.CallOption) (*Image, error)
 	// CreateWebhook subscribes an HTTPS address to events. The answer holds the secret that signs them, this once. With a
 	// webhook_id of the caller's it can be repeated; the repeat's answer has no secret.
 	CreateWebhook(ctx context.Context, in *CreateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
+	// GetWebhook reads one webhook, without its secrets.
 	GetWebhook(ctx context.Context, in *GetWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
+	// ListWebhooks shows the webhooks by id, without their secrets.
 	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
 	// UpdateWebhook changes what its mask names, pauses and resumes by "enabled", and makes a new secret where that is asked.
 	UpdateWebhook(ctx context.Context, in *UpdateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
@@ -134,7 +142,9 @@ type AdminServiceClient interface {
 	ListSiteLeases(ctx context.Context, in *ListSiteLeasesRequest, opts ...grpc.CallOption) (*ListSiteLeasesResponse, error)
 	// SetSite stores the segments that a site's agent serves. It replaces what was there.
 	SetSite(ctx context.Context, in *SetSiteRequest, opts ...grpc.CallOption) (*Site, error)
+	// GetSite reads a site and its segments: SITE_NOT_FOUND where there is none.
 	GetSite(ctx context.Context, in *GetSiteRequest, opts ...grpc.CallOption) (*Site, error)
+	// ListSites shows the sites by name.
 	ListSites(ctx context.Context, in *ListSitesRequest, opts ...grpc.CallOption) (*ListSitesResponse, error)
 	// ListDiscovered shows the machines that asked to boot and are in no inventory.
 	ListDiscovered(ctx context.Context, in *ListDiscoveredRequest, opts ...grpc.CallOption) (*ListDiscoveredResponse, error)
@@ -143,6 +153,7 @@ type AdminServiceClient interface {
 	SetBMCCredentials(ctx context.Context, in *SetBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
 	// ListBMCCredentials never shows passwords.
 	ListBMCCredentials(ctx context.Context, in *ListBMCCredentialsRequest, opts ...grpc.CallOption) (*ListBMCCredentialsResponse, error)
+	// DeleteBMCCredentials removes credentials that no machine names.
 	DeleteBMCCredentials(ctx context.Context, in *DeleteBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
 	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin.
 	ListBMCCertificates(ctx context.Context, in *ListBMCCertificatesRequest, opts ...grpc.CallOption) (*ListBMCCertificatesResponse, error)
@@ -632,10 +643,13 @@ func (c *adminServiceClient) RevokeAPIToken(ctx context.Context, in *RevokeAPITo
 type AdminServiceServer interface {
 	// IssueBootstrapToken makes a one-shot enrolment token. Its secret is shown once and stored hashed.
 	IssueBootstrapToken(context.Context, *IssueBootstrapTokenRequest) (*IssueBootstrapTokenResponse, error)
+	// ListBootstrapTokens shows enrolment tokens without their secrets, newest first; used and expired ones too.
 	ListBootstrapTokens(context.Context, *ListBootstrapTokensRequest) (*ListBootstrapTokensResponse, error)
 	// RevokeBootstrapToken ends a token that has not been used.
 	RevokeBootstrapToken(context.Context, *RevokeBootstrapTokenRequest) (*BootstrapToken, error)
+	// ListAgents shows the agents with their certificates, by id.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
+	// GetAgent reads one agent: AGENT_NOT_FOUND where there is none.
 	GetAgent(context.Context, *GetAgentRequest) (*Agent, error)
 	// RevokeAgent revokes one certificate or all of an agent's; its live sessions end within 2 s.
 	RevokeAgent(context.Context, *RevokeAgentRequest) (*Agent, error)
@@ -653,6 +667,7 @@ type AdminServiceServer interface {
 	ForgetTPM(context.Context, *ForgetTPMRequest) (*Machine, error)
 	// ListCommands shows the commands of an operation or a machine with their states.
 	ListCommands(context.Context, *ListCommandsRequest) (*ListCommandsResponse, error)
+	// ListAuditLog shows who did what, newest first.
 	ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error)
 	// ScrubAuditEventData empties the personal data of a target's audit rows and keeps the rest.
 	ScrubAuditEventData(context.Context, *ScrubAuditEventDataRequest) (*ScrubAuditEventDataResponse, error)
@@ -670,12 +685,16 @@ type AdminServiceServer interface {
 	UploadImage(grpc.ClientStreamingServer[UploadImageRequest, Image]) error
 	// GetImage reads one entry.
 	GetImage(context.Context, *GetImageRequest) (*Image, error)
+	// ListImages shows the catalogue by name.
 	ListImages(context.Context, *ListImagesRequest) (*ListImagesResponse, error)
+	// RemoveImage takes an image out of the catalogue and deletes its bytes.
 	RemoveImage(context.Context, *RemoveImageRequest) (*Image, error)
 	// CreateWebhook subscribes an HTTPS address to events. The answer holds the secret that signs them, this once. With a
 	// webhook_id of the caller's it can be repeated; the repeat's answer has no secret.
 	CreateWebhook(context.Context, *CreateWebhookRequest) (*Webhook, error)
+	// GetWebhook reads one webhook, without its secrets.
 	GetWebhook(context.Context, *GetWebhookRequest) (*Webhook, error)
+	// ListWebhooks shows the webhooks by id, without their secrets.
 	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
 	// UpdateWebhook changes what its mask names, pauses and resumes by "enabled", and makes a new secret where that is asked.
 	UpdateWebhook(context.Context, *UpdateWebhookRequest) (*Webhook, error)
@@ -692,7 +711,9 @@ type AdminServiceServer interface {
 	ListSiteLeases(context.Context, *ListSiteLeasesRequest) (*ListSiteLeasesResponse, error)
 	// SetSite stores the segments that a site's agent serves. It replaces what was there.
 	SetSite(context.Context, *SetSiteRequest) (*Site, error)
+	// GetSite reads a site and its segments: SITE_NOT_FOUND where there is none.
 	GetSite(context.Context, *GetSiteRequest) (*Site, error)
+	// ListSites shows the sites by name.
 	ListSites(context.Context, *ListSitesRequest) (*ListSitesResponse, error)
 	// ListDiscovered shows the machines that asked to boot and are in no inventory.
 	ListDiscovered(context.Context, *ListDiscoveredRequest) (*ListDiscoveredResponse, error)
@@ -701,6 +722,7 @@ type AdminServiceServer interface {
 	SetBMCCredentials(context.Context, *SetBMCCredentialsRequest) (*BMCCredentials, error)
 	// ListBMCCredentials never shows passwords.
 	ListBMCCredentials(context.Context, *ListBMCCredentialsRequest) (*ListBMCCredentialsResponse, error)
+	// DeleteBMCCredentials removes credentials that no machine names.
 	DeleteBMCCredentials(context.Context, *DeleteBMCCredentialsRequest) (*BMCCredentials, error)
 	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin.
 	ListBMCCertificates(context.Context, *ListBMCCertificatesRequest) (*ListBMCCertificatesResponse, error)

@@ -36,8 +36,10 @@ type Budget struct {
 	// The same as a part of the domain's machines, 1 to 100, rounded down, but one machine at least.
 	Percent int32 `protobuf:"varint,5,opt,name=percent,proto3" json:"percent,omitempty"`
 	// Slots taken in any 60 minutes, and in any 24 hours.
-	PerHour   int32                  `protobuf:"varint,6,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
-	PerDay    int32                  `protobuf:"varint,7,opt,name=per_day,json=perDay,proto3" json:"per_day,omitempty"`
+	PerHour int32 `protobuf:"varint,6,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	// Slots taken in any 24 hours.
+	PerDay int32 `protobuf:"varint,7,opt,name=per_day,json=perDay,proto3" json:"per_day,omitempty"`
+	// When it was changed last.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Grows with every change.
 	Version       int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
@@ -139,8 +141,9 @@ func (x *Budget) GetVersion() int64 {
 }
 
 type SetBudgetRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Budget *Budget                `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name says which.
+	Budget *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
@@ -203,8 +206,14 @@ func (x *SetBudgetRequest) GetCreateOnly() bool {
 type ListBudgetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,9 +262,24 @@ func (x *ListBudgetsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListBudgetsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListBudgetsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListBudgetsResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Budgets []*Budget              `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Budgets []*Budget `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
@@ -317,7 +341,8 @@ func (x *ListBudgetsResponse) GetTotalSize() int32 {
 
 type DeleteBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The budget to remove.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -370,10 +395,13 @@ func (x *DeleteBudgetRequest) GetExpectedVersion() int64 {
 
 // BudgetSlot is what one destructive operation holds.
 type BudgetSlot struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	MachineId   string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	TakenAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation that took it.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The machine that it was taken for.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// When it was taken.
+	TakenAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
 	// Phase of the operation. FAILED and CANCELED wait for a success on the machine, or for ReleaseBudgetSlot.
 	OperationPhase string `protobuf:"bytes,4,opt,name=operation_phase,json=operationPhase,proto3" json:"operation_phase,omitempty"`
 	// Unset while it is held.
@@ -450,8 +478,14 @@ func (x *BudgetSlot) GetReleasedAt() *timestamppb.Timestamp {
 type ListBudgetSlotsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,10 +534,26 @@ func (x *ListBudgetSlotsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListBudgetSlotsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListBudgetSlotsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListBudgetSlotsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slots         []*BudgetSlot          `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Oldest first.
+	Slots []*BudgetSlot `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -562,8 +612,9 @@ func (x *ListBudgetSlotsResponse) GetTotalSize() int32 {
 }
 
 type ReleaseBudgetSlotRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine whose slot is given back.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Goes into the audit log only.
 	Comment       string `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -679,11 +730,13 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\x06budget\x18\x01 \x01(\v2\x14.baremetal.v1.BudgetR\x06budget\x12)\n" +
 	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
 	"\vcreate_only\x18\x03 \x01(\bR\n" +
-	"createOnly\"P\n" +
+	"createOnly\"\x83\x01\n" +
 	"\x12ListBudgetsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x8c\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x8c\x01\n" +
 	"\x13ListBudgetsResponse\x12.\n" +
 	"\abudgets\x18\x01 \x03(\v2\x14.baremetal.v1.BudgetR\abudgets\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -700,11 +753,13 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\btaken_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\atakenAt\x12'\n" +
 	"\x0foperation_phase\x18\x04 \x01(\tR\x0eoperationPhase\x12;\n" +
 	"\vreleased_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"releasedAt\"T\n" +
+	"releasedAt\"\x87\x01\n" +
 	"\x16ListBudgetSlotsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x90\x01\n" +
 	"\x17ListBudgetSlotsResponse\x12.\n" +
 	"\x05slots\x18\x01 \x03(\v2\x18.baremetal.v1.BudgetSlotR\x05slots\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

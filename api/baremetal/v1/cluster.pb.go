@@ -36,7 +36,8 @@ type Cluster struct {
 	// "token" or "certificate"; empty when the controller does not have the key that they are sealed with.
 	CredentialsKind string `protobuf:"bytes,5,opt,name=credentials_kind,json=credentialsKind,proto3" json:"credentials_kind,omitempty"`
 	// Grows with every change.
-	Version       int64                  `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
+	// When it was changed last.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -122,15 +123,19 @@ func (x *Cluster) GetUpdatedAt() *timestamppb.Timestamp {
 }
 
 type SetClusterRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
-	Server     string                 `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that machines use. 1 to 63 characters of [a-z0-9._-].
+	ClusterRef string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	// Base URL of the API server: https://host:port.
+	Server string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	// Required: a server's certificate is never taken on trust.
 	CaPem []byte `protobuf:"bytes,3,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
 	// Either a bearer token, or a client certificate with its key.
-	BearerToken          string `protobuf:"bytes,4,opt,name=bearer_token,json=bearerToken,proto3" json:"bearer_token,omitempty"`
+	BearerToken string `protobuf:"bytes,4,opt,name=bearer_token,json=bearerToken,proto3" json:"bearer_token,omitempty"`
+	// A client certificate and its chain, PEM.
 	ClientCertificatePem []byte `protobuf:"bytes,5,opt,name=client_certificate_pem,json=clientCertificatePem,proto3" json:"client_certificate_pem,omitempty"`
-	ClientKeyPem         []byte `protobuf:"bytes,6,opt,name=client_key_pem,json=clientKeyPem,proto3" json:"client_key_pem,omitempty"`
+	// The key of the client certificate, PEM.
+	ClientKeyPem []byte `protobuf:"bytes,6,opt,name=client_key_pem,json=clientKeyPem,proto3" json:"client_key_pem,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,7,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
@@ -226,8 +231,9 @@ func (x *SetClusterRequest) GetCreateOnly() bool {
 }
 
 type GetClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef    string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cluster to read.
+	ClusterRef    string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -272,8 +278,14 @@ func (x *GetClusterRequest) GetClusterRef() string {
 type ListClustersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,11 +334,26 @@ func (x *ListClustersRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListClustersRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListClustersRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListClustersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
-	Clusters      []*Cluster `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
-	NextPageToken string     `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Clusters []*Cluster `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -385,8 +412,9 @@ func (x *ListClustersResponse) GetTotalSize() int32 {
 }
 
 type DeleteClusterRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	ClusterRef string                 `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cluster to forget.
+	ClusterRef string `protobuf:"bytes,1,opt,name=cluster_ref,json=clusterRef,proto3" json:"cluster_ref,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -465,11 +493,13 @@ const file_baremetal_v1_cluster_proto_rawDesc = "" +
 	"createOnly\"4\n" +
 	"\x11GetClusterRequest\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
-	"clusterRef\"Q\n" +
+	"clusterRef\"\x84\x01\n" +
 	"\x13ListClustersRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x90\x01\n" +
 	"\x14ListClustersResponse\x121\n" +
 	"\bclusters\x18\x01 \x03(\v2\x15.baremetal.v1.ClusterR\bclusters\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

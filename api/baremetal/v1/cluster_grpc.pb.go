@@ -33,7 +33,9 @@ const (
 type ClusterServiceClient interface {
 	// SetCluster stores a cluster under a name, or replaces it.
 	SetCluster(ctx context.Context, in *SetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
+	// GetCluster reads one cluster: CLUSTER_NOT_FOUND where there is none.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*Cluster, error)
+	// ListClusters shows the clusters by name.
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
 	// DeleteCluster forgets a cluster that no machine names; in the cluster nothing changes. While a machine names it, that
 	// is FAILED_PRECONDITION with reason CLUSTER_IN_USE.
@@ -96,7 +98,9 @@ func (c *clusterServiceClient) DeleteCluster(ctx context.Context, in *DeleteClus
 type ClusterServiceServer interface {
 	// SetCluster stores a cluster under a name, or replaces it.
 	SetCluster(context.Context, *SetClusterRequest) (*Cluster, error)
+	// GetCluster reads one cluster: CLUSTER_NOT_FOUND where there is none.
 	GetCluster(context.Context, *GetClusterRequest) (*Cluster, error)
+	// ListClusters shows the clusters by name.
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
 	// DeleteCluster forgets a cluster that no machine names; in the cluster nothing changes. While a machine names it, that
 	// is FAILED_PRECONDITION with reason CLUSTER_IN_USE.

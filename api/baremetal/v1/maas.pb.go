@@ -30,9 +30,11 @@ type MAASRegion struct {
 	// Such as http://maas.example:5240/MAAS.
 	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// The first part of the API key; empty when this controller cannot open it.
-	ConsumerKey string                 `protobuf:"bytes,3,opt,name=consumer_key,json=consumerKey,proto3" json:"consumer_key,omitempty"`
-	Version     int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	ConsumerKey string `protobuf:"bytes,3,opt,name=consumer_key,json=consumerKey,proto3" json:"consumer_key,omitempty"`
+	// Grows with every change.
+	Version int64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	// When it was changed last.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Root certificates for the endpoint, PEM; empty means those of the site agent's system.
 	CaPem []byte `protobuf:"bytes,6,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
 	// cloud-init user data of deployments; empty means the built-in one.
@@ -137,10 +139,12 @@ type SetMAASRegionRequest struct {
 	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// As MAAS shows it: consumer:token:secret.
 	ApiKey string `protobuf:"bytes,3,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
-	CaPem  []byte `protobuf:"bytes,4,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
+	// Root certificates for the endpoint, PEM; empty means those of the site agent's system.
+	CaPem []byte `protobuf:"bytes,4,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
 	// At most 32 KiB of YAML that begins with #cloud-config. {{bootstrap_bundle}}, {{machine_id}} and {{hostname}} are filled in.
-	UserData       string `protobuf:"bytes,5,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
-	RetainMachines bool   `protobuf:"varint,6,opt,name=retain_machines,json=retainMachines,proto3" json:"retain_machines,omitempty"`
+	UserData string `protobuf:"bytes,5,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
+	// Leave machines in MAAS when they are decommissioned.
+	RetainMachines bool `protobuf:"varint,6,opt,name=retain_machines,json=retainMachines,proto3" json:"retain_machines,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,7,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
@@ -236,9 +240,16 @@ func (x *SetMAASRegionRequest) GetCreateOnly() bool {
 }
 
 type ListMAASRegionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PageSize      int32                  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -287,10 +298,26 @@ func (x *ListMAASRegionsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMAASRegionsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListMAASRegionsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListMAASRegionsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Regions       []*MAASRegion          `protobuf:"bytes,1,rep,name=regions,proto3" json:"regions,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Regions []*MAASRegion `protobuf:"bytes,1,rep,name=regions,proto3" json:"regions,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -349,8 +376,9 @@ func (x *ListMAASRegionsResponse) GetTotalSize() int32 {
 }
 
 type DeleteMAASRegionRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RegionRef string                 `protobuf:"bytes,1,opt,name=region_ref,json=regionRef,proto3" json:"region_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The region to remove.
+	RegionRef string `protobuf:"bytes,1,opt,name=region_ref,json=regionRef,proto3" json:"region_ref,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -428,11 +456,13 @@ const file_baremetal_v1_maas_proto_rawDesc = "" +
 	"\x0fretain_machines\x18\x06 \x01(\bR\x0eretainMachines\x12)\n" +
 	"\x10expected_version\x18\a \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
 	"\vcreate_only\x18\b \x01(\bR\n" +
-	"createOnly\"T\n" +
+	"createOnly\"\x87\x01\n" +
 	"\x16ListMAASRegionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x94\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x94\x01\n" +
 	"\x17ListMAASRegionsResponse\x122\n" +
 	"\aregions\x18\x01 \x03(\v2\x18.baremetal.v1.MAASRegionR\aregions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

@@ -33,6 +33,7 @@ const (
 type MAASServiceClient interface {
 	// SetMAASRegion stores a region, or replaces it under a new version.
 	SetMAASRegion(ctx context.Context, in *SetMAASRegionRequest, opts ...grpc.CallOption) (*MAASRegion, error)
+	// ListMAASRegions shows the regions by name.
 	ListMAASRegions(ctx context.Context, in *ListMAASRegionsRequest, opts ...grpc.CallOption) (*ListMAASRegionsResponse, error)
 	// DeleteMAASRegion removes a region that no machine names. In MAAS nothing changes.
 	DeleteMAASRegion(ctx context.Context, in *DeleteMAASRegionRequest, opts ...grpc.CallOption) (*MAASRegion, error)
@@ -85,6 +86,7 @@ func (c *mAASServiceClient) DeleteMAASRegion(ctx context.Context, in *DeleteMAAS
 type MAASServiceServer interface {
 	// SetMAASRegion stores a region, or replaces it under a new version.
 	SetMAASRegion(context.Context, *SetMAASRegionRequest) (*MAASRegion, error)
+	// ListMAASRegions shows the regions by name.
 	ListMAASRegions(context.Context, *ListMAASRegionsRequest) (*ListMAASRegionsResponse, error)
 	// DeleteMAASRegion removes a region that no machine names. In MAAS nothing changes.
 	DeleteMAASRegion(context.Context, *DeleteMAASRegionRequest) (*MAASRegion, error)

@@ -27,6 +27,7 @@ const (
 type NodeState int32
 
 const (
+	// Not set.
 	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
 	// Registered, nobody has approved it. Way in: RegisterMachine.
 	NodeState_NODE_STATE_DISCOVERED NodeState = 1
@@ -140,9 +141,12 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 type MachineStatus_Phase int32
 
 const (
+	// Not set.
 	MachineStatus_PHASE_UNSPECIFIED MachineStatus_Phase = 0
-	MachineStatus_FACTORY_READY     MachineStatus_Phase = 1
-	MachineStatus_READY             MachineStatus_Phase = 2
+	// Registered, and never in service yet.
+	MachineStatus_FACTORY_READY MachineStatus_Phase = 1
+	// Meant to be in service.
+	MachineStatus_READY MachineStatus_Phase = 2
 	// Never sent; in filters it matches a machine with an active operation.
 	//
 	// Deprecated: Marked as deprecated in baremetal/v1/machine.proto.
@@ -150,7 +154,8 @@ const (
 	// Never sent; in filters it matches the condition InCustomerCluster.
 	//
 	// Deprecated: Marked as deprecated in baremetal/v1/machine.proto.
-	MachineStatus_IN_SERVICE  MachineStatus_Phase = 4
+	MachineStatus_IN_SERVICE MachineStatus_Phase = 4
+	// Taken out of service by an operator, to be worked on.
 	MachineStatus_MAINTENANCE MachineStatus_Phase = 5
 	// Never sent; in filters it matches the condition RMA.
 	//
@@ -218,6 +223,7 @@ func (MachineStatus_Phase) EnumDescriptor() ([]byte, []int) {
 type MachineStatus_EffectiveState int32
 
 const (
+	// Not set.
 	MachineStatus_EFFECTIVE_STATE_UNSPECIFIED MachineStatus_EffectiveState = 0
 	// Phase FACTORY_READY: never in service yet.
 	MachineStatus_NEW MachineStatus_EffectiveState = 1
@@ -287,6 +293,7 @@ func (MachineStatus_EffectiveState) EnumDescriptor() ([]byte, []int) {
 type MachineEvent_Kind int32
 
 const (
+	// Not set.
 	MachineEvent_KIND_UNSPECIFIED MachineEvent_Kind = 0
 	// The machine matches, as the watch begins. A BOOKMARK follows the last of them.
 	MachineEvent_CURRENT MachineEvent_Kind = 1
@@ -352,12 +359,14 @@ type Machine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
 	// letter or digit.
-	MachineId string            `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Labels    map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Keys and values of the client's own; filters name them as labels.KEY.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Client-updatable.
 	Spec *MachineSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Backend-owned, read-only.
-	Status    *MachineStatus         `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	Status *MachineStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	// When it was registered.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Moves when something that a client can see has changed, and only then.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -469,10 +478,14 @@ type MachineSpec struct {
 	// Adapter that drives the machine: "agent" (default), "maas", "fake".
 	Provider string `protobuf:"bytes,10,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Chassis serial number.
-	Serial     string `protobuf:"bytes,11,opt,name=serial,proto3" json:"serial,omitempty"`
-	Rack       string `protobuf:"bytes,12,opt,name=rack,proto3" json:"rack,omitempty"`
-	Location   string `protobuf:"bytes,13,opt,name=location,proto3" json:"location,omitempty"`
-	Region     string `protobuf:"bytes,14,opt,name=region,proto3" json:"region,omitempty"`
+	Serial string `protobuf:"bytes,11,opt,name=serial,proto3" json:"serial,omitempty"`
+	// The rack that it stands in, such as r42.
+	Rack string `protobuf:"bytes,12,opt,name=rack,proto3" json:"rack,omitempty"`
+	// Where the rack is, in words of the client's own.
+	Location string `protobuf:"bytes,13,opt,name=location,proto3" json:"location,omitempty"`
+	// The region; a bootstrap token may be bound to it.
+	Region string `protobuf:"bytes,14,opt,name=region,proto3" json:"region,omitempty"`
+	// Whose machine it is, in the client's own terms.
 	CustomerId string `protobuf:"bytes,15,opt,name=customer_id,json=customerId,proto3" json:"customer_id,omitempty"`
 	// The upstream's own identifier. Unique, and immutable once set.
 	ExternalId string `protobuf:"bytes,16,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
@@ -691,31 +704,42 @@ func (x *MachineSpec) GetInstallAddress() string {
 
 // MachineStatus is what the controller knows. Clients cannot write it.
 type MachineStatus struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Phase      MachineStatus_Phase    `protobuf:"varint,1,opt,name=phase,proto3,enum=baremetal.v1.MachineStatus_Phase" json:"phase,omitempty"`
-	Conditions []*Condition           `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operator's intent.
+	Phase MachineStatus_Phase `protobuf:"varint,1,opt,name=phase,proto3,enum=baremetal.v1.MachineStatus_Phase" json:"phase,omitempty"`
+	// What was observed, one entry a type.
+	Conditions []*Condition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// Equals active_operation_id; the name of the run-level view.
 	ActiveRunId string `protobuf:"bytes,3,opt,name=active_run_id,json=activeRunId,proto3" json:"active_run_id,omitempty"`
 	// Computed on every read.
-	EffectiveState    MachineStatus_EffectiveState `protobuf:"varint,4,opt,name=effective_state,json=effectiveState,proto3,enum=baremetal.v1.MachineStatus_EffectiveState" json:"effective_state,omitempty"`
-	ActiveOperationId string                       `protobuf:"bytes,5,opt,name=active_operation_id,json=activeOperationId,proto3" json:"active_operation_id,omitempty"`
+	EffectiveState MachineStatus_EffectiveState `protobuf:"varint,4,opt,name=effective_state,json=effectiveState,proto3,enum=baremetal.v1.MachineStatus_EffectiveState" json:"effective_state,omitempty"`
+	// The operation that is pending or running; empty where none is.
+	ActiveOperationId string `protobuf:"bytes,5,opt,name=active_operation_id,json=activeOperationId,proto3" json:"active_operation_id,omitempty"`
 	// A granted command whose outcome is not known: disruptive work is refused until it is settled.
-	UnresolvedCommandId string                 `protobuf:"bytes,6,opt,name=unresolved_command_id,json=unresolvedCommandId,proto3" json:"unresolved_command_id,omitempty"`
-	NodeState           NodeState              `protobuf:"varint,7,opt,name=node_state,json=nodeState,proto3,enum=baremetal.v1.NodeState" json:"node_state,omitempty"`
-	NodeStateChangedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=node_state_changed_at,json=nodeStateChangedAt,proto3" json:"node_state_changed_at,omitempty"`
+	UnresolvedCommandId string `protobuf:"bytes,6,opt,name=unresolved_command_id,json=unresolvedCommandId,proto3" json:"unresolved_command_id,omitempty"`
+	// Its place in the inventory's life.
+	NodeState NodeState `protobuf:"varint,7,opt,name=node_state,json=nodeState,proto3,enum=baremetal.v1.NodeState" json:"node_state,omitempty"`
+	// Since when it is there.
+	NodeStateChangedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=node_state_changed_at,json=nodeStateChangedAt,proto3" json:"node_state_changed_at,omitempty"`
 	// True exactly when the effective state is IDLE.
-	Schedulable      bool   `protobuf:"varint,9,opt,name=schedulable,proto3" json:"schedulable,omitempty"`
-	InstallAttempts  int32  `protobuf:"varint,10,opt,name=install_attempts,json=installAttempts,proto3" json:"install_attempts,omitempty"`
+	Schedulable bool `protobuf:"varint,9,opt,name=schedulable,proto3" json:"schedulable,omitempty"`
+	// Failed installations in a row.
+	InstallAttempts int32 `protobuf:"varint,10,opt,name=install_attempts,json=installAttempts,proto3" json:"install_attempts,omitempty"`
+	// Why the last installation failed; empty when none has.
 	LastInstallError string `protobuf:"bytes,11,opt,name=last_install_error,json=lastInstallError,proto3" json:"last_install_error,omitempty"`
 	// Boot id and agent as of the last session of the machine's host agent.
-	BootId          string                 `protobuf:"bytes,12,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	AgentId         string                 `protobuf:"bytes,13,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	BootId string `protobuf:"bytes,12,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// The machine's host agent, as of its last session.
+	AgentId string `protobuf:"bytes,13,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// When that agent was heard of last.
 	LastHeartbeatAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_heartbeat_at,json=lastHeartbeatAt,proto3" json:"last_heartbeat_at,omitempty"`
 	// The agent says that the machine is a simulation.
-	Simulated     bool   `protobuf:"varint,15,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	Simulated bool `protobuf:"varint,15,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	// SHA-256 of the raw image that was verified on the disk, lower hex.
 	OsImageDigest string `protobuf:"bytes,16,opt,name=os_image_digest,json=osImageDigest,proto3" json:"os_image_digest,omitempty"`
 	// "on", "off" or "unknown", as the BMC said last.
-	PowerState   string                 `protobuf:"bytes,17,opt,name=power_state,json=powerState,proto3" json:"power_state,omitempty"`
+	PowerState string `protobuf:"bytes,17,opt,name=power_state,json=powerState,proto3" json:"power_state,omitempty"`
+	// When the BMC said so.
 	PowerStateAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=power_state_at,json=powerStateAt,proto3" json:"power_state_at,omitempty"`
 	// What the machine would boot from the network now: "installer", "rescue" or "disk".
 	BootAssignment string `protobuf:"bytes,19,opt,name=boot_assignment,json=bootAssignment,proto3" json:"boot_assignment,omitempty"`
@@ -976,7 +1000,8 @@ type TPMStatus struct {
 	// SHA-256 of the key's public area (TPMT_PUBLIC), lower hex.
 	EndorsementKey string `protobuf:"bytes,1,opt,name=endorsement_key,json=endorsementKey,proto3" json:"endorsement_key,omitempty"`
 	// "vendor" if a certificate by one of the configured roots says so, else "first-use".
-	Trust         string                 `protobuf:"bytes,2,opt,name=trust,proto3" json:"trust,omitempty"`
+	Trust string `protobuf:"bytes,2,opt,name=trust,proto3" json:"trust,omitempty"`
+	// When the key was recorded.
 	RecordedAt    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=recorded_at,json=recordedAt,proto3" json:"recorded_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1035,8 +1060,9 @@ func (x *TPMStatus) GetRecordedAt() *timestamppb.Timestamp {
 
 // ProviderStatus is what a provider says of a machine. It is observed, and never owned.
 type ProviderStatus struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Provider string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the provider, such as "maas".
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// What the status means: New, Commissioning, Ready, Allocated, Deploying, Deployed, Failed, Absent, Releasing, Testing,
 	// Rescue or Unknown.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
@@ -1049,7 +1075,8 @@ type ProviderStatus struct {
 	// Why it does not go with the node's state; empty when it does.
 	Drift string `protobuf:"bytes,6,opt,name=drift,proto3" json:"drift,omitempty"`
 	// One of Reason when the provider could not be asked, and a sentence.
-	Reason  string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What went wrong, in words; empty where reason is.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// Since when this is so, as far as it was seen.
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
@@ -1164,13 +1191,17 @@ type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reachable, BMCReachable, Provisioned, InCustomerCluster, Drained, Degraded, NeedsIntervention,
 	// OperationCanceled, RMA, Retired, ProviderDrift.
-	Type           string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Status         bool                   `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
-	Reason         string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// True when it holds.
+	Status bool `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
+	// Name of a Reason, or a word that says what it was read from.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When status changed last.
 	LastTransition *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_transition,json=lastTransition,proto3" json:"last_transition,omitempty"`
-	Message        string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The same in words.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Condition) Reset() {
@@ -1240,8 +1271,9 @@ func (x *Condition) GetMessage() string {
 
 // RegisterMachineRequest carries the machine; machine_id may be empty.
 type RegisterMachineRequest struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// machine_id, labels and spec; the rest is ignored.
+	Machine *Machine `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Only a machine that is not known: a known machine_id is ALREADY_EXISTS with MACHINE_EXISTS, and nothing is changed. A repeat
 	// under the request_id that has made the machine returns it.
 	CreateOnly bool `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
@@ -1313,8 +1345,9 @@ func (x *RegisterMachineRequest) GetRequestId() string {
 
 // GetMachineRequest names a machine by one of its two identifiers.
 type GetMachineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to read.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Used when machine_id is empty.
 	ExternalId    string `protobuf:"bytes,2,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1382,8 +1415,10 @@ type ListMachinesRequest struct {
 	// expected there.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize     int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken    string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Begins a reconcile at a time instead of a cursor: safe_updated_since of an answer.
 	UpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_since,json=updatedSince,proto3" json:"updated_since,omitempty"`
 	// Opaque, from next_cursor.
 	Cursor string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
@@ -1469,8 +1504,9 @@ func (x *ListMachinesRequest) GetOrderBy() string {
 }
 
 type ListMachinesResponse struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Machines []*Machine             `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of order_by; of a reconcile in the order of the changes.
+	Machines []*Machine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
 	// Empty on the last page of a walk.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Where to go on reconciling. Always set.
@@ -1680,8 +1716,9 @@ func (x *CountMachinesResponse) GetAsOf() *timestamppb.Timestamp {
 type MachineGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each key of group_by, in its order, as a filter takes it; empty where the machine has none.
-	Values        []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
-	Count         int32    `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Values []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	// Machines of the group.
+	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1789,7 +1826,8 @@ func (x *WatchMachinesRequest) GetCursor() string {
 // MachineEvent is one message of a watch. A change may come twice, and several changes of a machine may come as one.
 type MachineEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  MachineEvent_Kind      `protobuf:"varint,1,opt,name=kind,proto3,enum=baremetal.v1.MachineEvent_Kind" json:"kind,omitempty"`
+	// What the message means.
+	Kind MachineEvent_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=baremetal.v1.MachineEvent_Kind" json:"kind,omitempty"`
 	// The machine as it is now; of DELETED its tombstone, of BOOKMARK unset.
 	Machine *Machine `protobuf:"bytes,2,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Where to go on after a broken stream.
@@ -1851,8 +1889,9 @@ func (x *MachineEvent) GetCursor() string {
 
 // UpdateMachineRequest says what of a machine's spec and labels is to change.
 type UpdateMachineRequest struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// machine_id says which; labels and spec say what.
+	Machine *Machine `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
 	// labels, labels.KEY, spec, spec.FIELD, or "*" for labels and spec: each becomes what machine says, and is cleared where that
 	// is empty. Paths of fields that the backend owns are ignored, unknown ones are INVALID_ARGUMENT. Without a mask what the
 	// message does not set stays, and a map or list that is not empty replaces the whole.
@@ -1915,8 +1954,9 @@ func (x *UpdateMachineRequest) GetExpectedVersion() int64 {
 }
 
 type DeleteMachineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to remove.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Deletes a machine whose node is active or offline without a decommission. Of an admin alone.
 	Purge bool `protobuf:"varint,2,opt,name=purge,proto3" json:"purge,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
@@ -1977,8 +2017,9 @@ func (x *DeleteMachineRequest) GetExpectedVersion() int64 {
 }
 
 type RebootMachineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to reboot.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Required for idempotency. 1 to 128 printable characters.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// "graceful" (default), "force", or "bmc": the agent of the site power-cycles the machine through its BMC or provider.
@@ -2057,13 +2098,16 @@ func (x *RebootMachineRequest) GetPlanId() string {
 }
 
 type NetbootMachineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to boot from the network.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// "PXE" (default), "HTTP" or "DISK".
 	Mode string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Reboot at once, so that the network boot happens now.
-	Reboot         bool  `protobuf:"varint,4,opt,name=reboot,proto3" json:"reboot,omitempty"`
+	Reboot bool `protobuf:"varint,4,opt,name=reboot,proto3" json:"reboot,omitempty"`
+	// How long a try may take; 0 means the server's default.
 	TimeoutSeconds int32 `protobuf:"varint,5,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2135,14 +2179,17 @@ func (x *NetbootMachineRequest) GetTimeoutSeconds() int32 {
 }
 
 type ReimageMachineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to install.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Required for idempotency.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// OS image identifier, such as "ubuntu-2204". May be empty where the machine or the server has a default.
-	ImageRef       string `protobuf:"bytes,3,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	PlanId         string `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	TimeoutSeconds int32  `protobuf:"varint,5,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
+	ImageRef string `protobuf:"bytes,3,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	// Another plan than the default one for this type.
+	PlanId string `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// How long a try of the write may take; 0 means the plan's or the server's default.
+	TimeoutSeconds int32 `protobuf:"varint,5,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
 	// How the machine gets into the installer: "auto" (default), "kexec", "bootnext", "bmc", or "media": an image that its
 	// BMC attaches (Redfish VirtualMedia). Anything but auto fails instead of falling back. Empty: the machine's
 	// install_path, then "auto".
@@ -2317,11 +2364,15 @@ func (x *SystemSeed) GetNetworkConfig() string {
 }
 
 type ReconfigureMachineRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	MachineId      string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	RequestId      string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Config         *NetReconfig           `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
-	TimeoutSeconds int32                  `protobuf:"varint,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to configure.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What the host is to be; absent parts stay as they are.
+	Config *NetReconfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
+	// How long a try may take; 0 means the server's default.
+	TimeoutSeconds int32 `protobuf:"varint,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2385,9 +2436,11 @@ func (x *ReconfigureMachineRequest) GetTimeoutSeconds() int32 {
 }
 
 type EnterMaintenanceRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to take out of service.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Kept in the audit log only.
 	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2446,10 +2499,13 @@ func (x *EnterMaintenanceRequest) GetComment() string {
 }
 
 type ExitMaintenanceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MachineId     string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Comment       string                 `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to put in service.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Kept in the audit log only.
+	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2506,8 +2562,9 @@ func (x *ExitMaintenanceRequest) GetComment() string {
 }
 
 type CancelOperationRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	OperationId   string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation to stop.
+	OperationId   string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2550,8 +2607,9 @@ func (x *CancelOperationRequest) GetOperationId() string {
 }
 
 type ExplainMachineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to explain.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Explains this operation, active or finished, instead of what the machine does now. machine_id may be empty then.
 	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2604,8 +2662,9 @@ func (x *ExplainMachineRequest) GetOperationId() string {
 
 // ExplainMachineResponse names what a machine is doing, on whom it waits and why, and what may be done.
 type ExplainMachineResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine that is explained.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// The answer in one line.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The operation that is explained: the active one, or the last one where that is the cause of what is now.
@@ -2619,12 +2678,14 @@ type ExplainMachineResponse struct {
 	// The last thing that the world has shown, and when.
 	LastEvidence string `protobuf:"bytes,7,opt,name=last_evidence,json=lastEvidence,proto3" json:"last_evidence,omitempty"`
 	// What happens next by itself, and when at the latest; empty when nothing does.
-	NextAction   string                 `protobuf:"bytes,8,opt,name=next_action,json=nextAction,proto3" json:"next_action,omitempty"`
+	NextAction string `protobuf:"bytes,8,opt,name=next_action,json=nextAction,proto3" json:"next_action,omitempty"`
+	// When that happens at the latest; unset when nothing does.
 	NextActionAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=next_action_at,json=nextActionAt,proto3" json:"next_action_at,omitempty"`
 	// The commands of actions, in their order.
 	OperatorActions []string `protobuf:"bytes,10,rep,name=operator_actions,json=operatorActions,proto3" json:"operator_actions,omitempty"`
 	// How long steps of this kind take that succeed; 0 where there are too few to say.
 	StepP50Seconds float64 `protobuf:"fixed64,11,opt,name=step_p50_seconds,json=stepP50Seconds,proto3" json:"step_p50_seconds,omitempty"`
+	// The time within which 95 of 100 such steps end; 0 where there are too few to say.
 	StepP95Seconds float64 `protobuf:"fixed64,12,opt,name=step_p95_seconds,json=stepP95Seconds,proto3" json:"step_p95_seconds,omitempty"`
 	// What an operator may do now, the best first.
 	Actions []*OperatorAction `protobuf:"bytes,13,rep,name=actions,proto3" json:"actions,omitempty"`
@@ -2633,15 +2694,18 @@ type ExplainMachineResponse struct {
 	// The root cause in words.
 	Cause string `protobuf:"bytes,15,opt,name=cause,proto3" json:"cause,omitempty"`
 	// What the cause is read from, and what bears on it.
-	Facts          []string               `protobuf:"bytes,16,rep,name=facts,proto3" json:"facts,omitempty"`
+	Facts []string `protobuf:"bytes,16,rep,name=facts,proto3" json:"facts,omitempty"`
+	// When the world has shown it.
 	LastEvidenceAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=last_evidence_at,json=lastEvidenceAt,proto3" json:"last_evidence_at,omitempty"`
 	// The step runs far longer than its kind does, and nothing automatic will end it soon.
 	Stuck bool `protobuf:"varint,18,opt,name=stuck,proto3" json:"stuck,omitempty"`
 	// How many steps the normal durations are made of, and which: "group web", "model R640", or "fleet".
-	StepSamples    int32  `protobuf:"varint,19,opt,name=step_samples,json=stepSamples,proto3" json:"step_samples,omitempty"`
+	StepSamples int32 `protobuf:"varint,19,opt,name=step_samples,json=stepSamples,proto3" json:"step_samples,omitempty"`
+	// Which machines those steps ran on: "group web", "model R640", or "fleet".
 	StepPopulation string `protobuf:"bytes,20,opt,name=step_population,json=stepPopulation,proto3" json:"step_population,omitempty"`
 	// Who exactly is waited for: an agent, a site, a BMC's address.
 	WaitsFor string `protobuf:"bytes,21,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Kind of the operation's current step.
 	StepKind string `protobuf:"bytes,22,opt,name=step_kind,json=stepKind,proto3" json:"step_kind,omitempty"`
 	// When the step began.
 	StepStartedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=step_started_at,json=stepStartedAt,proto3" json:"step_started_at,omitempty"`
@@ -2855,7 +2919,8 @@ type ExplainMachinesRequest struct {
 	// As in ListMachinesRequest. Empty: effective_state=ATTENTION.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// At most 100, which is the default.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2915,8 +2980,9 @@ func (x *ExplainMachinesRequest) GetPageToken() string {
 type ExplainMachinesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of ListMachines. Each was read at a moment of its own.
-	Machines      []*ExplainedMachine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
-	NextPageToken string              `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Machines []*ExplainedMachine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2976,8 +3042,9 @@ func (x *ExplainMachinesResponse) GetTotalSize() int32 {
 
 // ExplainedMachine is a machine and why it is as it is.
 type ExplainedMachine struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Machine *Machine               `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine as it was when it was explained.
+	Machine *Machine `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Its waits_on says who can cure it, its actions what may be done now.
 	Explanation   *ExplainMachineResponse `protobuf:"bytes,2,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3093,10 +3160,12 @@ func (x *OperatorAction) GetDestructive() bool {
 }
 
 type GetMachineTimelineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine; a deleted one too.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The history up to this time, and the state then. Unset means now.
 	At *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
@@ -3181,9 +3250,11 @@ func (x *GetMachineTimelineRequest) GetOldestFirst() bool {
 }
 
 type GetMachineTimelineResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*TimelineEntry       `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first, unless oldest_first was set.
+	Entries []*TimelineEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The machine as it was at the time asked for, rebuilt from its history. On the first page only; unset where the machine
 	// had no history then.
 	State         *TimelineState `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
@@ -3249,20 +3320,25 @@ type TimelineEntry struct {
 	// By the database's clock; it never falls along a history.
 	Ts *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
 	// snapshot, machine, condition, operation, step, command, workflow, node_state, audit.
-	Kind    string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The change in one line.
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Who did it, as the audit log of the same transaction says; else the agent that reported it, else "system".
-	Actor       string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The operation that it belongs to; empty where it belongs to none.
 	OperationId string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	CommandId   string `protobuf:"bytes,6,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	// The command that it belongs to; empty where it belongs to none.
+	CommandId string `protobuf:"bytes,6,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	// What changed, or what is so now.
 	Fields map[string]string `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// SHA-256 of the link that this is part of and of the hash before it.
 	Hash []byte `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
 	// The link's number: 1, 2, 3, … without gaps.
-	Seq      int64  `protobuf:"varint,9,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq int64 `protobuf:"varint,9,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Hash of the link before; empty of the first.
 	PrevHash []byte `protobuf:"bytes,10,opt,name=prev_hash,json=prevHash,proto3" json:"prev_hash,omitempty"`
-	Tx       int64  `protobuf:"varint,11,opt,name=tx,proto3" json:"tx,omitempty"`
+	// Number of the database's transaction.
+	Tx int64 `protobuf:"varint,11,opt,name=tx,proto3" json:"tx,omitempty"`
 	// Which change of the link this is, from 0.
 	Change        int32 `protobuf:"varint,12,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3387,34 +3463,48 @@ func (x *TimelineEntry) GetChange() int32 {
 type TimelineState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number, time and hash of the last entry that counts.
-	Seq  int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	Ts   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ts,proto3" json:"ts,omitempty"`
-	Hash []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Time of the last entry that counts.
+	Ts *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ts,proto3" json:"ts,omitempty"`
+	// Hash of the last entry that counts.
+	Hash []byte `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	// What histories keep of it: no agent heartbeats, no spec.
-	Status  *MachineStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
-	Deleted bool           `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Status *MachineStatus `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	// The machine was deleted by then.
+	Deleted bool `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	// The active operation with the steps that have begun, if there was one.
-	OperationId         string            `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	OperationType       string            `protobuf:"bytes,7,opt,name=operation_type,json=operationType,proto3" json:"operation_type,omitempty"`
-	OperationPhase      string            `protobuf:"bytes,8,opt,name=operation_phase,json=operationPhase,proto3" json:"operation_phase,omitempty"`
-	OperationStage      string            `protobuf:"bytes,9,opt,name=operation_stage,json=operationStage,proto3" json:"operation_stage,omitempty"`
-	OperationWaitReason string            `protobuf:"bytes,10,opt,name=operation_wait_reason,json=operationWaitReason,proto3" json:"operation_wait_reason,omitempty"`
-	StepStates          map[string]string `protobuf:"bytes,11,rep,name=step_states,json=stepStates,proto3" json:"step_states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	OperationId string `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Type of that operation.
+	OperationType string `protobuf:"bytes,7,opt,name=operation_type,json=operationType,proto3" json:"operation_type,omitempty"`
+	// Phase of that operation.
+	OperationPhase string `protobuf:"bytes,8,opt,name=operation_phase,json=operationPhase,proto3" json:"operation_phase,omitempty"`
+	// Its current step.
+	OperationStage string `protobuf:"bytes,9,opt,name=operation_stage,json=operationStage,proto3" json:"operation_stage,omitempty"`
+	// What it waited for, as in Operation.wait_reason.
+	OperationWaitReason string `protobuf:"bytes,10,opt,name=operation_wait_reason,json=operationWaitReason,proto3" json:"operation_wait_reason,omitempty"`
+	// States of the steps that have begun, by name.
+	StepStates map[string]string `protobuf:"bytes,11,rep,name=step_states,json=stepStates,proto3" json:"step_states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Commands that had no end, by id: their states.
 	OpenCommands map[string]string `protobuf:"bytes,12,rep,name=open_commands,json=openCommands,proto3" json:"open_commands,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// What the steps of step_states said: the check of a workflow's stage, or why the step failed.
 	StepMessages map[string]string `protobuf:"bytes,13,rep,name=step_messages,json=stepMessages,proto3" json:"step_messages,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The workflow that held the machine, if there was one: kind, mode, state and failure class as in Workflow, the stage that it
 	// was at, and its message.
-	WorkflowId           string `protobuf:"bytes,14,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	WorkflowKind         string `protobuf:"bytes,15,opt,name=workflow_kind,json=workflowKind,proto3" json:"workflow_kind,omitempty"`
-	WorkflowMode         string `protobuf:"bytes,16,opt,name=workflow_mode,json=workflowMode,proto3" json:"workflow_mode,omitempty"`
-	WorkflowState        string `protobuf:"bytes,17,opt,name=workflow_state,json=workflowState,proto3" json:"workflow_state,omitempty"`
-	WorkflowStage        string `protobuf:"bytes,18,opt,name=workflow_stage,json=workflowStage,proto3" json:"workflow_stage,omitempty"`
+	WorkflowId string `protobuf:"bytes,14,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Kind of that workflow.
+	WorkflowKind string `protobuf:"bytes,15,opt,name=workflow_kind,json=workflowKind,proto3" json:"workflow_kind,omitempty"`
+	// Mode of that workflow.
+	WorkflowMode string `protobuf:"bytes,16,opt,name=workflow_mode,json=workflowMode,proto3" json:"workflow_mode,omitempty"`
+	// State of that workflow.
+	WorkflowState string `protobuf:"bytes,17,opt,name=workflow_state,json=workflowState,proto3" json:"workflow_state,omitempty"`
+	// The stage that it was at.
+	WorkflowStage string `protobuf:"bytes,18,opt,name=workflow_stage,json=workflowStage,proto3" json:"workflow_stage,omitempty"`
+	// Class of its last failure; empty without one.
 	WorkflowFailureClass string `protobuf:"bytes,19,opt,name=workflow_failure_class,json=workflowFailureClass,proto3" json:"workflow_failure_class,omitempty"`
-	WorkflowMessage      string `protobuf:"bytes,20,opt,name=workflow_message,json=workflowMessage,proto3" json:"workflow_message,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// What it said last.
+	WorkflowMessage string `protobuf:"bytes,20,opt,name=workflow_message,json=workflowMessage,proto3" json:"workflow_message,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TimelineState) Reset() {
@@ -3589,10 +3679,12 @@ func (x *TimelineState) GetWorkflowMessage() string {
 
 // VerifyTimelineRequest asks for one machine, or for all of them in pages.
 type VerifyTimelineRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One machine. Empty: all of them, page by page.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Machines on a page; 0 means 20; at most 200.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3650,9 +3742,11 @@ func (x *VerifyTimelineRequest) GetPageToken() string {
 }
 
 type VerifyTimelineResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verdicts      []*TimelineVerdict     `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each history of the page.
+	Verdicts []*TimelineVerdict `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Histories there are, the fleet's own among them.
 	Total         int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3719,9 +3813,11 @@ type TimelineVerdict struct {
 	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
 	// Hash of the last good entry. Kept elsewhere, it proves later that nothing was cut off.
 	HeadHash []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
-	Ok       bool   `protobuf:"varint,4,opt,name=ok,proto3" json:"ok,omitempty"`
+	// The chain is unbroken, and the tables say what it says.
+	Ok bool `protobuf:"varint,4,opt,name=ok,proto3" json:"ok,omitempty"`
 	// Number of the first entry that is not as it was written, 0 where there is none, and why.
-	BrokenSeq int64  `protobuf:"varint,5,opt,name=broken_seq,json=brokenSeq,proto3" json:"broken_seq,omitempty"`
+	BrokenSeq int64 `protobuf:"varint,5,opt,name=broken_seq,json=brokenSeq,proto3" json:"broken_seq,omitempty"`
+	// What is wrong with that entry.
 	BrokenWhy string `protobuf:"bytes,6,opt,name=broken_why,json=brokenWhy,proto3" json:"broken_why,omitempty"`
 	// Where the tables differ from the history; looked for in unbroken histories only.
 	Differences   []string `protobuf:"bytes,7,rep,name=differences,proto3" json:"differences,omitempty"`
@@ -3809,8 +3905,9 @@ func (x *TimelineVerdict) GetDifferences() []string {
 }
 
 type GetInventoryRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// With how many of the inventories before it the last one is compared, one after the other: 0 means one, at most 49.
 	History       int32 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3863,13 +3960,17 @@ func (x *GetInventoryRequest) GetHistory() int32 {
 
 // Inventory is the last document that an agent reported about a machine.
 type Inventory struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// JSON; its shape is documented in docs/reference/api.md.
-	Document   []byte                 `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
-	Hash       string                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
+	// SHA-256 over what does not change by itself; another one means other hardware or software.
+	Hash string `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	// When the agent reported it.
 	ReportedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	Simulated  bool                   `protobuf:"varint,5,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	// The agent says that the machine is a simulation.
+	Simulated bool `protobuf:"varint,5,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	// Differences to the inventories before it, the newest first, at most 1000. What either side could not read is none.
 	Changes []*InventoryChange `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
 	// How many more there are.

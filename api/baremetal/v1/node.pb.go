@@ -23,24 +23,34 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Node is a machine's place in the inventory's life.
 type Node struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	NodeId           string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	State            NodeState              `protobuf:"varint,2,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
-	StateChangedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`
-	InstallAttempts  int32                  `protobuf:"varint,4,opt,name=install_attempts,json=installAttempts,proto3" json:"install_attempts,omitempty"`
-	LastInstallError string                 `protobuf:"bytes,5,opt,name=last_install_error,json=lastInstallError,proto3" json:"last_install_error,omitempty"`
-	PlanId           string                 `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Group            string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
-	Machine          *Machine               `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Equals machine_id.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Where it is now.
+	State NodeState `protobuf:"varint,2,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
+	// Since when it is there.
+	StateChangedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`
+	// Failed installations in a row.
+	InstallAttempts int32 `protobuf:"varint,4,opt,name=install_attempts,json=installAttempts,proto3" json:"install_attempts,omitempty"`
+	// Why the last installation failed; empty when none has.
+	LastInstallError string `protobuf:"bytes,5,opt,name=last_install_error,json=lastInstallError,proto3" json:"last_install_error,omitempty"`
+	// The plan that a reimage of the node runs where it names none.
+	PlanId string `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// Name of its group: spec.group of the machine.
+	Group string `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
+	// The machine itself.
+	Machine *Machine `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`
 	// Where an admin may move the node now, by a call that says why and forces what may be forced; purge is left out. A list of nodes
 	// leaves out the moves that start work.
 	NextStates []NodeState `protobuf:"varint,9,rep,packed,name=next_states,json=nextStates,proto3,enum=baremetal.v1.NodeState" json:"next_states,omitempty"`
 	// The last word of an installer that reports by itself.
 	LastReport *NodeReport `protobuf:"bytes,10,opt,name=last_report,json=lastReport,proto3" json:"last_report,omitempty"`
 	// Of a quarantined node: the state that it was in, and the reason.
-	QuarantinedFrom  NodeState `protobuf:"varint,11,opt,name=quarantined_from,json=quarantinedFrom,proto3,enum=baremetal.v1.NodeState" json:"quarantined_from,omitempty"`
-	QuarantineReason string    `protobuf:"bytes,12,opt,name=quarantine_reason,json=quarantineReason,proto3" json:"quarantine_reason,omitempty"`
+	QuarantinedFrom NodeState `protobuf:"varint,11,opt,name=quarantined_from,json=quarantinedFrom,proto3,enum=baremetal.v1.NodeState" json:"quarantined_from,omitempty"`
+	// Of a quarantined node: why.
+	QuarantineReason string `protobuf:"bytes,12,opt,name=quarantine_reason,json=quarantineReason,proto3" json:"quarantine_reason,omitempty"`
 	// Of a node on its way in: the health checks of its group that do not pass, each as "check: why".
 	FailingChecks []string `protobuf:"bytes,13,rep,name=failing_checks,json=failingChecks,proto3" json:"failing_checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -170,20 +180,29 @@ func (x *Node) GetFailingChecks() []string {
 
 // NodeReport is what an installer said last.
 type NodeReport struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	MacAddress         string                 `protobuf:"bytes,1,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	IpAddress          string                 `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
-	Hostname           string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Vendor             string                 `protobuf:"bytes,4,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	Model              string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	SerialNumber       string                 `protobuf:"bytes,6,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	SystemUuid         string                 `protobuf:"bytes,7,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
-	InstallationStatus string                 `protobuf:"bytes,8,opt,name=installation_status,json=installationStatus,proto3" json:"installation_status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MAC address that the installer has named the machine by.
+	MacAddress string `protobuf:"bytes,1,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	// The installer's own address.
+	IpAddress string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
+	// Name that the installer goes by.
+	Hostname string `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Maker of the system.
+	Vendor string `protobuf:"bytes,4,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Model of the system.
+	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	// Serial number of the chassis.
+	SerialNumber string `protobuf:"bytes,6,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// UUID of the system.
+	SystemUuid string `protobuf:"bytes,7,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	// started, progress, complete or failed.
+	InstallationStatus string `protobuf:"bytes,8,opt,name=installation_status,json=installationStatus,proto3" json:"installation_status,omitempty"`
 	// 0 to 100.
-	InstallationProgress int32                  `protobuf:"varint,9,opt,name=installation_progress,json=installationProgress,proto3" json:"installation_progress,omitempty"`
-	ReportedAt           *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	InstallationProgress int32 `protobuf:"varint,9,opt,name=installation_progress,json=installationProgress,proto3" json:"installation_progress,omitempty"`
+	// When it was said.
+	ReportedAt    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeReport) Reset() {
@@ -287,10 +306,13 @@ func (x *NodeReport) GetReportedAt() *timestamppb.Timestamp {
 }
 
 type ListNodesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Filter        string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	PageSize      int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListMachinesRequest.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,9 +369,11 @@ func (x *ListNodesRequest) GetPageToken() string {
 }
 
 type ListNodesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of machine_id.
+	Nodes []*Node `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -408,8 +432,9 @@ func (x *ListNodesResponse) GetTotalSize() int32 {
 }
 
 type GetNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node: its machine_id.
+	NodeId        string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,11 +477,13 @@ func (x *GetNodeRequest) GetNodeId() string {
 }
 
 type UpdateNodeRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node to change.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// The plan that a reimage of the node runs where it names none.
 	PlanId string `protobuf:"bytes,2,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Group  string `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
+	// The group that it is to be in.
+	Group string `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
 	// plan_id, group. Fields that are named are set, and cleared if they are empty; without a mask those that are not empty
 	// are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
@@ -542,13 +569,16 @@ func (x *UpdateNodeRequest) GetExpectedVersion() int64 {
 }
 
 type TransitionNodeRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node to move.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Required where the move starts work. Without one a node that an admin has moved to the state already answers with that
 	// move's operation.
-	RequestId string    `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	State     NodeState `protobuf:"varint,3,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
-	Comment   string    `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Where to.
+	State NodeState `protobuf:"varint,3,opt,name=state,proto3,enum=baremetal.v1.NodeState" json:"state,omitempty"`
+	// Why. Kept in the history; some moves require it.
+	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	// Bypasses the retry limit and resets the counter. install_failed is left with it alone, and with another plan.
 	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	// The image of the reimage that a move to reprovision starts; empty means the machine's own.
@@ -648,10 +678,13 @@ func (x *TransitionNodeRequest) GetPurge() bool {
 }
 
 type GetNodeHistoryRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	Offset        int32                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node; of a deleted machine too.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Lines of the answer. 0 means 50; at most 1000.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Lines that are left out from the newest on.
+	Offset        int32 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -708,9 +741,11 @@ func (x *GetNodeHistoryRequest) GetOffset() int32 {
 }
 
 type GetNodeHistoryResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*NodeStateLog        `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Data []*NodeStateLog `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// Lines that there are in all.
+	Total         int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,17 +794,25 @@ func (x *GetNodeHistoryResponse) GetTotal() int32 {
 	return 0
 }
 
+// NodeStateLog is one change of a node's state.
 type NodeStateLog struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	FromState NodeState              `protobuf:"varint,2,opt,name=from_state,json=fromState,proto3,enum=baremetal.v1.NodeState" json:"from_state,omitempty"`
-	ToState   NodeState              `protobuf:"varint,3,opt,name=to_state,json=toState,proto3,enum=baremetal.v1.NodeState" json:"to_state,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the line. JSON over HTTP has uuid here.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The state before.
+	FromState NodeState `protobuf:"varint,2,opt,name=from_state,json=fromState,proto3,enum=baremetal.v1.NodeState" json:"from_state,omitempty"`
+	// The state after.
+	ToState NodeState `protobuf:"varint,3,opt,name=to_state,json=toState,proto3,enum=baremetal.v1.NodeState" json:"to_state,omitempty"`
 	// admin, system, workflow, node_report.
-	TriggeredBy string                 `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
-	UserId      string                 `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	Comment     string                 `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
-	Metadata    map[string]string      `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	TriggeredBy string `protobuf:"bytes,4,opt,name=triggered_by,json=triggeredBy,proto3" json:"triggered_by,omitempty"`
+	// Who asked for it; empty where nobody did.
+	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// What was said with it.
+	Comment string `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"`
+	// What belongs to the change, such as attempt, operation_id or reason.
+	Metadata map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When it happened.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The same line, named as the id of the JSON form is.
 	Uuid          string `protobuf:"bytes,9,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -870,21 +913,29 @@ func (x *NodeStateLog) GetUuid() string {
 }
 
 type ReportNodeRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	MacAddress   string                 `protobuf:"bytes,1,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
-	IpAddress    string                 `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
-	Hostname     string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Vendor       string                 `protobuf:"bytes,4,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	Model        string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	SerialNumber string                 `protobuf:"bytes,6,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
-	SystemUuid   string                 `protobuf:"bytes,7,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the machine: one of spec.mac_addresses.
+	MacAddress string `protobuf:"bytes,1,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
+	// The installer's own address.
+	IpAddress string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
+	// Name that the installer goes by.
+	Hostname string `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Maker of the system.
+	Vendor string `protobuf:"bytes,4,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Model of the system.
+	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	// Serial number of the chassis.
+	SerialNumber string `protobuf:"bytes,6,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
+	// UUID of the system.
+	SystemUuid string `protobuf:"bytes,7,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	// started, progress, complete, failed.
 	InstallationStatus string `protobuf:"bytes,8,opt,name=installation_status,json=installationStatus,proto3" json:"installation_status,omitempty"`
 	// 0 to 100.
-	InstallationProgress int32  `protobuf:"varint,9,opt,name=installation_progress,json=installationProgress,proto3" json:"installation_progress,omitempty"`
-	InstallationError    string `protobuf:"bytes,10,opt,name=installation_error,json=installationError,proto3" json:"installation_error,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	InstallationProgress int32 `protobuf:"varint,9,opt,name=installation_progress,json=installationProgress,proto3" json:"installation_progress,omitempty"`
+	// Of status failed: why.
+	InstallationError string `protobuf:"bytes,10,opt,name=installation_error,json=installationError,proto3" json:"installation_error,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ReportNodeRequest) Reset() {
@@ -994,14 +1045,19 @@ type ApproveDiscoveredRequest struct {
 	// As ListDiscovered shows it.
 	MacAddress string `protobuf:"bytes,2,opt,name=mac_address,json=macAddress,proto3" json:"mac_address,omitempty"`
 	// Empty makes one.
-	MachineId string            `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	PlanId    string            `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Group     string            `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	RequestId string            `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Labels    map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	MachineId string `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The plan that a reimage of the node runs where it names none.
+	PlanId string `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// The group that it is to be in.
+	Group string `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	// May be left out: a repeat without one finds the machine that was approved.
+	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Labels of the new machine.
+	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Further fields of the machine; site, group and the MAC address are those of the request.
-	Spec          *MachineSpec `protobuf:"bytes,8,opt,name=spec,proto3" json:"spec,omitempty"`
-	Comment       string       `protobuf:"bytes,9,opt,name=comment,proto3" json:"comment,omitempty"`
+	Spec *MachineSpec `protobuf:"bytes,8,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Kept in the audit log and in the history.
+	Comment       string `protobuf:"bytes,9,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1102,10 +1158,12 @@ func (x *ApproveDiscoveredRequest) GetComment() string {
 // NodeGroup is a policy that machines share by spec.group.
 type NodeGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Name of the group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	// An installed node becomes active by itself. False asks a person to verify each installation.
-	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
-	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	AutoPromote bool `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
+	// When the policy was changed last; unset of a group that was never set.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// How many nodes are in the group.
 	Nodes int32 `protobuf:"varint,4,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// An installed node stays installed until TransitionNode moves it to active. Without it ExitMaintenance does that too.
@@ -1207,9 +1265,11 @@ func (x *NodeGroup) GetVersion() int64 {
 }
 
 type SetNodeGroupRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	AutoPromote bool                   `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group to set.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// An installed node becomes active by itself.
+	AutoPromote bool `protobuf:"varint,2,opt,name=auto_promote,json=autoPromote,proto3" json:"auto_promote,omitempty"`
 	// Not together with auto_promote.
 	ExplicitPromotion bool `protobuf:"varint,3,opt,name=explicit_promotion,json=explicitPromotion,proto3" json:"explicit_promotion,omitempty"`
 	// Of "reachable", "inventory", "provider"; or "none" alone. Empty leaves the group's as they are: at first all three.
@@ -1288,8 +1348,14 @@ func (x *SetNodeGroupRequest) GetExpectedVersion() int64 {
 type ListNodeGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1338,10 +1404,26 @@ func (x *ListNodeGroupsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListNodeGroupsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListNodeGroupsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListNodeGroupsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Groups        []*NodeGroup           `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Groups []*NodeGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1536,11 +1618,13 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\fauto_promote\x18\x02 \x01(\bR\vautoPromote\x12-\n" +
 	"\x12explicit_promotion\x18\x03 \x01(\bR\x11explicitPromotion\x12#\n" +
 	"\rhealth_checks\x18\x04 \x03(\tR\fhealthChecks\x12)\n" +
-	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"S\n" +
+	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"\x86\x01\n" +
 	"\x15ListNodeGroupsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x90\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x90\x01\n" +
 	"\x16ListNodeGroupsResponse\x12/\n" +
 	"\x06groups\x18\x01 \x03(\v2\x17.baremetal.v1.NodeGroupR\x06groups\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

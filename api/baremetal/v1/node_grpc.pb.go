@@ -36,7 +36,9 @@ const (
 //
 // NodeService is the inventory lifecycle of machines: docs/explanation/nodes.md has the table of states.
 type NodeServiceClient interface {
+	// ListNodes pages through the nodes of machines, in the order of machine_id.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
+	// GetNode reads one node, that of a deleted machine too.
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*Node, error)
 	// UpdateNode sets the plan that installs the node, and its group.
 	UpdateNode(ctx context.Context, in *UpdateNodeRequest, opts ...grpc.CallOption) (*Node, error)
@@ -162,7 +164,9 @@ func (c *nodeServiceClient) ListNodeGroups(ctx context.Context, in *ListNodeGrou
 //
 // NodeService is the inventory lifecycle of machines: docs/explanation/nodes.md has the table of states.
 type NodeServiceServer interface {
+	// ListNodes pages through the nodes of machines, in the order of machine_id.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
+	// GetNode reads one node, that of a deleted machine too.
 	GetNode(context.Context, *GetNodeRequest) (*Node, error)
 	// UpdateNode sets the plan that installs the node, and its group.
 	UpdateNode(context.Context, *UpdateNodeRequest) (*Node, error)

@@ -22,22 +22,36 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// OperationType is what an operation does.
 type Operation_OperationType int32
 
 const (
+	// Not set.
 	Operation_OPERATION_TYPE_UNSPECIFIED Operation_OperationType = 0
-	Operation_REBOOT                     Operation_OperationType = 1
-	Operation_REIMAGE                    Operation_OperationType = 2
-	Operation_ENTER_MAINTENANCE          Operation_OperationType = 3
-	Operation_EXIT_MAINTENANCE           Operation_OperationType = 4
-	Operation_NETBOOT                    Operation_OperationType = 5
-	Operation_RECONFIGURE                Operation_OperationType = 6
-	Operation_RUN_PLAN                   Operation_OperationType = 7
-	Operation_JOIN_CLUSTER               Operation_OperationType = 8
-	Operation_UPGRADE                    Operation_OperationType = 9
-	Operation_RMA                        Operation_OperationType = 10
-	Operation_ONBOARD                    Operation_OperationType = 11
-	Operation_DECOMMISSION               Operation_OperationType = 12
+	// The system starts anew: another boot id is seen.
+	Operation_REBOOT Operation_OperationType = 1
+	// An image is written and read back, and its system is seen.
+	Operation_REIMAGE Operation_OperationType = 2
+	// The phase becomes MAINTENANCE.
+	Operation_ENTER_MAINTENANCE Operation_OperationType = 3
+	// The phase becomes READY.
+	Operation_EXIT_MAINTENANCE Operation_OperationType = 4
+	// The next boot is from the network.
+	Operation_NETBOOT Operation_OperationType = 5
+	// The host's configuration is changed, and confirmed or rolled back.
+	Operation_RECONFIGURE Operation_OperationType = 6
+	// The steps of a plan are run.
+	Operation_RUN_PLAN Operation_OperationType = 7
+	// The machine joins its Kubernetes cluster.
+	Operation_JOIN_CLUSTER Operation_OperationType = 8
+	// The machine's part of a cluster is upgraded.
+	Operation_UPGRADE Operation_OperationType = 9
+	// The machine is taken out of service to be returned, or put back.
+	Operation_RMA Operation_OperationType = 10
+	// An attempt of an onboarding.
+	Operation_ONBOARD Operation_OperationType = 11
+	// An attempt of a decommission.
+	Operation_DECOMMISSION Operation_OperationType = 12
 	// A change of the node state that stands for no work; it ends at once.
 	Operation_NODE_TRANSITION Operation_OperationType = 13
 )
@@ -105,15 +119,22 @@ func (Operation_OperationType) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_operation_proto_rawDescGZIP(), []int{0, 0}
 }
 
+// Phase is how far an operation is.
 type Operation_Phase int32
 
 const (
+	// Not set.
 	Operation_PHASE_UNSPECIFIED Operation_Phase = 0
-	Operation_PENDING           Operation_Phase = 1
-	Operation_RUNNING           Operation_Phase = 2
-	Operation_SUCCEEDED         Operation_Phase = 3
-	Operation_FAILED            Operation_Phase = 4
-	Operation_CANCELED          Operation_Phase = 5
+	// Nothing has begun yet.
+	Operation_PENDING Operation_Phase = 1
+	// A step has begun.
+	Operation_RUNNING Operation_Phase = 2
+	// It has ended, and evidence shows that it was done.
+	Operation_SUCCEEDED Operation_Phase = 3
+	// It has ended without; error says why.
+	Operation_FAILED Operation_Phase = 4
+	// It was stopped before it was done; error says how.
+	Operation_CANCELED Operation_Phase = 5
 )
 
 // Enum value maps for Operation_Phase.
@@ -165,22 +186,31 @@ func (Operation_Phase) EnumDescriptor() ([]byte, []int) {
 
 // Operation is the handle of one piece of work on one machine. Once finished it never changes.
 type Operation struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	MachineId   string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server ("op-…"); sorts by time.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The machine that it works on.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// The client's idempotency key, unique per machine.
-	RequestId string                  `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Type      Operation_OperationType `protobuf:"varint,4,opt,name=type,proto3,enum=baremetal.v1.Operation_OperationType" json:"type,omitempty"`
-	Phase     Operation_Phase         `protobuf:"varint,5,opt,name=phase,proto3,enum=baremetal.v1.Operation_Phase" json:"phase,omitempty"`
-	Params    map[string]string       `protobuf:"bytes,6,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What is done.
+	Type Operation_OperationType `protobuf:"varint,4,opt,name=type,proto3,enum=baremetal.v1.Operation_OperationType" json:"type,omitempty"`
+	// How far it is. The last three phases are final.
+	Phase Operation_Phase `protobuf:"varint,5,opt,name=phase,proto3,enum=baremetal.v1.Operation_Phase" json:"phase,omitempty"`
+	// What it was asked for with, such as image_ref or mode. Secrets are left out.
+	Params map[string]string `protobuf:"bytes,6,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Set when phase is FAILED or CANCELED.
-	Error      *ErrorStatus           `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Error *ErrorStatus `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// When it was asked for.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When its first step began; unset before.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When it ended; unset before.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Name of the step that is running, or that ended the operation.
 	CurrentStage string `protobuf:"bytes,11,opt,name=current_stage,json=currentStage,proto3" json:"current_stage,omitempty"`
-	PlanId       string `protobuf:"bytes,12,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// The plan whose steps it runs.
+	PlanId string `protobuf:"bytes,12,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	// Why nothing moves right now; empty when something does. One of:
 	//
 	//	WAITING_FOR_AGENT      a live agent that may execute the step
@@ -200,7 +230,8 @@ type Operation struct {
 	// Grows with every change.
 	Version int64 `protobuf:"varint,16,opt,name=version,proto3" json:"version,omitempty"`
 	// What proved that the work was done: boot ids, digests. Set when a step has succeeded on evidence.
-	Evidence  map[string]string      `protobuf:"bytes,17,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Evidence map[string]string `protobuf:"bytes,17,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When it changed last.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// What the current step is at, in words: its stage, how much is done, the rate, how long it will take. Empty when
 	// unknown.
@@ -376,10 +407,12 @@ func (x *Operation) GetProgressMessage() string {
 type ErrorStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of Reason.
-	Code    string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The same in words, for people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// A new operation may succeed without anybody changing anything first.
-	Retryable     bool              `protobuf:"varint,3,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	Retryable bool `protobuf:"varint,3,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	// What belongs to it, such as the step, or the cause behind the code.
 	Details       map[string]string `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,8 +477,9 @@ func (x *ErrorStatus) GetDetails() map[string]string {
 }
 
 type GetOperationRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	OperationId   string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation to read.
+	OperationId   string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,7 +527,8 @@ type ListOperationsRequest struct {
 	// created_after=<RFC 3339>, created_before=<RFC 3339>, request_id=…
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -553,8 +588,9 @@ func (x *ListOperationsRequest) GetPageToken() string {
 type ListOperationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Newest first.
-	Operations    []*Operation `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
-	NextPageToken string       `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Operations []*Operation `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -679,10 +715,12 @@ func (x *WatchOperationsRequest) GetFromBeginning() bool {
 // OperationEvent is one change of one operation.
 type OperationEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Ts    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
+	// When it happened.
+	Ts *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
 	// The operation as it was right after the change.
 	Snapshot *Operation `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Message  string     `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// What happened, in words.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Where to go on after a broken stream.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Number of the event within its operation, from 1, without gaps.
@@ -691,7 +729,8 @@ type OperationEvent struct {
 	// canceled; settled when what became of its unknown command is known. Of the step that is named: step_started, step_succeeded,
 	// step_failed, step_retrying, boot_path (message says how the machine gets into the installer). "current" is no event: the state
 	// with which a watch of active operations begins, without a number.
-	Kind          string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The step that it is about; empty where it is about the operation.
 	Step          string `protobuf:"bytes,7,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -777,8 +816,9 @@ func (x *OperationEvent) GetStep() string {
 }
 
 type StreamOperationLogsRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	OperationId string                 `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation whose log is read.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Go on after this chunk; from LogChunk.seq.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// Stop after what is stored instead of following.
@@ -841,16 +881,20 @@ func (x *StreamOperationLogsRequest) GetNoFollow() bool {
 // LogChunk is a piece of an operation's log.
 type LogChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Ts    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
+	// When it was written.
+	Ts *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
 	// Equals operation_id.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// "stdout", "stderr", or "console": the machine's serial console while it is being installed, scrubbed of secrets, for
 	// admins only.
-	Stream      string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
-	Data        []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Stream string `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	// The text, UTF-8 as a rule; not always cut at the end of a line.
+	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// The operation whose log it is.
 	OperationId string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Number of the chunk within its operation, from 1.
-	Seq           int64  `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq int64 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The step that has written it.
 	Step          string `protobuf:"bytes,7,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -937,9 +981,11 @@ func (x *LogChunk) GetStep() string {
 
 // NetReconfig is the declarative host configuration that a RECONFIGURE applies. Absent parts stay as they are.
 type NetReconfig struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Firewall *FirewallPolicy        `protobuf:"bytes,2,opt,name=firewall,proto3" json:"firewall,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the host; empty leaves it as it is.
+	Hostname string `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Packet filter; absent leaves it as it is.
+	Firewall *FirewallPolicy `protobuf:"bytes,2,opt,name=firewall,proto3" json:"firewall,omitempty"`
 	// All interfaces that Ingot configures on the host. One that was named before and is not any more is given back: our
 	// files for it go, and a bond or VLAN that we made goes with them. Empty leaves interfaces as they are. A host that
 	// cannot do it answers NETWORK_RECONFIG_NOT_WIRED.
@@ -1032,8 +1078,9 @@ func (x *NetReconfig) GetAcceptedDrift() string {
 type FirewallPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "accept" (default) or "drop": what happens to input that no rule allows.
-	DefaultInput string          `protobuf:"bytes,1,opt,name=default_input,json=defaultInput,proto3" json:"default_input,omitempty"`
-	Allow        []*FirewallRule `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
+	DefaultInput string `protobuf:"bytes,1,opt,name=default_input,json=defaultInput,proto3" json:"default_input,omitempty"`
+	// What is let in where default_input is "drop".
+	Allow []*FirewallRule `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
 	// False drops TCP to ports 25, 465 and 587 on the way out, and of what the host forwards: for containers, namespaces
 	// and virtual machines that it routes or masquerades for.
 	SmtpEgressAllowed bool `protobuf:"varint,3,opt,name=smtp_egress_allowed,json=smtpEgressAllowed,proto3" json:"smtp_egress_allowed,omitempty"`
@@ -1092,10 +1139,12 @@ func (x *FirewallPolicy) GetSmtpEgressAllowed() bool {
 	return false
 }
 
+// FirewallRule lets one kind of traffic in.
 type FirewallRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "tcp", "udp" or "icmp". ICMP is always let in; such a rule takes no ports, source or rate.
 	Protocol string `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// First port, 1 to 65535.
 	PortFrom uint32 `protobuf:"varint,2,opt,name=port_from,json=portFrom,proto3" json:"port_from,omitempty"`
 	// 0 means port_from.
 	PortTo uint32 `protobuf:"varint,3,opt,name=port_to,json=portTo,proto3" json:"port_to,omitempty"`
@@ -1182,7 +1231,8 @@ type NetworkInterface struct {
 	// With prefix length: 192.0.2.7/24, 2001:db8::7/64.
 	Addresses []string `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// Default route; it must lie in one of the networks of addresses, or be link-local.
-	Gateway    string   `protobuf:"bytes,4,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	Gateway string `protobuf:"bytes,4,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	// Addresses of name servers.
 	DnsServers []string `protobuf:"bytes,5,rep,name=dns_servers,json=dnsServers,proto3" json:"dns_servers,omitempty"`
 	// 0 leaves it as it is.
 	Mtu int32 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"`
@@ -1195,10 +1245,13 @@ type NetworkInterface struct {
 	// "no" (default), "yes", "ipv4" or "ipv6".
 	Dhcp string `protobuf:"bytes,10,opt,name=dhcp,proto3" json:"dhcp,omitempty"`
 	// Take IPv6 addresses and routes from router advertisements; always so with dhcp yes or ipv6.
-	AcceptRa      bool            `protobuf:"varint,11,opt,name=accept_ra,json=acceptRa,proto3" json:"accept_ra,omitempty"`
-	Routes        []*NetworkRoute `protobuf:"bytes,12,rep,name=routes,proto3" json:"routes,omitempty"`
-	SearchDomains []string        `protobuf:"bytes,13,rep,name=search_domains,json=searchDomains,proto3" json:"search_domains,omitempty"`
-	Bond          *BondOptions    `protobuf:"bytes,14,opt,name=bond,proto3" json:"bond,omitempty"`
+	AcceptRa bool `protobuf:"varint,11,opt,name=accept_ra,json=acceptRa,proto3" json:"accept_ra,omitempty"`
+	// Static routes besides the gateway.
+	Routes []*NetworkRoute `protobuf:"bytes,12,rep,name=routes,proto3" json:"routes,omitempty"`
+	// Domains that short names are looked up in.
+	SearchDomains []string `protobuf:"bytes,13,rep,name=search_domains,json=searchDomains,proto3" json:"search_domains,omitempty"`
+	// Of a bond: how it uses its members.
+	Bond          *BondOptions `protobuf:"bytes,14,opt,name=bond,proto3" json:"bond,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -32,7 +32,9 @@ const (
 //
 // OperationService reads operations: poll, list, watch, and follow logs.
 type OperationServiceClient interface {
+	// GetOperation reads one operation: OPERATION_NOT_FOUND where there is none.
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*Operation, error)
+	// ListOperations shows operations, newest first.
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
 	// WatchOperations replays what is stored and then follows, with no gap and no repeat.
 	WatchOperations(ctx context.Context, in *WatchOperationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OperationEvent], error)
@@ -125,7 +127,9 @@ func (c *operationServiceClient) GetErasureCertificate(ctx context.Context, in *
 //
 // OperationService reads operations: poll, list, watch, and follow logs.
 type OperationServiceServer interface {
+	// GetOperation reads one operation: OPERATION_NOT_FOUND where there is none.
 	GetOperation(context.Context, *GetOperationRequest) (*Operation, error)
+	// ListOperations shows operations, newest first.
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
 	// WatchOperations replays what is stored and then follows, with no gap and no repeat.
 	WatchOperations(*WatchOperationsRequest, grpc.ServerStreamingServer[OperationEvent]) error

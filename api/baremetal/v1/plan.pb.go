@@ -26,11 +26,14 @@ const (
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 127 characters of [a-z0-9._-], in parts that begin with a letter or digit and are parted by "/".
-	PlanId      string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	PlanId string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// A name for people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Run strictly in order; the run stops at the first step that fails after its retries.
-	Steps     []*Step                `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
-	BuiltIn   bool                   `protobuf:"varint,4,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`
+	Steps []*Step `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	// It came with the controller and cannot be changed.
+	BuiltIn bool `protobuf:"varint,4,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`
+	// When it was stored.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// True once a run has used it.
 	Used bool `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`
@@ -368,70 +371,87 @@ type isStep_Kind interface {
 }
 
 type Step_Ssh struct {
+	// Runs a catalogued script over SSH.
 	Ssh *SshCommand `protobuf:"bytes,10,opt,name=ssh,proto3,oneof"`
 }
 
 type Step_Reboot struct {
+	// Reboots the machine.
 	Reboot *Reboot `protobuf:"bytes,11,opt,name=reboot,proto3,oneof"`
 }
 
 type Step_Netboot struct {
+	// Sets the device of the next boot.
 	Netboot *SetNetboot `protobuf:"bytes,12,opt,name=netboot,proto3,oneof"`
 }
 
 type Step_Repave struct {
+	// Writes an OS image.
 	Repave *RepaveImage `protobuf:"bytes,13,opt,name=repave,proto3,oneof"`
 }
 
 type Step_Join struct {
+	// Joins a Kubernetes cluster.
 	Join *KubeadmJoin `protobuf:"bytes,14,opt,name=join,proto3,oneof"`
 }
 
 type Step_Verify struct {
+	// Waits until the machine's Node is ready.
 	Verify *VerifyInCluster `protobuf:"bytes,15,opt,name=verify,proto3,oneof"`
 }
 
 type Step_Net struct {
+	// Applies host configuration.
 	Net *NetReconfig `protobuf:"bytes,16,opt,name=net,proto3,oneof"`
 }
 
 type Step_Rma struct {
+	// Takes the machine out of service for a return, or back.
 	Rma *RmaAction `protobuf:"bytes,17,opt,name=rma,proto3,oneof"`
 }
 
 type Step_Inspect struct {
+	// Published and not built.
 	Inspect *Inspect `protobuf:"bytes,18,opt,name=inspect,proto3,oneof"`
 }
 
 type Step_Erase struct {
+	// Erases disks.
 	Erase *EraseDisks `protobuf:"bytes,19,opt,name=erase,proto3,oneof"`
 }
 
 type Step_WaitForAgent struct {
+	// Waits for the machine's own agent.
 	WaitForAgent *WaitForAgent `protobuf:"bytes,20,opt,name=wait_for_agent,json=waitForAgent,proto3,oneof"`
 }
 
 type Step_Drain struct {
+	// Moves pods away from the machine's Node.
 	Drain *Drain `protobuf:"bytes,21,opt,name=drain,proto3,oneof"`
 }
 
 type Step_ProviderAction struct {
+	// Has the machine's provider do something.
 	ProviderAction *ProviderAction `protobuf:"bytes,22,opt,name=provider_action,json=providerAction,proto3,oneof"`
 }
 
 type Step_SetPhase struct {
+	// Changes the machine's phase.
 	SetPhase *SetPhase `protobuf:"bytes,23,opt,name=set_phase,json=setPhase,proto3,oneof"`
 }
 
 type Step_WorkflowStage struct {
+	// A stage of a workflow that the controller does itself.
 	WorkflowStage *WorkflowStage `protobuf:"bytes,24,opt,name=workflow_stage,json=workflowStage,proto3,oneof"`
 }
 
 type Step_Uncordon struct {
+	// Lets pods be placed on the machine's Node again.
 	Uncordon *Uncordon `protobuf:"bytes,25,opt,name=uncordon,proto3,oneof"`
 }
 
 type Step_ResetDevices struct {
+	// Resets accelerators.
 	ResetDevices *ResetDevices `protobuf:"bytes,27,opt,name=reset_devices,json=resetDevices,proto3,oneof"`
 }
 
@@ -887,6 +907,7 @@ func (x *RmaAction) GetAction() string {
 	return ""
 }
 
+// Inspect is published and not built.
 type Inspect struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1148,7 +1169,8 @@ func (x *Uncordon) GetClusterRef() string {
 type ProviderAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as "commission", "deploy", "release", "erase", "power_on"; docs/reference/maas-actions.md lists all.
-	Action        string            `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	// What the action takes; docs/reference/maas-actions.md says which.
 	Params        map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1247,8 +1269,9 @@ func (x *SetPhase) GetPhase() string {
 // WorkflowStage is a check or an action of the controller's own in the built-in plans of workflows; other plans may not
 // hold it.
 type WorkflowStage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the stage, as in docs/reference/workflow-stages.md.
+	Stage         string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1291,8 +1314,9 @@ func (x *WorkflowStage) GetStage() string {
 }
 
 type GetPlanRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PlanId        string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan to read.
+	PlanId        string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1337,8 +1361,14 @@ func (x *GetPlanRequest) GetPlanId() string {
 type ListPlansRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1387,9 +1417,24 @@ func (x *ListPlansRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListPlansRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListPlansRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListPlansResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Plans []*Plan                `protobuf:"bytes,1,rep,name=plans,proto3" json:"plans,omitempty"`
+	// First the built-in ones, each by id.
+	Plans []*Plan `protobuf:"bytes,1,rep,name=plans,proto3" json:"plans,omitempty"`
 	// Set where there is more.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
@@ -1513,8 +1558,9 @@ func (x *CreatePlanRequest) GetExpectedVersion() int64 {
 }
 
 type DeletePlanRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	PlanId string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan to remove.
+	PlanId string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1656,11 +1702,13 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\rWorkflowStage\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\")\n" +
 	"\x0eGetPlanRequest\x12\x17\n" +
-	"\aplan_id\x18\x01 \x01(\tR\x06planId\"N\n" +
+	"\aplan_id\x18\x01 \x01(\tR\x06planId\"\x81\x01\n" +
 	"\x10ListPlansRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x84\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x84\x01\n" +
 	"\x11ListPlansResponse\x12(\n" +
 	"\x05plans\x18\x01 \x03(\v2\x12.baremetal.v1.PlanR\x05plans\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

@@ -31,7 +31,9 @@ const (
 //
 // PlanService keeps reusable recipes.
 type PlanServiceClient interface {
+	// GetPlan reads one plan: PLAN_NOT_FOUND where there is none.
 	GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (*Plan, error)
+	// ListPlans shows the plans: first the built-in ones, each by id.
 	ListPlans(ctx context.Context, in *ListPlansRequest, opts ...grpc.CallOption) (*ListPlansResponse, error)
 	// CreatePlan stores a plan. The same id with the same content returns it again; with other content it is
 	// ALREADY_EXISTS once a run has used it or the plan is built in.
@@ -94,7 +96,9 @@ func (c *planServiceClient) DeletePlan(ctx context.Context, in *DeletePlanReques
 //
 // PlanService keeps reusable recipes.
 type PlanServiceServer interface {
+	// GetPlan reads one plan: PLAN_NOT_FOUND where there is none.
 	GetPlan(context.Context, *GetPlanRequest) (*Plan, error)
+	// ListPlans shows the plans: first the built-in ones, each by id.
 	ListPlans(context.Context, *ListPlansRequest) (*ListPlansResponse, error)
 	// CreatePlan stores a plan. The same id with the same content returns it again; with other content it is
 	// ALREADY_EXISTS once a run has used it or the plan is built in.

@@ -30,6 +30,7 @@ const (
 type Reason int32
 
 const (
+	// Not set.
 	Reason_REASON_UNSPECIFIED Reason = 0
 	// NOT_FOUND: no machine has this id.
 	// Next: check the id; `ingot list`.

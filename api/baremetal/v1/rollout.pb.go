@@ -23,9 +23,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Action is work that no single type of operation does.
 type RolloutSpec_Action int32
 
 const (
+	// type or plan_id say what is done.
 	RolloutSpec_ACTION_UNSPECIFIED RolloutSpec_Action = 0
 	// Installs a system and puts the machine in service: the operations ENTER_MAINTENANCE, REIMAGE and EXIT_MAINTENANCE, one
 	// after the other. params are those of REIMAGE. What runs on the machine before is lost.
@@ -79,19 +81,25 @@ func (RolloutSpec_Action) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{0, 0}
 }
 
+// State is how far a rollout is.
 type Rollout_State int32
 
 const (
+	// Not set.
 	Rollout_STATE_UNSPECIFIED Rollout_State = 0
+	// A second person must approve it.
 	Rollout_AWAITING_APPROVAL Rollout_State = 1
-	Rollout_RUNNING           Rollout_State = 2
-	Rollout_PAUSED            Rollout_State = 3
+	// Machines are started, wave by wave.
+	Rollout_RUNNING Rollout_State = 2
+	// Nothing more is started until it is resumed.
+	Rollout_PAUSED Rollout_State = 3
 	// Nothing more is started; operations under way are waited for.
 	Rollout_STOPPING Rollout_State = 4
 	// Every machine has ended, and no gate is closed.
 	Rollout_SUCCEEDED Rollout_State = 5
 	// A gate has closed and the rest was canceled, or it closed with the last machines.
-	Rollout_FAILED   Rollout_State = 6
+	Rollout_FAILED Rollout_State = 6
+	// Somebody has canceled it.
 	Rollout_CANCELED Rollout_State = 7
 )
 
@@ -146,17 +154,22 @@ func (Rollout_State) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{17, 0}
 }
 
+// State is how far the work on one machine is.
 type RolloutMachine_State int32
 
 const (
+	// Not set.
 	RolloutMachine_STATE_UNSPECIFIED RolloutMachine_State = 0
-	RolloutMachine_PENDING           RolloutMachine_State = 1
+	// Its turn has not come.
+	RolloutMachine_PENDING RolloutMachine_State = 1
 	// It was refused, at the creation or when its turn came. It was not touched and counts for no gate.
 	RolloutMachine_SKIPPED RolloutMachine_State = 2
 	// Without an operation_id it is about to begin.
-	RolloutMachine_RUNNING   RolloutMachine_State = 3
+	RolloutMachine_RUNNING RolloutMachine_State = 3
+	// The work on it is done.
 	RolloutMachine_SUCCEEDED RolloutMachine_State = 4
-	RolloutMachine_FAILED    RolloutMachine_State = 5
+	// The work on it has failed.
+	RolloutMachine_FAILED RolloutMachine_State = 5
 	// Its operation was canceled, or the rollout before its turn.
 	RolloutMachine_CANCELED RolloutMachine_State = 6
 )
@@ -216,8 +229,10 @@ type RolloutSpec struct {
 	// Which machines, as in ListMachinesRequest, unless selection_id says so; at most 10,000 machines.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// What is done, as in StartRunRequest, where action is not set.
-	Type   string            `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	PlanId string            `protobuf:"bytes,3,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// The plan to run, as in StartRunRequest.
+	PlanId string `protobuf:"bytes,3,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// Parameters of each operation, as in StartRunRequest.
 	Params map[string]string `protobuf:"bytes,4,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Machines of the first wave; 0: no wave of its own for them.
 	Canary int32 `protobuf:"varint,5,opt,name=canary,proto3" json:"canary,omitempty"`
@@ -230,7 +245,8 @@ type RolloutSpec struct {
 	// Machines under work at a time in each domain; needs domain. 0 with a domain: 1.
 	MaxPerDomain int32 `protobuf:"varint,9,opt,name=max_per_domain,json=maxPerDomain,proto3" json:"max_per_domain,omitempty"`
 	// When to stop, counted over each wave by itself and over all machines. Where both are empty the first failure stops it.
-	WaveGate  *RolloutGate `protobuf:"bytes,10,opt,name=wave_gate,json=waveGate,proto3" json:"wave_gate,omitempty"`
+	WaveGate *RolloutGate `protobuf:"bytes,10,opt,name=wave_gate,json=waveGate,proto3" json:"wave_gate,omitempty"`
+	// When to stop, counted over all machines.
 	TotalGate *RolloutGate `protobuf:"bytes,11,opt,name=total_gate,json=totalGate,proto3" json:"total_gate,omitempty"`
 	// Rest between the end of a wave and the beginning of the next; at most 7 days.
 	SoakSeconds int32 `protobuf:"varint,12,opt,name=soak_seconds,json=soakSeconds,proto3" json:"soak_seconds,omitempty"`
@@ -435,8 +451,9 @@ func (x *RolloutSpec) GetEnterMaintenance() bool {
 
 // RolloutGate closes when so many machines have failed. Each number is a gate of its own; 0 is none.
 type RolloutGate struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Failures int32                  `protobuf:"varint,1,opt,name=failures,proto3" json:"failures,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Machines that have failed.
+	Failures int32 `protobuf:"varint,1,opt,name=failures,proto3" json:"failures,omitempty"`
 	// Of the machines of the wave, or of all, without the skipped ones; 1 to 100.
 	Percent       int32 `protobuf:"varint,2,opt,name=percent,proto3" json:"percent,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -488,8 +505,9 @@ func (x *RolloutGate) GetPercent() int32 {
 }
 
 type PreviewRolloutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *RolloutSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the rollout would be.
+	Spec          *RolloutSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,8 +557,9 @@ type RolloutPreview struct {
 	// As it would be kept, its defaults filled in.
 	Spec *RolloutSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The work loses data.
-	Destructive bool           `protobuf:"varint,3,opt,name=destructive,proto3" json:"destructive,omitempty"`
-	Waves       []*RolloutWave `protobuf:"bytes,4,rep,name=waves,proto3" json:"waves,omitempty"`
+	Destructive bool `protobuf:"varint,3,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	// The waves in their order, with their machines counted.
+	Waves []*RolloutWave `protobuf:"bytes,4,rep,name=waves,proto3" json:"waves,omitempty"`
 	// In the order in which they would begin, the refused ones last.
 	Machines []*RolloutMachine `protobuf:"bytes,5,rep,name=machines,proto3" json:"machines,omitempty"`
 	// What is done on machines, each list once.
@@ -641,14 +660,17 @@ func (x *RolloutPreview) GetInService() int32 {
 
 // RolloutSteps are the steps of the plan as they would run.
 type RolloutSteps struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	PlanId string                 `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Steps  []*Step                `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan that the steps are of.
+	PlanId string `protobuf:"bytes,1,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// In their order, with their parameters filled in.
+	Steps []*Step `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
 	// Names of the steps that lose data.
 	DestructiveSteps []string `protobuf:"bytes,3,rep,name=destructive_steps,json=destructiveSteps,proto3" json:"destructive_steps,omitempty"`
-	Machines         int32    `protobuf:"varint,4,opt,name=machines,proto3" json:"machines,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Machines that these steps would run on.
+	Machines      int32 `protobuf:"varint,4,opt,name=machines,proto3" json:"machines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RolloutSteps) Reset() {
@@ -711,13 +733,17 @@ func (x *RolloutSteps) GetMachines() int32 {
 
 // RolloutBudget is a budget that would hold the rollout up.
 type RolloutBudget struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	Value  string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the budget.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What the budget counts by.
+	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	// The site, or the label's value, that has too little room.
+	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
 	// "at once", "percent", "per hour" or "per day".
-	Kind  string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	Limit int32  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What the budget allows.
+	Limit int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// What the rollout would use of it.
 	Wanted        int32 `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -799,8 +825,9 @@ func (x *RolloutBudget) GetWanted() int32 {
 type CreateRolloutRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required for idempotency.
-	RequestId string       `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Spec      *RolloutSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// As it was previewed.
+	Spec *RolloutSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Of the preview.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Goes into the audit log only.
@@ -868,9 +895,11 @@ func (x *CreateRolloutRequest) GetComment() string {
 }
 
 type ApproveRolloutRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
-	Digest    string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout to approve.
+	RolloutId string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	// The rollout's digest, as the approver has seen it.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Goes into the audit log only.
 	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -929,8 +958,9 @@ func (x *ApproveRolloutRequest) GetComment() string {
 }
 
 type GetRolloutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId     string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout to read.
+	RolloutId     string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -977,7 +1007,8 @@ type ListRolloutsRequest struct {
 	// Terms of state=…, request_id=…
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1035,9 +1066,11 @@ func (x *ListRolloutsRequest) GetPageToken() string {
 }
 
 type ListRolloutsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rollouts      []*Rollout             `protobuf:"bytes,1,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Rollouts []*Rollout `protobuf:"bytes,1,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1096,12 +1129,14 @@ func (x *ListRolloutsResponse) GetTotalSize() int32 {
 }
 
 type ListRolloutMachinesRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout.
+	RolloutId string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
 	// Terms of state=…, wave=…
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1166,9 +1201,11 @@ func (x *ListRolloutMachinesRequest) GetPageToken() string {
 }
 
 type ListRolloutMachinesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Machines      []*RolloutMachine      `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the rollout's order, the refused ones last.
+	Machines []*RolloutMachine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1227,8 +1264,9 @@ func (x *ListRolloutMachinesResponse) GetTotalSize() int32 {
 }
 
 type WatchRolloutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId     string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout to watch.
+	RolloutId     string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1271,8 +1309,9 @@ func (x *WatchRolloutRequest) GetRolloutId() string {
 }
 
 type PauseRolloutRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout to pause.
+	RolloutId string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
 	// Goes into the audit log only.
 	Comment       string `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1324,8 +1363,9 @@ func (x *PauseRolloutRequest) GetComment() string {
 }
 
 type ResumeRolloutRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout to resume.
+	RolloutId string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
 	// Goes into the audit log only.
 	Comment       string `protobuf:"bytes,2,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1377,8 +1417,9 @@ func (x *ResumeRolloutRequest) GetComment() string {
 }
 
 type CancelRolloutRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rollout to cancel.
+	RolloutId string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
 	// Ask operations that are under way to stop as well, at their next safe point.
 	CancelOperations bool `protobuf:"varint,2,opt,name=cancel_operations,json=cancelOperations,proto3" json:"cancel_operations,omitempty"`
 	// Goes into the audit log only.
@@ -1440,30 +1481,43 @@ func (x *CancelRolloutRequest) GetComment() string {
 
 // Rollout is one piece of work on many machines. Which machines is settled when it is created.
 type Rollout struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RolloutId string                 `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
-	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Spec      *RolloutSpec           `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
-	Digest    string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	State     Rollout_State          `protobuf:"varint,5,opt,name=state,proto3,enum=baremetal.v1.Rollout_State" json:"state,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server; sorts by time.
+	RolloutId string `protobuf:"bytes,1,opt,name=rollout_id,json=rolloutId,proto3" json:"rollout_id,omitempty"`
+	// The client's idempotency key.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// As it was created, its defaults filled in.
+	Spec *RolloutSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Digest of the preview that it was created from.
+	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// How far it is.
+	State Rollout_State `protobuf:"varint,5,opt,name=state,proto3,enum=baremetal.v1.Rollout_State" json:"state,omitempty"`
 	// What it waits for while it has not ended: WAITING_FOR_APPROVAL, WAITING_FOR_MACHINES, WAITING_FOR_BUDGET, SOAKING,
 	// FLEET_FROZEN, PAUSED_BY_OPERATOR, PAUSED_BY_GATE.
 	WaitReason string `protobuf:"bytes,6,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
 	// For people: the gate that has closed, or what it waits for.
 	Message string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	// The wave that is under way, from 1; 0 before the first.
-	Wave  int32          `protobuf:"varint,8,opt,name=wave,proto3" json:"wave,omitempty"`
+	Wave int32 `protobuf:"varint,8,opt,name=wave,proto3" json:"wave,omitempty"`
+	// The waves in their order, with their machines counted by state.
 	Waves []*RolloutWave `protobuf:"bytes,9,rep,name=waves,proto3" json:"waves,omitempty"`
 	// Sum over the waves, and the machines that were refused from the beginning.
-	Tally       *RolloutTally          `protobuf:"bytes,10,opt,name=tally,proto3" json:"tally,omitempty"`
-	Destructive bool                   `protobuf:"varint,11,opt,name=destructive,proto3" json:"destructive,omitempty"`
-	CreatedBy   string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	ApprovedBy  string                 `protobuf:"bytes,13,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
-	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	ApprovedAt  *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	Tally *RolloutTally `protobuf:"bytes,10,opt,name=tally,proto3" json:"tally,omitempty"`
+	// The work loses data.
+	Destructive bool `protobuf:"varint,11,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	// Who created it.
+	CreatedBy string `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// Who approved it; empty where nobody has.
+	ApprovedBy string `protobuf:"bytes,13,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	// When it was created.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it changed last.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// When it was approved; unset before.
+	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
 	// When the next wave begins, while it rests.
-	SoakUntil  *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=soak_until,json=soakUntil,proto3" json:"soak_until,omitempty"`
+	SoakUntil *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=soak_until,json=soakUntil,proto3" json:"soak_until,omitempty"`
+	// When it ended; unset before.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Grows with every change of state, wave or tally.
 	Version       int64 `protobuf:"varint,19,opt,name=version,proto3" json:"version,omitempty"`
@@ -1638,7 +1692,8 @@ func (x *Rollout) GetVersion() int64 {
 type RolloutWave struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1.
-	Wave          int32         `protobuf:"varint,1,opt,name=wave,proto3" json:"wave,omitempty"`
+	Wave int32 `protobuf:"varint,1,opt,name=wave,proto3" json:"wave,omitempty"`
+	// Its machines by state.
 	Tally         *RolloutTally `protobuf:"bytes,2,opt,name=tally,proto3" json:"tally,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1690,14 +1745,21 @@ func (x *RolloutWave) GetTally() *RolloutTally {
 
 // RolloutTally counts machines by state.
 type RolloutTally struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Machines      int32                  `protobuf:"varint,1,opt,name=machines,proto3" json:"machines,omitempty"`
-	Pending       int32                  `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
-	Running       int32                  `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	Succeeded     int32                  `protobuf:"varint,4,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	Failed        int32                  `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
-	Skipped       int32                  `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	Canceled      int32                  `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All of them.
+	Machines int32 `protobuf:"varint,1,opt,name=machines,proto3" json:"machines,omitempty"`
+	// Those whose turn has not come.
+	Pending int32 `protobuf:"varint,2,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Those under work.
+	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	// Those that are done.
+	Succeeded int32 `protobuf:"varint,4,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Those whose work has failed.
+	Failed int32 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Those that were refused and not touched.
+	Skipped int32 `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Those whose work was canceled, or never begun.
+	Canceled      int32 `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1783,18 +1845,24 @@ func (x *RolloutTally) GetCanceled() int32 {
 
 // RolloutMachine is one machine of a rollout.
 type RolloutMachine struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// From 1; 0 of one that was refused from the beginning.
 	Wave int32 `protobuf:"varint,2,opt,name=wave,proto3" json:"wave,omitempty"`
 	// Its site, or the label's value, at the time of creation.
-	Domain      string               `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
-	State       RolloutMachine_State `protobuf:"varint,4,opt,name=state,proto3,enum=baremetal.v1.RolloutMachine_State" json:"state,omitempty"`
-	OperationId string               `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	Domain string `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
+	// How far the work on it is.
+	State RolloutMachine_State `protobuf:"varint,4,opt,name=state,proto3,enum=baremetal.v1.RolloutMachine_State" json:"state,omitempty"`
+	// The operation on it; of several the last one.
+	OperationId string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Of one that was skipped or has failed: one of the closed set.
-	Reason     string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message    string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The reason in words.
+	Message string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	// When its work began; unset before.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When its work ended; unset before.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// In a preview: which of step_lists, from 0.
 	StepList int32 `protobuf:"varint,10,opt,name=step_list,json=stepList,proto3" json:"step_list,omitempty"`
@@ -1916,7 +1984,8 @@ type CreateSelectionRequest struct {
 	// Required for idempotency.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Which machines, as in ListMachinesRequest; or machine_ids. At most 10,000 machines.
-	Filter     string   `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Which machines, one by one; instead of filter.
 	MachineIds []string `protobuf:"bytes,3,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
 	// How long it is kept: 1 second to 7 days, by default an hour. A rollout that was created keeps its machines.
 	Ttl           *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
@@ -1983,8 +2052,9 @@ func (x *CreateSelectionRequest) GetTtl() *durationpb.Duration {
 }
 
 type GetSelectionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SelectionId   string                 `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The selection to read.
+	SelectionId   string `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2028,14 +2098,20 @@ func (x *GetSelectionRequest) GetSelectionId() string {
 
 // Selection is a set of machines that does not change when the fleet does.
 type Selection struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	SelectionId string                 `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
-	Count       int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server.
+	SelectionId string `protobuf:"bytes,1,opt,name=selection_id,json=selectionId,proto3" json:"selection_id,omitempty"`
+	// How many machines it has.
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// SHA-256 over the machines' ids, sorted, each with a line feed behind it; lower hex.
-	Digest    string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	Filter    string                 `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
-	CreatedBy string                 `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The filter that it was made from; empty where it was made from ids.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Who made it.
+	CreatedBy string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// When it was made.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Until when it is kept.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// Sorted; of GetSelection alone.
 	MachineIds    []string `protobuf:"bytes,8,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`

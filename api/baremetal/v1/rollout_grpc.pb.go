@@ -48,6 +48,7 @@ type RolloutServiceClient interface {
 	// ApproveRollout lets a rollout begin that waits for a second person: another caller than the one that created it. It
 	// names the digest that was looked at. Approving what is approved changes nothing.
 	ApproveRollout(ctx context.Context, in *ApproveRolloutRequest, opts ...grpc.CallOption) (*Rollout, error)
+	// GetRollout reads one rollout: ROLLOUT_NOT_FOUND where there is none.
 	GetRollout(ctx context.Context, in *GetRolloutRequest, opts ...grpc.CallOption) (*Rollout, error)
 	// ListRollouts gives rollouts, newest first.
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
@@ -220,6 +221,7 @@ type RolloutServiceServer interface {
 	// ApproveRollout lets a rollout begin that waits for a second person: another caller than the one that created it. It
 	// names the digest that was looked at. Approving what is approved changes nothing.
 	ApproveRollout(context.Context, *ApproveRolloutRequest) (*Rollout, error)
+	// GetRollout reads one rollout: ROLLOUT_NOT_FOUND where there is none.
 	GetRollout(context.Context, *GetRolloutRequest) (*Rollout, error)
 	// ListRollouts gives rollouts, newest first.
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)

@@ -22,15 +22,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Phase is how far a run is, as in Operation.
 type Run_Phase int32
 
 const (
+	// Not set.
 	Run_PHASE_UNSPECIFIED Run_Phase = 0
-	Run_PENDING           Run_Phase = 1
-	Run_RUNNING           Run_Phase = 2
-	Run_SUCCEEDED         Run_Phase = 3
-	Run_FAILED            Run_Phase = 4
-	Run_CANCELED          Run_Phase = 5
+	// Nothing has begun yet.
+	Run_PENDING Run_Phase = 1
+	// A step has begun.
+	Run_RUNNING Run_Phase = 2
+	// It has ended, and evidence shows that it was done.
+	Run_SUCCEEDED Run_Phase = 3
+	// It has ended without; error says why.
+	Run_FAILED Run_Phase = 4
+	// It was stopped before it was done.
+	Run_CANCELED Run_Phase = 5
 )
 
 // Enum value maps for Run_Phase.
@@ -80,14 +87,20 @@ func (Run_Phase) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_run_proto_rawDescGZIP(), []int{7, 0}
 }
 
+// State is how far a step is.
 type StepStatus_State int32
 
 const (
+	// Not set.
 	StepStatus_STATE_UNSPECIFIED StepStatus_State = 0
-	StepStatus_WAITING           StepStatus_State = 1
-	StepStatus_RUNNING           StepStatus_State = 2
-	StepStatus_SUCCEEDED         StepStatus_State = 3
-	StepStatus_FAILED            StepStatus_State = 4
+	// Its turn has not come.
+	StepStatus_WAITING StepStatus_State = 1
+	// It has begun.
+	StepStatus_RUNNING StepStatus_State = 2
+	// It is done, on evidence.
+	StepStatus_SUCCEEDED StepStatus_State = 3
+	// It has failed, and ends the run.
+	StepStatus_FAILED StepStatus_State = 4
 )
 
 // Enum value maps for StepStatus_State.
@@ -139,6 +152,7 @@ type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required for idempotency.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The machine to work on.
 	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG, or any Operation.OperationType. Empty with a plan_id means RUN_PLAN.
 	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
@@ -216,8 +230,9 @@ func (x *StartRunRequest) GetParams() map[string]string {
 }
 
 type GetRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run to read.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,8 +277,10 @@ func (x *GetRunRequest) GetRunId() string {
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in ListOperationsRequest; also run_id=….
-	Filter        string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -321,9 +338,11 @@ func (x *ListRunsRequest) GetPageToken() string {
 }
 
 type ListRunsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Runs          []*Run                 `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Runs []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -382,8 +401,9 @@ func (x *ListRunsResponse) GetTotalSize() int32 {
 }
 
 type CancelRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run to stop.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -426,10 +446,13 @@ func (x *CancelRunRequest) GetRunId() string {
 }
 
 type WatchRunsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Filter        string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	FromBeginning bool                   `protobuf:"varint,3,opt,name=from_beginning,json=fromBeginning,proto3" json:"from_beginning,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in WatchOperationsRequest; also run_id=….
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Go on after this point; from RunEvent.cursor. See WatchOperationsRequest.cursor.
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Replay all stored events, not only those of active runs.
+	FromBeginning bool `protobuf:"varint,3,opt,name=from_beginning,json=fromBeginning,proto3" json:"from_beginning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -486,10 +509,13 @@ func (x *WatchRunsRequest) GetFromBeginning() bool {
 }
 
 type StreamRunLogsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	AfterSeq      int64                  `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	NoFollow      bool                   `protobuf:"varint,3,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run whose log is read.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Go on after this chunk; from LogChunk.seq.
+	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	// Stop after what is stored instead of following.
+	NoFollow      bool `protobuf:"varint,3,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,22 +573,34 @@ func (x *StreamRunLogsRequest) GetNoFollow() bool {
 
 // Run is the step-by-step record of the plan behind an operation.
 type Run struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RunId     string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	MachineId string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	RequestId string                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Equals the operation's operation_id.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The machine that it works on.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The client's idempotency key, unique per machine.
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The run-level names: REPAVE, REBOOT, NET_RECONFIG, UPGRADE, RMA; else the operation's type.
-	Type        string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	PlanId      string                 `protobuf:"bytes,5,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
-	Phase       Run_Phase              `protobuf:"varint,6,opt,name=phase,proto3,enum=baremetal.v1.Run_Phase" json:"phase,omitempty"`
-	Steps       []*StepStatus          `protobuf:"bytes,7,rep,name=steps,proto3" json:"steps,omitempty"`
-	CurrentStep string                 `protobuf:"bytes,8,opt,name=current_step,json=currentStep,proto3" json:"current_step,omitempty"`
-	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	FinishedAt  *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	Error       *ErrorStatus           `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	Type string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	// The plan whose steps it runs.
+	PlanId string `protobuf:"bytes,5,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	// As in Operation.
-	WaitReason    string            `protobuf:"bytes,13,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
+	Phase Run_Phase `protobuf:"varint,6,opt,name=phase,proto3,enum=baremetal.v1.Run_Phase" json:"phase,omitempty"`
+	// The steps in their order.
+	Steps []*StepStatus `protobuf:"bytes,7,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Name of the step that is running, or that ended the run.
+	CurrentStep string `protobuf:"bytes,8,opt,name=current_step,json=currentStep,proto3" json:"current_step,omitempty"`
+	// When it was asked for.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When its first step began; unset before.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When it ended; unset before.
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Set when phase is FAILED or CANCELED.
+	Error *ErrorStatus `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	// As in Operation.
+	WaitReason string `protobuf:"bytes,13,opt,name=wait_reason,json=waitReason,proto3" json:"wait_reason,omitempty"`
+	// As in Operation.
 	Params        map[string]string `protobuf:"bytes,14,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -699,19 +737,28 @@ func (x *Run) GetParams() map[string]string {
 // StepStatus is the state of one step of a run.
 type StepStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	State StepStatus_State       `protobuf:"varint,2,opt,name=state,proto3,enum=baremetal.v1.StepStatus_State" json:"state,omitempty"`
+	// Name of the step in the plan.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How far it is.
+	State StepStatus_State `protobuf:"varint,2,opt,name=state,proto3,enum=baremetal.v1.StepStatus_State" json:"state,omitempty"`
 	// Attempts after the first.
-	RetryCount int32                  `protobuf:"varint,3,opt,name=retry_count,json=retryCount,proto3" json:"retry_count,omitempty"`
-	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	RetryCount int32 `protobuf:"varint,3,opt,name=retry_count,json=retryCount,proto3" json:"retry_count,omitempty"`
+	// When its first attempt began; unset before.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When it ended; unset before.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	Message    string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	Kind       string                 `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What it says now, or said at its end.
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// Kind of the step, such as reboot.
+	Kind string `protobuf:"bytes,7,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The command of the latest attempt and the agent that executes it.
-	CommandId       string            `protobuf:"bytes,8,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	ExecutorAgentId string            `protobuf:"bytes,9,opt,name=executor_agent_id,json=executorAgentId,proto3" json:"executor_agent_id,omitempty"`
-	ProgressPercent int32             `protobuf:"varint,10,opt,name=progress_percent,json=progressPercent,proto3" json:"progress_percent,omitempty"`
-	Evidence        map[string]string `protobuf:"bytes,11,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	CommandId string `protobuf:"bytes,8,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	// The agent that executes that command.
+	ExecutorAgentId string `protobuf:"bytes,9,opt,name=executor_agent_id,json=executorAgentId,proto3" json:"executor_agent_id,omitempty"`
+	// Progress in percent, 0 when unknown.
+	ProgressPercent int32 `protobuf:"varint,10,opt,name=progress_percent,json=progressPercent,proto3" json:"progress_percent,omitempty"`
+	// What proved that the step was done.
+	Evidence map[string]string `protobuf:"bytes,11,rep,name=evidence,proto3" json:"evidence,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// As in Operation.
 	ProgressMessage string `protobuf:"bytes,12,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -832,14 +879,19 @@ func (x *StepStatus) GetProgressMessage() string {
 	return ""
 }
 
+// RunEvent is one change of one run.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Ts    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
+	// When it happened.
+	Ts *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ts,proto3" json:"ts,omitempty"`
 	// The run and its steps as they were right after the event.
-	Snapshot *Run   `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Message  string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Cursor   string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Seq      int64  `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
+	Snapshot *Run `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// What happened, in words.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Where to go on after a broken stream.
+	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Number of the event within its run, from 1, without gaps.
+	Seq int64 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	// As in OperationEvent.
 	Kind          string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -35,10 +35,15 @@ const (
 type RunServiceClient interface {
 	// StartRun creates the operation behind the run; idempotent by (machine_id, request_id).
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// GetRun reads one run: OPERATION_NOT_FOUND where there is none.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// ListRuns shows runs, newest first.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
+	// CancelRun is CancelOperation for the operation behind the run.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// WatchRuns is WatchOperations with runs.
 	WatchRuns(ctx context.Context, in *WatchRunsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
+	// StreamRunLogs is StreamOperationLogs for the operation behind the run.
 	StreamRunLogs(ctx context.Context, in *StreamRunLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogChunk], error)
 }
 
@@ -136,10 +141,15 @@ type RunService_StreamRunLogsClient = grpc.ServerStreamingClient[LogChunk]
 type RunServiceServer interface {
 	// StartRun creates the operation behind the run; idempotent by (machine_id, request_id).
 	StartRun(context.Context, *StartRunRequest) (*Run, error)
+	// GetRun reads one run: OPERATION_NOT_FOUND where there is none.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
+	// ListRuns shows runs, newest first.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
+	// CancelRun is CancelOperation for the operation behind the run.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
+	// WatchRuns is WatchOperations with runs.
 	WatchRuns(*WatchRunsRequest, grpc.ServerStreamingServer[RunEvent]) error
+	// StreamRunLogs is StreamOperationLogs for the operation behind the run.
 	StreamRunLogs(*StreamRunLogsRequest, grpc.ServerStreamingServer[LogChunk]) error
 	mustEmbedUnimplementedRunServiceServer()
 }

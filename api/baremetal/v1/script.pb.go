@@ -28,12 +28,14 @@ type Script struct {
 	// 1 to 63 characters of [a-z0-9._-].
 	ScriptRef string `protobuf:"bytes,1,opt,name=script_ref,json=scriptRef,proto3" json:"script_ref,omitempty"`
 	// SHA-256 of the bytes, lower hex. Empty in AddScript, or what the bytes must have.
-	Sha256    string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	SizeBytes int64  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Length of the script.
+	SizeBytes int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Absolute path of the program that runs the script on the machine. Default "/bin/sh".
 	Interpreter string `protobuf:"bytes,4,opt,name=interpreter,proto3" json:"interpreter,omitempty"`
 	// Steps that run it are gated like a reimage, whatever they say themselves.
-	Destructive   bool                   `protobuf:"varint,5,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	Destructive bool `protobuf:"varint,5,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	// When it was added.
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -112,8 +114,9 @@ func (x *Script) GetCreatedAt() *timestamppb.Timestamp {
 }
 
 type AddScriptRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Script *Script                `protobuf:"bytes,1,opt,name=script,proto3" json:"script,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// script_ref is required; sha256 is verified when it is given.
+	Script *Script `protobuf:"bytes,1,opt,name=script,proto3" json:"script,omitempty"`
 	// At most 1 MiB.
 	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -165,8 +168,9 @@ func (x *AddScriptRequest) GetContent() []byte {
 }
 
 type GetScriptRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ScriptRef     string                 `protobuf:"bytes,1,opt,name=script_ref,json=scriptRef,proto3" json:"script_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The script to read.
+	ScriptRef     string `protobuf:"bytes,1,opt,name=script_ref,json=scriptRef,proto3" json:"script_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -211,8 +215,14 @@ func (x *GetScriptRequest) GetScriptRef() string {
 type ListScriptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,11 +271,26 @@ func (x *ListScriptsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListScriptsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListScriptsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListScriptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
-	Scripts       []*Script `protobuf:"bytes,1,rep,name=scripts,proto3" json:"scripts,omitempty"`
-	NextPageToken string    `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	Scripts []*Script `protobuf:"bytes,1,rep,name=scripts,proto3" json:"scripts,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -324,8 +349,9 @@ func (x *ListScriptsResponse) GetTotalSize() int32 {
 }
 
 type RemoveScriptRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ScriptRef     string                 `protobuf:"bytes,1,opt,name=script_ref,json=scriptRef,proto3" json:"script_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The script to remove.
+	ScriptRef     string `protobuf:"bytes,1,opt,name=script_ref,json=scriptRef,proto3" json:"script_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,9 +394,11 @@ func (x *RemoveScriptRequest) GetScriptRef() string {
 }
 
 type SetSSHCredentialsRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	Username       string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that machines use. 1 to 63 characters of [a-z0-9._-].
+	CredentialsRef string `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	// The name to log in with.
+	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// OpenSSH or PEM, without a passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits.
 	PrivateKey []byte `protobuf:"bytes,3,opt,name=private_key,json=privateKey,proto3" json:"private_key,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
@@ -448,13 +476,16 @@ func (x *SetSSHCredentialsRequest) GetCreateOnly() bool {
 
 // SSHCredentials say whose they are, without the private key.
 type SSHCredentials struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name that machines use.
+	CredentialsRef string `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	// Empty when the controller does not have the key that they are sealed with.
 	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// A line of authorized_keys(5), for the machines.
-	PublicKey     string                 `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	PublicKey string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	// Grows with every change.
+	Version int64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	// When they were changed last.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -528,8 +559,14 @@ func (x *SSHCredentials) GetUpdatedAt() *timestamppb.Timestamp {
 type ListSSHCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
-	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,10 +615,26 @@ func (x *ListSSHCredentialsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListSSHCredentialsRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListSSHCredentialsRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
 type ListSSHCredentialsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Credentials   []*SSHCredentials      `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Credentials []*SSHCredentials `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -640,8 +693,9 @@ func (x *ListSSHCredentialsResponse) GetTotalSize() int32 {
 }
 
 type DeleteSSHCredentialsRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CredentialsRef string                 `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The credentials to delete.
+	CredentialsRef string `protobuf:"bytes,1,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -712,11 +766,13 @@ const file_baremetal_v1_script_proto_rawDesc = "" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"1\n" +
 	"\x10GetScriptRequest\x12\x1d\n" +
 	"\n" +
-	"script_ref\x18\x01 \x01(\tR\tscriptRef\"P\n" +
+	"script_ref\x18\x01 \x01(\tR\tscriptRef\"\x83\x01\n" +
 	"\x12ListScriptsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x8c\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x8c\x01\n" +
 	"\x13ListScriptsResponse\x12.\n" +
 	"\ascripts\x18\x01 \x03(\v2\x14.baremetal.v1.ScriptR\ascripts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
@@ -740,11 +796,13 @@ const file_baremetal_v1_script_proto_rawDesc = "" +
 	"public_key\x18\x03 \x01(\tR\tpublicKey\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x129\n" +
 	"\n" +
-	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"W\n" +
+	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x8a\x01\n" +
 	"\x19ListSSHCredentialsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\xa3\x01\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\xa3\x01\n" +
 	"\x1aListSSHCredentialsResponse\x12>\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x1c.baremetal.v1.SSHCredentialsR\vcredentials\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

@@ -37,13 +37,16 @@ type ScriptServiceClient interface {
 	// AddScript adds a script. The same script again is returned as it was added first; another one under the same name is
 	// ALREADY_EXISTS with reason SCRIPT_EXISTS.
 	AddScript(ctx context.Context, in *AddScriptRequest, opts ...grpc.CallOption) (*Script, error)
+	// GetScript reads one entry, without the bytes: SCRIPT_NOT_FOUND where there is none.
 	GetScript(ctx context.Context, in *GetScriptRequest, opts ...grpc.CallOption) (*Script, error)
+	// ListScripts shows the catalogue by name.
 	ListScripts(ctx context.Context, in *ListScriptsRequest, opts ...grpc.CallOption) (*ListScriptsResponse, error)
 	// RemoveScript takes a script out of the catalogue. While an active operation needs it, that is FAILED_PRECONDITION
 	// with reason SCRIPT_IN_USE.
 	RemoveScript(ctx context.Context, in *RemoveScriptRequest, opts ...grpc.CallOption) (*Script, error)
 	// SetSSHCredentials stores a user name and a private key under a name, or replaces them.
 	SetSSHCredentials(ctx context.Context, in *SetSSHCredentialsRequest, opts ...grpc.CallOption) (*SSHCredentials, error)
+	// ListSSHCredentials shows credentials by name, without private keys.
 	ListSSHCredentials(ctx context.Context, in *ListSSHCredentialsRequest, opts ...grpc.CallOption) (*ListSSHCredentialsResponse, error)
 	// DeleteSSHCredentials deletes credentials that no machine names.
 	DeleteSSHCredentials(ctx context.Context, in *DeleteSSHCredentialsRequest, opts ...grpc.CallOption) (*SSHCredentials, error)
@@ -136,13 +139,16 @@ type ScriptServiceServer interface {
 	// AddScript adds a script. The same script again is returned as it was added first; another one under the same name is
 	// ALREADY_EXISTS with reason SCRIPT_EXISTS.
 	AddScript(context.Context, *AddScriptRequest) (*Script, error)
+	// GetScript reads one entry, without the bytes: SCRIPT_NOT_FOUND where there is none.
 	GetScript(context.Context, *GetScriptRequest) (*Script, error)
+	// ListScripts shows the catalogue by name.
 	ListScripts(context.Context, *ListScriptsRequest) (*ListScriptsResponse, error)
 	// RemoveScript takes a script out of the catalogue. While an active operation needs it, that is FAILED_PRECONDITION
 	// with reason SCRIPT_IN_USE.
 	RemoveScript(context.Context, *RemoveScriptRequest) (*Script, error)
 	// SetSSHCredentials stores a user name and a private key under a name, or replaces them.
 	SetSSHCredentials(context.Context, *SetSSHCredentialsRequest) (*SSHCredentials, error)
+	// ListSSHCredentials shows credentials by name, without private keys.
 	ListSSHCredentials(context.Context, *ListSSHCredentialsRequest) (*ListSSHCredentialsResponse, error)
 	// DeleteSSHCredentials deletes credentials that no machine names.
 	DeleteSSHCredentials(context.Context, *DeleteSSHCredentialsRequest) (*SSHCredentials, error)

@@ -22,16 +22,25 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// WorkflowAction is what an operator does to a workflow.
 type WorkflowAction int32
 
 const (
-	WorkflowAction_WORKFLOW_ACTION_UNSPECIFIED                       WorkflowAction = 0
-	WorkflowAction_WORKFLOW_ACTION_RETRY_STAGE                       WorkflowAction = 1
-	WorkflowAction_WORKFLOW_ACTION_RESUME                            WorkflowAction = 2
-	WorkflowAction_WORKFLOW_ACTION_RERUN                             WorkflowAction = 3
-	WorkflowAction_WORKFLOW_ACTION_RESTART_CLEAN                     WorkflowAction = 4
-	WorkflowAction_WORKFLOW_ACTION_CANCEL                            WorkflowAction = 5
-	WorkflowAction_WORKFLOW_ACTION_ADOPT_OBSERVED_STATE              WorkflowAction = 6
+	// Not set.
+	WorkflowAction_WORKFLOW_ACTION_UNSPECIFIED WorkflowAction = 0
+	// Tries the failed stage again.
+	WorkflowAction_WORKFLOW_ACTION_RETRY_STAGE WorkflowAction = 1
+	// Goes on from the last safe stage; a live attempt is left alone.
+	WorkflowAction_WORKFLOW_ACTION_RESUME WorkflowAction = 2
+	// Begins at the top and leaves out the stages whose evidence is held.
+	WorkflowAction_WORKFLOW_ACTION_RERUN WorkflowAction = 3
+	// Drops all evidence, undoes what can be undone, and begins again.
+	WorkflowAction_WORKFLOW_ACTION_RESTART_CLEAN WorkflowAction = 4
+	// Stops at the next possible point, then undoes what can be undone.
+	WorkflowAction_WORKFLOW_ACTION_CANCEL WorkflowAction = 5
+	// Accepts the failed stage because it is observed, and goes on.
+	WorkflowAction_WORKFLOW_ACTION_ADOPT_OBSERVED_STATE WorkflowAction = 6
+	// Freezes it; an attempt under way is stopped.
 	WorkflowAction_WORKFLOW_ACTION_MARK_MANUAL_INTERVENTION_REQUIRED WorkflowAction = 7
 )
 
@@ -86,12 +95,16 @@ func (WorkflowAction) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_workflow_proto_rawDescGZIP(), []int{0}
 }
 
+// Kind is what a workflow does.
 type Workflow_Kind int32
 
 const (
+	// Not set.
 	Workflow_KIND_UNSPECIFIED Workflow_Kind = 0
-	Workflow_ONBOARDING       Workflow_Kind = 1
-	Workflow_DECOMMISSION     Workflow_Kind = 2
+	// Brings a machine into the fleet.
+	Workflow_ONBOARDING Workflow_Kind = 1
+	// Takes a machine out of the fleet, or cleans it for its next use.
+	Workflow_DECOMMISSION Workflow_Kind = 2
 )
 
 // Enum value maps for Workflow_Kind.
@@ -135,14 +148,20 @@ func (Workflow_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_workflow_proto_rawDescGZIP(), []int{0, 0}
 }
 
+// Mode is how far a decommission goes.
 type Workflow_Mode int32
 
 const (
-	Workflow_MODE_UNSPECIFIED  Workflow_Mode = 0
-	Workflow_SOFT_RESET        Workflow_Mode = 1
-	Workflow_REIMAGE           Workflow_Mode = 2
+	// Not set; that of an onboarding.
+	Workflow_MODE_UNSPECIFIED Workflow_Mode = 0
+	// Resets accelerators and reboots; disks stay.
+	Workflow_SOFT_RESET Workflow_Mode = 1
+	// Writes the image anew.
+	Workflow_REIMAGE Workflow_Mode = 2
+	// Erases every unprotected disk, revokes certificates and tokens, removes the record.
 	Workflow_FULL_DECOMMISSION Workflow_Mode = 3
-	Workflow_STORAGE_CLEANUP   Workflow_Mode = 4
+	// Erases every unprotected disk and writes the image anew.
+	Workflow_STORAGE_CLEANUP Workflow_Mode = 4
 )
 
 // Enum value maps for Workflow_Mode.
@@ -190,18 +209,28 @@ func (Workflow_Mode) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_workflow_proto_rawDescGZIP(), []int{0, 1}
 }
 
+// State is how far a workflow is.
 type Workflow_State int32
 
 const (
-	Workflow_STATE_UNSPECIFIED          Workflow_State = 0
-	Workflow_PENDING                    Workflow_State = 1
-	Workflow_RUNNING                    Workflow_State = 2
-	Workflow_COMPLETED                  Workflow_State = 3
-	Workflow_FAILED_RETRYABLE           Workflow_State = 4
+	// Not set.
+	Workflow_STATE_UNSPECIFIED Workflow_State = 0
+	// An attempt is about to begin.
+	Workflow_PENDING Workflow_State = 1
+	// An attempt is under way.
+	Workflow_RUNNING Workflow_State = 2
+	// Every stage is done, on evidence.
+	Workflow_COMPLETED Workflow_State = 3
+	// The last attempt has failed; another one may succeed as things are.
+	Workflow_FAILED_RETRYABLE Workflow_State = 4
+	// The last attempt has failed, and a person must look first.
 	Workflow_FAILED_MANUAL_INTERVENTION Workflow_State = 5
-	Workflow_CANCELLED                  Workflow_State = 6
-	Workflow_COMPENSATING               Workflow_State = 7
-	Workflow_RECONCILED                 Workflow_State = 8
+	// It was cancelled, and what could be undone is undone.
+	Workflow_CANCELLED Workflow_State = 6
+	// What its stages did is being undone.
+	Workflow_COMPENSATING Workflow_State = 7
+	// It has ended on a stage that was accepted as it was observed.
+	Workflow_RECONCILED Workflow_State = 8
 )
 
 // Enum value maps for Workflow_State.
@@ -257,30 +286,47 @@ func (Workflow_State) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_workflow_proto_rawDescGZIP(), []int{0, 2}
 }
 
+// Workflow brings a machine into the fleet or takes it out, in stages and as many attempts as it takes.
 type Workflow struct {
-	state                 protoimpl.MessageState `protogen:"open.v1"`
-	WorkflowId            string                 `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	MachineId             string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Kind                  Workflow_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=baremetal.v1.Workflow_Kind" json:"kind,omitempty"`
-	Mode                  Workflow_Mode          `protobuf:"varint,4,opt,name=mode,proto3,enum=baremetal.v1.Workflow_Mode" json:"mode,omitempty"`
-	State                 Workflow_State         `protobuf:"varint,5,opt,name=state,proto3,enum=baremetal.v1.Workflow_State" json:"state,omitempty"`
-	CurrentStage          string                 `protobuf:"bytes,6,opt,name=current_stage,json=currentStage,proto3" json:"current_stage,omitempty"`
-	AttemptCount          int32                  `protobuf:"varint,7,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
-	FailureClass          string                 `protobuf:"bytes,8,opt,name=failure_class,json=failureClass,proto3" json:"failure_class,omitempty"`
-	ObservedProviderState string                 `protobuf:"bytes,9,opt,name=observed_provider_state,json=observedProviderState,proto3" json:"observed_provider_state,omitempty"`
-	RecommendedAction     string                 `protobuf:"bytes,10,opt,name=recommended_action,json=recommendedAction,proto3" json:"recommended_action,omitempty"`
-	OperationId           string                 `protobuf:"bytes,11,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	CreatedAt             *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt             *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Made by the server ("wf-…").
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The machine that it is about.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// What it does.
+	Kind Workflow_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=baremetal.v1.Workflow_Kind" json:"kind,omitempty"`
+	// How far a decommission goes; unset of an onboarding.
+	Mode Workflow_Mode `protobuf:"varint,4,opt,name=mode,proto3,enum=baremetal.v1.Workflow_Mode" json:"mode,omitempty"`
+	// How far it is.
+	State Workflow_State `protobuf:"varint,5,opt,name=state,proto3,enum=baremetal.v1.Workflow_State" json:"state,omitempty"`
+	// The stage that it is at, or that it ended at.
+	CurrentStage string `protobuf:"bytes,6,opt,name=current_stage,json=currentStage,proto3" json:"current_stage,omitempty"`
+	// Attempts so far.
+	AttemptCount int32 `protobuf:"varint,7,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
+	// Class of the last failure, such as agent_unavailable; empty without one.
+	FailureClass string `protobuf:"bytes,8,opt,name=failure_class,json=failureClass,proto3" json:"failure_class,omitempty"`
+	// What the machine's provider said last, as in ProviderStatus.state.
+	ObservedProviderState string `protobuf:"bytes,9,opt,name=observed_provider_state,json=observedProviderState,proto3" json:"observed_provider_state,omitempty"`
+	// What to do next, in words; empty where nothing is to be done.
+	RecommendedAction string `protobuf:"bytes,10,opt,name=recommended_action,json=recommendedAction,proto3" json:"recommended_action,omitempty"`
+	// The operation of the last attempt.
+	OperationId string `protobuf:"bytes,11,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// When it was asked for.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it changed last.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The stages, in order.
 	Stages []string `protobuf:"bytes,14,rep,name=stages,proto3" json:"stages,omitempty"`
 	// Why the last attempt failed: a Reason, and text.
-	Reason  string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The reason in words.
 	Message string `protobuf:"bytes,16,opt,name=message,proto3" json:"message,omitempty"`
 	// The actions that would be taken now: those that the state allows, and that the machine does not stand in the way of.
-	LegalActions  []WorkflowAction       `protobuf:"varint,17,rep,packed,name=legal_actions,json=legalActions,proto3,enum=baremetal.v1.WorkflowAction" json:"legal_actions,omitempty"`
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	RequestId     string                 `protobuf:"bytes,19,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	LegalActions []WorkflowAction `protobuf:"varint,17,rep,packed,name=legal_actions,json=legalActions,proto3,enum=baremetal.v1.WorkflowAction" json:"legal_actions,omitempty"`
+	// When it ended; unset before.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// The client's idempotency key, unique per machine.
+	RequestId     string `protobuf:"bytes,19,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -449,13 +495,19 @@ func (x *Workflow) GetRequestId() string {
 }
 
 type StartWorkflowRequest struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	MachineId        string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	RequestId        string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Kind             Workflow_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=baremetal.v1.Workflow_Kind" json:"kind,omitempty"`
-	Mode             Workflow_Mode          `protobuf:"varint,4,opt,name=mode,proto3,enum=baremetal.v1.Workflow_Mode" json:"mode,omitempty"`
-	EnterMaintenance bool                   `protobuf:"varint,5,opt,name=enter_maintenance,json=enterMaintenance,proto3" json:"enter_maintenance,omitempty"`
-	PlanId           string                 `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What to do.
+	Kind Workflow_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=baremetal.v1.Workflow_Kind" json:"kind,omitempty"`
+	// Of a decommission: how far it goes.
+	Mode Workflow_Mode `protobuf:"varint,4,opt,name=mode,proto3,enum=baremetal.v1.Workflow_Mode" json:"mode,omitempty"`
+	// A machine that is not in maintenance is brought there first. Without it that one is refused.
+	EnterMaintenance bool `protobuf:"varint,5,opt,name=enter_maintenance,json=enterMaintenance,proto3" json:"enter_maintenance,omitempty"`
+	// The plan that installs the system, where a stage does.
+	PlanId string `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	// "image_ref", "timeout_seconds", and of an onboarding "path": "install" or "adopt" (by default by the node's state).
 	Params map[string]string `protobuf:"bytes,7,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Says what would happen: the answer has no operation_id, and params "stages" and "would".
@@ -551,8 +603,9 @@ func (x *StartWorkflowRequest) GetDryRun() bool {
 }
 
 type GetWorkflowRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkflowId    string                 `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow to read.
+	WorkflowId    string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -595,10 +648,13 @@ func (x *GetWorkflowRequest) GetWorkflowId() string {
 }
 
 type ListWorkflowsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Filter        string                 `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	PageSize      int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Terms of machine_id=…, kind=…, mode=…, state=…, failure_class=…, open=true|false.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -655,9 +711,11 @@ func (x *ListWorkflowsRequest) GetPageToken() string {
 }
 
 type ListWorkflowsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Workflows     []*Workflow            `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Workflows []*Workflow `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	// Where the next page begins. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
 	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -716,12 +774,17 @@ func (x *ListWorkflowsResponse) GetTotalSize() int32 {
 }
 
 type ActOnWorkflowRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkflowId    string                 `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Action        WorkflowAction         `protobuf:"varint,3,opt,name=action,proto3,enum=baremetal.v1.WorkflowAction" json:"action,omitempty"`
-	Comment       string                 `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What to do to it.
+	Action WorkflowAction `protobuf:"varint,3,opt,name=action,proto3,enum=baremetal.v1.WorkflowAction" json:"action,omitempty"`
+	// Why. Kept in the audit log only.
+	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Says what would happen and changes nothing.
+	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

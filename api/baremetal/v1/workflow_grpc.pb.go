@@ -34,7 +34,9 @@ const (
 type WorkflowServiceClient interface {
 	// StartWorkflow starts an onboarding or a decommission; idempotent by (machine_id, request_id).
 	StartWorkflow(ctx context.Context, in *StartWorkflowRequest, opts ...grpc.CallOption) (*Operation, error)
+	// GetWorkflow reads one workflow: WORKFLOW_NOT_FOUND where there is none.
 	GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
+	// ListWorkflows shows workflows, newest first.
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
 	// ActOnWorkflow applies one operator action. Each is idempotent and audited; with dry_run nothing changes, and params
 	// "would" of the answer says what would happen.
@@ -98,7 +100,9 @@ func (c *workflowServiceClient) ActOnWorkflow(ctx context.Context, in *ActOnWork
 type WorkflowServiceServer interface {
 	// StartWorkflow starts an onboarding or a decommission; idempotent by (machine_id, request_id).
 	StartWorkflow(context.Context, *StartWorkflowRequest) (*Operation, error)
+	// GetWorkflow reads one workflow: WORKFLOW_NOT_FOUND where there is none.
 	GetWorkflow(context.Context, *GetWorkflowRequest) (*Workflow, error)
+	// ListWorkflows shows workflows, newest first.
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
 	// ActOnWorkflow applies one operator action. Each is idempotent and audited; with dry_run nothing changes, and params
 	// "would" of the answer says what would happen.

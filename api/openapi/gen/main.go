@@ -1,5 +1,5 @@
-// Command gen finishes the OpenAPI document that protoc-gen-openapiv2 has made: it reads it from standard input and
-// writes it to standard output.
+// Command gen makes the OpenAPI 3.1 document out of the OpenAPI 2.0 that protoc-gen-openapiv2 makes: it reads that from
+// standard input and writes the document to standard output.
 package main
 
 import (
@@ -33,6 +33,10 @@ func run(in io.Reader, out io.Writer) error {
 	streamTypes(paths)
 	maintenance(doc)
 	nodeHistory(doc)
+	if doc, err = toV3(doc); err != nil {
+		return err
+	}
+	describe(doc)
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -97,7 +101,7 @@ func streamTypes(paths object) {
 			answer := asObject(asObject(d["responses"])["200"])
 			if text, _ := answer["description"].(string); strings.Contains(text, "(streaming responses)") {
 				answer["description"] = "A stream: one document a line, as long as it lasts."
-				d["produces"] = []string{"application/x-ndjson"}
+				d["produces"] = []string{streamType}
 			}
 		}
 	}
@@ -107,7 +111,10 @@ func streamTypes(paths object) {
 func maintenance(v any) {
 	switch v := v.(type) {
 	case object:
-		for _, child := range v {
+		for key, child := range v {
+			if text, ok := child.(string); ok && key == "description" {
+				v[key] = strings.ReplaceAll(text, " - MAINTENANCE_IDLE:", " - MAINTENANCE:")
+			}
 			maintenance(child)
 		}
 	case []any:
@@ -129,21 +136,18 @@ func asObject(v any) object {
 // nodeHistory describes the lines of a node's history as the gateway writes them: states by their plain names, null for
 // what is absent, values of any type in the metadata.
 func nodeHistory(doc object) {
-	line := asObject(asObject(doc["definitions"])["v1NodeStateLog"])
-	if line == nil {
-		return
-	}
+	line := asObject(asObject(doc["definitions"])["baremetal.v1.NodeStateLog"])
 	text := func(description string) object { return object{"type": "string", "description": description} }
 	null := func(o object) object {
 		o["x-nullable"] = true
 		return o
 	}
 	line["properties"] = object{
-		"id":         object{"type": "string", "format": "uuid"},
+		"id":         object{"type": "string", "format": "uuid", "description": "Names the line."},
 		"from_state": text("Such as installing."), "to_state": text("Such as install_failed."),
 		"triggered_by": text("admin, system, workflow or node_report."),
 		"user_id":      null(text("Null where nobody asked.")), "comment": null(text("Null where none was given.")),
 		"metadata":   null(object{"type": "object", "description": "Null where there is none."}),
-		"created_at": object{"type": "string", "format": "date-time"},
+		"created_at": object{"type": "string", "format": "date-time", "description": "When it happened."},
 	}
 }

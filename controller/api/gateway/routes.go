@@ -51,12 +51,13 @@ type route struct {
 
 type routes []route
 
-// readRoutes reads the paths out of an OpenAPI 2.0 document.
+// readRoutes reads the paths out of an OpenAPI 3.1 document.
 func readRoutes(document []byte) (routes, error) {
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string `json:"operationId"`
 			Parameters  []struct{ Name, In string }
+			RequestBody json.RawMessage
 		}
 	}
 	if err := json.Unmarshal(document, &doc); err != nil {
@@ -67,13 +68,10 @@ func readRoutes(document []byte) (routes, error) {
 		r := route{segments: split(path), methods: map[string]operation{}}
 		for method, described := range methods {
 			service, call, _ := strings.Cut(described.OperationID, "_")
-			op := operation{call: "/baremetal.v1." + service + "/" + call}
+			op := operation{call: "/baremetal.v1." + service + "/" + call, body: len(described.RequestBody) > 0}
 			for _, p := range described.Parameters {
-				switch p.In {
-				case "query":
+				if p.In == "query" {
 					op.query = append(op.query, p.Name)
-				case "body":
-					op.body = true
 				}
 			}
 			r.methods[strings.ToUpper(method)] = op

@@ -48,17 +48,15 @@ func imageMessage(r dbsqlc.Image) *baremetalv1.Image {
 	}
 }
 
-// ImageFilter narrows a list of images. Empty fields match everything.
+// ImageFilter says which part of the list of images is read.
 type ImageFilter struct {
-	Kind, Arch string
-	AfterRef   string
-	Limit      int32
+	AfterRef string
+	Limit    int32
 }
 
 // ListImages reads images by name.
 func (s *Store) ListImages(ctx context.Context, f ImageFilter) ([]*baremetalv1.Image, error) {
-	rows, err := s.db.Lists(ctx).ListImages(ctx, dbsqlc.ListImagesParams{AfterRef: f.AfterRef, Kind: f.Kind, Arch: f.Arch,
-		PageSize: f.Limit})
+	rows, err := s.db.Lists(ctx).ListImages(ctx, dbsqlc.ListImagesParams{AfterRef: f.AfterRef, PageSize: f.Limit})
 	if err != nil {
 		return nil, fmt.Errorf("list images: %w", err)
 	}

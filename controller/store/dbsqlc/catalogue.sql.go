@@ -590,24 +590,18 @@ func (q *Queries) ListDiscovered(ctx context.Context, arg ListDiscoveredParams) 
 
 const listImages = `-- name: ListImages :many
 SELECT image_ref, kind, arch, url, format, sha256_file, sha256_raw, sha256_source, size_bytes, file_size_bytes, minimum_disk_bytes, firmware, created_at FROM images
-WHERE image_ref > $1 AND ($2::text = '' OR kind = $2) AND ($3::text = '' OR arch = $3)
-ORDER BY image_ref LIMIT $4
+WHERE image_ref > $1 AND ($2::text = '' OR kind = $2)
+ORDER BY image_ref LIMIT $3
 `
 
 type ListImagesParams struct {
 	AfterRef string
 	Kind     string
-	Arch     string
 	PageSize int32
 }
 
 func (q *Queries) ListImages(ctx context.Context, arg ListImagesParams) ([]Image, error) {
-	rows, err := q.db.Query(ctx, listImages,
-		arg.AfterRef,
-		arg.Kind,
-		arg.Arch,
-		arg.PageSize,
-	)
+	rows, err := q.db.Query(ctx, listImages, arg.AfterRef, arg.Kind, arg.PageSize)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ DELETE FROM images WHERE image_ref = @image_ref;
 
 -- name: ListImages :many
 SELECT * FROM images
-WHERE image_ref > @after_ref AND (@kind::text = '' OR kind = @kind) AND (@arch::text = '' OR arch = @arch)
+WHERE image_ref > @after_ref AND (@kind::text = '' OR kind = @kind)
 ORDER BY image_ref LIMIT @page_size;
 
 -- name: CountImagesOfBlob :one

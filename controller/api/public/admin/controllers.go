@@ -21,7 +21,7 @@ func (s *Server) ListControllers(
 	ctx context.Context, r *baremetalv1.ListControllersRequest,
 ) (*baremetalv1.ListControllersResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Controller]{
-		Name: "controllers", Filter: fmt.Sprint(r.GetAll()),
+		Name: "controllers", Short: true, Filter: fmt.Sprint(r.GetAll()),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Controller, error) {
 			return s.Store.ListControllers(ctx, r.GetAll(), after.ID, limit, s.Clock.Now())
 		},

@@ -42,7 +42,7 @@ func (s *Server) ListBMCCredentials(
 	ctx context.Context, r *baremetalv1.ListBMCCredentialsRequest,
 ) (*baremetalv1.ListBMCCredentialsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BMCCredentials]{
-		Name: "bmc-credentials", Filter: "",
+		Name: "bmc-credentials", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCredentials, error) {
 			all, err := s.Store.ListCredentials(ctx, after.ID, limit)
 			return service.Each(all, err, s.credentials)
@@ -90,31 +90,23 @@ func (s *Server) DeleteBMCCredentials(
 func (s *Server) ListBMCCertificates(
 	ctx context.Context, r *baremetalv1.ListBMCCertificatesRequest,
 ) (*baremetalv1.ListBMCCertificatesResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	if err := validate.OptionalKey("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	of := r.GetMachineId() + " " + strconv.FormatBool(r.GetChanged())
-	page, err := validate.ParsePage(r.GetPageToken(), "bmc-certificates", of)
+	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BMCCertificate]{
+		Name: "bmc-certificates", Short: true, Uncounted: true,
+		Filter: r.GetMachineId() + " " + strconv.FormatBool(r.GetChanged()),
+		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCertificate, error) {
+			f := credentialstore.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: limit}
+			f.AfterSite, f.AfterEndpoint, _ = strings.Cut(after.ID, " ")
+			return s.Store.ListBMCCertificates(ctx, f)
+		},
+		Place: service.ByID(func(c *baremetalv1.BMCCertificate) string { return c.GetSite() + " " + c.GetEndpoint() }),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	f := credentialstore.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: size + 1}
-	f.AfterSite, f.AfterEndpoint, _ = strings.Cut(page.ID, " ")
-	all, err := s.Store.ListBMCCertificates(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := &baremetalv1.ListBMCCertificatesResponse{Certificates: all}
-	if len(all) > int(size) {
-		out.Certificates = all[:size]
-		last := all[size-1]
-		out.NextPageToken = validate.Page{ID: last.GetSite() + " " + last.GetEndpoint()}.Token("bmc-certificates", of)
-	}
-	return out, nil
+	return &baremetalv1.ListBMCCertificatesResponse{Certificates: p.Rows, NextPageToken: p.Next}, nil
 }
 
 // TrustBMCCertificate implements AdminService.

@@ -130,24 +130,10 @@ func same(words []string) map[string]string {
 func (s *Server) ListImages(
 	ctx context.Context, r *baremetalv1.ListImagesRequest,
 ) (*baremetalv1.ListImagesResponse, error) {
-	terms, err := validate.Filter(r.GetFilter(), imageKeys)
-	if err != nil {
-		return nil, err
-	}
-	var f catalogstore.ImageFilter
-	for _, t := range terms {
-		switch t.Key {
-		case "kind":
-			f.Kind = t.Value
-		case "arch":
-			f.Arch = t.Value
-		}
-	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Image]{
-		Name: "images", Filter: r.GetFilter(),
+		Name: "images", Short: true, Checks: imageKeys,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Image, error) {
-			f.AfterRef, f.Limit = after.ID, limit
-			return s.Store.ListImages(ctx, f)
+			return s.Store.ListImages(ctx, catalogstore.ImageFilter{AfterRef: after.ID, Limit: limit})
 		},
 		Place: service.ByID((*baremetalv1.Image).GetImageRef),
 	}, r)

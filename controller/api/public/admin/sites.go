@@ -48,7 +48,7 @@ func (s *Server) ListSites(
 	ctx context.Context, r *baremetalv1.ListSitesRequest,
 ) (*baremetalv1.ListSitesResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Site]{
-		Name: "sites", Filter: "",
+		Name: "sites", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Site, error) {
 			return s.Store.ListSites(ctx, after.ID, limit)
 		},
@@ -68,7 +68,7 @@ func (s *Server) ListSiteLeases(
 		return nil, err
 	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.SiteLease]{
-		Name: "leases", Filter: r.GetSite(),
+		Name: "leases", Short: true, Filter: r.GetSite(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SiteLease, error) {
 			segment, mac, err := macPosition(after.ID)
 			if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) ListDiscovered(
 		return nil, err
 	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.DiscoveredMachine]{
-		Name: "discovered", Filter: r.GetSite(),
+		Name: "discovered", Short: true, Filter: r.GetSite(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.DiscoveredMachine, error) {
 			site, mac, err := macPosition(after.ID)
 			if err != nil {

@@ -119,7 +119,7 @@ func (s *Server) ListBootstrapTokens(
 	ctx context.Context, r *baremetalv1.ListBootstrapTokensRequest,
 ) (*baremetalv1.ListBootstrapTokensResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BootstrapToken]{
-		Name: "tokens", Filter: "",
+		Name: "tokens", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BootstrapToken, error) {
 			return s.Store.ListTokens(ctx, after.Time, after.ID, limit)
 		},

@@ -113,7 +113,7 @@ func (s *Server) ListWebhooks(
 	ctx context.Context, r *baremetalv1.ListWebhooksRequest,
 ) (*baremetalv1.ListWebhooksResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Webhook]{
-		Name: "webhooks", Filter: "",
+		Name: "webhooks", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Webhook, error) {
 			return s.Store.ListWebhooks(ctx, after.ID, limit, s.Clock.Now())
 		},

@@ -49,7 +49,7 @@ func (s *Server) ListClusters(
 	ctx context.Context, r *baremetalv1.ListClustersRequest,
 ) (*baremetalv1.ListClustersResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Cluster]{
-		Name: "clusters", Filter: "",
+		Name: "clusters", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Cluster, error) {
 			all, err := s.Store.ListClusters(ctx, after.ID, limit)
 			return service.Each(all, err, s.cluster)

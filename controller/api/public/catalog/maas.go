@@ -39,7 +39,7 @@ func (s *Server) ListMAASRegions(
 	ctx context.Context, r *baremetalv1.ListMAASRegionsRequest,
 ) (*baremetalv1.ListMAASRegionsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.MAASRegion]{
-		Name: "maas-regions", Filter: "",
+		Name: "maas-regions", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.MAASRegion, error) {
 			all, err := s.Store.ListMAASRegions(ctx, after.ID, limit)
 			return service.Each(all, err, s.maasRegion)

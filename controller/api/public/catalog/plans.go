@@ -25,7 +25,7 @@ func (s *Server) ListPlans(
 	ctx context.Context, r *baremetalv1.ListPlansRequest,
 ) (*baremetalv1.ListPlansResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Plan]{
-		Name: "plans", Filter: "",
+		Name: "plans", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Plan, error) {
 			return s.Store.ListPlans(ctx, catalogstore.PlanPosition{BuiltIn: after.Part == builtInPart, ID: after.ID}, limit)
 		},

@@ -35,7 +35,7 @@ func (s *Server) ListScripts(
 	ctx context.Context, r *baremetalv1.ListScriptsRequest,
 ) (*baremetalv1.ListScriptsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Script]{
-		Name: "scripts", Filter: "",
+		Name: "scripts", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Script, error) {
 			return s.Store.ListScripts(ctx, after.ID, limit)
 		},
@@ -80,7 +80,7 @@ func (s *Server) ListSSHCredentials(
 	ctx context.Context, r *baremetalv1.ListSSHCredentialsRequest,
 ) (*baremetalv1.ListSSHCredentialsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.SSHCredentials]{
-		Name: "ssh-credentials", Filter: "",
+		Name: "ssh-credentials", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SSHCredentials, error) {
 			all, err := s.Store.ListSSHCredentials(ctx, after.ID, limit)
 			return service.Each(all, err, s.sshCredentials)

@@ -255,7 +255,7 @@ func (s *Server) ListNodeGroups(
 	ctx context.Context, r *baremetalv1.ListNodeGroupsRequest,
 ) (*baremetalv1.ListNodeGroupsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.NodeGroup]{
-		Name: "node-groups", Filter: "",
+		Name: "node-groups", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.NodeGroup, error) {
 			return s.Store.ListNodeGroups(ctx, after.ID, limit)
 		},

@@ -26,7 +26,7 @@ func (s *Server) ListBudgets(
 	ctx context.Context, r *baremetalv1.ListBudgetsRequest,
 ) (*baremetalv1.ListBudgetsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Budget]{
-		Name: "budgets", Filter: "",
+		Name: "budgets", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Budget, error) {
 			return s.Store.ListBudgets(ctx, after.ID, limit)
 		},
@@ -55,7 +55,7 @@ func (s *Server) ListBudgetSlots(
 	ctx context.Context, r *baremetalv1.ListBudgetSlotsRequest,
 ) (*baremetalv1.ListBudgetSlotsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BudgetSlot]{
-		Name: "budget-slots", Filter: "",
+		Name: "budget-slots", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BudgetSlot, error) {
 			return s.Store.HeldSlots(ctx, after.Time, after.ID, limit)
 		},

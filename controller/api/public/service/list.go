@@ -37,6 +37,10 @@ type List[M proto.Message] struct {
 	Uncounted bool
 	// Place is where a row stands.
 	Place func(M) validate.Page
+	// Short is a list that can be read whole: it is filtered and sorted here, by the fields of its rows.
+	Short bool
+	// Checks are of fields whose values a filter must know.
+	Checks validate.Keys
 }
 
 // Rows is one page of a list.
@@ -52,6 +56,9 @@ func Page[M proto.Message](ctx context.Context, s *Base, l List[M], r PageReques
 	size, err := validate.PageSize(r.GetPageSize())
 	if err != nil {
 		return out, err
+	}
+	if n, ok := r.(narrowed); ok && l.Short && n.GetFilter()+n.GetOrderBy() != "" {
+		return short(ctx, l, n, size)
 	}
 	at, err := validate.ParsePage(r.GetPageToken(), l.Name, l.Filter)
 	if err != nil {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// open are the calls that need no token.
+var open = []string{"AccessService_GetSignOn"}
+
+// describe adds to the OpenAPI 3.1 document what the .proto files cannot say: how calls fail, which need no token, what
+// the server sets, and versions as entity tags.
+func describe(doc object) {
+	components := asObject(doc["components"])
+	all := asObject(components["schemas"])
+	failures(all)
+	for _, schema := range all {
+		for _, property := range asObject(asObject(schema)["properties"]) {
+			serverOwned(asObject(property))
+		}
+	}
+	components["responses"] = object{
+		"Error": response("Why the call was refused. The reason of ErrorInfo says it; the HTTP status is that of its code."),
+		"VersionConflict": response("Another version is stored than the one that If-Match or expected_version names: " +
+			"reason VERSION_CONFLICT."),
+	}
+	components["parameters"] = object{"IfMatch": object{
+		"name": "If-Match", "in": "header", "required": false, "schema": object{"type": "string"},
+		"description": "The ETag that was read, such as \"7\": the write is refused where another version is stored. " +
+			"Instead of expected_version.",
+	}}
+	components["headers"] = object{"ETag": object{
+		"description": "The version of the thing, in quotes. If-Match takes it.", "schema": object{"type": "string"},
+	}}
+	for _, item := range asObject(doc["paths"]) {
+		for _, op := range asObject(item) {
+			describeCall(asObject(op), all)
+		}
+	}
+}
+
+func response(text string) object {
+	return object{"description": text, "content": content(jsonType, object{"$ref": schemas + errorSchema})}
+}
+
+func reference(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }
+
+func describeCall(op, all object) {
+	responses := asObject(op["responses"])
+	responses["default"] = reference("responses", "Error")
+	if id, _ := op["operationId"].(string); slices.Contains(open, id) {
+		op["security"] = []any{object{}}
+	}
+	good := asObject(responses["200"])
+	if has(answer(good), all, "version") {
+		good["headers"] = object{"ETag": reference("headers", "ETag")}
+	}
+	parameters, _ := op["parameters"].([]any)
+	versioned := slices.ContainsFunc(parameters, func(p any) bool { return asObject(p)["name"] == "expected_version" }) ||
+		has(asObject(op["requestBody"]), all, "expected_version")
+	if versioned {
+		op["parameters"] = append(parameters, reference("parameters", "IfMatch"))
+		responses["412"] = reference("responses", "VersionConflict")
+	}
+}
+
+// answer is a response without those that are streams.
+func answer(response object) object {
+	if asObject(response["content"])[streamType] != nil {
+		return nil
+	}
+	return response
+}
+
+// has reports whether a body's JSON has the field.
+func has(body, all object, field string) bool {
+	schema := asObject(asObject(asObject(body["content"])[jsonType])["schema"])
+	if ref, ok := schema["$ref"].(string); ok {
+		schema = asObject(all[strings.TrimPrefix(ref, schemas)])
+	}
+	f := asObject(asObject(schema["properties"])[field])
+	return f["format"] == "int64"
+}
+
+// serverOwned marks what clients cannot write.
+func serverOwned(property object) {
+	text, _ := property["description"].(string)
+	if strings.HasPrefix(text, "Output.") || strings.HasPrefix(text, "Set by the server") ||
+		strings.Contains(text, "read-only") {
+		property["readOnly"] = true
+	}
+}
+
+// failures describes google.rpc.Status with the details that this API gives it, and the closed set of reasons.
+func failures(all object) {
+	var reasons []any
+	for number := range int32(1000) {
+		if name, ok := baremetalv1.Reason_name[number]; ok && number > 0 {
+			reasons = append(reasons, name)
+		}
+	}
+	text := func(description string) object { return object{"type": "string", "description": description} }
+	all["baremetal.v1.Reason"] = object{"type": "string", "enum": reasons,
+		"description": "Why a call was refused. Switch on it, never on a message. New ones may come; none goes away."}
+	all["google.rpc.ErrorInfo"] = detail("ErrorInfo", object{
+		"reason":   object{"$ref": schemas + "baremetal.v1.Reason"},
+		"domain":   object{"const": "ingot.dev"},
+		"metadata": object{"type": "object", "additionalProperties": object{"type": "string"}},
+	})
+	all["google.rpc.BadRequest"] = detail("BadRequest", object{"field_violations": object{
+		"type": "array", "items": object{"type": "object", "properties": object{
+			"field": text("Path of the field that is at fault."), "description": text("What is wrong with it."),
+		}},
+	}})
+	all["google.rpc.RetryInfo"] = detail("RetryInfo", object{
+		"retry_delay": text("How long to wait before the next try, such as \"1.5s\"."),
+	})
+	status := asObject(asObject(all[errorSchema])["properties"])
+	asObject(all[errorSchema])["description"] = "How every call fails."
+	asObject(status["code"])["description"] = "Code of gRPC, as in google/rpc/code.proto."
+	asObject(status["message"])["description"] = "For people. It may change."
+	status["details"] = object{"type": "array", "items": object{"anyOf": []any{
+		object{"$ref": schemas + "google.rpc.ErrorInfo"}, object{"$ref": schemas + "google.rpc.BadRequest"},
+		object{"$ref": schemas + "google.rpc.RetryInfo"}, object{"$ref": schemas + "google.protobuf.Any"},
+	}}, "description": "One ErrorInfo; BadRequest where fields are at fault; RetryInfo where waiting helps."}
+}
+
+func detail(name string, properties object) object {
+	properties["@type"] = object{"const": "type.googleapis.com/google.rpc." + name}
+	return object{"type": "object", "required": []any{"@type"}, "properties": properties}
+}

@@ -1,0 +1,3 @@
+// Package clients tests the clients that programs use, each against a real controller with a simulated machine: that of
+// Go always, those of Python and TypeScript with the build tag clients: make test-clients.
+package clients
