@@ -320,7 +320,7 @@ func TestWhatNoMomentAnswers(t *testing.T) {
 	publictest.Wants(t, err, failure.KindInvalid, "INVALID_FIELD", "external_id")
 	_, err = r.Machines.CountMachines(t.Context(), &pb.CountMachinesRequest{AsOf: long})
 	publictest.Wants(t, err, failure.KindPrecondition, "MOMENT_NOT_KEPT", "as_of")
-	if since := failure.From(err).Meta["since"]; since == "" || !strings.Contains(err.Error(), since) {
+	if since := failure.From(err).Metadata["since"]; since == "" || !strings.Contains(err.Error(), since) {
 		t.Errorf("%v names no time", err)
 	}
 	// A page of a moment goes on at that moment alone.
