@@ -16,7 +16,8 @@ import (
 // A column of machines that clients see must be in its states: this test is to be told of each that they don't see.
 func TestStatesHaveWhatClientsSee(t *testing.T) {
 	s := storetest.New(t)
-	rows, err := s.Pool().Query(t.Context(), `SELECT column_name FROM information_schema.columns m WHERE table_name = 'machines'
+	rows, err := s.Pool().
+		Query(t.Context(), `SELECT column_name FROM information_schema.columns m WHERE table_name = 'machines'
 		AND NOT EXISTS (SELECT 1 FROM information_schema.columns s
 			WHERE s.table_name = 'machine_states' AND s.column_name = m.column_name)`)
 	if err != nil {
@@ -69,8 +70,12 @@ func TestMachinesOfBeforeHaveAState(t *testing.T) {
 	if got, err := s.MachinesAt(t.Context(), since.Add(-time.Hour), "", 10); err != nil || len(got) != 0 {
 		t.Errorf("before: %v, %v", got, err)
 	}
-	if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-2", Labels: map[string]string{"a": "b"}}, "tester",
-		storetest.Now()); err != nil {
+	if _, err := s.Update(
+		t.Context(),
+		&baremetalv1.Machine{MachineId: "m-2", Labels: map[string]string{"a": "b"}},
+		"tester",
+		storetest.Now(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	now, err := s.MachineAt(t.Context(), "m-2", storetest.Now().Add(time.Hour))

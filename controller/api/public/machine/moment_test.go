@@ -78,7 +78,10 @@ func snap(r *publictest.Rig) snapshot {
 	s.machines = asKept(machinesOf(r, "", time.Time{}, 0))
 	for _, f := range momentFilters {
 		s.filters[f] = asKept(machinesOf(r, f, time.Time{}, 0))
-		slices.SortFunc(s.filters[f], func(a, b *pb.Machine) int { return strings.Compare(a.GetMachineId(), b.GetMachineId()) })
+		slices.SortFunc(
+			s.filters[f],
+			func(a, b *pb.Machine) int { return strings.Compare(a.GetMachineId(), b.GetMachineId()) },
+		)
 	}
 	for _, keys := range momentKeys {
 		s.counts[keys] = asText(count(r, "", strings.Split(keys, ",")...))
@@ -427,7 +430,11 @@ func TestAMomentOfABusyDay(t *testing.T) {
 	}
 	_ = storetest.ExecSQL(t, r.Store, "ANALYZE machines, machine_states, machine_words")
 	states := storetest.Count(t, r.Store, "SELECT count(*) FROM machine_states")
-	size := storetest.Count(t, r.Store, "SELECT pg_total_relation_size('machine_states') + pg_total_relation_size('machine_words')")
+	size := storetest.Count(
+		t,
+		r.Store,
+		"SELECT pg_total_relation_size('machine_states') + pg_total_relation_size('machine_words')",
+	)
 	t.Logf("%d machines, %d states written in %v, %d bytes each", machines, states, time.Since(begin), size/states)
 	for _, s := range snaps {
 		began := time.Now()
