@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -163,5 +164,33 @@ func TestListInOrder(t *testing.T) {
 	got := f.run(t, "list", "--order-by", "rack desc", "-o", "name")
 	if got.code != 0 || len(f.asked) != 5 || !strings.Contains(f.asked[0], `"order_by":"rack desc"`) {
 		t.Errorf("%+v asked %v", got, f.asked)
+	}
+}
+
+// The moment is asked for with every page, and told to the person, not to the program that reads the answer.
+func TestAsOf(t *testing.T) {
+	const moment = "2026-03-01T03:12:00Z"
+	for line, calls := range map[string]int{
+		"list --as-of " + moment: 5, "count --by state --as-of " + moment: 1, "machine get machine-1 --as-of " + moment: 1,
+	} {
+		f := fleet()
+		got := f.run(t, append(strings.Fields(line), "-o", "json")...)
+		if got.code != 0 || len(f.asked) != calls || !strings.HasPrefix(got.err, "As of 2026-03-01T") ||
+			!json.Valid([]byte(got.out)) {
+			t.Errorf("%s: %+v asked %v", line, got, f.asked)
+		}
+		for _, q := range f.asked {
+			if !strings.Contains(q, `"as_of":"`+moment+`"`) {
+				t.Errorf("%s asked %s", line, q)
+			}
+		}
+	}
+	for _, line := range []string{
+		"list --as-of 2h --watch", "list --as-of 2h --order-by rack", "list --as-of soon", "count --as-of 25:00",
+		"machine get machine-1 --as-of 2h --external-id",
+	} {
+		if got := fleet().run(t, strings.Fields(line)...); got.code != 1 {
+			t.Errorf("%s: %+v", line, got)
+		}
 	}
 }

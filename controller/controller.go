@@ -224,7 +224,8 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats,
 		Observer: observer{c.metrics}, Webhooks: hooks, Traces: c.traces,
-		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir},
+		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir,
+			States: c.cfg.Retention.States.Duration},
 	})
 	return err
 }

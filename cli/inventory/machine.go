@@ -59,21 +59,27 @@ MACHINE.`,
 
 func (a commands) machineGetCmd() *cobra.Command {
 	var external bool
+	var asOf command.AsOf
 	cmd := &cobra.Command{
-		Use:               "get MACHINE",
-		Aliases:           []string{"show"},
-		Short:             "Show one machine",
-		Long:              `Show one machine: state, spec, labels and every condition.`,
-		Example:           "  ingot machine get m-1\n  ingot machine get --external-id srv-4711 -o json",
+		Use:     "get MACHINE",
+		Aliases: []string{"show"},
+		Short:   "Show one machine",
+		Long:    `Show one machine: state, spec, labels and every condition; with --as-of as they were then.`,
+		Example: "  ingot machine get m-1\n  ingot machine get --external-id srv-4711 -o json\n" +
+			"  ingot machine get m-1 --as-of 03:12",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Subject.Machine = args[0]
+			at, err := asOf.Read(a.App)
+			if err != nil {
+				return err
+			}
 			svc, err := a.Services()
 			if err != nil {
 				return err
 			}
-			req := &pb.GetMachineRequest{MachineId: args[0]}
+			req := &pb.GetMachineRequest{MachineId: args[0], AsOf: at}
 			if external {
 				req = &pb.GetMachineRequest{ExternalId: args[0]}
 			}
@@ -85,6 +91,8 @@ func (a commands) machineGetCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&external, "external-id", false, "MACHINE is the upstream's identifier")
+	asOf.Register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("as-of", "external-id")
 	return cmd
 }
 

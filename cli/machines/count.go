@@ -12,6 +12,7 @@ import (
 func (a commands) countCmd() *cobra.Command {
 	var filter string
 	var by []string
+	var asOf command.AsOf
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count machines, by the values of up to three keys",
@@ -19,15 +20,20 @@ func (a commands) countCmd() *cobra.Command {
 --by takes the keys of the filter; image is what is on the disk. More than 1,000 groups are refused.` + filterHelp,
 		Example: `  ingot count
   ingot count --by state
+  ingot count --by state --as-of 03:12
   ingot count --filter site=berlin --by rack,state
   ingot count --by labels.env,image -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := asOf.Read(a.App)
+			if err != nil {
+				return err
+			}
 			svc, err := a.Services()
 			if err != nil {
 				return err
 			}
-			r, err := svc.Machines.CountMachines(cmd.Context(), &pb.CountMachinesRequest{Filter: filter, GroupBy: by})
+			r, err := svc.Machines.CountMachines(cmd.Context(), &pb.CountMachinesRequest{Filter: filter, GroupBy: by, AsOf: at})
 			if err != nil {
 				return err
 			}
@@ -39,6 +45,7 @@ func (a commands) countCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")
+	asOf.Register(cmd)
 	cmd.Flags().StringSliceVar(&by, "by", nil, "keys, such as site,state")
 	command.Fixed(cmd, "by", "state", "phase", "node_state", "site", "rack", "region", "group", "provider", "cluster",
 		"image")

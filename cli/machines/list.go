@@ -23,6 +23,7 @@ type listFlags struct {
 	filter, order string
 	limit         int
 	watch         bool
+	asOf          command.AsOf
 }
 
 func (a commands) listCmd() *cobra.Command {
@@ -35,12 +36,15 @@ right now. -o wide adds node state, provider, site, conditions and labels.
 
 With --watch every change follows, a line each, until you interrupt it: CHANGED, LEFT (it matches the
 filter no longer) and DELETED. With -o json it is one JSON document a line. A lost connection is made
-again and nothing is missed.` + filterHelp,
+again and nothing is missed.
+
+With --as-of the machines are shown as they were then.` + filterHelp,
 		Example: `  ingot list
   ingot list --filter phase=MAINTENANCE,labels.env=prod
   ingot list --filter 'rack in (r41, r42), state!=IDLE' --order-by rack
   ingot list --order-by 'updated_at desc' --limit 20
   ingot list --filter state=ATTENTION --watch
+  ingot list --filter state=ATTENTION --as-of 03:12
   ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,18 +60,25 @@ again and nothing is missed.` + filterHelp,
 		"machine_id, site, rack, updated_at or effective_state; 'KEY desc' is the other way round")
 	cmd.Flags().IntVar(&f.limit, "limit", 0, "at most so many; 0 is all")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "go on with every change")
+	f.asOf.Register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("as-of", "watch")
+	cmd.MarkFlagsMutuallyExclusive("as-of", "order-by")
 	command.Fixed(cmd, "order-by", "machine_id", "site", "rack", "updated_at", "effective_state")
 	return cmd
 }
 
 func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
+	at, err := f.asOf.Read(a.App)
+	if err != nil {
+		return err
+	}
 	svc, err := a.Services()
 	if err != nil {
 		return err
 	}
 	machines, err := command.Pages(f.limit, func(size int32, token string) ([]*pb.Machine, string, error) {
 		r, err := svc.Machines.ListMachines(cmd.Context(),
-			&pb.ListMachinesRequest{Filter: f.filter, OrderBy: f.order, PageSize: size, PageToken: token})
+			&pb.ListMachinesRequest{Filter: f.filter, OrderBy: f.order, PageSize: size, PageToken: token, AsOf: at})
 		return r.GetMachines(), r.GetNextPageToken(), err
 	})
 	if err != nil {

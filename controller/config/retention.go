@@ -10,10 +10,16 @@ type Retention struct {
 	// ExportDir is the absolute path of a directory in which a log is kept as a file before it is removed. Required with
 	// Logs.
 	ExportDir string `yaml:"export_dir"`
+	// States is how far back lists answer what the machines were at a moment; 0 keeps all states. A machine's history
+	// says for ever what it was.
+	States Duration `yaml:"states"`
 }
 
 func (c *Config) checkRetention(k *checker) {
 	r := c.Retention
+	if r.States.Duration != 0 {
+		duration(k, "retention.states", r.States, day, 36500*day)
+	}
 	if r.Logs.Duration != 0 {
 		duration(k, "retention.logs", r.Logs, day, 36500*day)
 		if !filepath.IsAbs(r.ExportDir) {

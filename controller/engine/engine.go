@@ -46,7 +46,7 @@ type Config struct {
 	MissedBeats int
 	// Webhooks sends events to other systems; nil sends none.
 	Webhooks *delivery.Config
-	// Retention says how long logs are kept.
+	// Retention says how long logs and states of machines are kept.
 	Retention Retention
 	// Marks keeps how far the database was seen to get; nil keeps it in memory alone.
 	Marks Marks

@@ -18,12 +18,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Retention says how long logs of operations are kept, and where they go then.
+// Retention says how long logs of operations are kept, and where they go then; and how long states of machines are.
 type Retention struct {
 	// Logs is counted from the creation of the operation; 0 keeps logs for ever.
 	Logs time.Duration
 	// ExportDir gets one file for each log before it is removed.
 	ExportDir string
+	// States is counted from the end of the state; 0 keeps states for ever.
+	States time.Duration
 }
 
 const (
@@ -73,9 +75,22 @@ func (e *Engine) tidy(ctx context.Context) error {
 	if err := e.store.TidySessions(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.Tidy(ctx, now); err != nil || e.cfg.Retention.Logs == 0 {
+	if err := e.store.Tidy(ctx, now); err != nil {
 		return err
 	}
+	if e.cfg.Retention.States != 0 {
+		if err := e.store.ForgetStates(ctx, now.Add(-e.cfg.Retention.States)); err != nil {
+			return err
+		}
+	}
+	if e.cfg.Retention.Logs == 0 {
+		return nil
+	}
+	return e.tidyLogs(ctx, now)
+}
+
+// tidyLogs exports and removes old logs.
+func (e *Engine) tidyLogs(ctx context.Context, now time.Time) error {
 	for after := ""; ; {
 		ids, next, err := e.store.OldLogs(ctx, after, now.Add(-e.cfg.Retention.Logs), logsAtOnce)
 		if err != nil {

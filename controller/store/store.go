@@ -23,6 +23,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
+	paststore "github.com/ingot-metal/ingot/controller/store/past"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/store/schema"
@@ -72,6 +73,7 @@ type (
 	nodes          = nodestore.Store
 	nodestates     = nodestate.Store
 	operations     = operationstore.Store
+	pasts          = paststore.Store
 	queries        = operationquery.Store
 	rollouts       = rolloutstore.Store
 	sessions       = sessionstore.Store
@@ -100,6 +102,7 @@ type Store struct {
 	*nodes
 	*nodestates
 	*operations
+	*pasts
 	*queries
 	*rollouts
 	*sessions
@@ -132,6 +135,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		machines:       machinestore.New(db),
 		migrations:     schema.New(db),
 		sessions:       sessionstore.New(db),
+		pasts:          paststore.New(db),
 		queries:        operationquery.New(db),
 		timelines:      timelinestore.New(db),
 		workflowstates: workflowstate.New(db),

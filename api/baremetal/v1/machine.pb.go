@@ -1349,7 +1349,9 @@ type GetMachineRequest struct {
 	// The machine to read.
 	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
 	// Used when machine_id is empty.
-	ExternalId    string `protobuf:"bytes,2,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
+	ExternalId string `protobuf:"bytes,2,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
+	// The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1398,6 +1400,13 @@ func (x *GetMachineRequest) GetExternalId() string {
 	return ""
 }
 
+func (x *GetMachineRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
 // ListMachinesRequest has two modes.
 //
 // A full walk (neither updated_since nor cursor) pages by machine_id, or in the order of order_by, with page_token and may
@@ -1425,8 +1434,14 @@ type ListMachinesRequest struct {
 	// The order of a walk: machine_id, site, rack, updated_at or effective_state (BLOCKED, ATTENTION, BUSY, MAINTENANCE, NEW,
 	// IDLE), and " desc" for the other way round. Numbers in names count as numbers: r2 comes before r10. Equal machines are in
 	// the order of machine_id. Every page must name the order of the first. A machine that moves in the order meanwhile may be
-	// met twice or not at all; next_cursor makes up for it. Not in a reconcile.
-	OrderBy       string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// met twice or not at all; next_cursor makes up for it. Not in a reconcile, and not with as_of.
+	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	// A walk of the machines as they were at this moment of the past, with the labels, spec, conditions and effective state
+	// of then. Every page must name the moment of the first. status.last_heartbeat_at and status.provider are not kept, and
+	// empty; so is next_cursor. The order is that of machine_id; another one is INVALID_ORDER_BY. MOMENT_NOT_KEPT for a
+	// moment before the first that is kept; INVALID_ARGUMENT for one that is still to come. A caller whose roles are for
+	// some machines gets those that it may see now. A change whose transaction commits just now may be of a moment before.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1503,13 +1518,20 @@ func (x *ListMachinesRequest) GetOrderBy() string {
 	return ""
 }
 
+func (x *ListMachinesRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
 type ListMachinesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of order_by; of a reconcile in the order of the changes.
 	Machines []*Machine `protobuf:"bytes,1,rep,name=machines,proto3" json:"machines,omitempty"`
 	// Empty on the last page of a walk.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Where to go on reconciling. Always set.
+	// Where to go on reconciling. Always set, but with as_of.
 	NextCursor string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
 	// A timestamp that is safe to send as updated_since. Unset on a page by cursor that is followed by more.
 	SafeUpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=safe_updated_since,json=safeUpdatedSince,proto3" json:"safe_updated_since,omitempty"`
@@ -1599,7 +1621,9 @@ type CountMachinesRequest struct {
 	// As in ListMachinesRequest.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// At most 3 keys of filter. None gives the total alone.
-	GroupBy       []string `protobuf:"bytes,2,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	GroupBy []string `protobuf:"bytes,2,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	// Counts the machines as they were at this moment of the past. See ListMachinesRequest.as_of.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1648,6 +1672,13 @@ func (x *CountMachinesRequest) GetGroupBy() []string {
 	return nil
 }
 
+func (x *CountMachinesRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
 // CountMachinesResponse is how many machines there were at one moment.
 type CountMachinesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1655,7 +1686,7 @@ type CountMachinesResponse struct {
 	Groups []*MachineGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Machines that match.
 	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Every change that was committed before this time is counted.
+	// Every change that was committed before this time is counted. The moment that was asked for, where one was.
 	AsOf          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4063,14 +4094,17 @@ type InventoryChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the inventory was reported that shows it first.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Key of the document, such as "disks"; its item, by what tells items apart, such as a serial number.
+	// Key of the document, such as "disks".
 	Part string `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	// The item of that list, by what tells items apart, such as a serial number. Empty where the part is no list.
 	Item string `protobuf:"bytes,3,opt,name=item,proto3" json:"item,omitempty"`
 	// "added", "removed" or "changed".
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What has changed, and its values.
-	Field         string `protobuf:"bytes,5,opt,name=field,proto3" json:"field,omitempty"`
-	Before        string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	// What has changed of the item. Empty where all of it was added or removed.
+	Field string `protobuf:"bytes,5,opt,name=field,proto3" json:"field,omitempty"`
+	// The value before; empty where there was none.
+	Before string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	// The value since; empty where there is none.
 	After         string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4285,12 +4319,13 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"createOnly\x12)\n" +
 	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"S\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"\x84\x01\n" +
 	"\x11GetMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
 	"\vexternal_id\x18\x02 \x01(\tR\n" +
-	"externalId\"\xdd\x01\n" +
+	"externalId\x12/\n" +
+	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x8e\x02\n" +
 	"\x13ListMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -4298,7 +4333,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12?\n" +
 	"\rupdated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedSince\x12\x16\n" +
 	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x19\n" +
-	"\border_by\x18\x06 \x01(\tR\aorderBy\"\x8f\x02\n" +
+	"\border_by\x18\x06 \x01(\tR\aorderBy\x12/\n" +
+	"\x05as_of\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x8f\x02\n" +
 	"\x14ListMachinesResponse\x121\n" +
 	"\bmachines\x18\x01 \x03(\v2\x15.baremetal.v1.MachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
@@ -4307,10 +4343,11 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12safe_updated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10safeUpdatedSince\x12\x12\n" +
 	"\x04more\x18\x05 \x01(\bR\x04more\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x06 \x01(\x05R\ttotalSize\"I\n" +
+	"total_size\x18\x06 \x01(\x05R\ttotalSize\"z\n" +
 	"\x14CountMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
-	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\"\x92\x01\n" +
+	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\x12/\n" +
+	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x92\x01\n" +
 	"\x15CountMachinesResponse\x122\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1a.baremetal.v1.MachineGroupR\x06groups\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12/\n" +
@@ -4685,83 +4722,86 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	50, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
 	50, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	50, // 20: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	4,  // 21: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	50, // 22: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	16, // 23: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	50, // 24: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 25: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,  // 26: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,  // 27: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	51, // 28: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	24, // 29: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	52, // 30: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	50, // 31: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	50, // 32: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	34, // 33: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	50, // 34: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	50, // 35: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	33, // 36: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	4,  // 37: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	30, // 38: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	50, // 39: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	50, // 40: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	37, // 41: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	38, // 42: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	50, // 43: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	46, // 44: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	50, // 45: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,  // 46: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	47, // 47: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	48, // 48: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	49, // 49: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	41, // 50: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	50, // 51: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	44, // 52: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	50, // 53: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	10, // 54: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 55: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 56: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 57: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 58: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	19, // 59: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	20, // 60: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	21, // 61: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	22, // 62: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	23, // 63: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	25, // 64: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	26, // 65: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	27, // 66: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	28, // 67: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	29, // 68: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	31, // 69: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	35, // 70: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	39, // 71: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	42, // 72: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	4,  // 73: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 74: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 75: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 76: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 77: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 78: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 79: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	53, // 80: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	53, // 81: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	53, // 82: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	53, // 83: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	53, // 84: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	53, // 85: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	53, // 86: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	30, // 87: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	32, // 88: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	36, // 89: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	40, // 90: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	43, // 91: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	73, // [73:92] is the sub-list for method output_type
-	54, // [54:73] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	50, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	50, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	50, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	4,  // 23: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	50, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	50, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	16, // 26: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
+	50, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 28: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,  // 29: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,  // 30: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	51, // 31: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	24, // 32: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	52, // 33: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	50, // 34: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	50, // 35: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	34, // 36: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	50, // 37: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	50, // 38: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	33, // 39: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	4,  // 40: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	30, // 41: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	50, // 42: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	50, // 43: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	37, // 44: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	38, // 45: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	50, // 46: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	46, // 47: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	50, // 48: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,  // 49: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	47, // 50: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	48, // 51: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	49, // 52: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	41, // 53: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	50, // 54: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	44, // 55: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	50, // 56: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	10, // 57: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 58: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 59: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 60: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 61: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	19, // 62: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	20, // 63: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	21, // 64: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	22, // 65: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	23, // 66: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	25, // 67: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	26, // 68: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	27, // 69: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	28, // 70: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	29, // 71: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	31, // 72: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	35, // 73: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	39, // 74: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	42, // 75: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	4,  // 76: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 77: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 78: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 79: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 80: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 81: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 82: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	53, // 83: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	53, // 84: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	53, // 85: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	53, // 86: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	53, // 87: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	53, // 88: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	53, // 89: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	30, // 90: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	32, // 91: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	36, // 92: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	40, // 93: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	43, // 94: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	76, // [76:95] is the sub-list for method output_type
+	57, // [57:76] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }

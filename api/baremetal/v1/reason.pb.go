@@ -751,6 +751,9 @@ const (
 	// NOT_FOUND: no session of a person has this id.
 	// Next: `ingot session list`.
 	Reason_SESSION_NOT_FOUND Reason = 449
+	// FAILED_PRECONDITION: the moment is before the first of which the states of machines are kept.
+	// Next: ask for the time that the message names, or for a later one; `retention.states` says how long they are kept.
+	Reason_MOMENT_NOT_KEPT Reason = 460
 )
 
 // Enum value maps for Reason.
@@ -988,6 +991,7 @@ var (
 		447: "SELECTION_TOO_NARROW",
 		448: "ROLE_BINDING_NOT_FOUND",
 		449: "SESSION_NOT_FOUND",
+		460: "MOMENT_NOT_KEPT",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1222,6 +1226,7 @@ var (
 		"SELECTION_TOO_NARROW":           447,
 		"ROLE_BINDING_NOT_FOUND":         448,
 		"SESSION_NOT_FOUND":              449,
+		"MOMENT_NOT_KEPT":                460,
 	}
 )
 
@@ -1256,7 +1261,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa5+\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xbb+\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1491,7 +1496,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11OUTSIDE_SELECTION\x10\xbe\x03\x12\x19\n" +
 	"\x14SELECTION_TOO_NARROW\x10\xbf\x03\x12\x1b\n" +
 	"\x16ROLE_BINDING_NOT_FOUND\x10\xc0\x03\x12\x16\n" +
-	"\x11SESSION_NOT_FOUND\x10\xc1\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x11SESSION_NOT_FOUND\x10\xc1\x03\x12\x14\n" +
+	"\x0fMOMENT_NOT_KEPT\x10\xcc\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

@@ -153,6 +153,7 @@ type ClusterState struct {
 	CreatedAt   time.Time
 	WalHistory  string
 	RestoredAt  *time.Time
+	StatesSince time.Time
 }
 
 type Command struct {

@@ -49,7 +49,7 @@ func (q *Queries) ConcludeComparison(ctx context.Context, arg ConcludeComparison
 }
 
 const lockClusterState = `-- name: LockClusterState :one
-SELECT singleton, incarnation, frozen_since, created_at, wal_history, restored_at FROM cluster_state FOR UPDATE
+SELECT singleton, incarnation, frozen_since, created_at, wal_history, restored_at, states_since FROM cluster_state FOR UPDATE
 `
 
 func (q *Queries) LockClusterState(ctx context.Context) (ClusterState, error) {
@@ -62,6 +62,7 @@ func (q *Queries) LockClusterState(ctx context.Context) (ClusterState, error) {
 		&i.CreatedAt,
 		&i.WalHistory,
 		&i.RestoredAt,
+		&i.StatesSince,
 	)
 	return i, err
 }

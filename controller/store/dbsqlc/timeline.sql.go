@@ -130,6 +130,174 @@ func (q *Queries) CountMachines(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const forgetStates = `-- name: ForgetStates :exec
+DELETE FROM machine_states s
+USING (SELECT unnest($1::text[]) AS id) i
+CROSS JOIN LATERAL (SELECT x.at FROM machine_states x WHERE x.machine_id = i.id AND x.at <= $2
+                    ORDER BY x.at DESC, x.version DESC LIMIT 1) kept
+WHERE s.machine_id = i.id AND s.at < kept.at
+`
+
+type ForgetStatesParams struct {
+	MachineIds []string
+	Before     time.Time
+}
+
+// The last state before the time stays: it was so at the time.
+func (q *Queries) ForgetStates(ctx context.Context, arg ForgetStatesParams) error {
+	_, err := q.db.Exec(ctx, forgetStates, arg.MachineIds, arg.Before)
+	return err
+}
+
+const forgetStatesBefore = `-- name: ForgetStatesBefore :exec
+UPDATE cluster_state SET states_since = greatest(states_since, $1)
+`
+
+// Before anything is removed, so that whoever reads it afterwards knows what may be missing.
+func (q *Queries) ForgetStatesBefore(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetStatesBefore, before)
+	return err
+}
+
+const forgetWords = `-- name: ForgetWords :exec
+DELETE FROM machine_words w
+WHERE w.machine_id = ANY($1::text[])
+  AND NOT EXISTS (SELECT 1 FROM machine_states s WHERE s.machine_id = w.machine_id AND s.said = w.digest)
+`
+
+func (q *Queries) ForgetWords(ctx context.Context, machineIds []string) error {
+	_, err := q.db.Exec(ctx, forgetWords, machineIds)
+	return err
+}
+
+const lockMachinesAfter = `-- name: LockMachinesAfter :many
+SELECT machine_id FROM machines WHERE machine_id > $1 ORDER BY machine_id LIMIT $2 FOR NO KEY UPDATE
+`
+
+type LockMachinesAfterParams struct {
+	AfterID  string
+	PageSize int32
+}
+
+// Nobody adds a state of these machines meanwhile.
+func (q *Queries) LockMachinesAfter(ctx context.Context, arg LockMachinesAfterParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockMachinesAfter, arg.AfterID, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const machineAt = `-- name: MachineAt :one
+SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_state, s.node_state_changed_at, s.current_operation_id,
+       s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
+       s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
+       s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+FROM machine_states s
+JOIN machines m ON m.machine_id = s.machine_id
+JOIN machine_words w ON w.machine_id = s.machine_id AND w.digest = s.said
+WHERE s.machine_id = $1 AND s.at <= $2
+ORDER BY s.at DESC, s.version DESC LIMIT 1
+`
+
+type MachineAtParams struct {
+	MachineID string
+	Moment    time.Time
+}
+
+type MachineAtRow struct {
+	MachineID           string
+	CreatedAt           time.Time
+	Labels              []byte
+	Spec                []byte
+	Version             int64
+	Phase               string
+	NodeState           string
+	NodeStateChangedAt  time.Time
+	CurrentOperationID  *string
+	ActiveWorkflowID    *string
+	UnresolvedCommandID *string
+	AgentID             *string
+	BootID              string
+	Simulated           bool
+	Agentless           bool
+	OsImageDigest       string
+	PowerState          string
+	PowerStateAt        *time.Time
+	BootMode            string
+	InstallAttempts     int32
+	LastInstallError    string
+	FirstProvisionedAt  *time.Time
+	IdentityLevel       string
+	TpmKeyDigest        []byte
+	TpmKeyTrust         string
+	TpmKeyAt            *time.Time
+	ProbeIp             string
+	UpdatedAt           time.Time
+	DeletedAt           *time.Time
+	ConditionTypes      []string
+	ConditionStatuses   []bool
+	ConditionReasons    []string
+	ConditionMessages   []string
+	ConditionTimes      []time.Time
+}
+
+// As MachinesAt of one machine, which may be a tombstone.
+func (q *Queries) MachineAt(ctx context.Context, arg MachineAtParams) (MachineAtRow, error) {
+	row := q.db.QueryRow(ctx, machineAt, arg.MachineID, arg.Moment)
+	var i MachineAtRow
+	err := row.Scan(
+		&i.MachineID,
+		&i.CreatedAt,
+		&i.Labels,
+		&i.Spec,
+		&i.Version,
+		&i.Phase,
+		&i.NodeState,
+		&i.NodeStateChangedAt,
+		&i.CurrentOperationID,
+		&i.ActiveWorkflowID,
+		&i.UnresolvedCommandID,
+		&i.AgentID,
+		&i.BootID,
+		&i.Simulated,
+		&i.Agentless,
+		&i.OsImageDigest,
+		&i.PowerState,
+		&i.PowerStateAt,
+		&i.BootMode,
+		&i.InstallAttempts,
+		&i.LastInstallError,
+		&i.FirstProvisionedAt,
+		&i.IdentityLevel,
+		&i.TpmKeyDigest,
+		&i.TpmKeyTrust,
+		&i.TpmKeyAt,
+		&i.ProbeIp,
+		&i.UpdatedAt,
+		&i.DeletedAt,
+		&i.ConditionTypes,
+		&i.ConditionStatuses,
+		&i.ConditionReasons,
+		&i.ConditionMessages,
+		&i.ConditionTimes,
+	)
+	return i, err
+}
+
 const machineFacts = `-- name: MachineFacts :one
 SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
 FROM machines WHERE machine_id = $1
@@ -234,6 +402,119 @@ func (q *Queries) MachineFacts(ctx context.Context, machineID string) (MachineFa
 	return i, err
 }
 
+const machinesAt = `-- name: MachinesAt :many
+SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_state, s.node_state_changed_at, s.current_operation_id,
+       s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
+       s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
+       s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+FROM machines m
+CROSS JOIN LATERAL (SELECT machine_id, at, version, said, phase, node_state, node_state_changed_at, current_operation_id, active_workflow_id, unresolved_command_id, agent_id, boot_id, simulated, agentless, os_image_digest, power_state, power_state_at, boot_mode, install_attempts, last_install_error, first_provisioned_at, identity_level, tpm_key_digest, tpm_key_trust, tpm_key_at, probe_ip, updated_at, deleted_at, condition_types, condition_statuses, condition_reasons, condition_messages, condition_times FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= $1
+                    ORDER BY x.at DESC, x.version DESC LIMIT 1) s
+CROSS JOIN LATERAL (SELECT machine_id, digest, labels, spec FROM machine_words y WHERE y.machine_id = s.machine_id AND y.digest = s.said LIMIT 1) w
+WHERE m.machine_id > $2 AND s.deleted_at IS NULL
+ORDER BY m.machine_id LIMIT $3
+`
+
+type MachinesAtParams struct {
+	Moment   time.Time
+	AfterID  string
+	PageSize int32
+}
+
+type MachinesAtRow struct {
+	MachineID           string
+	CreatedAt           time.Time
+	Labels              []byte
+	Spec                []byte
+	Version             int64
+	Phase               string
+	NodeState           string
+	NodeStateChangedAt  time.Time
+	CurrentOperationID  *string
+	ActiveWorkflowID    *string
+	UnresolvedCommandID *string
+	AgentID             *string
+	BootID              string
+	Simulated           bool
+	Agentless           bool
+	OsImageDigest       string
+	PowerState          string
+	PowerStateAt        *time.Time
+	BootMode            string
+	InstallAttempts     int32
+	LastInstallError    string
+	FirstProvisionedAt  *time.Time
+	IdentityLevel       string
+	TpmKeyDigest        []byte
+	TpmKeyTrust         string
+	TpmKeyAt            *time.Time
+	ProbeIp             string
+	UpdatedAt           time.Time
+	DeletedAt           *time.Time
+	ConditionTypes      []string
+	ConditionStatuses   []bool
+	ConditionReasons    []string
+	ConditionMessages   []string
+	ConditionTimes      []time.Time
+}
+
+// The machines of a moment by machine_id. Each one's state is one step down the index of machine_states.
+func (q *Queries) MachinesAt(ctx context.Context, arg MachinesAtParams) ([]MachinesAtRow, error) {
+	rows, err := q.db.Query(ctx, machinesAt, arg.Moment, arg.AfterID, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MachinesAtRow
+	for rows.Next() {
+		var i MachinesAtRow
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.CreatedAt,
+			&i.Labels,
+			&i.Spec,
+			&i.Version,
+			&i.Phase,
+			&i.NodeState,
+			&i.NodeStateChangedAt,
+			&i.CurrentOperationID,
+			&i.ActiveWorkflowID,
+			&i.UnresolvedCommandID,
+			&i.AgentID,
+			&i.BootID,
+			&i.Simulated,
+			&i.Agentless,
+			&i.OsImageDigest,
+			&i.PowerState,
+			&i.PowerStateAt,
+			&i.BootMode,
+			&i.InstallAttempts,
+			&i.LastInstallError,
+			&i.FirstProvisionedAt,
+			&i.IdentityLevel,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.ProbeIp,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.ConditionTypes,
+			&i.ConditionStatuses,
+			&i.ConditionReasons,
+			&i.ConditionMessages,
+			&i.ConditionTimes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const moveFacts = `-- name: MoveFacts :many
 SELECT id, from_state, to_state, triggered_by, user_id FROM node_state_log WHERE machine_id = $1
 `
@@ -316,6 +597,17 @@ func (q *Queries) OperationFacts(ctx context.Context, machineID string) ([]Opera
 		return nil, err
 	}
 	return items, nil
+}
+
+const statesSince = `-- name: StatesSince :one
+SELECT states_since FROM cluster_state
+`
+
+func (q *Queries) StatesSince(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, statesSince)
+	var states_since time.Time
+	err := row.Scan(&states_since)
+	return states_since, err
 }
 
 const stepFacts = `-- name: StepFacts :many

@@ -71,3 +71,54 @@ FROM audit_log a
 WHERE a.audit_id = ANY(@ids::bigint[])
    OR (@machine_id::text <> '' AND a.target_id = @machine_id)
    OR (@machine_id::text = '' AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.machine_id = a.target_id));
+
+-- name: MachinesAt :many
+-- The machines of a moment by machine_id. Each one's state is one step down the index of machine_states.
+SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_state, s.node_state_changed_at, s.current_operation_id,
+       s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
+       s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
+       s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+FROM machines m
+CROSS JOIN LATERAL (SELECT * FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= @moment
+                    ORDER BY x.at DESC, x.version DESC LIMIT 1) s
+CROSS JOIN LATERAL (SELECT * FROM machine_words y WHERE y.machine_id = s.machine_id AND y.digest = s.said LIMIT 1) w
+WHERE m.machine_id > @after_id AND s.deleted_at IS NULL
+ORDER BY m.machine_id LIMIT @page_size;
+
+-- name: MachineAt :one
+-- As MachinesAt of one machine, which may be a tombstone.
+SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_state, s.node_state_changed_at, s.current_operation_id,
+       s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
+       s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
+       s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+FROM machine_states s
+JOIN machines m ON m.machine_id = s.machine_id
+JOIN machine_words w ON w.machine_id = s.machine_id AND w.digest = s.said
+WHERE s.machine_id = @machine_id AND s.at <= @moment
+ORDER BY s.at DESC, s.version DESC LIMIT 1;
+
+-- name: StatesSince :one
+SELECT states_since FROM cluster_state;
+
+-- name: ForgetStatesBefore :exec
+-- Before anything is removed, so that whoever reads it afterwards knows what may be missing.
+UPDATE cluster_state SET states_since = greatest(states_since, @before);
+
+-- name: LockMachinesAfter :many
+-- Nobody adds a state of these machines meanwhile.
+SELECT machine_id FROM machines WHERE machine_id > @after_id ORDER BY machine_id LIMIT @page_size FOR NO KEY UPDATE;
+
+-- name: ForgetStates :exec
+-- The last state before the time stays: it was so at the time.
+DELETE FROM machine_states s
+USING (SELECT unnest(@machine_ids::text[]) AS id) i
+CROSS JOIN LATERAL (SELECT x.at FROM machine_states x WHERE x.machine_id = i.id AND x.at <= @before
+                    ORDER BY x.at DESC, x.version DESC LIMIT 1) kept
+WHERE s.machine_id = i.id AND s.at < kept.at;
+
+-- name: ForgetWords :exec
+DELETE FROM machine_words w
+WHERE w.machine_id = ANY(@machine_ids::text[])
+  AND NOT EXISTS (SELECT 1 FROM machine_states s WHERE s.machine_id = w.machine_id AND s.said = w.digest);

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -26,46 +27,76 @@ func (s *Server) CountMachines(
 	if err != nil {
 		return nil, err
 	}
-	c, err := query.CountQuery(terms, r.GetGroupBy())
+	q, err := query.CountQuery(terms, r.GetGroupBy())
 	if err != nil {
 		return nil, err
 	}
-	c.Counter.MaxRows = mostAlike + 1
-	alike, asOf, err := s.Store.CountAlike(ctx, c.Counter)
+	at, err := s.momentOf(r.GetAsOf())
+	if err != nil {
+		return nil, err
+	}
+	if !at.IsZero() {
+		return s.countThen(ctx, terms, q.Keys, at)
+	}
+	q.Counter.MaxRows = mostAlike + 1
+	alike, asOf, err := s.Store.CountAlike(ctx, q.Counter)
 	if err != nil {
 		return nil, err
 	}
 	if len(alike) > mostAlike {
 		return nil, tooManyGroups()
 	}
-	out := &baremetalv1.CountMachinesResponse{AsOf: timestamppb.New(asOf)}
-	groups := map[string]*baremetalv1.MachineGroup{}
-	matches := machinefilter.Of(c.Rest)
+	c := newCounting(q.Keys, asOf)
+	matches := machinefilter.Of(q.Rest)
 	for _, a := range alike {
 		if !matches.Matches(a.Like) {
 			continue
 		}
-		out.Total += int32(a.Machines)
-		if len(c.Keys) == 0 {
-			continue
+		if err := c.add(groupValues(q.Keys, a), int32(a.Machines)); err != nil {
+			return nil, err
 		}
-		values := groupValues(c.Keys, a)
-		key := strings.Join(values, "\x00") // which no value has
-		if groups[key] == nil {
-			groups[key] = &baremetalv1.MachineGroup{Values: values}
-		}
-		if len(groups) > query.MaxGroups {
-			return nil, tooManyGroups()
-		}
-		groups[key].Count += int32(a.Machines)
 	}
-	for _, g := range groups {
-		out.Groups = append(out.Groups, g)
+	return c.answer(), nil
+}
+
+// counting is machines in groups.
+type counting struct {
+	keys   []string
+	groups map[string]*baremetalv1.MachineGroup
+	out    *baremetalv1.CountMachinesResponse
+}
+
+func newCounting(keys []string, asOf time.Time) *counting {
+	return &counting{keys: keys, groups: map[string]*baremetalv1.MachineGroup{},
+		out: &baremetalv1.CountMachinesResponse{AsOf: timestamppb.New(asOf)}}
+}
+
+// add counts machines that have these values of the keys.
+func (c *counting) add(values []string, machines int32) error {
+	c.out.Total += machines
+	if len(c.keys) == 0 {
+		return nil
 	}
-	slices.SortFunc(out.Groups, func(a, b *baremetalv1.MachineGroup) int {
+	key := strings.Join(values, "\x00") // which no value has
+	if c.groups[key] == nil {
+		c.groups[key] = &baremetalv1.MachineGroup{Values: values}
+	}
+	if len(c.groups) > query.MaxGroups {
+		return tooManyGroups()
+	}
+	c.groups[key].Count += machines
+	return nil
+}
+
+// answer gives the groups, the largest first.
+func (c *counting) answer() *baremetalv1.CountMachinesResponse {
+	for _, g := range c.groups {
+		c.out.Groups = append(c.out.Groups, g)
+	}
+	slices.SortFunc(c.out.Groups, func(a, b *baremetalv1.MachineGroup) int {
 		return cmp.Or(cmp.Compare(b.GetCount(), a.GetCount()), slices.Compare(a.GetValues(), b.GetValues()))
 	})
-	return out, nil
+	return c.out
 }
 
 // groupValues are the values of the keys, in their order: texts as counted, the others by what the facts mean.
@@ -77,13 +108,18 @@ func groupValues(keys []string, a machinestore.Counted) []string {
 			out, texts = append(out, texts[0]), texts[1:]
 			continue
 		}
-		value, _, _ := machinefilter.Value(a.Like, key) // CountQuery has checked the key; no value is ""
-		if value == baremetalv1.MachineStatus_MAINTENANCE_IDLE.String() {
-			value = baremetalv1.MachineStatus_MAINTENANCE.String() // as people read it
-		}
-		out = append(out, value)
+		out = append(out, valueOf(a.Like, key))
 	}
 	return out
+}
+
+// valueOf is a machine's value of a key of a group.
+func valueOf(m *baremetalv1.Machine, key string) string {
+	value, _, _ := machinefilter.Value(m, key) // CountQuery has checked the key; no value is ""
+	if value == baremetalv1.MachineStatus_MAINTENANCE_IDLE.String() && key == "effective_state" {
+		return baremetalv1.MachineStatus_MAINTENANCE.String() // as people read it
+	}
+	return value
 }
 
 func tooManyGroups() error {

@@ -80,6 +80,13 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 
 // GetMachine implements MachineService.
 func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
+	at, err := s.momentOf(r.GetAsOf())
+	if err != nil {
+		return nil, err
+	}
+	if !at.IsZero() {
+		return s.getThen(ctx, r, at)
+	}
 	if r.GetMachineId() != "" || r.GetExternalId() == "" {
 		if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 			return nil, err
@@ -104,7 +111,8 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 	return s.Store.GetInventory(ctx, r.GetMachineId(), max(1, r.GetHistory()))
 }
 
-// ListMachines implements MachineService: a walk, or a reconcile when a cursor or a time is given.
+// ListMachines implements MachineService: a walk, a reconcile when a cursor or a time is given, or a walk of the machines
+// of a moment.
 func (s *Server) ListMachines(
 	ctx context.Context, r *baremetalv1.ListMachinesRequest,
 ) (*baremetalv1.ListMachinesResponse, error) {
@@ -112,6 +120,20 @@ func (s *Server) ListMachines(
 	if err != nil {
 		return nil, err
 	}
+	at, err := s.momentOf(r.GetAsOf())
+	if err != nil {
+		return nil, err
+	}
+	if !at.IsZero() {
+		return s.listThen(ctx, r, terms, at)
+	}
+	return s.listNow(ctx, r, terms)
+}
+
+// listNow lists the machines as they are.
+func (s *Server) listNow(
+	ctx context.Context, r *baremetalv1.ListMachinesRequest, terms []filter.Term,
+) (*baremetalv1.ListMachinesResponse, error) {
 	order, err := query.ParseOrder(r.GetOrderBy())
 	if err != nil {
 		return nil, err

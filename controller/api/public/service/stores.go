@@ -31,6 +31,7 @@ import (
 // Store is what the services read and write; *store.Store is one.
 type Store interface {
 	Machines
+	Past
 	History
 	Operations
 	Explainer
@@ -84,6 +85,13 @@ type Machines interface {
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
+}
+
+// Past is machines as they were.
+type Past interface {
+	MachinesAt(ctx context.Context, moment time.Time, afterID string, limit int32) ([]*baremetalv1.Machine, error)
+	MachineAt(ctx context.Context, id string, moment time.Time) (*baremetalv1.Machine, error)
+	StatesSince(ctx context.Context) (time.Time, error)
 }
 
 // Workflows are onboardings and decommissions.

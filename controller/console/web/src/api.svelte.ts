@@ -12,6 +12,7 @@ export class Refusal extends Error {
     readonly status: number,
     message: string,
     readonly reason = '',
+    readonly metadata: Record<string, string> = {},
   ) {
     super(message)
   }
@@ -85,9 +86,12 @@ async function send(path: string, init: RequestInit, signal?: AbortSignal): Prom
 
 async function refusalOf(answer: Response): Promise<Refusal> {
   try {
-    const body = (await answer.json()) as { message?: string; details?: { reason?: string }[] }
-    const reason = body.details?.find((d) => d.reason)?.reason ?? ''
-    return new Refusal(answer.status, body.message ?? answer.statusText, reason)
+    const body = (await answer.json()) as {
+      message?: string
+      details?: { reason?: string; metadata?: Record<string, string> }[]
+    }
+    const why = body.details?.find((d) => d.reason)
+    return new Refusal(answer.status, body.message ?? answer.statusText, why?.reason, why?.metadata)
   } catch {
     return new Refusal(answer.status, `${answer.status} ${answer.statusText}`)
   }

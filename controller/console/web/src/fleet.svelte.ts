@@ -18,7 +18,7 @@ export interface Row {
   version: string
 }
 
-interface Answer {
+export interface Answer {
   machines: Machine[]
   next_page_token: string
   next_cursor: string
@@ -27,10 +27,11 @@ interface Answer {
 }
 
 // Beyond so many machines the map shows the first ones, and says so; numbers are then asked of the controller.
-const most = 20_000
+export const most = 20_000
 const page = 1000
 
-class Fleet {
+// Shown is what the first screen shows of a fleet: as it is, or as it was.
+export class Shown {
   rows = new Map<string, Row>()
   // version changes when rows has, and structure when a machine has come, gone or moved.
   version = $state(0)
@@ -42,6 +43,44 @@ class Fleet {
   begun = $state(false)
   // counts are of the whole fleet, or not known yet.
   counts = $state<Record<string, number> | null>(null)
+
+  get partial(): boolean {
+    return this.begun && !this.complete
+  }
+
+  protected show(rows: Map<string, Row>, complete: boolean): void {
+    this.rows = rows
+    this.complete = complete
+    this.begun = true
+    this.structure++
+    this.changed()
+  }
+
+  protected changed(): void {
+    this.version++
+    this.known = this.rows.size
+    if (!this.complete) return
+    this.total = this.rows.size
+    const counts: Record<string, number> = {}
+    for (const r of this.rows.values()) counts[r.state] = (counts[r.state] ?? 0) + 1
+    this.counts = counts
+  }
+
+  protected clear(): void {
+    this.rows = new Map()
+    this.begun = this.complete = false
+    this.counts = null
+  }
+
+  // askCounts has the controller count what is too much for the page.
+  protected async askCounts(signal: AbortSignal, moment?: string): Promise<void> {
+    const a = await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of: moment }, signal)
+    this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
+    this.total = a.total
+  }
+}
+
+class Fleet extends Shown {
   private cursor = ''
   private stop: (() => void) | null = null
 
@@ -52,14 +91,8 @@ class Fleet {
   end(): void {
     this.stop?.()
     this.stop = null
-    this.rows = new Map()
     this.cursor = ''
-    this.begun = this.complete = false
-    this.counts = null
-  }
-
-  get partial(): boolean {
-    return this.begun && !this.complete
+    this.clear()
   }
 
   private async step(signal: AbortSignal): Promise<void> {
@@ -85,24 +118,6 @@ class Fleet {
     this.total = Math.max(this.total, rows.size)
     this.show(rows, !token)
     this.cursor = cursor
-  }
-
-  private show(rows: Map<string, Row>, complete: boolean): void {
-    this.rows = rows
-    this.complete = complete
-    this.begun = true
-    this.structure++
-    this.changed()
-  }
-
-  private changed(): void {
-    this.version++
-    this.known = this.rows.size
-    if (!this.complete) return
-    this.total = this.rows.size
-    const counts: Record<string, number> = {}
-    for (const r of this.rows.values()) counts[r.state] = (counts[r.state] ?? 0) + 1
-    this.counts = counts
   }
 
   private async reconcile(signal: AbortSignal): Promise<void> {
@@ -132,13 +147,6 @@ class Fleet {
     }
     if (moved) this.structure++
     if (changed || moved) this.changed()
-  }
-
-  // askCounts has the controller count what is too much for the page.
-  private async askCounts(signal: AbortSignal): Promise<void> {
-    const a = await get<Counts>('/machine-counts', { group_by: 'effective_state' }, signal)
-    this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
-    this.total = a.total
   }
 }
 

@@ -90,10 +90,42 @@ say('first screen')
 
 // --- a change is on the screen soon after its commit
 const idle = Number(await number('IDLE').textContent())
+const moment = new Date(Math.floor(Date.now() / 1000) * 1000)
 await ask('ingot', 'enter-maintenance', 'web-2', '--no-wait')
 const changed = Date.now()
 await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n - 1, idle, { polling: 50 })
 say(`change on the screen after ${Date.now() - changed} ms`)
+
+// --- the first screen as it was: what has changed since is not in it, and nothing can be done there
+const local = (t) => new Date(t.getTime() - t.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
+const at = page.getByLabel('At', { exact: true })
+const idleNow = idle - 1
+await at.fill(local(moment))
+await at.press('Enter')
+await page.getByText('You see the past').waitFor()
+await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n, idle)
+assert.match(await page.locator('h1').textContent(), /^The fleet at /)
+await page.getByRole('heading', { name: 'Needed somebody' }).waitFor()
+await page.locator('li', { hasText: 'web-5' }).first().waitFor()
+const verbs = await page.locator('main').getByRole('button').allTextContents()
+assert.deepEqual(verbs.filter((v) => !/^(Play|Back to now|Copy|As a table)$/.test(v)), [], 'no verb is offered for the past')
+assert.equal(await page.locator('main a').count(), 0, 'nothing of the past leads to what is now')
+await accessible(page, 'fleet as it was')
+await shot('past')
+assert.equal(new URL(page.url()).searchParams.get('as_of'), moment.toISOString())
+await page.reload()
+await page.getByText('You see the past').waitFor()
+await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n, idle)
+await page.getByLabel('Last').selectOption({ label: 'hour' })
+await page.getByRole('button', { name: 'Play' }).click()
+await page.getByText('You see the past').waitFor({ state: 'detached', timeout: 30_000 })
+await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n, idleNow)
+await page.getByRole('slider').press('Home')
+await page.getByRole('alert').filter({ hasText: 'the states of machines are kept since' }).waitFor()
+await page.getByRole('button', { name: 'Back to now' }).click()
+await page.getByText('You see the past').waitFor({ state: 'detached' })
+assert.equal(Number(await number('IDLE').textContent()), idleNow)
+say('the fleet as it was')
 
 // --- every page
 for (const [where, heading] of [

@@ -45,6 +45,15 @@ if (process.env.CONSOLE_SHOTS) {
   await page.waitForTimeout(500)
   await page.screenshot({ path: `${process.env.CONSOLE_SHOTS}/large.png` })
 }
+const now = Date.now()
+await page.waitForTimeout(2000)
+const field = page.getByLabel('At', { exact: true })
+await field.fill(new Date(now - new Date().getTimezoneOffset() * 60_000).toISOString().slice(0, 19))
+await took('the map as it was', async () => {
+  await field.press('Enter')
+  await page.waitForFunction(() => document.querySelector('h1')?.textContent?.startsWith('The fleet at'), undefined, { polling: 20 })
+  await page.waitForFunction((n) => document.querySelector('[data-number=NEW]')?.textContent === n, all, { timeout: 60_000, polling: 20 })
+}, 60_000)
 await page.goto(base + 'machines')
 await page.getByRole('link', { name: 'm-00000', exact: true }).waitFor()
 await page.getByLabel('Filter').fill('rack=r7')

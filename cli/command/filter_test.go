@@ -1,0 +1,36 @@
+package command_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/internal/clock"
+)
+
+func TestMoment(t *testing.T) {
+	now := time.Date(2026, 3, 1, 14, 0, 0, 0, time.Local)
+	a := &command.App{Config: command.Config{Clock: clock.NewFake(now)}}
+	for s, want := range map[string]time.Time{
+		"2026-02-03T04:05:06Z": time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC),
+		"90m":                  now.Add(-90 * time.Minute),
+		"0s":                   now,
+		"03:12":                time.Date(2026, 3, 1, 3, 12, 0, 0, time.Local),
+		"14:00":                now,
+		// It was never so late today.
+		"14:01":    time.Date(2026, 2, 28, 14, 1, 0, 0, time.Local),
+		"22:30:05": time.Date(2026, 2, 28, 22, 30, 5, 0, time.Local),
+	} {
+		if got, err := a.Moment("--as-of", s); err != nil || !got.AsTime().Equal(want) {
+			t.Errorf("%s: %v, want %v, %v", s, got.AsTime().Local(), want, err)
+		}
+	}
+	if got, err := a.Moment("--as-of", ""); got != nil || err != nil {
+		t.Errorf("none: %v, %v", got, err)
+	}
+	for _, s := range []string{"-2h", "25:00", "yesterday", "3:1", "2026-03-01"} {
+		if got, err := a.Moment("--as-of", s); err == nil {
+			t.Errorf("%s: %v", s, got)
+		}
+	}
+}
