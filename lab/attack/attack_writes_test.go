@@ -145,6 +145,8 @@ var heldElsewhere = map[string]string{
 	"AccessService/CreateRoleBinding": "controller/api/public.TestRoleBindings",
 	"AccessService/DeleteRoleBinding": "controller/api/public.TestRoleBindings",
 	"AccessService/RevokeSession":     "lab/signon.TestRightsEndWithTheToken",
+	"AuthorityService/RotateAuthority": "controller/api/public/authority.TestTheCAIsRotatedOnce",
+	"AuthorityService/WithdrawAuthority": "controller/api/public/authority.TestTheCAIsRotatedOnce",
 	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
 }
 
