@@ -234,8 +234,8 @@ func (c *Controller) checkCaller(ctx context.Context, agentID string, cert *x509
 		func(ctx context.Context) error { return c.checkAgent(ctx, agentID, cert) })
 }
 
-// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use, and one
-// of a generation of the CA that has been withdrawn.
+// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use, and
+// one of a generation of the CA that has been withdrawn.
 func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.Certificate) error {
 	known, err := c.store.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	switch {

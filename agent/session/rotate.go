@@ -49,8 +49,8 @@ func (s *session) trust(m *fleetv1.Trust) {
 	}
 }
 
-// rotate waits until the certificate is due, or the controller asks, and replaces it. The session then ends, and the next one opens on
-// the new certificate; until that has worked both are kept.
+// rotate waits until the certificate is due, or the controller asks, and replaces it. The session then ends, and the
+// next one opens on the new certificate; until that has worked both are kept.
 func (s *session) rotate(ctx context.Context, client fleetv1.AgentServiceClient) error {
 	asked := false
 	for {

@@ -96,7 +96,9 @@ func (a commands) supportParts(svc *command.Services, version string) []supportb
 			return svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: []string{"effective_state"}})
 		}),
 		supportbundle.JSON("sites.json", func(ctx context.Context) ([]string, error) { return siteNames(ctx, svc) }),
-		supportbundle.JSON("agents.json", func(ctx context.Context) ([]bundledAgent, error) { return bundleAgents(ctx, svc) }),
+		supportbundle.JSON("agents.json", func(ctx context.Context) ([]bundledAgent, error) {
+			return bundleAgents(ctx, svc)
+		}),
 		supportbundle.JSON("failed-operations.json", func(ctx context.Context) ([]bundledOperation, error) {
 			return bundleFailed(ctx, svc)
 		}),
@@ -158,7 +160,8 @@ type bundledOperation struct {
 
 // bundleFailed leaves parameters and messages out: what a script has printed may hold anything.
 func bundleFailed(ctx context.Context, svc *command.Services) (out []bundledOperation, err error) {
-	r, err := svc.Operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "phase=FAILED", PageSize: bundledFailed})
+	r, err := svc.Operations.ListOperations(ctx,
+		&pb.ListOperationsRequest{Filter: "phase=FAILED", PageSize: bundledFailed})
 	for _, o := range r.GetOperations() {
 		out = append(out, bundledOperation{o.GetOperationId(), o.GetMachineId(), o.GetType().String(), o.GetCurrentStage(),
 			o.GetError().GetCode(), o.GetCreatedAt().AsTime(), o.GetFinishedAt().AsTime()})

@@ -184,8 +184,8 @@ func (s Style) Authority(a *pb.Authority, now time.Time) string {
 	}
 	h := &Table{Header: []string{"AGENT_ID", "ROLE", "MACHINE_ID", "SITE", "GENERATION", "CONNECTED", "CERTIFICATE_ENDS"}}
 	for _, k := range a.GetHolders() {
-		h.Add(k.GetAgentId(), strings.ToUpper(k.GetRole()), k.GetMachineId(), k.GetSite(), strconv.Itoa(int(k.GetGeneration())),
-			yesNo(k.GetConnected()), Time(k.GetCertificateEndsAt()))
+		h.Add(k.GetAgentId(), strings.ToUpper(k.GetRole()), k.GetMachineId(), k.GetSite(),
+			strconv.Itoa(int(k.GetGeneration())), yesNo(k.GetConnected()), Time(k.GetCertificateEndsAt()))
 	}
 	return t.String() + "\n" + s.Warn(strconv.Itoa(int(a.GetHolderCount()))+" hold a certificate of an older generation") +
 		"\n" + h.String()

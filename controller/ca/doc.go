@@ -10,8 +10,8 @@
 //
 // # What is authoritative
 //
-// The directory holds the generations of the CA, each a root and an intermediate, and the grant key. Which of them are in
-// force is the database's word, which Follow brings. The list of valid
+// The directory holds the generations of the CA, each a root and an intermediate, and the grant key. Which of them are
+// in force is the database's word, which Follow brings. The list of valid
 // certificates is not here: a certificate whose fingerprint the controller's database does not know opens no
 // session, whoever signed it, and revocation is a mark in that database that the listeners check at every handshake.
 // There is no renewal beside SignAgent. Several controllers of one fleet use copies of one directory.

@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Settle is how long after its making a generation signs nothing, so that every controller knows it before an agent shows
-// a certificate of it.
+// Settle is how long after its making a generation signs nothing, so that every controller knows it before an agent
+// shows a certificate of it.
 const Settle = 5 * time.Second
 
 // ErrOther says that a generation is not the one of that number here.
@@ -83,7 +83,7 @@ func (a *Authority) signer() signer {
 	return signer{signingAt(a.all, a.clock.Now()).number, a.changed}
 }
 
-// serverChain is what a listener shows behind the leaf. Clients that build a single path take the first issuer that fits:
+// serverChain is what a listener shows behind the leaf. Clients that build one path take the first issuer that fits:
 // while older roots are in force, and so in every client's hands, those come first.
 func serverChain(all []*generation, by *generation, now time.Time) []*x509.Certificate {
 	var old, roots []*x509.Certificate
@@ -152,8 +152,8 @@ func (a *Authority) Changed() uint64 {
 	return a.changed
 }
 
-// Of is the generation that signed a certificate, and whether it is in force. What none has signed counts as the first's,
-// whose intermediate may have been made anew.
+// Of is the generation that signed a certificate, and whether it is in force. What none has signed counts as the
+// first's, whose intermediate may have been made anew.
 func (a *Authority) Of(cert *x509.Certificate) (number int, inForce bool) {
 	all := a.generations()
 	for _, g := range all {

@@ -133,8 +133,8 @@ func (a *Authority) Records() ([]Record, error) {
 	return out, nil
 }
 
-// Follow takes over what is recorded of all generations. One that is new here is durable on the disk before it counts, so
-// that this controller starts with it also while the database is away. changed says that something is new.
+// Follow takes over what is recorded of all generations. One that is new here is durable on the disk before it counts,
+// so that this controller starts with it also while the database is away. changed says that something is new.
 func (a *Authority) Follow(records []Record) (changed bool, err error) {
 	all := slices.Clone(a.generations())
 	for _, r := range records {
@@ -168,7 +168,9 @@ func (a *Authority) Follow(records []Record) (changed bool, err error) {
 	return true, nil
 }
 
-func bytesEqual(a, b []byte) bool { return strings.TrimSpace(string(a)) == strings.TrimSpace(string(b)) }
+func bytesEqual(a, b []byte) bool {
+	return strings.TrimSpace(string(a)) == strings.TrimSpace(string(b))
+}
 
 // adopt stores a generation on the disk and reads it back.
 func (a *Authority) adopt(r Record) (g *generation, err error) {

@@ -73,8 +73,8 @@ func NewServerCerts(ctx context.Context, ca *Authority, dnsNames []string, ips [
 	return s, nil
 }
 
-// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, and when the CA has
-// changed. The handshake that finds it so pays for the signature; others are served the old one meanwhile.
+// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, and when the CA
+// has changed. The handshake that finds it so pays for the signature; others are served the old one meanwhile.
 func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert := s.current()
 	if !s.due() || !s.renewing.TryLock() {

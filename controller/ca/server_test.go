@@ -221,7 +221,7 @@ func TestFailedRenewalServesTheOldOne(t *testing.T) {
 	}
 	cfg := serverConfig(t, a, fake)
 	first := leafOf(t, cfg)
-	if !first.NotAfter.Equal(a.ExpiresAt()) {
+	if !first.NotAfter.Equal(a.Expiries()["intermediate"]) {
 		t.Fatalf("outlasts its issuer: %v", first.NotAfter)
 	}
 	fake.Advance(intermediateLifetime)

@@ -34,8 +34,8 @@ func supportCommand(f *flags, version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Write what helpers want to see into one archive, without secrets",
-		Long: `support-bundle writes a .tar.gz with version, configuration, what doctor says, metrics, the end of the log, and from
-the database: schema and migrations, counts, queues, controllers, sites and agents with their versions, and the last
+		Long: `support-bundle writes a .tar.gz with version, configuration, what doctor says, metrics, the end of the log,
+and from the database: schema and migrations, counts, queues, controllers, sites and agents with their versions, and the last
 operations that failed with their timelines.
 
 It holds no password, token, key, user-data, parameter or script output; names of machines, sites and hosts are in it.
@@ -91,7 +91,9 @@ func (f *flags) supportParts() []supportbundle.Part {
 			return shownConfig(*c)
 		}},
 		{Name: "log.txt", Make: unitLog},
-		supportbundle.JSON("doctor.json", func(ctx context.Context) ([]doctor.Finding, error) { return diagnose(ctx, f), nil }),
+		supportbundle.JSON("doctor.json", func(ctx context.Context) ([]doctor.Finding, error) {
+			return diagnose(ctx, f), nil
+		}),
 		{Name: "metrics.txt", Make: func(ctx context.Context) ([]byte, error) {
 			c, err := f.load()
 			if err != nil {

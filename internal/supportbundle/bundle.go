@@ -1,5 +1,5 @@
-// Package supportbundle writes archives for those who help: a folder of small text files without secrets, bounded in size
-// and time, whole also where some of it could not be had.
+// Package supportbundle writes archives for those who help: a folder of small text files without secrets, bounded in
+// size and time, whole also where some of it could not be had.
 package supportbundle
 
 import (

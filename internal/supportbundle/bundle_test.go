@@ -51,7 +51,11 @@ func TestABundleIsWholeWithoutWhatIsMissing(t *testing.T) {
 		text("a.txt", "first", nil),
 		text("half.txt", "half of it", errors.New("broken off")),
 		text("none.txt", "", errors.New("no bearer abc123")),
-		{Name: "slow.txt", Make: func(ctx context.Context) ([]byte, error) { <-ctx.Done(); time.Sleep(time.Second); return nil, nil }},
+		{Name: "slow.txt", Make: func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return nil, nil
+		}},
 		JSON("n.json", func(context.Context) (int, error) { return 7, nil }),
 	}})
 	for name, want := range map[string]string{"f/a.txt": "first", "f/half.txt": "half of it", "f/n.json": "7"} {
@@ -73,7 +77,7 @@ func TestABundleIsBounded(t *testing.T) {
 	line := strings.Repeat("x", 99) + "\n"
 	var parts []Part
 	for i := range 10 {
-		parts = append(parts, text(string(rune('a'+i)), strings.Repeat(line, 2*PartBytes/100)+"the end", nil))
+		parts = append(parts, text(string(rune('a'+i)), strings.Repeat(line, PartBytes/100+1)+"the end", nil))
 	}
 	m, files := made(t, Config{Parts: parts})
 	all := 0

@@ -123,7 +123,8 @@ func orEmpty(b []byte) []byte {
 	return b
 }
 
-// RestoreAuthorities records generations that a controller has on its disk and the database has lost, as after a restore.
+// RestoreAuthorities records generations that a controller has on its disk and the database has lost, as after a
+// restore.
 func (s *Store) RestoreAuthorities(ctx context.Context, lost []Generation, actor string, now time.Time) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if err := q.LockCertificateAuthorities(ctx); err != nil {

@@ -124,8 +124,8 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// TestRotationUnderLoad rotates the CA while every machine is rebooted again and again, the controller is killed at every
-// place of the rotation, and one agent is off all the time.
+// TestRotationUnderLoad rotates the CA while every machine is rebooted again and again, the controller is killed at
+// every place of the rotation, and one agent is off all the time.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -257,8 +257,8 @@ func TestARotationWithoutTheRootsKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestADatabaseFromBeforeTheRotation: the controller's disk knows what the database has forgotten, and agents that trust
-// the new root alone are not locked out.
+// TestADatabaseThatHasForgottenTheRotation: the controller's disk knows what the database has forgotten, and agents that
+// trust the new root alone are not locked out.
 func TestADatabaseThatHasForgottenTheRotation(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})

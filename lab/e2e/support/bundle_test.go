@@ -167,8 +167,8 @@ func TestABundleShowsMuchAndNoSecret(t *testing.T) {
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
 	rig.Maintenance(t, c.Client, m.ID)
-	op := harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID, RequestId: "seed",
-		ImageRef: "ubuntu-2204", Seed: &baremetalv1.SystemSeed{UserData: "#cloud-config\n# " + p["user-data"] + "\n"},
+	op := harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID,
+		RequestId: "seed", ImageRef: "ubuntu-2204", Seed: &baremetalv1.SystemSeed{UserData: "#cloud-config\n# " + p["user-data"] + "\n"},
 		TimeoutSeconds: rig.StepTime})
 	c.Wait(op.GetOperationId(), rig.Soon)
 	if err := m.Stop(); err != nil {

@@ -180,8 +180,8 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}),
 		Secrets: box,
 		Scripts: script.New(script.Config{Blobs: blobs, Store: st, Clock: clock.Real(), Logger: testkit.Logger(t)}),
-		Info: service.Info{Version: "v-test", ControllerID: "c-test"}, CA: authority, CAGrace: 90 * 24 * time.Hour,
-		Bundle:  func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
+		Info:    service.Info{Version: "v-test", ControllerID: "c-test"}, CA: authority, CAGrace: 90 * 24 * time.Hour,
+		Bundle: func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
 	}
 	for _, c := range change {
 		c(&cfg)
