@@ -115,8 +115,8 @@ func (c *Client) Admin() baremetalv1.AdminServiceClient {
 	return baremetalv1.NewAdminServiceClient(c.Conn())
 }
 
-// Authority is the service.
-func (c *Client) Authority() baremetalv1.AuthorityServiceClient {
+// CA is the service about the CA.
+func (c *Client) CA() baremetalv1.AuthorityServiceClient {
 	return baremetalv1.NewAuthorityServiceClient(c.Conn())
 }
 

@@ -50,7 +50,7 @@ func (f *fleet) gone(point string) {
 
 func (f *fleet) authority() *baremetalv1.Authority {
 	f.t.Helper()
-	return harness.Must(f.t, f.c.Authority().GetAuthority, &baremetalv1.GetAuthorityRequest{})
+	return harness.Must(f.t, f.c.CA().GetAuthority, &baremetalv1.GetAuthorityRequest{})
 }
 
 // load reboots every machine, one reboot after the other, until the end.
@@ -83,8 +83,10 @@ func (f *fleet) load() (end func() (reboots int64)) {
 
 // says is what the fleet listener says to a certificate: nil where it lets it in.
 func (f *fleet) says(cert tls.Certificate, roots *x509.CertPool) error {
+	// As an agent does: whatever CAs the listener asks for.
+	own := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, NextProtos: []string{"h2"},
-		Certificates: []tls.Certificate{cert}}}
+		GetClientCertificate: own}}
 	conn, err := d.DialContext(context.Background(), "tcp", f.c.Fleet.Address())
 	if err != nil {
 		return err
@@ -143,7 +145,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	c.Start("authority.after-rotate=kill@1")
 	rotated := make(chan *baremetalv1.Authority, 1)
 	go func() {
-		got, err := harness.Call(t, c.Authority().RotateAuthority, &baremetalv1.RotateAuthorityRequest{Comment: "test"})
+		got, err := harness.Call(t, c.CA().RotateAuthority, &baremetalv1.RotateAuthorityRequest{Comment: "test"})
 		if err != nil {
 			t.Errorf("rotate: %v", err)
 		}
@@ -166,7 +168,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}, "the holders of old certificates are not the one that is off: %v", rig.Stringer(func() string {
 		return fmt.Sprint(f.authority().GetHolders())
 	}))
-	_, err = harness.Call(t, c.Authority().WithdrawAuthority, &baremetalv1.WithdrawAuthorityRequest{Generation: 1})
+	_, err = harness.Call(t, c.CA().WithdrawAuthority, &baremetalv1.WithdrawAuthorityRequest{Generation: 1})
 	if !harness.HasReason(err, "AUTHORITY_IN_USE") || !strings.Contains(err.Error(), f.off.ID) {
 		t.Fatalf("withdrawn over %s: %v", f.off.ID, err)
 	}
@@ -181,7 +183,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	c.Start("authority.after-withdraw=kill@1")
 	withdrawn := make(chan *baremetalv1.Authority, 1)
 	go func() {
-		got, err := harness.Call(t, c.Authority().WithdrawAuthority,
+		got, err := harness.Call(t, c.CA().WithdrawAuthority,
 			&baremetalv1.WithdrawAuthorityRequest{Generation: 1, LeaveBehind: []string{f.off.ID}})
 		if err != nil {
 			t.Errorf("withdraw: %v", err)
@@ -247,11 +249,11 @@ func TestARotationWithoutTheRootsKeyIsRefused(t *testing.T) {
 	}
 	c.Start()
 	c.WaitReady()
-	_, err := harness.Call(t, c.Authority().RotateAuthority, &baremetalv1.RotateAuthorityRequest{})
+	_, err := harness.Call(t, c.CA().RotateAuthority, &baremetalv1.RotateAuthorityRequest{})
 	if !harness.HasReason(err, "AUTHORITY_KEY_MISSING") {
 		t.Errorf("got %v", err)
 	}
-	a := harness.Must(t, c.Authority().GetAuthority, &baremetalv1.GetAuthorityRequest{})
+	a := harness.Must(t, c.CA().GetAuthority, &baremetalv1.GetAuthorityRequest{})
 	if len(a.GetGenerations()) != 1 {
 		t.Errorf("%d generations", len(a.GetGenerations()))
 	}
@@ -264,17 +266,17 @@ func TestADatabaseThatHasForgottenTheRotation(t *testing.T) {
 	c := harness.New(t, harness.Options{})
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
-	harness.Must(t, c.Authority().RotateAuthority, &baremetalv1.RotateAuthorityRequest{})
+	harness.Must(t, c.CA().RotateAuthority, &baremetalv1.RotateAuthorityRequest{})
 	testkit.Eventually(t, rig.Soon, func() bool {
-		return harness.Must(t, c.Authority().GetAuthority, &baremetalv1.GetAuthorityRequest{}).GetHolderCount() == 0
+		return harness.Must(t, c.CA().GetAuthority, &baremetalv1.GetAuthorityRequest{}).GetHolderCount() == 0
 	}, "the agent does not renew")
-	before := harness.Must(t, c.Authority().WithdrawAuthority, &baremetalv1.WithdrawAuthorityRequest{Generation: 1})
+	before := harness.Must(t, c.CA().WithdrawAuthority, &baremetalv1.WithdrawAuthorityRequest{Generation: 1})
 	c.Stop()
 	c.ForgetAuthorities(t)
 	c.Start()
 	c.WaitReady()
 	m.WaitConnected()
-	after := harness.Must(t, c.Authority().GetAuthority, &baremetalv1.GetAuthorityRequest{})
+	after := harness.Must(t, c.CA().GetAuthority, &baremetalv1.GetAuthorityRequest{})
 	if len(after.GetGenerations()) != 2 ||
 		after.GetGenerations()[0].GetRootHash() != before.GetGenerations()[0].GetRootHash() {
 		t.Errorf("generations %v, were %v", after.GetGenerations(), before.GetGenerations())
