@@ -47,14 +47,15 @@ func text(name, s string, err error) Part {
 
 func TestABundleIsWholeWithoutWhatIsMissing(t *testing.T) {
 	t.Parallel()
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
 	m, files := made(t, Config{Folder: "f", PartTime: 50 * time.Millisecond, Parts: []Part{
 		text("a.txt", "first", nil),
 		text("half.txt", "half of it", errors.New("broken off")),
 		text("none.txt", "", errors.New("no bearer abc123")),
 		{Name: "slow.txt", Make: func(ctx context.Context) ([]byte, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return nil, nil
+			<-ended // whatever its context says
+			return nil, ctx.Err()
 		}},
 		JSON("n.json", func(context.Context) (int, error) { return 7, nil }),
 	}})

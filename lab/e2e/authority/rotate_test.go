@@ -158,7 +158,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	if n := len((<-rotated).GetGenerations()); n != 2 {
 		t.Fatalf("%d generations", n)
 	}
-	time.Sleep(time.Second) // agents are about to renew, or not yet: any moment is good for a kill
+	testkit.Eventually(t, rig.Soon, func() bool { return int(f.authority().GetHolderCount()) <= len(f.working) },
+		"no agent renews")
 	c.Process.Kill()
 	c.Start("")
 
