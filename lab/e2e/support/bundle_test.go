@@ -167,9 +167,13 @@ func TestABundleShowsMuchAndNoSecret(t *testing.T) {
 	m := c.NewMachine(t, harness.MachineOptions{})
 	m.WaitConnected()
 	rig.Maintenance(t, c.Client, m.ID)
-	op := harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID,
-		RequestId: "seed", ImageRef: "ubuntu-2204", Seed: &baremetalv1.SystemSeed{UserData: "#cloud-config\n# " + p["user-data"] + "\n"},
-		TimeoutSeconds: rig.StepTime})
+	op := harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{
+		MachineId:      m.ID,
+		RequestId:      "seed",
+		ImageRef:       "ubuntu-2204",
+		Seed:           &baremetalv1.SystemSeed{UserData: "#cloud-config\n# " + p["user-data"] + "\n"},
+		TimeoutSeconds: rig.StepTime,
+	})
 	c.Wait(op.GetOperationId(), rig.Soon)
 	if err := m.Stop(); err != nil {
 		t.Fatal(err)
@@ -180,7 +184,8 @@ func TestABundleShowsMuchAndNoSecret(t *testing.T) {
 	}
 
 	out := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	said, err := c.Run("support-bundle", "--out", out)
+	// The harness lets the system choose the ports.
+	said, err := c.Run("support-bundle", "--out", out, "--listen-http", c.Addresses().HTTP)
 	if err != nil {
 		t.Fatal(err)
 	}
