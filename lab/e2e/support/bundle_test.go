@@ -196,7 +196,7 @@ func TestABundleShowsMuchAndNoSecret(t *testing.T) {
 		t.Errorf("missing: %v", missing)
 	}
 	for name, want := range map[string][]string{
-		"config.yaml": {"heartbeat_interval", u.Path}, "doctor.json": {`"check"`}, "metrics.txt": {"ingot_build_info"},
+		"config.yaml": {"heartbeat_interval", u.Path}, "doctor.json": {`"check"`}, "metrics.txt": {"ingot_rpc_seconds"},
 		"log.txt": {"msg=started", "the end"}, "database/schema.json": {`"version"`, `"river_migrations"`},
 		"database/counts.json": {`"machines_by_effective_state"`, "REBOOT"}, "database/queues.json": {"operation"},
 		"database/controllers.json": {`"lease_until"`}, "database/agents.json": {m.Identity().AgentID, `"version"`},
