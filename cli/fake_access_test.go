@@ -89,3 +89,53 @@ func TestPeopleAndRoles(t *testing.T) {
 		t.Errorf("sent %v", f.sent)
 	}
 }
+
+// generation is one of the CA's, made an hour before the next.
+func generation(n int32) *pb.Authority_Generation {
+	return &pb.Authority_Generation{Generation: n, RootHash: strings.Repeat("ab", 4) + "-" + strings.Repeat("c", int(n)),
+		RootPem: []byte("root\n"), CreatedAt: at(3600 * int(n)), EndsAt: at(1e6)}
+}
+
+// GetAuthority answers for a CA that is being rotated; each look finds one holder less.
+func (f *fakeServer) GetAuthority(context.Context, *pb.GetAuthorityRequest) (*pb.Authority, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := &pb.Authority{Generations: []*pb.Authority_Generation{generation(2), generation(1)},
+		HolderCount: max(0, 2-f.looks), TrustBundlePem: []byte("new\nold\n")}
+	f.looks++
+	out.Holders = []*pb.Authority_Holder{
+		{AgentId: "a-1", MachineId: "machine-1", Role: "host", Generation: 1, Connected: true, CertificateEndsAt: at(7200)},
+		{AgentId: "a-2", Site: "berlin", Role: "site", Generation: 1, CertificateEndsAt: at(3600)},
+	}[:out.GetHolderCount()]
+	return out, nil
+}
+
+func (f *fakeServer) RotateAuthority(ctx context.Context, r *pb.RotateAuthorityRequest) (*pb.Authority, error) {
+	f.sent = append(f.sent, r)
+	return f.GetAuthority(ctx, nil)
+}
+
+func (f *fakeServer) WithdrawAuthority(
+	_ context.Context, r *pb.WithdrawAuthorityRequest,
+) (*pb.Authority, error) {
+	f.sent = append(f.sent, r)
+	if f.looks == 0 && len(r.GetLeaveBehind()) == 0 {
+		return nil, refuse(codes.FailedPrecondition, pb.Reason_AUTHORITY_IN_USE, "2 agents hold a certificate", nil)
+	}
+	old := generation(1)
+	old.WithdrawnAt, old.VouchedUntil = at(0), at(90*86400)
+	return &pb.Authority{Generations: []*pb.Authority_Generation{generation(2), old}}, nil
+}
+
+func TestAuthorityCommands(t *testing.T) {
+	golden(t, "ca", fleet,
+		"ca status",
+		"ca status -o name",
+		"ca rotate --comment leak",
+		"ca rotate --no-wait",
+		"ca withdraw 1",
+		"ca withdraw 1 --leave-behind machine-1,a-2 --comment gone",
+		"ca withdraw one",
+		"ca roots",
+	)
+}

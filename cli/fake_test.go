@@ -38,6 +38,7 @@ type fakeServer struct {
 	pb.UnimplementedBudgetServiceServer
 	pb.UnimplementedRolloutServiceServer
 	pb.UnimplementedAccessServiceServer
+	pb.UnimplementedAuthorityServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -71,6 +72,8 @@ type fakeServer struct {
 	conflicts int
 	// asked are the unary calls, each with its request as JSON.
 	asked []string
+	// looks is how often the CA was looked at.
+	looks int32
 	// pinged is what becomes of a webhook's delivery that was pending; delivered when nil.
 	pinged *pb.WebhookDelivery
 }
@@ -242,6 +245,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*command.Config), args ..
 	pb.RegisterBudgetServiceServer(srv, f)
 	pb.RegisterRolloutServiceServer(srv, f)
 	pb.RegisterAccessServiceServer(srv, f)
+	pb.RegisterAuthorityServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli/access"
 	"github.com/ingot-metal/ingot/cli/admin"
+	"github.com/ingot-metal/ingot/cli/authority"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/discover"
 	"github.com/ingot-metal/ingot/cli/health"
@@ -81,6 +82,7 @@ Put the machine into maintenance before work that destroys data:
 	add(root, groupAdmin, top.Commands(a)...)
 	add(root, groupAdmin, admin.Commands(a)...)
 	add(root, groupAdmin, access.Commands(a)...)
+	add(root, groupAdmin, authority.Commands(a)...)
 	add(root, groupSetup, access.Own(a)...)
 	add(root, groupSetup, setup.Commands(a)...)
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: command.ExitCodesHelp})

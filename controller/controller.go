@@ -32,7 +32,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
 	"github.com/ingot-metal/ingot/internal/obs/traces"
-	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -154,9 +153,8 @@ func (c *Controller) openKeys(ctx context.Context) error {
 	if c.ca, err = ca.New(ca.Config{Dir: filepath.Join(c.cfg.DataDir, "ca"), Clock: c.clock}); err != nil {
 		return fmt.Errorf("open the CA: %w", err)
 	}
-	// For clients that pin our CA by file.
-	if err := pki.WriteFile(filepath.Join(c.cfg.DataDir, "ca.pem"), c.ca.RootPEM(), 0o644); err != nil {
-		return fmt.Errorf("write root certificate: %w", err)
+	if err := c.writeRoots(); err != nil {
+		return err
 	}
 	dns, ips := c.cfg.ServerNames()
 	if c.certs, err = ca.NewServerCerts(ctx, c.ca, dns, ips); err != nil {
@@ -333,6 +331,7 @@ func (c *Controller) runEngine(ctx context.Context) error {
 	g, _ := task.New(ctx)
 	g.Go("tokens", func(ctx context.Context) error { return c.tokens.Follow(ctx, c.store, c.clock) })
 	g.Go("engine", c.engine.Run)
+	g.Go("authority", c.followAuthority)
 	return g.Wait()
 }
 
@@ -348,6 +347,9 @@ func (c *Controller) prepareDatabase(ctx context.Context) error {
 		return err
 	}
 	if err := c.store.SeedPlans(ctx, c.clock.Now()); err != nil {
+		return err
+	}
+	if err := c.loadAuthority(ctx); err != nil {
 		return err
 	}
 	if err := c.images.Sweep(ctx); err != nil {

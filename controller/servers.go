@@ -124,8 +124,9 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 		Draining: c.draining, Sessions: c.sessions,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
-		Info:        service.Info{Version: c.version, ControllerID: c.id, CAHash: c.CAHash(), RESTAddress: c.cfg.Listen.REST},
-		Incarnation: c.store.Incarnation, DocumentSigner: c.ca.DocumentSigner,
+		Info:        service.Info{Version: c.version, ControllerID: c.id, RESTAddress: c.cfg.Listen.REST},
+		Incarnation: c.store.Incarnation, DocumentSigner: c.ca.DocumentSigner, CA: c.ca,
+		CAGrace: c.cfg.Agents.ReenrollGrace.Duration,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
 			return pki.Bundle{
 				TokenID: tokenID, Secret: secret, CAHash: c.ca.RootHash(), Addresses: c.cfg.EnrolmentAddresses(), IssuedAt: issued,
@@ -210,7 +211,6 @@ func (c *Controller) frontpageTLS() (*tls.Config, error) {
 func (c *Controller) fleetTLS() *tls.Config {
 	t := c.ownTLS()
 	t.ClientAuth = tls.RequireAndVerifyClientCert
-	t.ClientCAs = c.ca.Roots()
 	// A resumed session would skip what a fresh handshake shows.
 	t.SessionTicketsDisabled = true
 	t.VerifyConnection = func(s tls.ConnectionState) error {
@@ -225,7 +225,7 @@ func (c *Controller) fleetTLS() *tls.Config {
 		}
 		return c.checkAgent(ctx, id, s.PeerCertificates[0])
 	}
-	return t
+	return c.withRoots(t)
 }
 
 // checkCaller is checkAgent for the goroutine of a call, which may live as long as a session.
@@ -234,7 +234,8 @@ func (c *Controller) checkCaller(ctx context.Context, agentID string, cert *x509
 		func(ctx context.Context) error { return c.checkAgent(ctx, agentID, cert) })
 }
 
-// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use.
+// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use, and
+// one of a generation of the CA that has been withdrawn.
 func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.Certificate) error {
 	known, err := c.store.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	switch {
@@ -242,8 +243,13 @@ func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.
 		return err
 	case known == nil || known.AgentID != agentID:
 		return failure.Unauthenticated("CERTIFICATE_UNKNOWN", "the certificate is not recorded")
-	case known.Revoked || known.Replaced:
+	case known.Revoked || known.Replaced || !c.signedInForce(cert):
 		return failure.Unauthenticated("CERTIFICATE_REVOKED", "the certificate has been revoked or replaced")
 	}
 	return nil
+}
+
+func (c *Controller) signedInForce(cert *x509.Certificate) bool {
+	_, inForce := c.ca.Of(cert)
+	return inForce
 }

@@ -34,16 +34,32 @@ func rotateAt(c *x509.Certificate) time.Time {
 	return signed.Add(c.NotAfter.Sub(signed) * 2 / 3)
 }
 
-// rotate waits until the certificate is due and replaces it. The session then ends, and the next one opens on
-// the new certificate; until that has worked both are kept.
+// trust takes over which roots to trust, and notes that the certificate is to be renewed.
+func (s *session) trust(m *fleetv1.Trust) {
+	if err := s.r.cfg.Dir.SaveTrust(m.GetBundlePem()); err != nil {
+		s.r.cfg.Log.Error("trust bundle not taken over", "error", err)
+		return // a certificate of a root that is not trusted would be no use
+	}
+	if !m.GetRenewCertificate() {
+		return
+	}
+	select {
+	case s.renew <- time.Duration(m.GetSpreadMs()) * time.Millisecond:
+	default: // it is under way
+	}
+}
+
+// rotate waits until the certificate is due, or the controller asks, and replaces it. The session then ends, and the
+// next one opens on the new certificate; until that has worked both are kept.
 func (s *session) rotate(ctx context.Context, client fleetv1.AgentServiceClient) error {
+	asked := false
 	for {
 		now, err := s.r.now(ctx)
 		if err != nil {
 			return err
 		}
-		if wait := rotateAt(s.creds.Leaf()).Sub(now); wait > 0 {
-			if err := s.sleep(ctx, wait); err != nil {
+		if wait := rotateAt(s.creds.Leaf()).Sub(now); wait > 0 && !asked {
+			if asked, err = s.due(ctx, wait); err != nil {
 				return err
 			}
 			continue
@@ -59,6 +75,18 @@ func (s *session) rotate(ctx context.Context, client fleetv1.AgentServiceClient)
 		if err := s.sleep(ctx, rotateRetry/2+transport.Jitter(rotateRetry)); err != nil {
 			return err
 		}
+	}
+}
+
+// due waits until the time is over, or until the controller has asked for a renewal.
+func (s *session) due(ctx context.Context, d time.Duration) (asked bool, err error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-s.r.cfg.Clock.After(d):
+		return false, nil
+	case spread := <-s.renew:
+		return true, s.sleep(ctx, transport.Jitter(spread))
 	}
 }
 

@@ -179,12 +179,17 @@ func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
 	if err != nil || l == nil {
 		return false, err
 	}
-	s := &session{r: r, conn: l.conn, creds: l.creds, isNext: l.isNext, link: newOutbox(), moved: make(chan struct{}, 1)}
+	s := &session{r: r, conn: l.conn, creds: l.creds, isNext: l.isNext, link: newOutbox(), moved: make(chan struct{}, 1),
+		renew: make(chan time.Duration, 1)}
 	err = s.run(ctx)
 	if paced(err) {
 		// To connect again would cost the controller more than to answer has.
 		r.held = l
 		return false, err
+	}
+	if s.welcome == nil && l.conn.AuthorityUnknown() {
+		r.cfg.Log.Warn("the CA of this agent's certificate has been withdrawn; enrolling again")
+		err = r.cfg.Reenroll(ctx)
 	}
 	if cerr := l.close(); cerr != nil {
 		err = errors.Join(err, cerr)

@@ -35,6 +35,8 @@ type session struct {
 	welcome *fleetv1.Welcome
 	hello   *fleetv1.Hello
 	moved   chan struct{}
+	// renew holds the time over which a renewal that the controller asks for is spread.
+	renew   chan time.Duration
 	inDoubt bool // the memory may be an old copy; no event is sent before that has ended
 }
 
@@ -206,6 +208,8 @@ func (s *session) receive(ctx context.Context, group *task.Group, stream command
 				}
 			case *fleetv1.ControllerMessage_Drain:
 				s.drain(group, b.Drain)
+			case *fleetv1.ControllerMessage_Trust:
+				s.trust(b.Trust)
 			case *fleetv1.ControllerMessage_DiscoverBmcs:
 				s.discover(group, b.DiscoverBmcs)
 			}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -137,6 +138,8 @@ type recorder struct {
 	mu    sync.Mutex
 	state tls.ConnectionState
 	err   error
+	// unknown says that the other end does not know the CA of our certificate.
+	unknown bool
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -146,11 +149,42 @@ func (r *recorder) ClientHandshake(
 	conn, info, err := r.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.err = err
+	r.err, r.unknown = err, false
+	if err == nil {
+		conn = listening{conn, r}
+	}
 	if t, ok := info.(credentials.TLSInfo); ok {
 		r.state = t.State
 	}
 	return conn, info, err
+}
+
+// listening hears the alert that refuses our certificate: TLS 1.3 sends it when the handshake is over for us.
+type listening struct {
+	net.Conn
+	r *recorder
+}
+
+// Read implements net.Conn.
+func (l listening) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == unknownCA {
+		l.r.mu.Lock()
+		defer l.r.mu.Unlock()
+		l.r.unknown = true
+	}
+	return n, err
+}
+
+// unknownCA is how crypto/tls says alert 48 (RFC 8446, 6.2); its type is not exported.
+const unknownCA = "tls: unknown certificate authority"
+
+// AuthorityUnknown says that the other end has refused our certificate because it does not know its CA.
+func (c *Conn) AuthorityUnknown() bool {
+	c.creds.mu.Lock()
+	defer c.creds.mu.Unlock()
+	return c.creds.unknown
 }
 
 // Clone implements credentials.TransportCredentials; the copy keeps reporting here.

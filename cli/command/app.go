@@ -201,6 +201,7 @@ type Services struct {
 	Budgets    pb.BudgetServiceClient
 	Rollouts   pb.RolloutServiceClient
 	Access     pb.AccessServiceClient
+	Authority  pb.AuthorityServiceClient
 }
 
 // Services returns the clients of the one connection.
@@ -216,7 +217,7 @@ func (a *App) Services() (*Services, error) {
 		Scripts: pb.NewScriptServiceClient(conn), Clusters: pb.NewClusterServiceClient(conn),
 		Budgets: pb.NewBudgetServiceClient(conn),
 		MAAS:    pb.NewMAASServiceClient(conn), Rollouts: pb.NewRolloutServiceClient(conn),
-		Access: pb.NewAccessServiceClient(conn),
+		Access: pb.NewAccessServiceClient(conn), Authority: pb.NewAuthorityServiceClient(conn),
 	}, nil
 }
 

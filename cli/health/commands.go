@@ -7,10 +7,10 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-// Commands returns status and doctor.
+// Commands returns the commands of this package.
 func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
-	return []*cobra.Command{a.statusCmd(), a.doctorCmd()}
+	return []*cobra.Command{a.statusCmd(), a.doctorCmd(), a.supportCmd()}
 }
 
 // commands makes the commands of this package, all for one run of the command line.

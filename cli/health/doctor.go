@@ -148,7 +148,7 @@ func (x *examination) checkChain(info credentials.TLSInfo) {
 			"systemctl restart ingot-controller replaces its own; of tls.cert_file, install the next one"
 		if i > 0 {
 			what, soon, remedy = "the certificate of "+c.Subject.CommonName, caSoon,
-				"plan for another CA: every agent needs its root before this one ends"
+				"ingot ca rotate, before this one ends"
 		}
 		x.found = append(x.found, doctor.Ends("certificate", view.Clean(what), c.NotAfter, x.a.Now(), soon, remedy))
 	}

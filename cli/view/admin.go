@@ -168,6 +168,29 @@ func (s Style) Server(i *pb.ServerInfo) string {
 	return f.String()
 }
 
+// Authority is the sheet of `ingot ca status`.
+func (s Style) Authority(a *pb.Authority, now time.Time) string {
+	t := &Table{Header: []string{"GENERATION", "STATE", "ROOT_HASH", "MADE", "ENDS", "VOUCHED_UNTIL"}}
+	for _, g := range a.GetGenerations() {
+		state := "in force"
+		if g.GetWithdrawnAt() != nil {
+			state = "withdrawn " + Age(g.GetWithdrawnAt(), now) + " ago"
+		}
+		t.Add(strconv.Itoa(int(g.GetGeneration())), state, g.GetRootHash(), Time(g.GetCreatedAt()), Time(g.GetEndsAt()),
+			Time(g.GetVouchedUntil()))
+	}
+	if a.GetHolderCount() == 0 {
+		return t.String()
+	}
+	h := &Table{Header: []string{"AGENT_ID", "ROLE", "MACHINE_ID", "SITE", "GENERATION", "CONNECTED", "CERTIFICATE_ENDS"}}
+	for _, k := range a.GetHolders() {
+		h.Add(k.GetAgentId(), strings.ToUpper(k.GetRole()), k.GetMachineId(), k.GetSite(),
+			strconv.Itoa(int(k.GetGeneration())), yesNo(k.GetConnected()), Time(k.GetCertificateEndsAt()))
+	}
+	return t.String() + "\n" + s.Warn(strconv.Itoa(int(a.GetHolderCount()))+" hold a certificate of an older generation") +
+		"\n" + h.String()
+}
+
 // Caller is the sheet of `ingot whoami`.
 func (s Style) Caller(c *pb.Caller) string {
 	f := &Fields{}

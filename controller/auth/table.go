@@ -129,6 +129,7 @@ var readMethods = []string{
 	baremetalv1.WorkflowService_GetWorkflow_FullMethodName,
 	baremetalv1.WorkflowService_ListWorkflows_FullMethodName,
 	baremetalv1.AdminService_GetServerInfo_FullMethodName,
+	baremetalv1.AuthorityService_GetAuthority_FullMethodName,
 	baremetalv1.AdminService_ListAgents_FullMethodName,
 	baremetalv1.AdminService_ListControllers_FullMethodName,
 	baremetalv1.AdminService_GetAgent_FullMethodName,
@@ -183,6 +184,8 @@ var operateMethods = []string{
 }
 
 var adminMethods = []string{
+	baremetalv1.AuthorityService_RotateAuthority_FullMethodName,
+	baremetalv1.AuthorityService_WithdrawAuthority_FullMethodName,
 	baremetalv1.AdminService_IssueBootstrapToken_FullMethodName,
 	baremetalv1.AdminService_ListBootstrapTokens_FullMethodName,
 	baremetalv1.AdminService_RevokeBootstrapToken_FullMethodName,

@@ -29,16 +29,18 @@ func (a *Authority) SignAgent(
 	if err := pki.CheckKey(csr.PublicKey); err != nil {
 		return nil, fmt.Errorf("sign agent certificate: %w", err)
 	}
-	leaf, err := a.sign(ctx, csr, agentTemplate(agentID, lifetime, now))
+	by := a.signing()
+	leaf, err := by.sign(ctx, csr, agentTemplate(agentID, lifetime, now))
 	if err != nil {
 		return nil, fmt.Errorf("sign agent certificate: %w", err)
 	}
 	a.signed.Add(1)
 	return &Issued{
 		LeafDER:     leaf.Raw,
-		ChainPEM:    pki.EncodeCerts(leaf, a.keys.intermediate),
+		ChainPEM:    pki.EncodeCerts(leaf, by.keys.intermediate),
 		Fingerprint: pki.Fingerprint(leaf.Raw),
 		Serial:      leaf.SerialNumber.String(),
+		Generation:  by.number,
 		NotBefore:   leaf.NotBefore,
 		NotAfter:    leaf.NotAfter,
 	}, nil

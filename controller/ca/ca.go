@@ -3,18 +3,16 @@ package ca
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/smallstep/certificates/cas/apiv1"
-	"github.com/smallstep/certificates/cas/softcas"
 
 	"github.com/ingot-metal/ingot/internal/clock"
-	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 const (
@@ -39,6 +37,7 @@ type Issued struct {
 	ChainPEM    []byte // leaf, then intermediate; not the root
 	Fingerprint string // SHA-256 of LeafDER, lower-case hex
 	Serial      string // decimal
+	Generation  int
 	NotBefore   time.Time
 	NotAfter    time.Time
 }
@@ -55,12 +54,16 @@ type Config struct {
 
 // Authority issues certificates with keys on local disk. It is safe for concurrent use.
 type Authority struct {
-	keys           *keyring
-	step           *softcas.SoftCAS
+	dir            string
 	clock          clock.Clock
 	serverLifetime time.Duration
 	signed         atomic.Uint64
 	signedServer   atomic.Uint64
+
+	mu sync.RWMutex
+	// all are the generations, oldest first; changed counts what Follow has changed.
+	all     []*generation
+	changed uint64
 }
 
 // New opens the directory, making its keys at the first start, and starts the authority. It needs nothing to
@@ -75,34 +78,15 @@ func New(cfg Config) (*Authority, error) {
 	if cfg.ServerLifetime == 0 {
 		cfg.ServerLifetime = DefaultServerLifetime
 	}
-	keys, err := openKeyring(cfg.Dir, cfg.Clock.Now())
+	all, err := openGenerations(cfg.Dir, cfg.Clock.Now())
 	if err != nil {
 		return nil, fmt.Errorf("open CA: %w", err)
 	}
-	step, err := softcas.New(context.Background(), apiv1.Options{
-		CertificateChain: []*x509.Certificate{keys.intermediate}, Signer: keys.signer,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start CA: %w", err)
-	}
-	return &Authority{keys: keys, step: step, clock: cfg.Clock, serverLifetime: cfg.ServerLifetime}, nil
+	return &Authority{dir: cfg.Dir, all: all, clock: cfg.Clock, serverLifetime: cfg.ServerLifetime}, nil
 }
-
-// Roots is the pool that agents' certificates verify against.
-func (a *Authority) Roots() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.keys.root)
-	return pool
-}
-
-// RootPEM is the root in PEM, for agents to store.
-func (a *Authority) RootPEM() []byte { return pki.EncodeCerts(a.keys.root) }
-
-// RootHash is the SHA-256 of the root in DER, as bootstrap tokens pin it.
-func (a *Authority) RootHash() [sha256.Size]byte { return sha256.Sum256(a.keys.root.Raw) }
 
 // GrantKey signs grants; its public half goes to every agent.
-func (a *Authority) GrantKey() ed25519.PrivateKey { return a.keys.grant }
+func (a *Authority) GrantKey() ed25519.PrivateKey { return a.generations()[0].keys.grant }
 
 // Signatures counts the agent certificates signed since the start.
 func (a *Authority) Signatures() uint64 { return a.signed.Load() }
@@ -110,17 +94,15 @@ func (a *Authority) Signatures() uint64 { return a.signed.Load() }
 // ServerSignatures counts the server certificates signed since the start.
 func (a *Authority) ServerSignatures() uint64 { return a.signedServer.Load() }
 
-// ExpiresAt is when the intermediate expires, and with it the last leaf.
-func (a *Authority) ExpiresAt() time.Time { return a.keys.intermediate.NotAfter }
-
-// Expiries are when the CA's certificates end, by name.
+// Expiries are when the certificates end of the CA that signs, by name.
 func (a *Authority) Expiries() map[string]time.Time {
-	return map[string]time.Time{"root": a.keys.root.NotAfter, "intermediate": a.keys.intermediate.NotAfter}
+	keys := a.signing().keys
+	return map[string]time.Time{"root": keys.root.NotAfter, "intermediate": keys.intermediate.NotAfter}
 }
 
 // sign signs want for the request's public key, after the request has proven that key. Nothing else of the request
 // counts.
-func (a *Authority) sign(
+func (g *generation) sign(
 	ctx context.Context, csr *x509.CertificateRequest, want *x509.Certificate,
 ) (*x509.Certificate, error) {
 	if err := ctx.Err(); err != nil {
@@ -129,11 +111,11 @@ func (a *Authority) sign(
 	if err := csr.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("the request does not prove its key: %w", err)
 	}
-	if err := clampTimes(want, a.keys.intermediate); err != nil {
+	if err := clampTimes(want, g.keys.intermediate); err != nil {
 		return nil, err
 	}
 	want.PublicKey, want.PublicKeyAlgorithm = csr.PublicKey, csr.PublicKeyAlgorithm
-	made, err := a.step.CreateCertificate(&apiv1.CreateCertificateRequest{
+	made, err := g.step.CreateCertificate(&apiv1.CreateCertificateRequest{
 		Template: want, CSR: csr, Lifetime: want.NotAfter.Sub(want.NotBefore),
 	})
 	if err != nil {

@@ -160,7 +160,7 @@ func TestSignAgentRefuses(t *testing.T) {
 		"P-384 key":         func() (*Issued, error) { return a.SignAgent(t.Context(), p384CSR(t), agentID, 0, start) },
 		"canceled":          func() (*Issued, error) { return a.SignAgent(canceled, good, agentID, 0, start) },
 		"after the issuer's end": func() (*Issued, error) {
-			return a.SignAgent(t.Context(), good, agentID, 0, a.ExpiresAt().Add(time.Hour))
+			return a.SignAgent(t.Context(), good, agentID, 0, a.Expiries()["intermediate"].Add(time.Hour))
 		},
 	} {
 		if issued, err := call(); err == nil {
@@ -206,12 +206,12 @@ func csrOf(t *testing.T, key any) *x509.CertificateRequest {
 func TestLeafDoesNotOutlastItsIssuer(t *testing.T) {
 	t.Parallel()
 	a, _ := newCA(t)
-	late := a.ExpiresAt().Add(-time.Hour)
+	late := a.Expiries()["intermediate"].Add(-time.Hour)
 	leaf := sign(t, a, ids.New(ids.Agent), 48*time.Hour, late)
-	if !leaf.NotAfter.Equal(a.ExpiresAt()) {
-		t.Fatalf("leaf ends %v, issuer %v", leaf.NotAfter, a.ExpiresAt())
+	if !leaf.NotAfter.Equal(a.Expiries()["intermediate"]) {
+		t.Fatalf("leaf ends %v, issuer %v", leaf.NotAfter, a.Expiries()["intermediate"])
 	}
-	_, err := a.SignAgent(t.Context(), greedyCSR(t), ids.New(ids.Agent), 0, a.ExpiresAt())
+	_, err := a.SignAgent(t.Context(), greedyCSR(t), ids.New(ids.Agent), 0, a.Expiries()["intermediate"])
 	if !errors.Is(err, ErrIssuerExpired) {
 		t.Fatalf("at the issuer's end: %v", err)
 	}

@@ -10,7 +10,8 @@
 //
 // # What is authoritative
 //
-// The directory holds the root, the intermediate that signs, and the grant key. The list of valid
+// The directory holds the generations of the CA, each a root and an intermediate, and the grant key. Which of them are
+// in force is the database's word, which Follow brings. The list of valid
 // certificates is not here: a certificate whose fingerprint the controller's database does not know opens no
 // session, whoever signed it, and revocation is a mark in that database that the listeners check at every handshake.
 // There is no renewal beside SignAgent. Several controllers of one fleet use copies of one directory.
@@ -24,10 +25,18 @@
 //	DIR/v1/root.{crt,key}
 //	DIR/v1/intermediate.{crt,key}
 //	DIR/v1/grant.key
+//	DIR/v2/…                the same of the next generation without a grant key, and cross.crt
 //
 // All five files are written and synced under a temporary name that one rename turns into v1. So v1 is whole or
 // absent unless somebody changed it. The root key is needed only to make another intermediate; it may be moved away
-// from the machine, and New then works without it.
+// from the machine, and New then works without it; a rotation wants it back.
+//
+// # Rotation
+//
+// Next makes a generation: a root, an intermediate, and certificates of this intermediate by the roots before it. With
+// those a listener proves itself to who trusts an old root alone, before and after the old root is withdrawn: nobody
+// has to be told anything at one moment. A generation signs when it has been known for Settle. One that is withdrawn
+// lets nobody in any more, and is vouched for until the grace of enrolling again is over.
 //
 // # Failure handling
 //

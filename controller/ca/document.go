@@ -23,11 +23,12 @@ func (a *Authority) DocumentSigner(ctx context.Context) (crypto.Signer, []*x509.
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign document certificate: %w", err)
 	}
-	leaf, err := a.sign(ctx, csr, documentTemplate(a.clock.Now()))
+	by := a.signing()
+	leaf, err := by.sign(ctx, csr, documentTemplate(a.clock.Now()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign document certificate: %w", err)
 	}
-	return key, []*x509.Certificate{leaf, a.keys.intermediate, a.keys.root}, nil
+	return key, []*x509.Certificate{leaf, by.keys.intermediate, by.keys.root}, nil
 }
 
 // documentTemplate has neither client nor server usage: it lets nobody in.

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	version      = "v1"
+	version      = "v1" // of the first generation; those after it are v2, v3, …
 	makingPrefix = ".making-"
 	lockFile     = ".lock"
 
@@ -25,18 +25,24 @@ const (
 	rootKey         = "root.key"
 	intermediateCrt = "intermediate.crt"
 	intermediateKey = "intermediate.key"
+	crossCrt        = "cross.crt"
 	grantKey        = "grant.key"
 )
 
-// keyring is what New reads from the directory.
+// keyring is the keys and certificates of one generation.
 type keyring struct {
 	root         *x509.Certificate
 	intermediate *x509.Certificate
 	signer       *ecdsa.PrivateKey // of the intermediate
-	grant        ed25519.PrivateKey
+	// rootSigner is nil where the root's key has been moved away or is of no use; rootErr says why.
+	rootSigner *ecdsa.PrivateKey
+	rootErr    error
+	// cross are the intermediate's further certificates, signed by the roots of generations before it.
+	cross []*x509.Certificate
+	grant ed25519.PrivateKey // of the first generation only
 }
 
-// openKeyring loads the keys and makes them first if there are none.
+// openKeyring loads the keys of the first generation and makes them first if there are none.
 func openKeyring(dir string, now time.Time) (k *keyring, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make directory: %w", err)
@@ -106,16 +112,37 @@ func removeLeftovers(dir string) error {
 	return nil
 }
 
-// Check reads the CA in a directory as New does, makes nothing, and returns when its certificates end.
+// Check reads the CA in a directory as New does, makes nothing, and returns when the certificates of its newest
+// generation end.
 func Check(dir string) (root, intermediate time.Time, err error) {
 	k, err := loadKeyring(filepath.Join(dir, version))
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
+	later, err := loadLater(dir)
+	if err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	if len(later) > 0 {
+		k = later[len(later)-1].keys
+	}
 	return k.root.NotAfter, k.intermediate.NotAfter, nil
 }
 
+// loadKeyring reads the first generation.
 func loadKeyring(dir string) (*keyring, error) {
+	k, err := loadPair(dir)
+	if err != nil {
+		return nil, err
+	}
+	if k.grant, err = loadGrantKey(dir); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// loadPair reads the root and the intermediate of a generation, with their keys.
+func loadPair(dir string) (*keyring, error) {
 	k := &keyring{}
 	var err error
 	if k.root, err = loadCert(dir, rootCrt); err != nil {
@@ -127,13 +154,23 @@ func loadKeyring(dir string) (*keyring, error) {
 	if k.signer, err = loadECDSA(dir, intermediateKey); err != nil {
 		return nil, err
 	}
-	if k.grant, err = loadGrantKey(dir); err != nil {
-		return nil, err
-	}
+	k.rootSigner, k.rootErr = loadRootKey(dir, k.root)
 	if err := k.check(); err != nil {
 		return nil, fmt.Errorf("check %s: %w", dir, err)
 	}
 	return k, nil
+}
+
+// loadRootKey is for the next rotation; nothing else needs the root's key.
+func loadRootKey(dir string, root *x509.Certificate) (*ecdsa.PrivateKey, error) {
+	if err := checkPrivate(dir, rootKey); err != nil {
+		return nil, err
+	}
+	key, err := pki.LoadKey(filepath.Join(dir, rootKey))
+	if err == nil && !key.PublicKey.Equal(root.PublicKey) {
+		return nil, fmt.Errorf("%s does not belong to %s", rootKey, rootCrt)
+	}
+	return key, err
 }
 
 // check finds files of different CAs that were mixed up, as by a partial restore of a backup.

@@ -124,7 +124,8 @@ func TestReopenGivesTheSameKeys(t *testing.T) {
 		return a
 	}
 	a, b := open(), open()
-	if a.RootHash() != b.RootHash() || !a.GrantKey().Equal(b.GrantKey()) || !a.keys.signer.Equal(b.keys.signer) {
+	if a.RootHash() != b.RootHash() || !a.GrantKey().Equal(b.GrantKey()) ||
+		!a.signing().keys.signer.Equal(b.signing().keys.signer) {
 		t.Fatal("keys changed")
 	}
 	roots, err := pki.DecodeCerts(a.RootPEM())

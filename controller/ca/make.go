@@ -50,7 +50,7 @@ func makeKeyring(dir, live string, now time.Time) error {
 }
 
 func writeKeyring(dir string, now time.Time) error {
-	rootSigner, root, err := makeRoot(now)
+	rootSigner, root, err := makeRoot("Ingot Root CA", now)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func writeKeyring(dir string, now time.Time) error {
 	if err := fpHalfMade.Hit(); err != nil {
 		return err
 	}
-	signer, intermediate, err := makeIntermediate(now, root, rootSigner)
+	signer, intermediate, err := makeIntermediate("Ingot Intermediate CA", now, root, rootSigner)
 	if err != nil {
 		return err
 	}
@@ -81,16 +81,16 @@ func store(dir, keyName, certName string, key *ecdsa.PrivateKey, cert *x509.Cert
 	return pki.StoreCerts(filepath.Join(dir, certName), cert)
 }
 
-func makeRoot(now time.Time) (*ecdsa.PrivateKey, *x509.Certificate, error) {
-	template := caTemplate("Ingot Root CA", rootLifetime, now)
+func makeRoot(name string, now time.Time) (*ecdsa.PrivateKey, *x509.Certificate, error) {
+	template := caTemplate(name, rootLifetime, now)
 	template.MaxPathLen = 1
 	return signCA(template, nil, nil)
 }
 
 func makeIntermediate(
-	now time.Time, root *x509.Certificate, rootSigner *ecdsa.PrivateKey,
+	name string, now time.Time, root *x509.Certificate, rootSigner *ecdsa.PrivateKey,
 ) (*ecdsa.PrivateKey, *x509.Certificate, error) {
-	template := caTemplate("Ingot Intermediate CA", intermediateLifetime, now)
+	template := caTemplate(name, intermediateLifetime, now)
 	template.MaxPathLenZero = true
 	return signCA(template, root, rootSigner)
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ServerCert makes a key and a server certificate, with intermediate and root in its chain. The key lives in memory
-// only. The root is part of the chain because an agent that enrols knows no more than its hash.
+// ServerCert makes a key and a server certificate, with a chain to every root that is in force or vouched for. The key
+// lives in memory only. Roots are part of the chain because an agent that enrols knows no more than the hash of one.
 func (a *Authority) ServerCert(ctx context.Context, dnsNames []string, ips []net.IP) (tls.Certificate, error) {
 	if len(dnsNames)+len(ips) == 0 {
 		return tls.Certificate{}, errors.New("sign server certificate: no name and no address to sign for")
@@ -23,16 +23,18 @@ func (a *Authority) ServerCert(ctx context.Context, dnsNames []string, ips []net
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
 	}
-	leaf, err := a.sign(ctx, csr, serverTemplate(dnsNames, ips, a.serverLifetime, a.clock.Now()))
+	now := a.clock.Now()
+	by := a.signing()
+	leaf, err := by.sign(ctx, csr, serverTemplate(dnsNames, ips, a.serverLifetime, now))
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("sign server certificate: %w", err)
 	}
 	a.signedServer.Add(1)
-	return tls.Certificate{
-		Certificate: [][]byte{leaf.Raw, a.keys.intermediate.Raw, a.keys.root.Raw},
-		PrivateKey:  key,
-		Leaf:        leaf,
-	}, nil
+	out := tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	for _, c := range serverChain(a.generations(), by, now) {
+		out.Certificate = append(out.Certificate, c.Raw)
+	}
+	return out, nil
 }
 
 func serverTemplate(dnsNames []string, ips []net.IP, lifetime time.Duration, now time.Time) *x509.Certificate {
@@ -59,6 +61,7 @@ type ServerCerts struct {
 
 	mu   sync.RWMutex
 	cert *tls.Certificate
+	of   signer // that the certificate was made with
 }
 
 // NewServerCerts signs the first certificate, so that bad names fail at the start and not at the first handshake.
@@ -70,16 +73,16 @@ func NewServerCerts(ctx context.Context, ca *Authority, dnsNames []string, ips [
 	return s, nil
 }
 
-// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over. The
-// handshake that finds it so pays for the signature; others are served the old one meanwhile.
+// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, and when the CA
+// has changed. The handshake that finds it so pays for the signature; others are served the old one meanwhile.
 func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	cert, now := s.current(), s.ca.clock.Now()
-	if now.Before(renewAt(cert.Leaf)) || !s.renewing.TryLock() {
+	cert := s.current()
+	if !s.due() || !s.renewing.TryLock() {
 		return cert, nil
 	}
 	defer s.renewing.Unlock()
-	if cert = s.current(); now.Before(renewAt(cert.Leaf)) {
-		return cert, nil
+	if !s.due() {
+		return s.current(), nil
 	}
 	// Not the handshake's context: a client that hangs up must not undo what serves all others.
 	if err := s.renew(context.Background()); err != nil {
@@ -89,17 +92,25 @@ func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, 
 	return s.current(), nil
 }
 
+// due says whether there should be another certificate.
+func (s *ServerCerts) due() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.ca.clock.Now().Before(renewAt(s.cert.Leaf)) || s.of != s.ca.signer()
+}
+
 // Ends is when the certificate does that is served now.
 func (s *ServerCerts) Ends() time.Time { return s.current().Leaf.NotAfter }
 
 func (s *ServerCerts) renew(ctx context.Context) error {
+	of := s.ca.signer()
 	cert, err := s.ca.ServerCert(ctx, s.dnsNames, s.ips)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cert = &cert
+	s.cert, s.of = &cert, of
 	return nil
 }
 

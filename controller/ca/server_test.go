@@ -109,7 +109,7 @@ func TestPinRefusesForgedChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged.Certificate = append(forged.Certificate, a.keys.intermediate.Raw, a.keys.root.Raw)
+	forged.Certificate = append(forged.Certificate, a.signing().keys.intermediate.Raw, a.signing().keys.root.Raw)
 	server := &tls.Config{Certificates: []tls.Certificate{forged}, MinVersion: tls.VersionTLS13, Time: fake.Now}
 	_, err = handshake(t, server, pki.TLSConfigPinned(a.RootHash(), "127.0.0.1", fake.Now))
 	var unknown x509.UnknownAuthorityError
@@ -123,7 +123,7 @@ func TestPinRefusesAgentAsServer(t *testing.T) {
 	t.Parallel()
 	a, fake := newCA(t)
 	agent := agentCert(t, a, start)
-	agent.Certificate = append(agent.Certificate, a.keys.root.Raw)
+	agent.Certificate = append(agent.Certificate, a.signing().keys.root.Raw)
 	server := &tls.Config{Certificates: []tls.Certificate{agent}, MinVersion: tls.VersionTLS13, Time: fake.Now}
 	if _, err := handshake(t, server, pki.TLSConfigPinned(a.RootHash(), "127.0.0.1", fake.Now)); err == nil {
 		t.Fatal("an agent passed as the server")
@@ -140,7 +140,7 @@ func agentCert(t *testing.T, a *Authority, now time.Time) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{issued.LeafDER, a.keys.intermediate.Raw}, PrivateKey: key}
+	return tls.Certificate{Certificate: [][]byte{issued.LeafDER, a.signing().keys.intermediate.Raw}, PrivateKey: key}
 }
 
 func TestMutualTLS(t *testing.T) {
@@ -221,7 +221,7 @@ func TestFailedRenewalServesTheOldOne(t *testing.T) {
 	}
 	cfg := serverConfig(t, a, fake)
 	first := leafOf(t, cfg)
-	if !first.NotAfter.Equal(a.ExpiresAt()) {
+	if !first.NotAfter.Equal(a.Expiries()["intermediate"]) {
 		t.Fatalf("outlasts its issuer: %v", first.NotAfter)
 	}
 	fake.Advance(intermediateLifetime)

@@ -162,7 +162,7 @@ func checkCA(dir string, now time.Time) []doctor.Finding {
 	if err != nil {
 		return []doctor.Finding{doctor.Fault("ca", err.Error(), "restore "+dir+" from a backup")}
 	}
-	const remedy = "plan for another CA: every agent needs its root before this one ends"
+	const remedy = "ingot ca rotate, before this one ends"
 	return []doctor.Finding{
 		doctor.Ends("ca", "the root certificate", root, now, caSoon, remedy),
 		doctor.Ends("ca", "the intermediate certificate", intermediate, now, caSoon, remedy),

@@ -192,7 +192,7 @@ func TestDoctorWarnsOfCertificatesThatEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for days, want := range map[int]doctor.Level{-100: doctor.OK, -80: doctor.Warn, 1: doctor.Fail} {
-		list := checkCA(dir, a.ExpiresAt().AddDate(0, 0, days))
+		list := checkCA(dir, a.Expiries()["intermediate"].AddDate(0, 0, days))
 		if got := list[len(list)-1]; got.Level != want {
 			t.Errorf("%d days after the end: %+v, want %s", days, got, want)
 		}

@@ -42,8 +42,10 @@ type Peer struct {
 	// Discovers says that the agent looks for BMCs when it is asked to.
 	Discovers bool
 	Epoch     int64
-	// CertificateEnds is when the certificate does that the session was opened with.
+	// CertificateEnds is when the certificate does that the session was opened with, and Generation which of the CA's
+	// signed it.
 	CertificateEnds time.Time
+	Generation      int
 }
 
 // Session is one live session.
@@ -64,6 +66,19 @@ type Session struct {
 	// cloneSuspect is set when a session with other hardware has taken over: if this one still speaks, both live.
 	cloneSuspect atomic.Bool
 	discovery    discovery
+	told         struct {
+		changed uint64
+		renew   bool
+	}
+}
+
+// ToldOf says whether the agent is to be told of a change of the CA, and notes that it was. One goroutine asks.
+func (s *Session) ToldOf(changed uint64, renew bool) bool {
+	if s.told.changed == changed && s.told.renew == renew {
+		return false
+	}
+	s.told.changed, s.told.renew = changed, renew
+	return true
 }
 
 // New makes a session. Its context ends with parent, or with a cause.

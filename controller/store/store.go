@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	authoritystore "github.com/ingot-metal/ingot/controller/store/authority"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -23,6 +24,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
+	"github.com/ingot-metal/ingot/controller/store/overview"
 	paststore "github.com/ingot-metal/ingot/controller/store/past"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
@@ -60,6 +62,7 @@ type Config struct {
 type (
 	accesses       = accessstore.Store
 	agents         = agentstore.Store
+	authorities    = authoritystore.Store
 	budgets        = budgetstore.Store
 	catalog        = catalogstore.Store
 	credentials    = credentialstore.Store
@@ -75,6 +78,7 @@ type (
 	operations     = operationstore.Store
 	pasts          = paststore.Store
 	queries        = operationquery.Store
+	overviews      = overview.Store
 	rollouts       = rolloutstore.Store
 	sessions       = sessionstore.Store
 	sites          = sitestore.Store
@@ -89,6 +93,7 @@ type Store struct {
 	*pgtx.DB
 	*accesses
 	*agents
+	*authorities
 	*budgets
 	*catalog
 	*credentials
@@ -104,6 +109,7 @@ type Store struct {
 	*operations
 	*pasts
 	*queries
+	*overviews
 	*rollouts
 	*sessions
 	*sites
@@ -127,6 +133,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		DB:             db,
 		accesses:       accessstore.New(db),
 		agents:         agentstore.New(db),
+		authorities:    authoritystore.New(db),
 		budgets:        budgetstore.New(db),
 		credentials:    credentialstore.New(db),
 		histories:      history.New(db),
@@ -135,6 +142,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		machines:       machinestore.New(db),
 		migrations:     schema.New(db),
 		sessions:       sessionstore.New(db),
+		overviews:      overview.New(db),
 		pasts:          paststore.New(db),
 		queries:        operationquery.New(db),
 		timelines:      timelinestore.New(db),

@@ -137,15 +137,17 @@ func writes() []write {
 
 // heldElsewhere are methods whose situation takes more than this suite, with the test that looks at their audit rows.
 var heldElsewhere = map[string]string{
-	"AdminService/SettleCommand":      "lab/e2e.TestADeadlineWithoutAResultFencesUntilAnOperatorSettles",
-	"AdminService/DiscoverBMCs":       "lab/e2e/discover.TestAnAdminDiscoversARack",
-	"AdminService/ForgetTPM":          "controller/store/identity.TestTPMIsRecordedByItsProof",
-	"AdminService/RedeliverWebhook":   "controller/engine/delivery.TestRedelivery",
-	"RolloutService/ApproveRollout":   "controller/api/public/rollout.TestSteeringARollout",
-	"AccessService/CreateRoleBinding": "controller/api/public.TestRoleBindings",
-	"AccessService/DeleteRoleBinding": "controller/api/public.TestRoleBindings",
-	"AccessService/RevokeSession":     "lab/signon.TestRightsEndWithTheToken",
-	"BudgetService/ReleaseBudgetSlot": "controller/store/budget.TestAdminGivesASlotBack",
+	"AdminService/SettleCommand":         "lab/e2e.TestADeadlineWithoutAResultFencesUntilAnOperatorSettles",
+	"AdminService/DiscoverBMCs":          "lab/e2e/discover.TestAnAdminDiscoversARack",
+	"AdminService/ForgetTPM":             "controller/store/identity.TestTPMIsRecordedByItsProof",
+	"AdminService/RedeliverWebhook":      "controller/engine/delivery.TestRedelivery",
+	"RolloutService/ApproveRollout":      "controller/api/public/rollout.TestSteeringARollout",
+	"AccessService/CreateRoleBinding":    "controller/api/public.TestRoleBindings",
+	"AccessService/DeleteRoleBinding":    "controller/api/public.TestRoleBindings",
+	"AccessService/RevokeSession":        "lab/signon.TestRightsEndWithTheToken",
+	"AuthorityService/RotateAuthority":   "controller/api/public/authority.TestTheCAIsRotatedOnce",
+	"AuthorityService/WithdrawAuthority": "controller/api/public/authority.TestTheCAIsRotatedOnce",
+	"BudgetService/ReleaseBudgetSlot":    "controller/store/budget.TestAdminGivesASlotBack",
 }
 
 // changers are all methods that change something: those for operators, and those for admins and installers that read

@@ -115,6 +115,11 @@ func (c *Client) Admin() baremetalv1.AdminServiceClient {
 	return baremetalv1.NewAdminServiceClient(c.Conn())
 }
 
+// CA is the service about the CA.
+func (c *Client) CA() baremetalv1.AuthorityServiceClient {
+	return baremetalv1.NewAuthorityServiceClient(c.Conn())
+}
+
 // Workflows is the service.
 func (c *Client) Workflows() baremetalv1.WorkflowServiceClient {
 	return baremetalv1.NewWorkflowServiceClient(c.Conn())

@@ -288,6 +288,17 @@ func (c *Cluster) Aged(t testing.TB, operationID string, by time.Duration) {
 	storetest.Age(t, s, operationID, by)
 }
 
+// ForgetAuthorities makes the database one from before the first rotation of the CA.
+func (c *Cluster) ForgetAuthorities(t testing.TB) {
+	t.Helper()
+	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	storetest.ForgetAuthorities(t, s)
+}
+
 // Readiness asks /readyz.
 func (c *Cluster) Readiness() (ready bool, answer string) {
 	return readiness("http://" + c.Controller().Addresses().HTTP)

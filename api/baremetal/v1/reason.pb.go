@@ -751,6 +751,16 @@ const (
 	// NOT_FOUND: no session of a person has this id.
 	// Next: `ingot session list`.
 	Reason_SESSION_NOT_FOUND Reason = 449
+	// FAILED_PRECONDITION: agents that are not named hold a certificate of the generation of the CA that is to be withdrawn.
+	// Next: `ingot ca status` names them; wait, or name those that may lose their sessions with `--leave-behind`.
+	Reason_AUTHORITY_IN_USE Reason = 450
+	// NOT_FOUND: the CA has no such generation, or it is the newest, which cannot be withdrawn.
+	// Next: `ingot ca status`.
+	Reason_AUTHORITY_NOT_FOUND Reason = 451
+	// FAILED_PRECONDITION: the controller that was asked lacks the key of the root in force, so that nobody could vouch for
+	// the new one.
+	// Next: put `root.key` back into the directory of the CA, on this controller, until the rotation has begun.
+	Reason_AUTHORITY_KEY_MISSING Reason = 452
 	// FAILED_PRECONDITION: the moment is before the first of which the states of machines are kept.
 	// Next: ask for the time that the message names, or for a later one; `retention.states` says how long they are kept.
 	Reason_MOMENT_NOT_KEPT Reason = 460
@@ -991,6 +1001,9 @@ var (
 		447: "SELECTION_TOO_NARROW",
 		448: "ROLE_BINDING_NOT_FOUND",
 		449: "SESSION_NOT_FOUND",
+		450: "AUTHORITY_IN_USE",
+		451: "AUTHORITY_NOT_FOUND",
+		452: "AUTHORITY_KEY_MISSING",
 		460: "MOMENT_NOT_KEPT",
 	}
 	Reason_value = map[string]int32{
@@ -1226,6 +1239,9 @@ var (
 		"SELECTION_TOO_NARROW":           447,
 		"ROLE_BINDING_NOT_FOUND":         448,
 		"SESSION_NOT_FOUND":              449,
+		"AUTHORITY_IN_USE":               450,
+		"AUTHORITY_NOT_FOUND":            451,
+		"AUTHORITY_KEY_MISSING":          452,
 		"MOMENT_NOT_KEPT":                460,
 	}
 )
@@ -1261,7 +1277,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xbb+\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x88,\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1496,7 +1512,10 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11OUTSIDE_SELECTION\x10\xbe\x03\x12\x19\n" +
 	"\x14SELECTION_TOO_NARROW\x10\xbf\x03\x12\x1b\n" +
 	"\x16ROLE_BINDING_NOT_FOUND\x10\xc0\x03\x12\x16\n" +
-	"\x11SESSION_NOT_FOUND\x10\xc1\x03\x12\x14\n" +
+	"\x11SESSION_NOT_FOUND\x10\xc1\x03\x12\x15\n" +
+	"\x10AUTHORITY_IN_USE\x10\xc2\x03\x12\x18\n" +
+	"\x13AUTHORITY_NOT_FOUND\x10\xc3\x03\x12\x1a\n" +
+	"\x15AUTHORITY_KEY_MISSING\x10\xc4\x03\x12\x14\n" +
 	"\x0fMOMENT_NOT_KEPT\x10\xcc\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (

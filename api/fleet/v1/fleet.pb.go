@@ -259,6 +259,7 @@ type ControllerMessage struct {
 	//	*ControllerMessage_Superseded
 	//	*ControllerMessage_Drain
 	//	*ControllerMessage_DiscoverBmcs
+	//	*ControllerMessage_Trust
 	Message       isControllerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -382,6 +383,15 @@ func (x *ControllerMessage) GetDiscoverBmcs() *DiscoverBMCs {
 	return nil
 }
 
+func (x *ControllerMessage) GetTrust() *Trust {
+	if x != nil {
+		if x, ok := x.Message.(*ControllerMessage_Trust); ok {
+			return x.Trust
+		}
+	}
+	return nil
+}
+
 type isControllerMessage_Message interface {
 	isControllerMessage_Message()
 }
@@ -422,6 +432,10 @@ type ControllerMessage_DiscoverBmcs struct {
 	DiscoverBmcs *DiscoverBMCs `protobuf:"bytes,9,opt,name=discover_bmcs,json=discoverBmcs,proto3,oneof"`
 }
 
+type ControllerMessage_Trust struct {
+	Trust *Trust `protobuf:"bytes,10,opt,name=trust,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Message() {}
 
 func (*ControllerMessage_Command) isControllerMessage_Message() {}
@@ -439,6 +453,8 @@ func (*ControllerMessage_Superseded) isControllerMessage_Message() {}
 func (*ControllerMessage_Drain) isControllerMessage_Message() {}
 
 func (*ControllerMessage_DiscoverBmcs) isControllerMessage_Message() {}
+
+func (*ControllerMessage_Trust) isControllerMessage_Message() {}
 
 // Hello is the first message of a session.
 type Hello struct {
@@ -2689,6 +2705,69 @@ func (x *Drain) GetSpreadMs() int32 {
 	return 0
 }
 
+// Trust replaces the roots that the agent trusts, and may ask for a certificate of the newest, after a random part of the
+// time.
+type Trust struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PEM of all roots that agents should trust.
+	BundlePem        []byte `protobuf:"bytes,1,opt,name=bundle_pem,json=bundlePem,proto3" json:"bundle_pem,omitempty"`
+	RenewCertificate bool   `protobuf:"varint,2,opt,name=renew_certificate,json=renewCertificate,proto3" json:"renew_certificate,omitempty"`
+	SpreadMs         int32  `protobuf:"varint,3,opt,name=spread_ms,json=spreadMs,proto3" json:"spread_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Trust) Reset() {
+	*x = Trust{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trust) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trust) ProtoMessage() {}
+
+func (x *Trust) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trust.ProtoReflect.Descriptor instead.
+func (*Trust) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Trust) GetBundlePem() []byte {
+	if x != nil {
+		return x.BundlePem
+	}
+	return nil
+}
+
+func (x *Trust) GetRenewCertificate() bool {
+	if x != nil {
+		return x.RenewCertificate
+	}
+	return false
+}
+
+func (x *Trust) GetSpreadMs() int32 {
+	if x != nil {
+		return x.SpreadMs
+	}
+	return 0
+}
+
 type Progress struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	CommandId      string                 `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
@@ -2701,7 +2780,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2792,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2805,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -2771,7 +2850,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2862,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2875,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2866,7 +2945,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2957,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2970,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -2930,7 +3009,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3021,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3034,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -3020,7 +3099,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3111,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3124,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -3175,7 +3254,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3266,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3279,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -3243,7 +3322,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3334,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3347,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -3305,7 +3384,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3396,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3409,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Report) GetKind() string {
@@ -3371,7 +3450,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3462,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3475,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -3418,7 +3497,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3509,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3522,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -3484,7 +3563,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3575,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3588,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -3529,7 +3608,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3620,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3633,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -3574,7 +3653,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +3665,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +3678,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -3639,7 +3718,7 @@ type SyncSiteRequest struct {
 
 func (x *SyncSiteRequest) Reset() {
 	*x = SyncSiteRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3730,7 @@ func (x *SyncSiteRequest) String() string {
 func (*SyncSiteRequest) ProtoMessage() {}
 
 func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3743,7 @@ func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
 func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SyncSiteRequest) GetAppliedRevision() int64 {
@@ -3747,7 +3826,7 @@ type SyncSiteResponse struct {
 
 func (x *SyncSiteResponse) Reset() {
 	*x = SyncSiteResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3838,7 @@ func (x *SyncSiteResponse) String() string {
 func (*SyncSiteResponse) ProtoMessage() {}
 
 func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3851,7 @@ func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
 func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SyncSiteResponse) GetDocument() *SiteDocument {
@@ -3806,7 +3885,7 @@ type SiteDocument struct {
 
 func (x *SiteDocument) Reset() {
 	*x = SiteDocument{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +3897,7 @@ func (x *SiteDocument) String() string {
 func (*SiteDocument) ProtoMessage() {}
 
 func (x *SiteDocument) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3910,7 @@ func (x *SiteDocument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
 func (*SiteDocument) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SiteDocument) GetRevision() int64 {
@@ -3917,7 +3996,7 @@ type PhoneHome struct {
 
 func (x *PhoneHome) Reset() {
 	*x = PhoneHome{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4008,7 @@ func (x *PhoneHome) String() string {
 func (*PhoneHome) ProtoMessage() {}
 
 func (x *PhoneHome) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3942,7 +4021,7 @@ func (x *PhoneHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhoneHome.ProtoReflect.Descriptor instead.
 func (*PhoneHome) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PhoneHome) GetMachineId() string {
@@ -3980,7 +4059,7 @@ type ProbeTarget struct {
 
 func (x *ProbeTarget) Reset() {
 	*x = ProbeTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4071,7 @@ func (x *ProbeTarget) String() string {
 func (*ProbeTarget) ProtoMessage() {}
 
 func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4084,7 @@ func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
 func (*ProbeTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProbeTarget) GetMachineId() string {
@@ -4044,7 +4123,7 @@ type ProbeObservation struct {
 
 func (x *ProbeObservation) Reset() {
 	*x = ProbeObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4135,7 @@ func (x *ProbeObservation) String() string {
 func (*ProbeObservation) ProtoMessage() {}
 
 func (x *ProbeObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4148,7 @@ func (x *ProbeObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeObservation.ProtoReflect.Descriptor instead.
 func (*ProbeObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProbeObservation) GetMachineId() string {
@@ -4133,7 +4212,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4224,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4237,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Segment) GetName() string {
@@ -4268,7 +4347,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4359,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4372,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -4372,7 +4451,7 @@ type MediaBoot struct {
 
 func (x *MediaBoot) Reset() {
 	*x = MediaBoot{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4463,7 @@ func (x *MediaBoot) String() string {
 func (*MediaBoot) ProtoMessage() {}
 
 func (x *MediaBoot) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4476,7 @@ func (x *MediaBoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaBoot.ProtoReflect.Descriptor instead.
 func (*MediaBoot) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MediaBoot) GetSecret() []byte {
@@ -4438,7 +4517,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4529,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4542,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4552,7 +4631,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4643,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4656,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4628,7 +4707,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4719,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4732,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4707,7 +4786,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +4798,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4811,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4800,7 +4879,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +4891,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +4904,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4914,7 +4993,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +5005,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +5018,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -4987,7 +5066,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4999,7 +5078,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5012,7 +5091,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -5045,7 +5124,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5136,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5149,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -5124,7 +5203,7 @@ type MakeBMCPasswordRequest struct {
 
 func (x *MakeBMCPasswordRequest) Reset() {
 	*x = MakeBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5215,7 @@ func (x *MakeBMCPasswordRequest) String() string {
 func (*MakeBMCPasswordRequest) ProtoMessage() {}
 
 func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5228,7 @@ func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MakeBMCPasswordRequest) GetCommandId() string {
@@ -5174,7 +5253,7 @@ type MakeBMCPasswordResponse struct {
 
 func (x *MakeBMCPasswordResponse) Reset() {
 	*x = MakeBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5186,7 +5265,7 @@ func (x *MakeBMCPasswordResponse) String() string {
 func (*MakeBMCPasswordResponse) ProtoMessage() {}
 
 func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5199,7 +5278,7 @@ func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MakeBMCPasswordResponse) GetCurrent() *GetBMCCredentialsResponse {
@@ -5243,7 +5322,7 @@ type SettleBMCPasswordRequest struct {
 
 func (x *SettleBMCPasswordRequest) Reset() {
 	*x = SettleBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5334,7 @@ func (x *SettleBMCPasswordRequest) String() string {
 func (*SettleBMCPasswordRequest) ProtoMessage() {}
 
 func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5347,7 @@ func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SettleBMCPasswordRequest) GetCommandId() string {
@@ -5300,7 +5379,7 @@ type SettleBMCPasswordResponse struct {
 
 func (x *SettleBMCPasswordResponse) Reset() {
 	*x = SettleBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5312,7 +5391,7 @@ func (x *SettleBMCPasswordResponse) String() string {
 func (*SettleBMCPasswordResponse) ProtoMessage() {}
 
 func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5325,7 +5404,7 @@ func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 // DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
@@ -5351,7 +5430,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5442,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5455,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -5444,7 +5523,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5535,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5548,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -5528,7 +5607,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5619,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5632,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5622,7 +5701,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5634,7 +5713,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5647,7 +5726,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5676,7 +5755,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5688,7 +5767,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5701,7 +5780,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5750,7 +5829,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5762,7 +5841,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5775,7 +5854,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -5884,7 +5963,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5896,7 +5975,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5909,7 +5988,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -5999,7 +6078,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6090,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6103,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -6053,7 +6132,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6065,7 +6144,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6078,7 +6157,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -6148,7 +6227,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6160,7 +6239,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6173,7 +6252,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -6201,7 +6280,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6213,7 +6292,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6226,7 +6305,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -6256,7 +6335,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x0esuperseded_ack\x18\x05 \x01(\v2\x17.fleet.v1.SupersededAckH\x00R\rsupersededAck\x120\n" +
 	"\bprogress\x18\x06 \x01(\v2\x12.fleet.v1.ProgressH\x00R\bprogress\x12C\n" +
 	"\x0fbmcs_discovered\x18\a \x01(\v2\x18.fleet.v1.BMCsDiscoveredH\x00R\x0ebmcsDiscoveredB\t\n" +
-	"\amessage\"\xed\x03\n" +
+	"\amessage\"\x96\x04\n" +
 	"\x11ControllerMessage\x12-\n" +
 	"\awelcome\x18\x01 \x01(\v2\x11.fleet.v1.WelcomeH\x00R\awelcome\x12-\n" +
 	"\acommand\x18\x02 \x01(\v2\x11.fleet.v1.CommandH\x00R\acommand\x12'\n" +
@@ -6269,7 +6348,9 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"superseded\x18\a \x01(\v2\x14.fleet.v1.SupersededH\x00R\n" +
 	"superseded\x12'\n" +
 	"\x05drain\x18\b \x01(\v2\x0f.fleet.v1.DrainH\x00R\x05drain\x12=\n" +
-	"\rdiscover_bmcs\x18\t \x01(\v2\x16.fleet.v1.DiscoverBMCsH\x00R\fdiscoverBmcsB\t\n" +
+	"\rdiscover_bmcs\x18\t \x01(\v2\x16.fleet.v1.DiscoverBMCsH\x00R\fdiscoverBmcs\x12'\n" +
+	"\x05trust\x18\n" +
+	" \x01(\v2\x0f.fleet.v1.TrustH\x00R\x05trustB\t\n" +
 	"\amessage\"\x81\x05\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
@@ -6475,7 +6556,12 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x121\n" +
 	"\x14hardware_fingerprint\x18\x02 \x01(\tR\x13hardwareFingerprint\"$\n" +
 	"\x05Drain\x12\x1b\n" +
-	"\tspread_ms\x18\x01 \x01(\x05R\bspreadMs\"\x87\x01\n" +
+	"\tspread_ms\x18\x01 \x01(\x05R\bspreadMs\"p\n" +
+	"\x05Trust\x12\x1d\n" +
+	"\n" +
+	"bundle_pem\x18\x01 \x01(\fR\tbundlePem\x12+\n" +
+	"\x11renew_certificate\x18\x02 \x01(\bR\x10renewCertificate\x12\x1b\n" +
+	"\tspread_ms\x18\x03 \x01(\x05R\bspreadMs\"\x87\x01\n" +
 	"\bProgress\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x18\n" +
@@ -6826,7 +6912,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -6857,67 +6943,68 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*Superseded)(nil),                // 26: fleet.v1.Superseded
 	(*SupersededAck)(nil),             // 27: fleet.v1.SupersededAck
 	(*Drain)(nil),                     // 28: fleet.v1.Drain
-	(*Progress)(nil),                  // 29: fleet.v1.Progress
-	(*EventsRequest)(nil),             // 30: fleet.v1.EventsRequest
-	(*EventsHello)(nil),               // 31: fleet.v1.EventsHello
-	(*Heartbeat)(nil),                 // 32: fleet.v1.Heartbeat
-	(*Event)(nil),                     // 33: fleet.v1.Event
-	(*LogLines)(nil),                  // 34: fleet.v1.LogLines
-	(*InventoryReport)(nil),           // 35: fleet.v1.InventoryReport
-	(*Report)(nil),                    // 36: fleet.v1.Report
-	(*Dropped)(nil),                   // 37: fleet.v1.Dropped
-	(*ProgressReport)(nil),            // 38: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),            // 39: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),    // 40: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil),   // 41: fleet.v1.RotateAgentCertResponse
-	(*SyncSiteRequest)(nil),           // 42: fleet.v1.SyncSiteRequest
-	(*SyncSiteResponse)(nil),          // 43: fleet.v1.SyncSiteResponse
-	(*SiteDocument)(nil),              // 44: fleet.v1.SiteDocument
-	(*PhoneHome)(nil),                 // 45: fleet.v1.PhoneHome
-	(*ProbeTarget)(nil),               // 46: fleet.v1.ProbeTarget
-	(*ProbeObservation)(nil),          // 47: fleet.v1.ProbeObservation
-	(*Segment)(nil),                   // 48: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 49: fleet.v1.BootAssignment
-	(*MediaBoot)(nil),                 // 50: fleet.v1.MediaBoot
-	(*BMCTarget)(nil),                 // 51: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 52: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 53: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 54: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 55: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 56: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 57: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 58: fleet.v1.GetBMCCredentialsResponse
-	(*MakeBMCPasswordRequest)(nil),    // 59: fleet.v1.MakeBMCPasswordRequest
-	(*MakeBMCPasswordResponse)(nil),   // 60: fleet.v1.MakeBMCPasswordResponse
-	(*SettleBMCPasswordRequest)(nil),  // 61: fleet.v1.SettleBMCPasswordRequest
-	(*SettleBMCPasswordResponse)(nil), // 62: fleet.v1.SettleBMCPasswordResponse
-	(*DiscoverBMCs)(nil),              // 63: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 64: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 65: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 66: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 67: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 68: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 69: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 70: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 71: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 72: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 73: fleet.v1.FetchBlobResponse
-	nil,                               // 74: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 75: fleet.v1.Report.FieldsEntry
-	nil,                               // 76: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 77: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 78: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 79: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 80: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 81: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 82: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 83: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 84: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 85: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 86: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 87: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 88: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 89: fleet.v1.GetMAASRegionResponse
+	(*Trust)(nil),                     // 29: fleet.v1.Trust
+	(*Progress)(nil),                  // 30: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 31: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 32: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 33: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 34: fleet.v1.Event
+	(*LogLines)(nil),                  // 35: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 36: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 37: fleet.v1.Report
+	(*Dropped)(nil),                   // 38: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 39: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 40: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 41: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 42: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 43: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 44: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 45: fleet.v1.SiteDocument
+	(*PhoneHome)(nil),                 // 46: fleet.v1.PhoneHome
+	(*ProbeTarget)(nil),               // 47: fleet.v1.ProbeTarget
+	(*ProbeObservation)(nil),          // 48: fleet.v1.ProbeObservation
+	(*Segment)(nil),                   // 49: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 50: fleet.v1.BootAssignment
+	(*MediaBoot)(nil),                 // 51: fleet.v1.MediaBoot
+	(*BMCTarget)(nil),                 // 52: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 53: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 54: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 55: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 56: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 57: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 58: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 59: fleet.v1.GetBMCCredentialsResponse
+	(*MakeBMCPasswordRequest)(nil),    // 60: fleet.v1.MakeBMCPasswordRequest
+	(*MakeBMCPasswordResponse)(nil),   // 61: fleet.v1.MakeBMCPasswordResponse
+	(*SettleBMCPasswordRequest)(nil),  // 62: fleet.v1.SettleBMCPasswordRequest
+	(*SettleBMCPasswordResponse)(nil), // 63: fleet.v1.SettleBMCPasswordResponse
+	(*DiscoverBMCs)(nil),              // 64: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 65: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 66: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 67: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 68: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 69: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 70: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 71: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 72: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 73: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 74: fleet.v1.FetchBlobResponse
+	nil,                               // 75: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 76: fleet.v1.Report.FieldsEntry
+	nil,                               // 77: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 78: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 79: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 80: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 81: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 82: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 83: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 84: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 85: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 86: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 87: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 88: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 89: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 90: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -6925,8 +7012,8 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	20, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
 	24, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
 	27, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	29, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	64, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	30, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	65, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
 	21, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
@@ -6935,100 +7022,101 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	25, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
 	26, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
 	28, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	63, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
-	5,  // 16: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
-	4,  // 17: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
-	21, // 18: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	78, // 19: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	78, // 20: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 21: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	16, // 22: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	17, // 23: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	18, // 24: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	12, // 25: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	13, // 26: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	14, // 27: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	11, // 28: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	79, // 29: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	80, // 30: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	81, // 31: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	18, // 32: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
-	9,  // 33: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
-	10, // 34: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
-	46, // 35: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
-	0,  // 36: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	74, // 37: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	78, // 38: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	31, // 39: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	33, // 40: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	32, // 41: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	78, // 42: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	78, // 43: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	34, // 44: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	35, // 45: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	36, // 46: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	37, // 47: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	38, // 48: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	32, // 49: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	75, // 50: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	76, // 51: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	53, // 52: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	54, // 53: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	55, // 54: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	56, // 55: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	77, // 56: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	82, // 57: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	47, // 58: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
-	44, // 59: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	48, // 60: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	49, // 61: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	51, // 62: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	52, // 63: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	83, // 64: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	45, // 65: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
-	46, // 66: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
-	78, // 67: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
-	50, // 68: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
-	78, // 69: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	78, // 70: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	78, // 71: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	78, // 72: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	58, // 73: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
-	58, // 74: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	65, // 75: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 76: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	30, // 77: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	40, // 78: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	42, // 79: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	57, // 80: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	59, // 81: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
-	61, // 82: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
-	66, // 83: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	84, // 84: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	85, // 85: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	86, // 86: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	68, // 87: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	70, // 88: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	72, // 89: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 90: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	39, // 91: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	41, // 92: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	43, // 93: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	58, // 94: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	60, // 95: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
-	62, // 96: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
-	67, // 97: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	87, // 98: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	88, // 99: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	89, // 100: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	69, // 101: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	71, // 102: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	73, // 103: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	90, // [90:104] is the sub-list for method output_type
-	76, // [76:90] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	64, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	29, // 16: fleet.v1.ControllerMessage.trust:type_name -> fleet.v1.Trust
+	5,  // 17: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
+	4,  // 18: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
+	21, // 19: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
+	79, // 20: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	79, // 21: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 22: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	16, // 23: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	17, // 24: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	18, // 25: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	12, // 26: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	13, // 27: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	14, // 28: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	11, // 29: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	80, // 30: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	81, // 31: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	82, // 32: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	18, // 33: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	9,  // 34: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
+	10, // 35: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
+	47, // 36: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
+	0,  // 37: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	75, // 38: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	79, // 39: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 40: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	34, // 41: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	33, // 42: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	79, // 43: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	79, // 44: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	35, // 45: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	36, // 46: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	37, // 47: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	38, // 48: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	39, // 49: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	33, // 50: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	76, // 51: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	77, // 52: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	54, // 53: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	55, // 54: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	56, // 55: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	57, // 56: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	78, // 57: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	83, // 58: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	48, // 59: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
+	45, // 60: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	49, // 61: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	50, // 62: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	52, // 63: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	53, // 64: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	84, // 65: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	46, // 66: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
+	47, // 67: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
+	79, // 68: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	51, // 69: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
+	79, // 70: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	79, // 71: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	79, // 72: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	79, // 73: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	59, // 74: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
+	59, // 75: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	66, // 76: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 77: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	31, // 78: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	41, // 79: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	43, // 80: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	58, // 81: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	60, // 82: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
+	62, // 83: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
+	67, // 84: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	85, // 85: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	86, // 86: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	87, // 87: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	69, // 88: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	71, // 89: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	73, // 90: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 91: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	40, // 92: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	42, // 93: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	44, // 94: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	59, // 95: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	61, // 96: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
+	63, // 97: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
+	68, // 98: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	88, // 99: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	89, // 100: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	90, // 101: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	70, // 102: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	72, // 103: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	74, // 104: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	91, // [91:105] is the sub-list for method output_type
+	77, // [77:91] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -7057,6 +7145,7 @@ func file_fleet_v1_fleet_proto_init() {
 		(*ControllerMessage_Superseded)(nil),
 		(*ControllerMessage_Drain)(nil),
 		(*ControllerMessage_DiscoverBmcs)(nil),
+		(*ControllerMessage_Trust)(nil),
 	}
 	file_fleet_v1_fleet_proto_msgTypes[7].OneofWrappers = []any{
 		(*CommandSpec_Reboot)(nil),
@@ -7074,12 +7163,12 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_ResetDevices)(nil),
 		(*CommandSpec_BmcPassword)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[29].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[30].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[32].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[33].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -7093,7 +7182,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,7 +23,7 @@ func Signer(
 		}
 		return &agentstore.Signed{
 			Fingerprint: out.Fingerprint, Serial: out.Serial, ChainPEM: out.ChainPEM, NotBefore: out.NotBefore,
-			NotAfter: out.NotAfter,
+			NotAfter: out.NotAfter, Generation: out.Generation,
 		}, nil
 	}
 }

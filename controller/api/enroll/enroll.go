@@ -116,7 +116,7 @@ func proven(ctx context.Context, cert *x509.Certificate, csr *x509.CertificateRe
 }
 
 // mayComeBack names the agent of a certificate that is recorded, the newest that its agent has used, not revoked,
-// expired, and not for too long.
+// expired or of a generation of the CA that was withdrawn, and not for too long.
 func (s *Server) mayComeBack(ctx context.Context, cert *x509.Certificate) (string, error) {
 	c, err := s.cfg.Store.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	if err != nil {
@@ -132,9 +132,14 @@ func (s *Server) mayComeBack(ctx context.Context, cert *x509.Certificate) (strin
 	switch {
 	case c == nil || c.Revoked || outdated || now.After(c.NotAfter.Add(s.cfg.Grace)):
 		return "", failure.Unauthenticated("REENROLL_REFUSED", "the certificate cannot be renewed; enrol with a new token")
-	case now.Before(c.NotAfter):
+	case now.Before(c.NotAfter) && !s.withdrawn(cert):
 		return "", failure.Precondition("CERTIFICATE_STILL_VALID",
 			"the certificate is valid; rotate it over the fleet listener")
 	}
 	return c.AgentID, nil
+}
+
+func (s *Server) withdrawn(cert *x509.Certificate) bool {
+	_, inForce := s.cfg.CA.Of(cert)
+	return !inForce
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/api/public/admin"
+	"github.com/ingot-metal/ingot/controller/api/public/authority"
 	"github.com/ingot-metal/ingot/controller/api/public/catalog"
 	"github.com/ingot-metal/ingot/controller/api/public/machine"
 	"github.com/ingot-metal/ingot/controller/api/public/node"
@@ -22,4 +23,5 @@ func Register(r grpc.ServiceRegistrar, b *service.Base) {
 	catalog.Register(r, b)
 	admin.Register(r, b)
 	access.Register(r, b)
+	authority.Register(r, b)
 }

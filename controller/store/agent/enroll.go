@@ -179,6 +179,8 @@ type Signed struct {
 	Fingerprint, Serial string
 	ChainPEM            []byte
 	NotBefore, NotAfter time.Time
+	// Generation of the CA that signed it.
+	Generation int
 }
 
 // Enrolled is an agent's identity and certificate.
@@ -358,7 +360,7 @@ func InsertCert(
 	_, err := q.InsertCert(ctx, dbsqlc.InsertCertParams{
 		Fingerprint: c.Fingerprint, AgentID: agentID, SerialNumber: c.Serial, PublicKeyDigest: keyDigest,
 		ChainPem:  c.ChainPEM,
-		NotBefore: c.NotBefore, NotAfter: c.NotAfter, IssuedAt: now,
+		NotBefore: c.NotBefore, NotAfter: c.NotAfter, IssuedAt: now, CaGeneration: int32(max(c.Generation, 1)),
 	})
 	if err != nil {
 		return fmt.Errorf("record certificate: %w", err)

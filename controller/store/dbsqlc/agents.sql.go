@@ -165,8 +165,42 @@ func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([
 	return items, nil
 }
 
+const certificateAuthorities = `-- name: CertificateAuthorities :many
+SELECT generation, root_pem, intermediate_pem, cross_pem, sealed_keys, created_at, created_by, withdrawn_at, withdrawn_by FROM certificate_authorities ORDER BY generation
+`
+
+func (q *Queries) CertificateAuthorities(ctx context.Context) ([]CertificateAuthority, error) {
+	rows, err := q.db.Query(ctx, certificateAuthorities)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CertificateAuthority
+	for rows.Next() {
+		var i CertificateAuthority
+		if err := rows.Scan(
+			&i.Generation,
+			&i.RootPem,
+			&i.IntermediatePem,
+			&i.CrossPem,
+			&i.SealedKeys,
+			&i.CreatedAt,
+			&i.CreatedBy,
+			&i.WithdrawnAt,
+			&i.WithdrawnBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const certsOf = `-- name: CertsOf :many
-SELECT fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at, first_used_at, revoked_at, replaced_at FROM agent_certs WHERE agent_id = ANY($1::text[]) ORDER BY agent_id, issued_at DESC
+SELECT fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at, first_used_at, revoked_at, replaced_at, ca_generation FROM agent_certs WHERE agent_id = ANY($1::text[]) ORDER BY agent_id, issued_at DESC
 `
 
 func (q *Queries) CertsOf(ctx context.Context, agentIds []string) ([]AgentCert, error) {
@@ -190,6 +224,7 @@ func (q *Queries) CertsOf(ctx context.Context, agentIds []string) ([]AgentCert, 
 			&i.FirstUsedAt,
 			&i.RevokedAt,
 			&i.ReplacedAt,
+			&i.CaGeneration,
 		); err != nil {
 			return nil, err
 		}
@@ -289,7 +324,7 @@ func (q *Queries) GetAgent(ctx context.Context, agentID string) (Agent, error) {
 }
 
 const getCert = `-- name: GetCert :one
-SELECT fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at, first_used_at, revoked_at, replaced_at FROM agent_certs WHERE fingerprint = $1
+SELECT fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at, first_used_at, revoked_at, replaced_at, ca_generation FROM agent_certs WHERE fingerprint = $1
 `
 
 func (q *Queries) GetCert(ctx context.Context, fingerprint string) (AgentCert, error) {
@@ -307,6 +342,7 @@ func (q *Queries) GetCert(ctx context.Context, fingerprint string) (AgentCert, e
 		&i.FirstUsedAt,
 		&i.RevokedAt,
 		&i.ReplacedAt,
+		&i.CaGeneration,
 	)
 	return i, err
 }
@@ -358,6 +394,77 @@ func (q *Queries) GetToken(ctx context.Context, tokenID string) (GetTokenRow, er
 		&i.RevokedAt,
 	)
 	return i, err
+}
+
+const holdersOfOldCertificates = `-- name: HoldersOfOldCertificates :many
+WITH held AS (
+    SELECT DISTINCT ON (x.agent_id) x.agent_id, x.ca_generation, x.not_after FROM agent_certs x
+    WHERE x.revoked_at IS NULL AND x.replaced_at IS NULL
+    ORDER BY x.agent_id, (x.first_used_at IS NOT NULL) DESC, x.issued_at DESC)
+SELECT a.agent_id, COALESCE(a.machine_id, '')::text AS machine_id, a.site, a.role, h.ca_generation, h.not_after,
+       (s.agent_id IS NOT NULL)::boolean AS connected, count(*) OVER () AS all_of_them
+FROM held h
+JOIN agents a ON a.agent_id = h.agent_id
+LEFT JOIN machines m ON m.machine_id = a.machine_id
+LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id AND s.ended_at IS NULL
+WHERE h.ca_generation < $1::integer
+  AND h.not_after > (CASE WHEN a.role = 'installer' THEN $2::timestamptz ELSE $3::timestamptz END)
+  AND (m.machine_id IS NULL OR m.deleted_at IS NULL AND m.node_state <> 'retired')
+ORDER BY a.role, a.site, a.agent_id LIMIT $4
+`
+
+type HoldersOfOldCertificatesParams struct {
+	Newest        int32
+	Now           time.Time
+	ExpiredBefore time.Time
+	PageSize      int32
+}
+
+type HoldersOfOldCertificatesRow struct {
+	AgentID      string
+	MachineID    string
+	Site         string
+	Role         string
+	CaGeneration int32
+	NotAfter     time.Time
+	Connected    bool
+	AllOfThem    int64
+}
+
+// Agents that can come, or come back, only with a certificate of an older generation: neither revoked nor replaced, and the one in
+// use where there is one. The last column counts all of them.
+func (q *Queries) HoldersOfOldCertificates(ctx context.Context, arg HoldersOfOldCertificatesParams) ([]HoldersOfOldCertificatesRow, error) {
+	rows, err := q.db.Query(ctx, holdersOfOldCertificates,
+		arg.Newest,
+		arg.Now,
+		arg.ExpiredBefore,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldersOfOldCertificatesRow
+	for rows.Next() {
+		var i HoldersOfOldCertificatesRow
+		if err := rows.Scan(
+			&i.AgentID,
+			&i.MachineID,
+			&i.Site,
+			&i.Role,
+			&i.CaGeneration,
+			&i.NotAfter,
+			&i.Connected,
+			&i.AllOfThem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const insertAgent = `-- name: InsertAgent :exec
@@ -454,8 +561,8 @@ func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) (int64
 }
 
 const insertCert = `-- name: InsertCert :execrows
-INSERT INTO agent_certs (fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO agent_certs (fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at, ca_generation)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (fingerprint) DO NOTHING
 `
 
@@ -468,6 +575,7 @@ type InsertCertParams struct {
 	NotBefore       time.Time
 	NotAfter        time.Time
 	IssuedAt        time.Time
+	CaGeneration    int32
 }
 
 func (q *Queries) InsertCert(ctx context.Context, arg InsertCertParams) (int64, error) {
@@ -480,11 +588,41 @@ func (q *Queries) InsertCert(ctx context.Context, arg InsertCertParams) (int64, 
 		arg.NotBefore,
 		arg.NotAfter,
 		arg.IssuedAt,
+		arg.CaGeneration,
 	)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const insertCertificateAuthority = `-- name: InsertCertificateAuthority :exec
+INSERT INTO certificate_authorities (generation, root_pem, intermediate_pem, cross_pem, sealed_keys, created_at, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (generation) DO NOTHING
+`
+
+type InsertCertificateAuthorityParams struct {
+	Generation      int32
+	RootPem         []byte
+	IntermediatePem []byte
+	CrossPem        []byte
+	SealedKeys      []byte
+	CreatedAt       time.Time
+	CreatedBy       string
+}
+
+func (q *Queries) InsertCertificateAuthority(ctx context.Context, arg InsertCertificateAuthorityParams) error {
+	_, err := q.db.Exec(ctx, insertCertificateAuthority,
+		arg.Generation,
+		arg.RootPem,
+		arg.IntermediatePem,
+		arg.CrossPem,
+		arg.SealedKeys,
+		arg.CreatedAt,
+		arg.CreatedBy,
+	)
+	return err
 }
 
 const insertSite = `-- name: InsertSite :exec
@@ -850,6 +988,15 @@ func (q *Queries) LockCalmAgents(ctx context.Context, agentIds []string) ([]stri
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockCertificateAuthorities = `-- name: LockCertificateAuthorities :exec
+LOCK TABLE certificate_authorities IN SHARE ROW EXCLUSIVE MODE
+`
+
+func (q *Queries) LockCertificateAuthorities(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockCertificateAuthorities)
+	return err
 }
 
 const lockToken = `-- name: LockToken :one
@@ -1394,4 +1541,19 @@ func (q *Queries) UseToken(ctx context.Context, arg UseTokenParams) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const withdrawCertificateAuthority = `-- name: WithdrawCertificateAuthority :exec
+UPDATE certificate_authorities SET withdrawn_at = $1, withdrawn_by = $2 WHERE generation = $3 AND withdrawn_at IS NULL
+`
+
+type WithdrawCertificateAuthorityParams struct {
+	Now        *time.Time
+	Actor      string
+	Generation int32
+}
+
+func (q *Queries) WithdrawCertificateAuthority(ctx context.Context, arg WithdrawCertificateAuthorityParams) error {
+	_, err := q.db.Exec(ctx, withdrawCertificateAuthority, arg.Now, arg.Actor, arg.Generation)
+	return err
 }

@@ -40,6 +40,7 @@ type AgentCert struct {
 	FirstUsedAt     *time.Time
 	RevokedAt       *time.Time
 	ReplacedAt      *time.Time
+	CaGeneration    int32
 }
 
 type AgentState struct {
@@ -135,6 +136,18 @@ type Budget struct {
 	PerDay    int32
 	UpdatedAt time.Time
 	Version   int64
+}
+
+type CertificateAuthority struct {
+	Generation      int32
+	RootPem         []byte
+	IntermediatePem []byte
+	CrossPem        []byte
+	SealedKeys      []byte
+	CreatedAt       time.Time
+	CreatedBy       string
+	WithdrawnAt     *time.Time
+	WithdrawnBy     string
 }
 
 type Cluster struct {

@@ -43,8 +43,8 @@ VALUES (@agent_id, @role, @machine_id, @site, @operation_id, @identity_level, @i
 INSERT INTO sites (site) VALUES (@site) ON CONFLICT DO NOTHING;
 
 -- name: InsertCert :execrows
-INSERT INTO agent_certs (fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at)
-VALUES (@fingerprint, @agent_id, @serial_number, @public_key_digest, @chain_pem, @not_before, @not_after, @issued_at)
+INSERT INTO agent_certs (fingerprint, agent_id, serial_number, public_key_digest, chain_pem, not_before, not_after, issued_at, ca_generation)
+VALUES (@fingerprint, @agent_id, @serial_number, @public_key_digest, @chain_pem, @not_before, @not_after, @issued_at, @ca_generation)
 ON CONFLICT (fingerprint) DO NOTHING;
 
 -- name: GetCert :one
@@ -261,3 +261,35 @@ pruned AS (
     DELETE FROM inventories i USING taken WHERE i.machine_id = taken.machine_id AND i.reported_at < (
         SELECT n.reported_at FROM inventories n WHERE n.machine_id = taken.machine_id ORDER BY n.reported_at DESC LIMIT 1 OFFSET @keep::int))
 SELECT taken.agent_id::text AS agent_id FROM taken;
+
+-- name: CertificateAuthorities :many
+SELECT * FROM certificate_authorities ORDER BY generation;
+
+-- name: LockCertificateAuthorities :exec
+LOCK TABLE certificate_authorities IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: InsertCertificateAuthority :exec
+INSERT INTO certificate_authorities (generation, root_pem, intermediate_pem, cross_pem, sealed_keys, created_at, created_by)
+VALUES (@generation, @root_pem, @intermediate_pem, @cross_pem, @sealed_keys, @created_at, @created_by)
+ON CONFLICT (generation) DO NOTHING;
+
+-- name: WithdrawCertificateAuthority :exec
+UPDATE certificate_authorities SET withdrawn_at = @now, withdrawn_by = @actor WHERE generation = @generation AND withdrawn_at IS NULL;
+
+-- name: HoldersOfOldCertificates :many
+-- Agents that can come, or come back, only with a certificate of an older generation: neither revoked nor replaced, and the one in
+-- use where there is one. The last column counts all of them.
+WITH held AS (
+    SELECT DISTINCT ON (x.agent_id) x.agent_id, x.ca_generation, x.not_after FROM agent_certs x
+    WHERE x.revoked_at IS NULL AND x.replaced_at IS NULL
+    ORDER BY x.agent_id, (x.first_used_at IS NOT NULL) DESC, x.issued_at DESC)
+SELECT a.agent_id, COALESCE(a.machine_id, '')::text AS machine_id, a.site, a.role, h.ca_generation, h.not_after,
+       (s.agent_id IS NOT NULL)::boolean AS connected, count(*) OVER () AS all_of_them
+FROM held h
+JOIN agents a ON a.agent_id = h.agent_id
+LEFT JOIN machines m ON m.machine_id = a.machine_id
+LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id AND s.ended_at IS NULL
+WHERE h.ca_generation < @newest::integer
+  AND h.not_after > (CASE WHEN a.role = 'installer' THEN @now::timestamptz ELSE @expired_before::timestamptz END)
+  AND (m.machine_id IS NULL OR m.deleted_at IS NULL AND m.node_state <> 'retired')
+ORDER BY a.role, a.site, a.agent_id LIMIT @page_size;

@@ -16,3 +16,11 @@ func Age(t testing.TB, s *store.Store, operationID string, by time.Duration) {
 		t.Fatal(err)
 	}
 }
+
+// ForgetAuthorities makes the database one from before the first rotation of the CA.
+func ForgetAuthorities(t testing.TB, s *store.Store) {
+	t.Helper()
+	if _, err := s.Pool().Exec(t.Context(), `DELETE FROM certificate_authorities`); err != nil {
+		t.Fatal(err)
+	}
+}

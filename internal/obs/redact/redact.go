@@ -18,6 +18,8 @@ var secret = []struct {
 	// Bearer tokens of Ingot ("ingotb_…") and bootstrap tokens ("ingot1.…"), wherever they stand.
 	{regexp.MustCompile(`ingotb_[A-Za-z0-9_-]+`), Mask},
 	{regexp.MustCompile(`ingot1\.[A-Za-z0-9_=+/-]+`), Mask},
+	// Secrets of webhooks, in the form of Standard Webhooks.
+	{regexp.MustCompile(`whsec_[A-Za-z0-9_=+/-]+`), Mask},
 	// "Bearer x" in a message, and the value after the word authorization in any dump: "authorization: x",
 	// map[authorization:[Bearer x]], {"authorization":["Bearer x"]}.
 	{regexp.MustCompile(`(?i)\b(bearer[ \t]+)[^\s"'\]\[{},;]+`), "${1}" + Mask},
@@ -32,7 +34,7 @@ var secret = []struct {
 }
 
 // hints are what a text must contain for a pattern to match, in lower case; they spare most texts the patterns.
-var hints = []string{"ingotb_", "ingot1.", "bearer", "authorization", "://", "password", "private key-----"}
+var hints = []string{"ingotb_", "ingot1.", "whsec_", "bearer", "authorization", "://", "password", "private key-----"}
 
 // String gives s with every secret masked.
 func String(s string) string {

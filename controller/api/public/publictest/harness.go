@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/controller/catalog/image"
 	"github.com/ingot-metal/ingot/controller/catalog/script"
@@ -154,6 +156,7 @@ type Rig struct {
 	MAAS       pb.MAASServiceClient
 	Rollouts   pb.RolloutServiceClient
 	Access     pb.AccessServiceClient
+	Authority  pb.AuthorityServiceClient
 }
 
 // NewRig serves the public API over an empty database.
@@ -169,12 +172,16 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	authority, err := ca.New(ca.Config{Dir: filepath.Join(t.TempDir(), "ca")})
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := service.Config{
 		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}),
 		Secrets: box,
 		Scripts: script.New(script.Config{Blobs: blobs, Store: st, Clock: clock.Real(), Logger: testkit.Logger(t)}),
-		Info:    service.Info{Version: "v-test", ControllerID: "c-test", CAHash: "ab"},
-		Bundle:  func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
+		Info:    service.Info{Version: "v-test", ControllerID: "c-test"}, CA: authority, CAGrace: 90 * 24 * time.Hour,
+		Bundle: func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -186,7 +193,7 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 	r.Runs, r.Nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
 	r.Workflows, r.Admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
 	r.Scripts, r.Budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
-	r.Access = pb.NewAccessServiceClient(conn)
+	r.Access, r.Authority = pb.NewAccessServiceClient(conn), pb.NewAuthorityServiceClient(conn)
 	r.MAAS, r.Rollouts = pb.NewMAASServiceClient(conn), pb.NewRolloutServiceClient(conn)
 	return r
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -18,9 +19,10 @@ func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) 
 	if err != nil {
 		return nil, err
 	}
+	root := s.Config.CA.RootHash()
 	info := &baremetalv1.ServerInfo{
 		Version: s.Config.Info.Version, ControllerId: s.Config.Info.ControllerID, ServerTime: Stamp(s.Clock.Now()),
-		CaHash: s.Config.Info.CAHash, SchemaVersion: int32(schema), NotWired: unbuilt(),
+		CaHash: hex.EncodeToString(root[:]), SchemaVersion: int32(schema), NotWired: unbuilt(),
 		FrozenSince: StampIfSet(frozen), AgentsNotSeen: notSeen, RestAddress: s.Config.Info.RESTAddress,
 	}
 	if frozen.IsZero() {

@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
@@ -42,13 +43,11 @@ type Engine interface {
 type Info struct {
 	Version      string
 	ControllerID string
-	// CAHash is the SHA-256 of the root certificate's DER, lower hex.
-	CAHash string
 	// RESTAddress is where REST and the console listen; empty where they are off.
 	RESTAddress string
 }
 
-// Config is what the services work with. Engine, Store, Images, Secrets, Bundle and DocumentSigner are required.
+// Config is what the services work with. Engine, Store, Images, Secrets, Bundle, CA and DocumentSigner are required.
 type Config struct {
 	Engine Engine
 	Store  Store
@@ -72,6 +71,9 @@ type Config struct {
 	Info  Info
 	// Bundle makes the one string that carries a bootstrap token to a machine.
 	Bundle func(tokenID, secret string, issued time.Time) (string, error)
+	// CA issues certificates, and CAGrace is how long after its end a certificate may be traded for a new one.
+	CA      *ca.Authority
+	CAGrace time.Duration
 	// DocumentSigner makes a key for one signature, and its chain with the installation's root.
 	DocumentSigner func(ctx context.Context) (crypto.Signer, []*x509.Certificate, error)
 	// Incarnation names the database's history; cursors of another one are refused with CURSOR_EXPIRED. Where it is

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	authoritystore "github.com/ingot-metal/ingot/controller/store/authority"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -48,11 +49,21 @@ type Store interface {
 	Nodes
 	Webhooks
 	Access
+	Authorities
 	// Count counts the rows of lists instead of reading them.
 	Count(ctx context.Context, read func(context.Context) error) (rows int64, known bool, err error)
 }
 
 var _ Store = (*store.Store)(nil)
+
+// Authorities are the generations of the CA.
+type Authorities interface {
+	Authorities(ctx context.Context) ([]authoritystore.Generation, error)
+	RotateAuthority(ctx context.Context, before []authoritystore.Generation, next authoritystore.Generation, actor,
+		comment string, now time.Time) error
+	WithdrawAuthority(ctx context.Context, w authoritystore.Withdrawal, now time.Time) error
+	Holders(ctx context.Context, newest int, expiredBefore, now time.Time) ([]*baremetalv1.Authority_Holder, int32, error)
+}
 
 // Access is the roles and sessions of people.
 type Access interface {

@@ -1,0 +1,2 @@
+ALTER TABLE agent_certs DROP COLUMN ca_generation;
+DROP TABLE certificate_authorities;
