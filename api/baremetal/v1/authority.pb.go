@@ -59,8 +59,9 @@ func (*GetAuthorityRequest) Descriptor() ([]byte, []int) {
 }
 
 type RotateAuthorityRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Comment       string                 `protobuf:"bytes,1,opt,name=comment,proto3" json:"comment,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why, for the audit log. At most 4 KiB.
+	Comment       string `protobuf:"bytes,1,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -108,8 +109,9 @@ type WithdrawAuthorityRequest struct {
 	Generation int32 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Agents, or machines of such, that may lose their sessions, by id. Each comes back by itself as long as the generation is
 	// vouched for.
-	LeaveBehind   []string `protobuf:"bytes,2,rep,name=leave_behind,json=leaveBehind,proto3" json:"leave_behind,omitempty"`
-	Comment       string   `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	LeaveBehind []string `protobuf:"bytes,2,rep,name=leave_behind,json=leaveBehind,proto3" json:"leave_behind,omitempty"`
+	// Why, for the audit log. At most 4 KiB.
+	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,8 +173,9 @@ type Authority struct {
 	// Newest first.
 	Generations []*Authority_Generation `protobuf:"bytes,1,rep,name=generations,proto3" json:"generations,omitempty"`
 	// Agents whose certificate in use is of an older generation that is in force, by role, site and id; the first 1,000.
-	Holders     []*Authority_Holder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
-	HolderCount int32               `protobuf:"varint,3,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
+	Holders []*Authority_Holder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
+	// How many there are in all.
+	HolderCount int32 `protobuf:"varint,3,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`
 	// Roots in force in PEM, newest first: what clients trust.
 	TrustBundlePem []byte `protobuf:"bytes,4,opt,name=trust_bundle_pem,json=trustBundlePem,proto3" json:"trust_bundle_pem,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -237,18 +240,25 @@ func (x *Authority) GetTrustBundlePem() []byte {
 	return nil
 }
 
+// Generation is a root with its intermediate.
 type Authority_Generation struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Generation int32                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number, from 1.
+	Generation int32 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	// SHA-256 of the root in DER, lower hex.
-	RootHash  string                 `protobuf:"bytes,2,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`
-	RootPem   []byte                 `protobuf:"bytes,3,opt,name=root_pem,json=rootPem,proto3" json:"root_pem,omitempty"`
+	RootHash string `protobuf:"bytes,2,opt,name=root_hash,json=rootHash,proto3" json:"root_hash,omitempty"`
+	// The root in PEM.
+	RootPem []byte `protobuf:"bytes,3,opt,name=root_pem,json=rootPem,proto3" json:"root_pem,omitempty"`
+	// When it was made.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	CreatedBy string                 `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// Who asked for it.
+	CreatedBy string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// When its intermediate ends, and with it the last certificate.
-	EndsAt      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"`
+	EndsAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"`
+	// When it was withdrawn; unset while it is in force.
 	WithdrawnAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=withdrawn_at,json=withdrawnAt,proto3" json:"withdrawn_at,omitempty"`
-	WithdrawnBy string                 `protobuf:"bytes,8,opt,name=withdrawn_by,json=withdrawnBy,proto3" json:"withdrawn_by,omitempty"`
+	// Who withdrew it.
+	WithdrawnBy string `protobuf:"bytes,8,opt,name=withdrawn_by,json=withdrawnBy,proto3" json:"withdrawn_by,omitempty"`
 	// Until then the listeners also prove themselves to those who trust this root alone, so that an agent that was off comes
 	// back. Set once it is withdrawn.
 	VouchedUntil  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=vouched_until,json=vouchedUntil,proto3" json:"vouched_until,omitempty"`
@@ -349,15 +359,22 @@ func (x *Authority_Generation) GetVouchedUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+// Holder is an agent whose certificate is of an older generation.
 type Authority_Holder struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	AgentId   string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	MachineId string                 `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Site      string                 `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Its machine; empty of a site's agent.
+	MachineId string `protobuf:"bytes,2,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Its site; empty of a machine's agent.
+	Site string `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
 	// host, site or installer.
-	Role              string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
-	Generation        int32                  `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
-	Connected         bool                   `protobuf:"varint,6,opt,name=connected,proto3" json:"connected,omitempty"`
+	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
+	// The generation of its certificate.
+	Generation int32 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	// It has a session.
+	Connected bool `protobuf:"varint,6,opt,name=connected,proto3" json:"connected,omitempty"`
+	// When that certificate ends.
 	CertificateEndsAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=certificate_ends_at,json=certificateEndsAt,proto3" json:"certificate_ends_at,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

@@ -62,6 +62,9 @@ func meanings(t *testing.T) (rows [][]string) {
 	}
 	commented := regexp.MustCompile(`((?:  // .*\n)+)  NODE_STATE_([A-Z_]+) = `)
 	for _, m := range commented.FindAllStringSubmatch(string(proto), -1) {
+		if m[2] == "UNSPECIFIED" {
+			continue
+		}
 		text := strings.Join(strings.Fields(strings.ReplaceAll(m[1], "//", "")), " ")
 		meaning, way, _ := strings.Cut(text, " Way in: ")
 		rows = append(rows, []string{"`" + strings.ToLower(m[2]) + "`", meaning, way})

@@ -100,6 +100,9 @@ func (s *Server) message(g authoritystore.Generation) (*baremetalv1.Authority_Ge
 func (s *Server) RotateAuthority(
 	ctx context.Context, r *baremetalv1.RotateAuthorityRequest,
 ) (*baremetalv1.Authority, error) {
+	if err := validate.Comment("comment", r.GetComment()); err != nil {
+		return nil, err
+	}
 	known, err := s.Store.Authorities(ctx)
 	if err != nil {
 		return nil, err
@@ -133,6 +136,9 @@ func (s *Server) WithdrawAuthority(
 ) (*baremetalv1.Authority, error) {
 	if len(r.GetLeaveBehind()) > maxNames {
 		return nil, validate.Fault("leave_behind", "at most %d names", maxNames)
+	}
+	if err := validate.Comment("comment", r.GetComment()); err != nil {
+		return nil, err
 	}
 	now := s.Clock.Now()
 	err := s.Store.WithdrawAuthority(ctx, authoritystore.Withdrawal{
