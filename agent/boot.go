@@ -379,8 +379,8 @@ type listening interface {
 	HearNeighbours(ctx context.Context)
 }
 
-// reportInventory puts the inventory into the event buffer when its hash has changed. The first inventory of a memory is
-// not kept waiting for neighbours; a later one is, so that a restart is no change.
+// reportInventory puts the inventory into the event buffer when its hash has changed. The first inventory of a memory
+// does not wait for neighbours; a later one does, so that a restart is no change.
 func (l *life) reportInventory(ctx context.Context) error {
 	if l.a.cfg.NoInventory || l.isSite() {
 		return nil

@@ -1,6 +1,7 @@
 // Package client connects Go programs to a controller, and holds what every one of them needs besides the generated
-// calls of baremetalv1: TLS and the bearer token, repeats of calls whose answer was lost, request ids that mean the work,
-// Wait for the end of an operation, Watch for machines as they change, and a Reconciler that keeps its cursor in a file.
+// calls of baremetalv1: TLS and the bearer token, repeats of calls whose answer was lost, request ids that mean the
+// work, Wait for the end of an operation, Watch for machines as they change, and a Reconciler that keeps its cursor in
+// a file.
 //
 //	conn, err := client.Dial(client.Config{Server: "ingot.example.net:50051", CAFile: "ca.pem", TokenFile: "token"})
 //	machines := baremetalv1.NewMachineServiceClient(conn)

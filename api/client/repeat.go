@@ -83,9 +83,9 @@ func rest(ctx context.Context, d time.Duration) bool {
 // maxRequestID is the length that the API allows, in bytes.
 const maxRequestID = 128
 
-// RequestID makes the id of a piece of work out of what it means, such as "deploy", "v2.1", "m-1": the same words are the
-// same id, however often and wherever the program runs, so that the work happens once. What a request id cannot hold
-// becomes an underscore, and a long one ends in a hash of all words.
+// RequestID makes the id of a piece of work out of what it means, such as "deploy", "v2.1", "m-1": the same words are
+// the same id, however often and wherever the program runs, so that the work happens once. What a request id cannot
+// hold becomes an underscore, and a long one ends in a hash of all words.
 func RequestID(words ...string) string {
 	id := strings.Join(words, "-")
 	clean := strings.Map(func(r rune) rune {

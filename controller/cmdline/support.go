@@ -35,8 +35,8 @@ func supportCommand(f *flags, version string) *cobra.Command {
 		Use:   "support-bundle",
 		Short: "Write what helpers want to see into one archive, without secrets",
 		Long: `support-bundle writes a .tar.gz with version, configuration, what doctor says, metrics, the end of the log,
-and from the database: schema and migrations, counts, queues, controllers, sites and agents with their versions, and the last
-operations that failed with their timelines.
+and from the database: schema and migrations, counts, queues, controllers, sites and agents with their
+versions, and the last operations that failed with their timelines.
 
 It holds no password, token, key, user-data, parameter or script output; names of machines, sites and hosts are in it.
 What cannot be had, as while the database is down, is named in bundle.json, which also says what was cut. It is bounded:

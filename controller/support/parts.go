@@ -148,7 +148,7 @@ func controllers(ctx context.Context, s *store.Store) (out []controllerPart, err
 	all, err := s.ListControllers(ctx, true, "", maxControllers, time.Now())
 	for _, k := range all {
 		out = append(out, controllerPart{k.GetControllerId(), k.GetHostname(), k.GetVersion(), k.GetState().String(),
-			int64(k.GetSessions()), k.GetLeads(), k.GetStartedAt().AsTime(), k.GetLeaseUntil().AsTime()})
+			k.GetSessions(), k.GetLeads(), k.GetStartedAt().AsTime(), k.GetLeaseUntil().AsTime()})
 	}
 	return out, err
 }

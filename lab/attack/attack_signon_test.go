@@ -97,8 +97,16 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 		return Outcome{}, err
 	}
 	eve := r.C.WithToken(p.token())
-	if _, err := eve.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: inside}); err != nil {
-		return Outcome{}, fmt.Errorf("her own machine: %w", err)
+	own := func() error {
+		_, err := eve.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: inside})
+		return err
+	}
+	for err = own(); err != nil && ctx.Err() == nil; err = own() { // until the controller knows the new role
+		select {
+		case <-ctx.Done():
+			return Outcome{}, fmt.Errorf("her own machine: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 	values := map[string]string{"machine_id": outside, "node_id": outside, "operation_id": op.GetOperationId(),
 		"run_id": op.GetOperationId(), "request_id": "2", "filter": "machine_id=" + outside}

@@ -44,7 +44,7 @@ type Heard struct {
 func Listen(ctx context.Context, interfaces []string, d time.Duration) Heard {
 	out := Heard{Neighbours: map[string][]Neighbour{}, Faults: map[string]string{}}
 	var mu sync.Mutex
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx)
 	until := time.Now().Add(d)
 	for _, name := range interfaces {
 		group.Go("lldp "+name, func(ctx context.Context) error {

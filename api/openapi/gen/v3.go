@@ -14,8 +14,8 @@ const (
 	errorSchema = "google.rpc.Status"
 )
 
-// toV3 turns the OpenAPI 2.0 that the generator makes into OpenAPI 3.1. It knows what that generator writes, and nothing
-// more; unlike general converters it keeps the descriptions that stand beside a $ref.
+// toV3 turns the OpenAPI 2.0 that the generator makes into OpenAPI 3.1. It knows what that generator writes, and
+// nothing more; unlike general converters it keeps the descriptions that stand beside a $ref.
 func toV3(doc object) (object, error) {
 	paths := object{}
 	for path, item := range asObject(doc["paths"]) {
@@ -139,8 +139,8 @@ func schemaV3(v any) any {
 	return v
 }
 
-// firstSentence parts a text behind its first sentence, which ends where a space or a line break follows a full stop and
-// then a capital.
+// firstSentence parts a text behind its first sentence, which ends where a space or a line break follows a full stop,
+// and then a capital.
 func firstSentence(text string) (first, rest string) {
 	text = strings.TrimSpace(text)
 	for i := range text {

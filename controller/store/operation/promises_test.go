@@ -140,7 +140,7 @@ func TestAnEmptyInventoryChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	says(1, `{"cpu": 8}`)
+	says(1, `{"cpu": {"threads": 8}}`)
 	before := storetest.Everything(t, s, "operations", "operation_steps", "commands")
 	says(2, "")
 	says(3, "{")

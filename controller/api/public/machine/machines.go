@@ -111,8 +111,8 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 	return s.Store.GetInventory(ctx, r.GetMachineId(), max(1, r.GetHistory()))
 }
 
-// ListMachines implements MachineService: a walk, a reconcile when a cursor or a time is given, or a walk of the machines
-// of a moment.
+// ListMachines implements MachineService: a walk, a reconcile when a cursor or a time is given, or a walk of the
+// machines of a moment.
 func (s *Server) ListMachines(
 	ctx context.Context, r *baremetalv1.ListMachinesRequest,
 ) (*baremetalv1.ListMachinesResponse, error) {

@@ -72,7 +72,7 @@ func checkOf(f protoreflect.FieldDescriptor) (check validate.Check, text bool) {
 	return nil, false
 }
 
-// enumNames are the names of an enum, with and without what all of them begin with, and the numbers that they stand for.
+// enumNames are the names of an enum, with and without what all of them begin with, and the numbers that they mean.
 func enumNames(d protoreflect.EnumDescriptor) map[string]string {
 	prefix, _ := strings.CutSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 	out := map[string]string{}
