@@ -88,14 +88,22 @@ ifeq ($(PKG),./...)
 	@# What starts programs is never taken from the cache, which does not know them: -count 1.
 	@# Whole systems, two at a time as they wait as much as they work, without the race detector: PKG=./lab/e2e/... runs them with it.
 	$(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
-	@# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
-	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)|/controller/store(/|$$)')
-	$(TESTPG) $(UNRACED_TEST) -count 1 -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
+	@# What computes and what waits, beside each other.
+	$(TESTPG) $(MAKE) --no-print-directory -j2 test-raced test-unraced
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -count 1 -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PKG)
 endif
+
+# The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
+.PHONY: test-raced
+test-raced: ## Run the tests of the packages that have the race detector in make test, on the Postgres of INGOT_TEST_DATABASE_URL
+	$(GOTESTSUM) -- -race -vet=off -trimpath -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)|/controller/store(/|$$)')
+
+.PHONY: test-unraced
+test-unraced: ## Run the tests of the packages that do without the race detector
+	$(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
 
 .PHONY: test-fast
 test-fast: deps bin/tools/gotestsum ## Run the quick tests of all but whole systems, without the race detector (3 minutes)

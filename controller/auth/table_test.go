@@ -33,7 +33,7 @@ func described() map[string]Listener {
 		baremetalv1.File_baremetal_v1_admin_proto, baremetalv1.File_baremetal_v1_script_proto,
 		baremetalv1.File_baremetal_v1_cluster_proto, baremetalv1.File_baremetal_v1_maas_proto,
 		baremetalv1.File_baremetal_v1_budget_proto, baremetalv1.File_baremetal_v1_rollout_proto,
-		baremetalv1.File_baremetal_v1_access_proto,
+		baremetalv1.File_baremetal_v1_access_proto, baremetalv1.File_baremetal_v1_authority_proto,
 		grpc_health_v1.File_grpc_health_v1_health_proto,
 		grpc_reflection_v1.File_grpc_reflection_v1_reflection_proto,
 		grpc_reflection_v1alpha.File_grpc_reflection_v1alpha_reflection_proto)
@@ -77,7 +77,8 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 		}
 		if rule.Listener != Frontpage || strings.Contains(m, "AdminService") || strings.Contains(m, "ScriptService") ||
 			strings.Contains(m, "ClusterService") || strings.Contains(m, "MAASService") ||
-			strings.Contains(m, "BudgetService") || strings.Contains(m, "AccessService") || strings.HasPrefix(m, "/grpc.") {
+			strings.Contains(m, "BudgetService") || strings.Contains(m, "AccessService") ||
+			strings.Contains(m, "AuthorityService") || strings.HasPrefix(m, "/grpc.") {
 			continue
 		}
 		// An installer's credential is good for one call.

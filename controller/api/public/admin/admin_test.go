@@ -143,7 +143,12 @@ func TestServerInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i.GetVersion() != "v-test" || i.GetControllerId() != "c-test" || i.GetSchemaVersion() < 1 || i.GetCaHash() != "ab" {
+	a, err := r.Authority.GetAuthority(t.Context(), &pb.GetAuthorityRequest{})
+	if err != nil || len(a.GetGenerations()) != 1 {
+		t.Fatalf("the CA is %v, %v", a, err)
+	}
+	if i.GetVersion() != "v-test" || i.GetControllerId() != "c-test" || i.GetSchemaVersion() < 1 ||
+		i.GetCaHash() != a.GetGenerations()[0].GetRootHash() {
 		t.Errorf("info %v", i)
 	}
 	if !slices.Contains(i.GetNotWired(), "OPERATION_TYPE_NOT_WIRED") ||
