@@ -1,3 +1,5 @@
+//go:build metal
+
 package lab_test
 
 import (
@@ -10,21 +12,9 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
-	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
-
-// slow, in bytes a second, gives a test half a minute in the middle of a write.
-const slow = 1 << 20
-
-// slowMachine is one with a BIOS whose disk takes its time.
-func (s *site) slowMachine() *metal.Machine {
-	s.Helper()
-	return s.machine(metal.MachineConfig{
-		Firmware: vm.BIOS, BMC: metal.Redfish, Disks: []chassis.Disk{{Serial: "slow-d0", Bytes: 2 << 30, WriteLimit: slow}},
-	})
-}
 
 // hurry ends what slowMachine began.
 func (s *site) hurry(m *metal.Machine) {
@@ -167,5 +157,12 @@ func TestMetalBMCs(t *testing.T) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		}
+	}
+}
+
+func (s *site) power(m *metal.Machine, to bmc.Switch) {
+	s.Helper()
+	if err := m.SetPower(s.ctx, to); err != nil {
+		s.Fatal(err)
 	}
 }

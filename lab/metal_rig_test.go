@@ -18,7 +18,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/testkit"
-	"github.com/ingot-metal/ingot/lab/bmc"
+	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/network"
 	"github.com/ingot-metal/ingot/lab/vm"
@@ -253,13 +253,6 @@ func (s *site) stages(op *pb.Operation) {
 		b.String())
 }
 
-func (s *site) power(m *metal.Machine, to bmc.Switch) {
-	s.Helper()
-	if err := m.SetPower(s.ctx, to); err != nil {
-		s.Fatal(err)
-	}
-}
-
 // logged counts the lines of an operation's log that contain text.
 func (s *site) logged(op *pb.Operation, text string) int {
 	s.Helper()
@@ -295,4 +288,15 @@ func (s *site) holdsOnePass(op *pb.Operation) {
 	if n := s.logged(op, "stage: write"); n > granted {
 		s.Errorf("%d writes began under %d grants", n, granted)
 	}
+}
+
+// slow, in bytes a second, gives a test half a minute in the middle of a write.
+const slow = 1 << 20
+
+// slowMachine is one with a BIOS whose disk takes its time.
+func (s *site) slowMachine() *metal.Machine {
+	s.Helper()
+	return s.machine(metal.MachineConfig{
+		Firmware: vm.BIOS, BMC: metal.Redfish, Disks: []chassis.Disk{{Serial: "slow-d0", Bytes: 2 << 30, WriteLimit: slow}},
+	})
 }
