@@ -55,7 +55,7 @@ func (c collector) nvidia(address string) map[string]string {
 
 // pcieLink reads the speed and the width of a link; the kernel has 0 or 255 for the width of none.
 func (c collector) pcieLink(prefix string) string {
-	speed, _, _ := strings.Cut(c.text(prefix+"speed"), " PCIe")
+	speed, _, _ := strings.Cut(c.text(prefix+"speed"), " PCIe") // older kernels leave the word out
 	width, err := strconv.Atoi(c.text(prefix + "width"))
 	if err != nil || width <= 0 || width > 32 || speed == "" || strings.HasPrefix(speed, "Unknown") {
 		return ""

@@ -61,7 +61,9 @@ func TestDialRefuses(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []client.Config{{Server: "no-port"}, {Server: "a:1", CAFile: "/nowhere"}, {Server: "a:1", CAFile: empty}} {
+	for _, c := range []client.Config{
+		{Server: "no-port"}, {Server: "a:1", CAFile: "/nowhere"}, {Server: "a:1", CAFile: empty},
+	} {
 		if conn, err := client.Dial(c); err == nil {
 			conn.Close()
 			t.Errorf("%+v was taken", c)

@@ -94,7 +94,7 @@ func (f *AsOf) Register(cmd *cobra.Command) {
 // Given says whether a moment is asked for.
 func (f *AsOf) Given() bool { return f.text != "" }
 
-// Read is the moment, of which the person is told; nil for none.
+// Read returns the moment of --as-of and prints it; nil where none was given.
 func (f *AsOf) Read(a *App) (*timestamppb.Timestamp, error) {
 	at, err := a.Moment("--as-of", f.text)
 	if at != nil {

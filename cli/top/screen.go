@@ -274,7 +274,7 @@ func (s *screen) head() []string {
 	return lines
 }
 
-// shown is how old colours look: what is not known now is not green.
+// shown is the style of states: without colours while the picture is out of date.
 func (s *screen) shown() view.Style {
 	if s.failure != "" {
 		return view.Style{}

@@ -235,7 +235,9 @@ func (c *child) Run() error {
 	if c.ProcessState != nil {
 		err = nil
 	}
-	_, _ = fmt.Fprintf(c.Stdout, "\n(exit code %d; Enter goes back to the fleet) ", code)
-	_, _ = bufio.NewReader(c.Stdin).ReadString('\n') // the terminal that ends is no reason to fail
+	_, _ = fmt.Fprintf(c.Stdout, "\n(exit code %d; Enter goes back to the fleet) ", code) // as above
+	_, _ = bufio.NewReader(c.Stdin).
+		ReadString('\n')
+		// the terminal that ends is no reason to fail
 	return err
 }

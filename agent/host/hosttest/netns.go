@@ -23,19 +23,19 @@ import (
 
 const netnsVariable = "INGOT_TEST_IN_NETNS"
 
-// InNamespace runs the calling test again in a network namespace of its own, in another process. It returns true
-// in there; the caller returns when it is false. Our table must not be tried out on the machine's own network.
+// InNamespace runs the calling test again in a network namespace and with a host name of its own, in another process. It
+// returns true in there; the caller returns when it is false. Our table must not be tried out on the machine's own network.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(netnsVariable) == "1" {
 		return true
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to make a network namespace")
+		t.Fatal("needs root to make a network namespace")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), netnsVariable+"=1")
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("in the namespace: %v\n%s", err, out)
 	}

@@ -107,7 +107,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Whoever sends what he likes fills no memory, and the first neighbours stay.
+// A flood of frames leaves the table bounded, and the first neighbours in it.
 func TestAFloodLeavesABoundedTable(t *testing.T) {
 	t.Parallel()
 	var tab table

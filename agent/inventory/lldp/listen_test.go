@@ -15,31 +15,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/internal/task"
 )
-
-const netnsVariable = "INGOT_TEST_IN_NETNS"
-
-// inNetns runs the calling test again in namespaces of its own, in another process. It returns true in there; the
-// caller returns when it is false.
-func inNetns(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv(netnsVariable) == "1" {
-		return true
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make a network namespace")
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), netnsVariable+"=1")
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("in the namespace: %v\n%s", err, out)
-	}
-	t.Logf("%s", out)
-	return false
-}
 
 // cable makes two interfaces that are plugged into each other.
 func cable(t *testing.T, here, there string) {
@@ -69,10 +47,10 @@ func TestARealNeighbourIsHeard(t *testing.T) {
 	lldpd, err := exec.LookPath("lldpd")
 	if err != nil {
 		if lldpd = "/usr/sbin/lldpd"; !exists(lldpd) {
-			t.Skip("needs lldpd: scripts/install-deps test")
+			t.Fatal("needs lldpd: scripts/install-deps test")
 		}
 	}
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
 	if err := unix.Sethostname([]byte("leaf1")); err != nil {
@@ -125,7 +103,7 @@ func exists(path string) bool {
 
 // A neighbour that floods one interface ends the listening there, and takes nothing from another.
 func TestAFloodOnOneInterface(t *testing.T) {
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
 	cable(t, "here", "there")
@@ -184,7 +162,7 @@ func send(t *testing.T, from string, f []byte) {
 }
 
 func TestListeningEndsWithItsContext(t *testing.T) {
-	if !inNetns(t) {
+	if !hosttest.InNamespace(t) {
 		return
 	}
 	cable(t, "here", "there")

@@ -179,7 +179,7 @@ func (s *Server) open(
 		Locked: h.GetLockedReason() != "", Discovers: slices.Contains(h.GetCapabilities(), capDiscovery),
 		CertificateEnds: who.Cert.NotAfter,
 	}
-	p.Generation, _ = s.cfg.CA.Of(who.Cert)
+	p.Generation, _ = s.cfg.CA.Of(who.Cert) // the handshake has refused what is not in force
 	opened, err := s.cfg.Store.OpenSession(ctx, sessionstore.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,
 		Version: h.GetVersion(), Capabilities: h.GetCapabilities(), Simulated: h.GetSimulated(), BootID: h.GetBootId(),

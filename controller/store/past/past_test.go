@@ -37,7 +37,7 @@ func TestStatesHaveWhatClientsSee(t *testing.T) {
 	}
 }
 
-// Machines that are older than the table begin with what they are, once, and nobody is told that they have changed.
+// Machines that are older than the table get one row with their present state. Their updated_at does not change.
 func TestMachinesOfBeforeHaveAState(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")

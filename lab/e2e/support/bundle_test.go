@@ -85,7 +85,8 @@ func manifest(t *testing.T, files map[string][]byte) (m supportbundle.Manifest) 
 
 // plant puts a secret into every place that takes one.
 func plant(t *testing.T, c *harness.ControllerProcess, p planted) {
-	p["a BMC's password"], p["a MAAS key"] = "planted-bmc-password", "consumerofapi12345:tokenofapi12345678:plantedMAASkeyPlantedMAASkey"
+	p["a BMC's password"] = "planted-bmc-password"
+	p["a MAAS key"] = "consumerofapi12345:tokenofapi12345678:plantedMAASkeyPlantedMAASkey"
 	p["a MAAS region's user-data"], p["user-data"] = "planted-maas-user-data", "planted-user-data"
 	p["a cluster's token"], p["the caller's token"] = "planted-cluster-token", c.Token()
 	harness.Must(t, c.Admin().SetBMCCredentials, &baremetalv1.SetBMCCredentialsRequest{CredentialsRef: "rack",

@@ -105,7 +105,7 @@ func (s *Server) readThen(
 
 // visible leaves out the machines that the caller may not see now.
 func (s *Server) visible(ctx context.Context, all []*baremetalv1.Machine) ([]*baremetalv1.Machine, error) {
-	caller, _ := auth.CallerFrom(ctx)
+	caller, _ := auth.CallerFrom(ctx) // behind the guard, as above
 	if _, restricted := caller.Within(); !restricted || len(all) == 0 {
 		return all, nil
 	}

@@ -304,7 +304,8 @@ func TestWhatNoMomentAnswers(t *testing.T) {
 	}{
 		{list(func(r *pb.ListMachinesRequest) { r.OrderBy = "rack" }), failure.KindInvalid, "INVALID_ORDER_BY", "order_by"},
 		{list(func(r *pb.ListMachinesRequest) { r.Cursor = "x" }), failure.KindInvalid, "INVALID_FIELD", "cursor"},
-		{list(func(r *pb.ListMachinesRequest) { r.UpdatedSince = there }), failure.KindInvalid, "INVALID_FIELD", "updated_since"},
+		{list(func(r *pb.ListMachinesRequest) { r.UpdatedSince = there }), failure.KindInvalid, "INVALID_FIELD",
+			"updated_since"},
 		{list(func(r *pb.ListMachinesRequest) { r.Filter = "colour=red" }), failure.KindInvalid, "INVALID_FILTER", "filter"},
 		{list(func(r *pb.ListMachinesRequest) { r.AsOf = later }), failure.KindInvalid, "INVALID_FIELD", "as_of"},
 		{list(func(r *pb.ListMachinesRequest) { r.AsOf = long }), failure.KindPrecondition, "MOMENT_NOT_KEPT", "as_of"},
@@ -397,8 +398,8 @@ func TestRetentionOfMoments(t *testing.T) {
 	publictest.Wants(t, err, failure.KindPrecondition, "MOMENT_NOT_KEPT", "as_of")
 }
 
-// Any minute of a busy day is there quickly. INGOT_MOMENT_MACHINES and INGOT_MOMENT_CHANGES set the size of the fleet and of
-// its past; the changes are written by statements on many machines, which is how an engine under load writes them.
+// Any minute of a busy day is there quickly. INGOT_MOMENT_MACHINES and INGOT_MOMENT_CHANGES set the size of the fleet and
+// of its past; the changes are written by statements on many machines, which is how an engine under load writes them.
 func TestAMomentOfABusyDay(t *testing.T) {
 	r := publictest.NewRig(t)
 	machines := storetest.Setting(t, "INGOT_MOMENT_MACHINES", 500)

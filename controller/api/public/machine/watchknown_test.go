@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 )
 
-// TestAWatchRemembersABoundedNumber: beyond it, a machine that leaves is told even where the client may not have it, and
-// none that the client has leaves in silence.
+// TestAWatchRemembersABoundedNumber tests a watch of more machines than it remembers: LEFT is sent for each that the
+// client has, and may be sent for one that it does not have.
 func TestAWatchRemembersABoundedNumber(t *testing.T) {
 	terms, err := query.Machines.Parse("rack=r1")
 	if err != nil {
