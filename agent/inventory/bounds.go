@@ -51,7 +51,8 @@ func (d Document) bounded() Document {
 	return d.Normal()
 }
 
-// dropLargest leaves out the list that takes the most room: a list that a device has filled must not cost the other parts.
+// dropLargest leaves out the list that takes the most room: a list that a device has filled must not cost the other
+// parts.
 func (d *Document) dropLargest() {
 	type part struct {
 		name string

@@ -55,7 +55,8 @@ func (r Record) Hash() (hash string, ends time.Time, err error) {
 	return hex.EncodeToString(sum[:]), intermediate[0].NotAfter, nil
 }
 
-// Next makes the keys and certificates of the next generation. It stores nothing: the generation is in force after Follow.
+// Next makes the keys and certificates of the next generation. It stores nothing: the generation is in force after
+// Follow.
 func (a *Authority) Next(now time.Time) (Record, error) {
 	all := a.generations()
 	number := all[len(all)-1].number + 1

@@ -166,9 +166,10 @@ func (d *departing) holds(w *baremetalv1.Workflow) {
 	if p := h.Problems(); len(p) > 0 {
 		d.Errorf("%v\n%v", p, h)
 	}
-	if got := h.Machine.GetStatus().GetNodeState(); got != d.l.ends {
-		d.Errorf("the node ended as %s, want %s\n%v", got, d.l.ends, h)
-	}
+	// A node whose controller has only just started is offline until its agent has connected again.
+	testkit.Eventually(d.TB, rig.Soon, func() bool {
+		return d.c.Machine(d.m.ID).GetStatus().GetNodeState() == d.l.ends
+	}, "the node does not end as %s\n%v", d.l.ends, h)
 	if (h.Machine.GetDeletedAt() != nil) != (d.l.ends == baremetalv1.NodeState_NODE_STATE_DELETED) {
 		d.Errorf("deleted at %v", h.Machine.GetDeletedAt())
 	}

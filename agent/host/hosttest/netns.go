@@ -23,8 +23,9 @@ import (
 
 const netnsVariable = "INGOT_TEST_IN_NETNS"
 
-// InNamespace runs the calling test again in a network namespace and with a host name of its own, in another process. It
-// returns true in there; the caller returns when it is false. Our table must not be tried out on the machine's own network.
+// InNamespace runs the calling test again in a network namespace and with a host name of its own, in another process.
+// It returns true in there; the caller returns when it is false. Our table must not be tried out on the machine's own
+// network.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(netnsVariable) == "1" {
