@@ -82,14 +82,19 @@ lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf 
 deps: ## Install the Debian packages that tests need (root), or say which
 	scripts/install-deps test
 
+TEST_PROGRAMS := $(CURDIR)/bin/test
+
 .PHONY: test
 test: deps bin/tools/gotestsum ## Run every test on a private Postgres, the packages of the product with the race detector
 ifeq ($(PKG),./...)
+	@# The programs that tests start are built once for all packages.
+	@mkdir -p $(TEST_PROGRAMS)
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-agent ./cmd/ingot-controller
 	@# What starts programs is never taken from the cache, which does not know them: -count 1.
 	@# Whole systems, two at a time as they wait as much as they work, without the race detector: PKG=./lab/e2e/... runs them with it.
-	$(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
+	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
 	@# What computes and what waits, beside each other.
-	$(TESTPG) $(MAKE) --no-print-directory -j2 test-raced test-unraced
+	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(TESTPG) $(MAKE) --no-print-directory -j2 test-raced test-unraced
 	@# Emulated machines take every processor there is, and are left alone with them.
 	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -count 1 -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else

@@ -1,3 +1,5 @@
+//go:build metal
+
 package lab_test
 
 import (
@@ -135,15 +137,6 @@ func (s *site) revoked(name, agent string) (revoked, known bool) {
 		}
 	}
 	return revoked, known
-}
-
-func (s *site) installDisk(name, rule string) {
-	s.Helper()
-	m := s.get(name)
-	m.Spec.InstallDisk = rule
-	if _, err := s.api.Machines.UpdateMachine(s.ctx, &pb.UpdateMachineRequest{Machine: m}); err != nil {
-		s.Fatal(err)
-	}
 }
 
 // refusedAtOnce: no operation is made, and the answer says why in a way that a program can read.

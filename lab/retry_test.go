@@ -72,3 +72,12 @@ func (s *site) holdsState(
 			st.GetAttentionMessage(), phase, effective, reason)
 	}
 }
+
+func (s *site) installDisk(name, rule string) {
+	s.Helper()
+	m := s.get(name)
+	m.Spec.InstallDisk = rule
+	if _, err := s.api.Machines.UpdateMachine(s.ctx, &pb.UpdateMachineRequest{Machine: m}); err != nil {
+		s.Fatal(err)
+	}
+}

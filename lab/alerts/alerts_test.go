@@ -20,6 +20,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // gaugesIn is longer than a controller takes to count again, on a machine that does much else.
 const gaugesIn = 2 * time.Minute
 
+// fullDisk is right where the machine that runs the tests has a full disk. TestRules holds it.
+const fullDisk = "IngotImageSpace"
+
 // server is a Prometheus that scrapes one controller each second, with the rules of deploy/prometheus. They fire at
 // once: how long each has to hold is for people, and the tests of TestRules hold it.
 type server struct {
@@ -35,7 +38,7 @@ func startPrometheus(t *testing.T, target string) server {
 	return server{prometheus.Start(t, map[string]string{"rules.yaml": atOnce, "prometheus.yaml": config}), t}
 }
 
-// firing are the names of the alerts that fire, or false where Prometheus does not say.
+// firing are the names of the alerts that fire, but for fullDisk; or false where Prometheus does not say.
 func (p server) firing() ([]string, bool) {
 	var answer struct {
 		Data struct {
@@ -50,8 +53,9 @@ func (p server) firing() ([]string, bool) {
 	}
 	out := []string{}
 	for _, a := range answer.Data.Alerts {
-		if a.State == "firing" && !slices.Contains(out, a.Labels.Alertname) {
-			out = append(out, a.Labels.Alertname)
+		name := a.Labels.Alertname
+		if a.State == "firing" && name != fullDisk && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	slices.Sort(out)

@@ -39,10 +39,22 @@ var built struct {
 	err error
 }
 
-// Build builds the programs, once in this process, without the race detector. Cleanup removes them.
+// programsVariable names a directory with the programs of this tree. What runs many packages builds them once for all.
+const programsVariable = "INGOT_TEST_PROGRAMS"
+
+// Build gives the programs of programsVariable, or builds them, once in this process, without the race detector.
+func binariesIn(dir string) Binaries {
+	return Binaries{filepath.Join(dir, "ingot-controller"), filepath.Join(dir, "ingot-agent"), filepath.Join(dir, "ingot")}
+}
+
+// RemoveBinaries removes those.
 func Build(t testing.TB) Binaries {
 	t.Helper()
 	built.Do(func() {
+		if dir := os.Getenv(programsVariable); dir != "" {
+			built.Binaries = binariesIn(dir)
+			return
+		}
 		if built.dir, built.err = os.MkdirTemp("", "ingot-bin-"); built.err != nil {
 			return
 		}
@@ -54,13 +66,16 @@ func Build(t testing.TB) Binaries {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
-		built.Binaries = Binaries{filepath.Join(built.dir, "ingot-controller"), filepath.Join(built.dir, "ingot-agent"),
-			filepath.Join(built.dir, "ingot")}
+		built.Binaries = binariesIn(built.dir)
 	})
 	if built.err != nil {
 		t.Fatalf("build: %v", built.err)
 	}
 	return built.Binaries
+}
+
+func binariesIn(dir string) Binaries {
+	return Binaries{filepath.Join(dir, "ingot-controller"), filepath.Join(dir, "ingot-agent"), filepath.Join(dir, "ingot")}
 }
 
 // RemoveBinaries removes what Build made. TestMain calls it.

@@ -265,9 +265,13 @@ type Filled struct {
 	Retries int
 }
 
-// FirstBootWithoutAgent is how long at least the start of a new system without the agent may take. It is heard when
-// cloud-init has done all it was told, packages included; MAAS gives a deployment as long (its setting node_timeout).
-const FirstBootWithoutAgent = 30 * time.Minute
+// How long the first start of a new system may take at least: firmware that tests its memory for minutes, a root file
+// system that grows, keys that are made. Without the agent it is heard when cloud-init has done all it was told, packages
+// included; MAAS gives a deployment as long (its setting node_timeout).
+const (
+	FirstBoot             = 15 * time.Minute
+	FirstBootWithoutAgent = 30 * time.Minute
+)
 
 // Fill completes the steps of a plan. It fails when a step needs an image and nobody names one.
 func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
@@ -278,10 +282,10 @@ func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
 		if err := fillFields(f.Step, in); err != nil {
 			return nil, err
 		}
-		f.Timeout, f.Retries = limits(s, in, d[f.Kind])
+		f.Timeout, f.Retries = limits(s, in, d[f.Kind], p.GetBuiltIn())
 		written = written || f.Kind == "repave"
-		if written && f.Kind == "reboot" && in.Agentless && in.TimeoutSeconds == 0 {
-			f.Timeout = max(f.Timeout, FirstBootWithoutAgent)
+		if written && f.Kind == "reboot" && in.TimeoutSeconds == 0 {
+			f.Timeout = max(f.Timeout, firstBoot(s, in, p.GetBuiltIn()))
 		}
 		out = append(out, f)
 	}
@@ -318,20 +322,35 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 	return nil
 }
 
-func limits(s *baremetalv1.Step, in Inputs, d KindDefault) (time.Duration, int) {
-	timeout := d.Timeout
-	if s.GetTimeoutSeconds() > 0 {
-		timeout = time.Duration(s.GetTimeoutSeconds()) * time.Second
-	}
-	if in.TimeoutSeconds > 0 {
-		timeout = time.Duration(in.TimeoutSeconds) * time.Second
-	}
-	retries := d.Retries
+// firstBoot is what a step at least gets that starts a new system. A plan of a client that gives its own time to a system
+// with the agent keeps it.
+func firstBoot(s *baremetalv1.Step, in Inputs, builtIn bool) time.Duration {
 	switch {
-	case s.GetMaxRetries() > 0:
+	case in.Agentless:
+		return FirstBootWithoutAgent
+	case builtIn || s.GetTimeoutSeconds() == 0:
+		return FirstBoot
+	}
+	return 0
+}
+
+// limits are those of the request, else of the step, else of its kind. A plan that is built in names the built-in limits of
+// a kind: what the configuration says of that kind holds in their place.
+func limits(s *baremetalv1.Step, in Inputs, d KindDefault, builtIn bool) (time.Duration, int) {
+	timeout, retries := d.Timeout, d.Retries
+	known := BuiltInDefaults()[KindOf(s)]
+	own := time.Duration(s.GetTimeoutSeconds()) * time.Second
+	if own > 0 && (!builtIn || own != known.Timeout) {
+		timeout = own
+	}
+	switch {
+	case s.GetMaxRetries() > 0 && (!builtIn || int(s.GetMaxRetries()) != known.Retries):
 		retries = int(s.GetMaxRetries())
 	case s.GetMaxRetries() < 0:
 		retries = 0
+	}
+	if in.TimeoutSeconds > 0 {
+		timeout = time.Duration(in.TimeoutSeconds) * time.Second
 	}
 	return timeout, retries
 }

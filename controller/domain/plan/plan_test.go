@@ -186,21 +186,45 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Only the start of what was just written is given more time, and never against what the request says.
-func TestASystemWithoutAgentHasTimeForItsFirstBoot(t *testing.T) {
-	p := of(reboot("before"), repave("img-plan"), reboot("first"))
+// Only the start of what was just written is given more time, and never against what the request says, or a client's plan.
+func TestANewSystemHasTimeForItsFirstBoot(t *testing.T) {
+	open := of(reboot("before"), repave("img-plan"), reboot("first"))
+	own := proto.Clone(open).(*baremetalv1.Plan)
+	own.Steps[2].TimeoutSeconds = 300
+	builtIn := proto.Clone(own).(*baremetalv1.Plan)
+	builtIn.BuiltIn = true
 	for name, c := range map[string]struct {
+		plan          *baremetalv1.Plan
 		in            plan.Inputs
 		before, first time.Duration
 	}{
-		"with the agent":    {plan.Inputs{}, 5 * time.Minute, 5 * time.Minute},
-		"without":           {plan.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
-		"as the request is": {plan.Inputs{Agentless: true, TimeoutSeconds: 60}, time.Minute, time.Minute},
+		"with the agent":              {open, plan.Inputs{}, 5 * time.Minute, plan.FirstBoot},
+		"as the client's plan is":     {own, plan.Inputs{}, 5 * time.Minute, 5 * time.Minute},
+		"by a plan that is built in":  {builtIn, plan.Inputs{}, 5 * time.Minute, plan.FirstBoot},
+		"without":                     {open, plan.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
+		"without, by a client's plan": {own, plan.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
+		"as the request is":           {open, plan.Inputs{Agentless: true, TimeoutSeconds: 60}, time.Minute, time.Minute},
 	} {
-		f := filled(t, p, c.in, plan.BuiltInDefaults())
+		f := filled(t, c.plan, c.in, plan.BuiltInDefaults())
 		if f[0].Timeout != c.before || f[2].Timeout != c.first {
 			t.Errorf("%s: %v before, %v for the first boot", name, f[0].Timeout, f[2].Timeout)
 		}
+	}
+}
+
+// What the configuration says of a kind holds for the plans that every server has, too, though they name their limits.
+func TestConfiguredLimitsHoldForBuiltInPlans(t *testing.T) {
+	configured := plan.BuiltInDefaults().Merge(plan.Defaults{"reboot": {Timeout: 20 * time.Minute, Retries: 5}})
+	for _, id := range []string{"reboot", "repave"} {
+		steps := filled(t, builtIn(t, id), plan.Inputs{ImageRef: "img"}, configured)
+		if last := steps[len(steps)-1]; last.Timeout != 20*time.Minute || last.Retries != 5 {
+			t.Errorf("%s: %v and %d retries", id, last.Timeout, last.Retries)
+		}
+	}
+	own := of(reboot("own"))
+	own.Steps[0].TimeoutSeconds = 300
+	if f := filled(t, own, plan.Inputs{}, configured)[0]; f.Timeout != 5*time.Minute || f.Retries != 5 {
+		t.Errorf("a client's plan: %v and %d retries", f.Timeout, f.Retries)
 	}
 }
 

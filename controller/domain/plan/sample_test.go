@@ -26,7 +26,8 @@ func TestTheSamplePlan(t *testing.T) {
 		seconds    int
 		retries    int
 	}{
-		{"set-netboot", "netboot", 60, 2}, {"repave-os", "repave", 1800, 1}, {"reboot", "reboot", 300, 2},
+		{"set-netboot", "netboot", 60, 2}, {"repave-os", "repave", 1800, 1},
+		{"reboot", "reboot", int(plan.FirstBoot.Seconds()), 2},
 		{"join-cluster", "join", 600, 1}, {"verify", "verify", 300, 0},
 	}
 	steps := builtIn(t, "repave-join").GetSteps()

@@ -19,7 +19,7 @@ import (
 // Main lets many tests wait at once: they wait for deadlines far more than they compute.
 func Main(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "10"); err != nil {
 		panic(err)
 	}
 	removeFiles, err := testkit.FilesInMemory()

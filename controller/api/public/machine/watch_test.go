@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func quick(c *service.Config) {
@@ -43,10 +44,27 @@ func watch(
 	}
 }
 
+// settle waits until no transaction of the server is older than what was written so far. While there is one, and those of
+// other tests count, a watch may say again what a list has said already.
+func settle(r *publictest.Rig) {
+	r.T.Helper()
+	pool := r.Store.Pool()
+	var own string
+	if err := pool.QueryRow(r.T.Context(), "SELECT pg_current_xact_id()::text").Scan(&own); err != nil {
+		r.T.Fatal(err)
+	}
+	testkit.Eventually(r.T, time.Minute, func() bool {
+		var over bool
+		const query = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::text::xid8"
+		return pool.QueryRow(r.T.Context(), query, own).Scan(&over) == nil && over
+	}, "an older transaction goes on")
+}
+
 // script watches, and compares what comes: "CURRENT m-1". What stands behind such a line is done when it has come. Of
 // bookmarks only those that the script waits for count.
 func script(r *publictest.Rig, q *pb.WatchMachinesRequest, steps ...any) {
 	r.T.Helper()
+	settle(r)
 	at := 0
 	next := func() error {
 		for at < len(steps) {
