@@ -43,10 +43,6 @@ var built struct {
 const programsVariable = "INGOT_TEST_PROGRAMS"
 
 // Build gives the programs of programsVariable, or builds them, once in this process, without the race detector.
-func binariesIn(dir string) Binaries {
-	return Binaries{filepath.Join(dir, "ingot-controller"), filepath.Join(dir, "ingot-agent"), filepath.Join(dir, "ingot")}
-}
-
 // RemoveBinaries removes those.
 func Build(t testing.TB) Binaries {
 	t.Helper()
