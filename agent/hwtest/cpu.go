@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -60,14 +59,13 @@ func processors(ctx context.Context, d time.Duration) []Result {
 
 // stress computes on one processor. Its thread is given the lowest priority, and ends with it.
 func stress(ctx context.Context, cpu int) (n int, wrong string, err error) {
-	runtime.LockOSThread() // never unlocked: the thread is of no other use
+	if err := aside(); err != nil {
+		return 0, "", err
+	}
 	var only unix.CPUSet
 	only.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
 		return 0, "", fmt.Errorf("not to be run on: %w", err)
-	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19); err != nil {
-		return 0, "", fmt.Errorf("lower its priority: %w", err)
 	}
 	for ctx.Err() == nil {
 		if got := chain(); got != answer {

@@ -85,6 +85,9 @@ func result(disk inventory.Disk, verdict, detail string) Result {
 }
 
 func testDisk(ctx context.Context, cfg Config, disk inventory.Disk, d time.Duration) []Result {
+	if err := aside(); err != nil {
+		return []Result{result(disk, Skipped, err.Error())}
+	}
 	path := filepath.Join(cfg.Root, "dev", disk.Name)
 	out := health(cfg, disk, path)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
@@ -101,10 +104,10 @@ func testDisk(ctx context.Context, cfg Config, disk inventory.Disk, d time.Durat
 	}
 	for _, t := range []struct {
 		unit string
-		read func(context.Context, *os.File, int64) (float64, string, error)
+		read func(ctx context.Context, f *os.File, size, most int64) (float64, string, error)
 	}{{"MB/s", sequential}, {"IOPS", random}} {
 		ctx, cancel := context.WithTimeout(ctx, d/2)
-		figure, detail, err := t.read(ctx, f, size)
+		figure, detail, err := t.read(ctx, f, size, cfg.DiskBytes/2)
 		cancel()
 		r := result(disk, Passed, detail)
 		r.Figure, r.Unit = figure, t.unit
@@ -144,7 +147,7 @@ func buffer(n int) ([]byte, error) {
 }
 
 // sequential reads from a random place on, around the end to the start, for the time that it has.
-func sequential(ctx context.Context, f *os.File, size int64) (mbs float64, detail string, err error) {
+func sequential(ctx context.Context, f *os.File, size, most int64) (mbs float64, detail string, err error) {
 	b, err := buffer(sequentialBytes)
 	if err != nil {
 		return 0, "", err
@@ -152,7 +155,7 @@ func sequential(ctx context.Context, f *os.File, size int64) (mbs float64, detai
 	defer func() { err = errors.Join(err, unix.Munmap(b)) }()
 	blocks := size / sequentialBytes
 	at, n, began := rand.Int64N(blocks), int64(0), time.Now()
-	for ; ctx.Err() == nil && n < blocks; n++ {
+	for ; ctx.Err() == nil && n < blocks && n*sequentialBytes < most; n++ {
 		if _, err := f.ReadAt(b, at*sequentialBytes); err != nil {
 			return 0, "", fmt.Errorf("read at byte %d: %w", at*sequentialBytes, err)
 		}
@@ -162,14 +165,17 @@ func sequential(ctx context.Context, f *os.File, size int64) (mbs float64, detai
 }
 
 // random reads at random places, several at a time, and tells how long the slowest hundredth took.
-func random(ctx context.Context, f *os.File, size int64) (iops float64, detail string, err error) {
+func random(ctx context.Context, f *os.File, size, most int64) (iops float64, detail string, err error) {
 	var mu sync.Mutex
 	var took []time.Duration
 	group, ctx := task.New(ctx)
 	began := time.Now()
 	for range readers {
 		group.Go("reader", func(ctx context.Context) error {
-			mine, err := randomReads(ctx, f, size)
+			if err := aside(); err != nil {
+				return err
+			}
+			mine, err := randomReads(ctx, f, size, most/readers)
 			mu.Lock()
 			defer mu.Unlock()
 			took = append(took, mine...)
@@ -185,13 +191,13 @@ func random(ctx context.Context, f *os.File, size int64) (iops float64, detail s
 // mostReads bounds how many reads of one reader are remembered.
 const mostReads = 1 << 20
 
-func randomReads(ctx context.Context, f *os.File, size int64) (took []time.Duration, err error) {
+func randomReads(ctx context.Context, f *os.File, size, most int64) (took []time.Duration, err error) {
 	b, err := buffer(randomBytes)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(b)) }()
-	for ctx.Err() == nil && len(took) < mostReads {
+	for ctx.Err() == nil && len(took) < mostReads && int64(len(took))*randomBytes < most {
 		at := rand.Int64N(size/randomBytes) * randomBytes
 		began := time.Now()
 		if _, err := f.ReadAt(b, at); err != nil {

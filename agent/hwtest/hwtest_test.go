@@ -110,6 +110,7 @@ func TestDisksAreRead(t *testing.T) {
 		{Name: "short", Serial: "S2", Model: "M", SizeBytes: 64 << 20},
 	}}
 	all := Run(t.Context(), Config{Root: root, Doc: doc, Tests: []string{Disk}, For: 400 * time.Millisecond,
+		DiskBytes: 1 << 30,
 		SMART: func(device string) (Health, error) {
 			return Health{Failing: filepath.Base(device) == "sda", Why: "the spare is used up", PercentUsed: 97}, nil
 		}})

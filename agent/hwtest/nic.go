@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/inventory"
@@ -26,13 +27,25 @@ func nics(ctx context.Context, root string, all []inventory.NIC, d time.Duration
 	}
 	out := make([]Result, 0, len(all))
 	for i, n := range all {
-		out = append(out, judgeNIC(n, before[i], errorsOf(root, n.Name)))
+		out = append(out, judgeNIC(asNow(root, n), before[i], errorsOf(root, n.Name)))
 	}
 	return out
 }
 
+// asNow reads link and speed anew: the inventory may have been made before a cable was plugged.
+func asNow(root string, n inventory.NIC) inventory.NIC {
+	dir := filepath.Join(root, "sys/class/net", n.Name)
+	if carrier, ok := number(filepath.Join(dir, "carrier")); ok {
+		n.LinkUp = carrier == 1
+	}
+	if speed, ok := number(filepath.Join(dir, "speed")); ok {
+		n.SpeedMbps = int(speed)
+	}
+	return n
+}
+
 func judgeNIC(n inventory.NIC, before, after map[string]uint64) Result {
-	r := Result{Test: NIC, Part: n.Name + " " + n.MAC, Class: n.Driver, Verdict: Passed, Unit: "Mbit/s",
+	r := Result{Test: NIC, Part: n.Name + " " + n.MAC, Class: strings.TrimSpace(n.Driver + " " + n.Name), Verdict: Passed, Unit: "Mbit/s",
 		Figure: float64(n.SpeedMbps)}
 	if !n.LinkUp {
 		r.Verdict, r.Detail, r.Figure = Skipped, "no link", 0

@@ -424,5 +424,5 @@ var verbs = map[operation.Kind]string{
 	operation.KindJoin:      "kubeadm is joining the machine to its cluster",
 	operation.KindKexec:     "the installer's kernel is being started", kindSSH: "a script runs on the machine",
 	operation.KindPowerOff: "the BMC is switching the machine off", operation.KindBMCPassword: "the BMC gets a password",
-	operation.KindPowerOn: "the BMC is switching the machine on",
+	operation.KindPowerOn: "the BMC is switching the machine on", operation.KindTestHardware: "the hardware is being tested",
 }
