@@ -66,7 +66,7 @@ const (
 	CapReset     = "reset_devices"
 	// CapTest: the machine's hardware can be tested.
 	CapTest  = "test_hardware"
-	CapKexec     = "kexec"
+	CapKexec = "kexec"
 	// CapNetwork: interfaces can be configured.
 	CapNetwork = "network"
 	// CapJoin: the machine can join a cluster.

@@ -17,14 +17,14 @@ import (
 
 // ethtoolCmd is struct ethtool_cmd of linux/ethtool.h.
 type ethtoolCmd struct {
-	cmd, supported, advertising                      uint32
-	speed                                            uint16
-	duplex, port, phy, transceiver, autoneg, mdio    uint8
-	maxtx, maxrx                                     uint32
-	speedHi                                          uint16
-	mdix, _                                          uint8
-	partner                                          uint32
-	_                                                [2]uint32
+	cmd, supported, advertising                   uint32
+	speed                                         uint16
+	duplex, port, phy, transceiver, autoneg, mdio uint8
+	maxtx, maxrx                                  uint32
+	speedHi                                       uint16
+	mdix, _                                       uint8
+	partner                                       uint32
+	_                                             [2]uint32
 }
 
 // card makes a network interface of the kernel's own (tun/tap), with a link of some speed.

@@ -35,8 +35,8 @@ how it compares with other machines of the model, shows: ingot machine tests MAC
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seconds := wholeSeconds(duration)
 			spec := &pb.RolloutSpec{Type: "TEST_HARDWARE", Params: map[string]string{
-				"tests": strings.Join(tests, ","), "duration_seconds": number(int64(seconds)),
-				"memory_percent": number(int64(memory)), "disk_bytes": number(diskMiB << 20),
+				"tests": strings.Join(tests, ","), "duration_seconds": paramText(int64(seconds)),
+				"memory_percent": paramText(int64(memory)), "disk_bytes": paramText(diskMiB << 20),
 			}}
 			return a.WorkOn(
 				cmd,
@@ -67,8 +67,8 @@ how it compares with other machines of the model, shows: ingot machine tests MAC
 // wholeSeconds rounds up: no time is no limit of its own.
 func wholeSeconds(d time.Duration) int32 { return int32(min((d+time.Second-1)/time.Second, 1<<30)) }
 
-// number is a parameter; empty where it was not given.
-func number(n int64) string {
+// paramText is a parameter; empty where it was not given.
+func paramText(n int64) string {
 	if n == 0 {
 		return ""
 	}

@@ -62,7 +62,7 @@ func TestWhatIsFoundIsTheEvidence(t *testing.T) {
 		reason   baremetalv1.Reason
 		message  string
 	}{
-		"a disk that can be read":       {8 << 20, fleetv1.CommandResult_SUCCEEDED, 0, ""},
+		"a disk that can be read":        {8 << 20, fleetv1.CommandResult_SUCCEEDED, 0, ""},
 		"a disk that ends in its middle": {0, fleetv1.CommandResult_FAILED, baremetalv1.Reason_HARDWARE_TEST_FAILED, "disk S1: read at byte"},
 	} {
 		root := machine(t, c.readable)
