@@ -211,12 +211,14 @@ func (f *fakeServer) GetHardwareTests(
 	if r.GetMachineId() == "machine-2" {
 		return out, nil
 	}
-	out.Tests = []*pb.HardwareTest{{OperationId: "op-1", FinishedAt: at(10), Model: "Acme R1", Results: []*pb.HardwareTestResult{
-		{Test: "cpu", Verdict: "passed", Value: 312.4, Unit: "MHash/s", Norm: 310, NormMachines: 4},
-		{Test: "disk", Part: "S1", Verdict: "failed", Detail: "SMART: the spare is used up"},
-		{Test: "nic", Part: "eth0", Verdict: "passed", Value: 1000, Unit: "Mbit/s", Norm: 25000, NormMachines: 3,
-			Warning: "1000 Mbit/s is far below the 25000 Mbit/s of 3 other machines of its model"},
-	}}}
+	out.Tests = []*pb.HardwareTest{
+		{OperationId: "op-1", FinishedAt: at(10), Model: "Acme R1", Results: []*pb.HardwareTestResult{
+			{Test: "cpu", Verdict: "passed", Value: 312.4, Unit: "MHash/s", Norm: 310, NormMachines: 4},
+			{Test: "disk", Part: "S1", Verdict: "failed", Detail: "SMART: the spare is used up"},
+			{Test: "nic", Part: "eth0", Verdict: "passed", Value: 1000, Unit: "Mbit/s", Norm: 25000, NormMachines: 3,
+				Warning: "1000 Mbit/s is far below the 25000 Mbit/s of 3 other machines of its model"},
+		}},
+	}
 	return out, nil
 }
 

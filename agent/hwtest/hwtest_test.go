@@ -76,7 +76,10 @@ func TestMemoryKeepsItsDistance(t *testing.T) {
 func TestCorrectedErrorsNameTheSlot(t *testing.T) {
 	t.Parallel()
 	const dir = "sys/devices/system/edac/mc/mc0/dimm3/"
-	root := tree(t, map[string]string{dir + "dimm_label": "DIMM_B2\n", dir + "dimm_ce_count": "7\n", dir + "dimm_ue_count": "0\n"})
+	root := tree(
+		t,
+		map[string]string{dir + "dimm_label": "DIMM_B2\n", dir + "dimm_ce_count": "7\n", dir + "dimm_ue_count": "0\n"},
+	)
 	before := correctedErrors(root)
 	if got := grown(before, correctedErrors(root)); len(got) != 0 {
 		t.Errorf("old errors count: %+v", got)
@@ -85,7 +88,8 @@ func TestCorrectedErrorsNameTheSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := grown(before, correctedErrors(root))
-	if len(got) != 1 || got[0].Part != "DIMM_B2" || got[0].Verdict != Failed || !strings.HasPrefix(got[0].Detail, "5 errors") {
+	if len(got) != 1 || got[0].Part != "DIMM_B2" || got[0].Verdict != Failed ||
+		!strings.HasPrefix(got[0].Detail, "5 errors") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -150,7 +154,8 @@ func TestLinks(t *testing.T) {
 		"no link": {inventory.NIC{Name: "eth0", SpeedMbps: 1000}, nil, nil, Result{Verdict: Skipped, Detail: "no link"}},
 	} {
 		got := judgeNIC(c.nic, c.before, c.after)
-		if got.Verdict != c.want.Verdict || got.Figure != c.want.Figure || c.want.Detail != "" && got.Detail != c.want.Detail {
+		if got.Verdict != c.want.Verdict || got.Figure != c.want.Figure ||
+			c.want.Detail != "" && got.Detail != c.want.Detail {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -178,7 +183,10 @@ func TestNVMeHealth(t *testing.T) {
 	}
 	page[0] = 1 << 2 // reliability is degraded
 	binary.LittleEndian.PutUint64(page[160:], 12)
-	if h := NVMeHealth(page); !h.Failing || !strings.Contains(h.Why, "reliability") || !strings.Contains(h.Why, "12 media errors") {
+	if h := NVMeHealth(
+		page,
+	); !h.Failing || !strings.Contains(h.Why, "reliability") ||
+		!strings.Contains(h.Why, "12 media errors") {
 		t.Errorf("a worn one: %+v", h)
 	}
 	page[0], page[3] = 0, 9

@@ -56,7 +56,12 @@ func setSpeed(t *testing.T, name string, mbps uint16) {
 	}
 	copy(req.name[:], name)
 	req.data = unsafe.Pointer(set)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
+	if _, _, errno := unix.Syscall(
+		unix.SYS_IOCTL,
+		uintptr(s),
+		unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&req)),
+	); errno != 0 {
 		t.Fatalf("set the speed of %s: %v", name, errno)
 	}
 }

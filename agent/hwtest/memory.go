@@ -104,7 +104,13 @@ func testPieces(ctx context.Context, n int) (read, covered uint64, faults []Resu
 		}
 	}()
 	for range n {
-		p, err := unix.Mmap(-1, 0, piece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+		p, err := unix.Mmap(
+			-1,
+			0,
+			piece,
+			unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE,
+		)
 		if err != nil {
 			return 0, 0, nil, fmt.Errorf("take memory: %w", err)
 		}

@@ -45,8 +45,14 @@ func asNow(root string, n inventory.NIC) inventory.NIC {
 }
 
 func judgeNIC(n inventory.NIC, before, after map[string]uint64) Result {
-	r := Result{Test: NIC, Part: n.Name + " " + n.MAC, Class: strings.TrimSpace(n.Driver + " " + n.Name), Verdict: Passed, Unit: "Mbit/s",
-		Figure: float64(n.SpeedMbps)}
+	r := Result{
+		Test:    NIC,
+		Part:    n.Name + " " + n.MAC,
+		Class:   strings.TrimSpace(n.Driver + " " + n.Name),
+		Verdict: Passed,
+		Unit:    "Mbit/s",
+		Figure:  float64(n.SpeedMbps),
+	}
 	if !n.LinkUp {
 		r.Verdict, r.Detail, r.Figure = Skipped, "no link", 0
 		return r

@@ -34,8 +34,14 @@ func test(s view.Style, machine string, t *pb.HardwareTest) string {
 	f.Add("Result", verdict(s, t))
 	table := &view.Table{Header: []string{"TEST", "PART", "RESULT", "VALUE", "NORM", "DETAIL"}}
 	for _, r := range t.GetResults() {
-		table.Add(words(r.GetTest()), words(cmp.Or(r.GetPart(), "all")), words(r.GetVerdict()), value(r.GetValue(), r.GetUnit()),
-			norm(r), words(r.GetDetail()))
+		table.Add(
+			words(r.GetTest()),
+			words(cmp.Or(r.GetPart(), "all")),
+			words(r.GetVerdict()),
+			value(r.GetValue(), r.GetUnit()),
+			norm(r),
+			words(r.GetDetail()),
+		)
 	}
 	out := f.String()
 	if len(table.Rows) > 0 {

@@ -62,7 +62,9 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	case cause != nil:
 		return executor.Result{}, executor.ErrInterrupted
 	case err != nil:
-		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "the hardware could not be tested: %v", err).AndRetry(), nil
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "the hardware could not be tested: %v", err).
+				AndRetry(),
+			nil
 	}
 	for _, r := range found.Results {
 		job.Logf("%s", line(r))

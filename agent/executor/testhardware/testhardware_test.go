@@ -72,7 +72,8 @@ func TestWhatIsFoundIsTheEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := e.Execute(t.Context(), job(t, e))
-		if err != nil || r.Outcome != c.outcome || r.Reason != c.reason || !strings.Contains(r.Message, c.message) || r.Retryable {
+		if err != nil || r.Outcome != c.outcome || r.Reason != c.reason || !strings.Contains(r.Message, c.message) ||
+			r.Retryable {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		var found []evidence.HardwareResult
@@ -125,7 +126,8 @@ func TestHalfATestIsNone(t *testing.T) {
 			stop(cause)
 		}()
 		r, err := e.Execute(ctx, job(t, e))
-		if !errors.Is(err, want.err) || r.Outcome != want.outcome || r.Reason != want.reason || r.Retryable != want.retryable ||
+		if !errors.Is(err, want.err) || r.Outcome != want.outcome || r.Reason != want.reason ||
+			r.Retryable != want.retryable ||
 			r.Evidence != nil {
 			t.Errorf("%v: %+v, %v", cause, r, err)
 		}
@@ -143,7 +145,11 @@ func TestAfterARestart(t *testing.T) {
 		t.Errorf("the same boot: %+v, %v", v.Settled, err)
 	}
 	another := strings.Replace(boot, "1e2f", "2e2f", 1)
-	if err := os.WriteFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"), []byte(another+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(root, "proc/sys/kernel/random/boot_id"),
+		[]byte(another+"\n"),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	v, err = e.Resume(t.Context(), j)

@@ -68,7 +68,13 @@ func TestHardwareIsTestedByTheCommandLine(t *testing.T) {
 	}
 	contains(t, out, "HARDWARE_TEST_FAILED", "SMART: simulated: the disk expects to fail", "ingot machine tests ill")
 	_, out = c.Ingot("machine", "tests", "ill")
-	contains(t, out, "failed: 1 of", "SMART: simulated: the disk expects to fail", "Ingot simulated host Simulated machine")
+	contains(
+		t,
+		out,
+		"failed: 1 of",
+		"SMART: simulated: the disk expects to fail",
+		"Ingot simulated host Simulated machine",
+	)
 	_, out = c.Ingot("machine", "tests", "slow")
 	contains(t, out, "passed, with 1 warnings", "300 MB/s is far below the 3000 MB/s of 3 other machines of its model")
 	_, out = c.Ingot("machine", "tests", "well-1")
@@ -163,7 +169,12 @@ func TestKill9DuringATest(t *testing.T) {
 	if tries != 2 {
 		t.Errorf("%d tries, want one that was lost and a whole one", tries)
 	}
-	if got := tests(t, c.Client, m.ID); len(got) != 2 || !got[0].GetPassed() || got[0].GetOperationId() != op.GetOperationId() {
+	if got := tests(
+		t,
+		c.Client,
+		m.ID,
+	); len(got) != 2 || !got[0].GetPassed() ||
+		got[0].GetOperationId() != op.GetOperationId() {
 		t.Errorf("results: %v", got)
 	}
 	if fence := c.Machine(m.ID).GetStatus().GetUnresolvedCommandId(); fence != "" {
@@ -181,8 +192,21 @@ func TestProvisionTests(t *testing.T) {
 		c.NewMachine(t, harness.MachineOptions{ID: id, Script: script, RepaveTime: 50 * time.Millisecond,
 			Delay: 50 * time.Millisecond}).WaitConnected()
 	}
-	cmd := c.Command(t, "provision", "well", "ill", "--image", "ubuntu-2204", "--test-duration", "1s", "--max-failures", "2", "--yes",
-		"--request-id", "rack")
+	cmd := c.Command(
+		t,
+		"provision",
+		"well",
+		"ill",
+		"--image",
+		"ubuntu-2204",
+		"--test-duration",
+		"1s",
+		"--max-failures",
+		"2",
+		"--yes",
+		"--request-id",
+		"rack",
+	)
 	select {
 	case <-cmd.Gone():
 	case <-time.After(5 * time.Minute):
