@@ -59,7 +59,7 @@ func memory(ctx context.Context, cfg Config, d time.Duration) []Result {
 	var out []Result
 	var read, covered uint64
 	began := time.Now()
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx)
 	workers := min(runtime.NumCPU(), int(size/piece))
 	each := size / uint64(workers) / piece
 	for w := range workers {

@@ -1,5 +1,5 @@
-// Package testhardware tests the machine's hardware. It is done when every part was tested or skipped, and fails where a
-// part does; the evidence names what was found of each. Nothing is changed, so that a test may be made again.
+// Package testhardware tests the machine's hardware. It is done when every part was tested or skipped, and fails where
+// one does; the evidence names what was found of each. Nothing is changed, so that a test may be made again.
 package testhardware
 
 import (
