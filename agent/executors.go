@@ -23,6 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor/kexec"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/executor/resetdevices"
+	"github.com/ingot-metal/ingot/agent/executor/testhardware"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
@@ -62,6 +63,10 @@ func (l *life) metal(spec *fleetv1.CommandSpec) executor.Executor {
 	case *fleetv1.CommandSpec_ResetDevices:
 		if m, ok := l.host.(resetdevices.Machine); ok {
 			return resetdevices.New(m)
+		}
+	case *fleetv1.CommandSpec_TestHardware:
+		if m, ok := l.host.(testhardware.Machine); ok {
+			return testhardware.New(m)
 		}
 	case *fleetv1.CommandSpec_Join:
 		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {

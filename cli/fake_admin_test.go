@@ -204,6 +204,29 @@ func (f *fakeServer) GetInventory(context.Context, *pb.GetInventoryRequest) (*pb
 	return &pb.Inventory{MachineId: "machine-1", Document: []byte(`{"cpu":8}`), Simulated: true}, nil
 }
 
+func (f *fakeServer) GetHardwareTests(
+	_ context.Context, r *pb.GetHardwareTestsRequest,
+) (*pb.HardwareTests, error) {
+	out := &pb.HardwareTests{MachineId: r.GetMachineId()}
+	if r.GetMachineId() == "machine-2" {
+		return out, nil
+	}
+	out.Tests = []*pb.HardwareTest{
+		{OperationId: "op-1", FinishedAt: at(10), Model: "Acme R1", Results: []*pb.HardwareTestResult{
+			{Test: "cpu", Verdict: "passed", Value: 312.4, Unit: "MHash/s", Norm: 310, NormMachines: 4},
+			{Test: "disk", Part: "S1", Verdict: "failed", Detail: "SMART: the spare is used up"},
+			{Test: "nic", Part: "eth0", Verdict: "passed", Value: 1000, Unit: "Mbit/s", Norm: 25000, NormMachines: 3,
+				Warning: "1000 Mbit/s is far below the 25000 Mbit/s of 3 other machines of its model"},
+		}},
+	}
+	return out, nil
+}
+
+func (f *fakeServer) TestMachine(_ context.Context, r *pb.TestMachineRequest) (*pb.Operation, error) {
+	f.sent = append(f.sent, r)
+	return f.op, nil
+}
+
 var someAPIToken = &pb.APIToken{TokenId: "tk-1", Name: "ci", Scope: "operate", Source: "database",
 	ExpiresAt: at(1 << 30), CreatedBy: "op-team"}
 

@@ -20,10 +20,13 @@ import (
 // Each command must show the fields that it is there for.
 func TestWhatReadsShow(t *testing.T) {
 	for line, parts := range map[string][]string{
-		"ops":                                 {"OPERATION_ID", "op-1", "machine-1", "REIMAGE", "PENDING"},
-		"ops get op-1":                        {"Operation:", "op-1", "Created:", "2026-03-01T12:00:00Z"},
-		"machine get machine-1":               {"Phase:", "MAINTENANCE", "CONDITION", "Reachable", "✓"},
-		"machine inventory machine-1":         {"Simulated:", "not real hardware", `"cpu": 8`},
+		"ops":                         {"OPERATION_ID", "op-1", "machine-1", "REIMAGE", "PENDING"},
+		"ops get op-1":                {"Operation:", "op-1", "Created:", "2026-03-01T12:00:00Z"},
+		"machine get machine-1":       {"Phase:", "MAINTENANCE", "CONDITION", "Reachable", "✓"},
+		"machine inventory machine-1": {"Simulated:", "not real hardware", `"cpu": 8`},
+		"machine tests machine-1": {"failed: 1 of 3 results", "312 MHash/s", "310 MHash/s", "SMART: the spare is used up",
+			"warning nic eth0: 1000 Mbit/s is far below"},
+		"machine tests machine-2":             {"was never tested", "Next: ingot test machine-2"},
 		"machine inventory machine-1 -o json": {`"document": {`, `"cpu": 8`},
 		"plan list":                           {"twice", "first → second"},
 		"plan get twice":                      {"first", "reboot", "600s", "default", "second", "default", "none"},

@@ -64,7 +64,9 @@ const (
 	// CapAgentless: an installer can write a system without the agent, which proves itself by phoning home.
 	CapAgentless = "agentless"
 	CapReset     = "reset_devices"
-	CapKexec     = "kexec"
+	// CapTest: the machine's hardware can be tested.
+	CapTest  = "test_hardware"
+	CapKexec = "kexec"
 	// CapNetwork: interfaces can be configured.
 	CapNetwork = "network"
 	// CapJoin: the machine can join a cluster.

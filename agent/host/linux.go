@@ -26,6 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/network"
 	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/agent/host/system"
+	"github.com/ingot-metal/ingot/agent/hwtest"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/inventory/lldp"
 	"github.com/ingot-metal/ingot/agent/pid1"
@@ -149,7 +150,7 @@ func (l *Linux) Capabilities() []string {
 		caps = append(caps, CapRepave, CapErase, CapPreflight, CapAgentless)
 	}
 	if l.Kernel.Euid() == 0 {
-		caps = append(caps, CapReset)
+		caps = append(caps, CapReset, CapTest)
 	}
 	if l.CanKexec() {
 		caps = append(caps, CapKexec)
@@ -175,6 +176,16 @@ func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
 		return inventory.Document{}, err
 	}
 	return inventory.Collect(inventory.Config{Root: l.Root, Now: l.now, Heard: l.heard.Load()}), nil
+}
+
+// TestHardware tests the hardware by the inventory of this moment.
+func (l *Linux) TestHardware(ctx context.Context, cfg hwtest.Config) (hwtest.Report, error) {
+	doc, err := l.Inventory(ctx)
+	if err != nil {
+		return hwtest.Report{}, err
+	}
+	cfg.Root, cfg.Doc, cfg.SMART = l.Root, doc, l.SMART
+	return hwtest.Report{Model: hwtest.ModelOf(doc), Results: hwtest.Run(ctx, cfg)}, nil
 }
 
 // HearNeighbours listens for what the machine's network interfaces are plugged into. The next inventories have it.

@@ -36,6 +36,9 @@ var hints = map[pb.Reason]string{
 	pb.Reason_ROLE_BINDING_NOT_FOUND: "ingot role list shows the role bindings that there are",
 	pb.Reason_SESSION_NOT_FOUND:      "ingot session list shows the sessions that there are",
 
+	pb.Reason_HARDWARE_TEST_FAILED:     "ingot machine tests {machine} names the part; replace it, then ingot test {machine}",
+	pb.Reason_HARDWARE_TEST_UNFINISHED: "ingot test {machine} tests again; nothing was changed",
+
 	pb.Reason_REQUEST_ID_REUSED: "that request id belongs to other work; leave --request-id out to get a new one",
 	pb.Reason_IDENTITY_LEVEL_TOO_LOW: "record the machine's TPM: ingot netboot {machine}; or lower the level: ingot " +
 		"identity require network --site SITE",

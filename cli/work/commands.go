@@ -14,6 +14,7 @@ func Commands(app *command.App) []*cobra.Command {
 		a.rebootCmd(),
 		a.powerCmd(),
 		a.reimageCmd(),
+		a.testCmd(),
 		a.netbootCmd(),
 		a.reconfigureCmd(),
 		a.enterCmd(),

@@ -3,6 +3,7 @@ package work
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ func (a commands) provisionCmd() *cobra.Command {
 	b := command.Bulk{FailedPercent: failedPercent}
 	var seed command.SeedFlags
 	var image, path string
-	var agentless bool
+	var agentless, tested bool
+	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:   "provision MACHINE… --image IMAGE",
 		Short: "Install an image on machines and put them in service, from wherever they are",
@@ -29,6 +31,7 @@ approved by it, one in service is taken out first. All data on their system disk
 
 The controller drives it: each machine enters maintenance, is reimaged, and leaves maintenance when
 its new system has answered. One that fails stays in maintenance, and its reason is shown at once.
+With --test its hardware is tested before it leaves maintenance: see ingot test.
 With the same --request-id the command comes back to what is under way, and begins nothing anew.` +
 			command.TargetsHelp,
 		Example: `  ingot provision --select rack=r42,state=NEW --image debian-13 --ssh-key key.pub --user-data web.yaml
@@ -43,6 +46,9 @@ With the same --request-id the command comes back to what is under way, and begi
 				Seed:   given,
 				Action: pb.RolloutSpec_PROVISION, Title: strings.TrimSpace("provision " + image),
 				Params: map[string]string{"image_ref": image, "path": path, "agentless": flagText(agentless)},
+			}
+			if tested || duration != 0 {
+				spec.Test = &pb.TestHardware{DurationSeconds: wholeSeconds(duration)}
 			}
 			seconds, err := w.StepSeconds()
 			if err != nil {
@@ -61,6 +67,8 @@ With the same --request-id the command comes back to what is under way, and begi
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().
 		StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext, bmc or media")
+	cmd.Flags().BoolVar(&tested, "test", false, "test the hardware before the machine is put in service")
+	cmd.Flags().DurationVar(&duration, "test-duration", 0, "test the hardware for so long, up to 1h (default: 2m)")
 	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc", "media")
 	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -28,6 +29,11 @@ const (
 	ParamPath    = "path"
 	// ParamAgentless is "true" for a system without the agent.
 	ParamAgentless = "agentless"
+	// Of a test of the hardware: its tests are separated by commas.
+	ParamTests    = "tests"
+	ParamDuration = "duration_seconds"
+	ParamMemory   = "memory_percent"
+	ParamBytes    = "disk_bytes"
 )
 
 // param checks one value and puts it where the plan's steps look for it.
@@ -57,9 +63,58 @@ func paramsOf(t fleet.OperationType, path func(string) string) map[string]param 
 			in.Agentless = v == "true"
 			return OneOf(path(ParamAgentless), v, "true", "false")
 		}
+	case fleet.TestHardware:
+		for name, set := range testParams {
+			out[name] = func(v string, in *plan.Inputs) error {
+				if in.Test == nil {
+					in.Test = &baremetalv1.TestHardware{}
+				}
+				if err := set(v, in.Test); err != nil {
+					return Fault(path(name), "a whole number")
+				}
+				return plan.ValidateTest(in.Test, path)
+			}
+		}
 	case fleet.Netboot:
 		out[ParamMode] = func(v string, in *plan.Inputs) error { return setNetboot(path(ParamMode), v, in) }
 		out[ParamReboot] = func(v string, _ *plan.Inputs) error { return OneOf(path(ParamReboot), v, "true", "false") }
+	}
+	return out
+}
+
+// testParams put the parameters of a test of the hardware where they belong.
+var testParams = map[string]func(v string, t *baremetalv1.TestHardware) error{
+	ParamTests: func(v string, t *baremetalv1.TestHardware) error {
+		t.Tests = strings.Split(v, ",")
+		return nil
+	},
+	ParamDuration: func(v string, t *baremetalv1.TestHardware) error {
+		n, err := strconv.ParseInt(v, 10, 32)
+		t.DurationSeconds = int32(n)
+		return err
+	},
+	ParamMemory: func(v string, t *baremetalv1.TestHardware) error {
+		n, err := strconv.ParseInt(v, 10, 32)
+		t.MemoryPercent = int32(n)
+		return err
+	},
+	ParamBytes: func(v string, t *baremetalv1.TestHardware) (err error) {
+		t.DiskBytes, err = strconv.ParseInt(v, 10, 64)
+		return err
+	},
+}
+
+// TestParams writes a test of the hardware as the parameters of its operation.
+func TestParams(t *baremetalv1.TestHardware) map[string]string {
+	out := map[string]string{}
+	if len(t.GetTests()) > 0 {
+		out[ParamTests] = strings.Join(t.GetTests(), ",")
+	}
+	for name, n := range map[string]int64{ParamDuration: int64(t.GetDurationSeconds()),
+		ParamMemory: int64(t.GetMemoryPercent()), ParamBytes: t.GetDiskBytes()} {
+		if n != 0 {
+			out[name] = strconv.FormatInt(n, 10)
+		}
 	}
 	return out
 }

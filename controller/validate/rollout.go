@@ -82,6 +82,12 @@ func rolloutAction(f *faults, s *baremetalv1.RolloutSpec) {
 	if !starts && s.GetEnterMaintenance() {
 		f.add("spec.enter_maintenance", "only with action ONBOARD or DECOMMISSION")
 	}
+	if s.GetTest() != nil && s.GetAction() != baremetalv1.RolloutSpec_PROVISION {
+		f.add("spec.test", "only with action PROVISION")
+	}
+	if s.GetTest() != nil && s.GetParams()[ParamAgentless] == "true" {
+		f.add("spec.test", "not with agentless: the agent of the new system tests the hardware")
+	}
 	if starts && s.GetSeed() != nil {
 		f.add("spec.seed", "only with a reimage or action PROVISION")
 	}

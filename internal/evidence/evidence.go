@@ -56,6 +56,10 @@ const (
 	ConfigDigest = "config_digest"
 	// DevicesReset lists the accelerators that were reset and answer again, by their PCI addresses.
 	DevicesReset = "devices_reset"
+	// HardwareTests is what tests of the hardware have found, in JSON: a list of HardwareResult.
+	// HardwareModel is the machine's maker and model.
+	HardwareTests = "hardware_tests"
+	HardwareModel = "hardware_model"
 	// EraseMethod is how the disks were erased, as verified.
 	EraseMethod = "erase_method"
 	// BootPath is the way that a machine was brought into the installer: "bootnext", "kexec", "bmc" or "media".

@@ -48,6 +48,8 @@ func writes() []write {
 		{"MachineService/EnterMaintenance", `{"machine_id": "$host", "request_id": "w-1"}`, id("wait", "operation_id")},
 		{"MachineService/RebootMachine", `{"machine_id": "$host", "request_id": "w-2"}`, id("wait", "operation_id")},
 		{"MachineService/NetbootMachine", `{"machine_id": "$host", "request_id": "w-3"}`, id("wait", "operation_id")},
+		{"MachineService/TestMachine", `{"machine_id": "$host", "request_id": "w-test", "duration_seconds": 1}`,
+			id("wait", "operation_id")},
 		{"MachineService/ReconfigureMachine", `{"machine_id": "$host", "request_id": "w-4", "config": {"hostname": "blue"}}`,
 			id("wait", "operation_id")},
 		{"MachineService/ReimageMachine", `{"machine_id": "$host", "request_id": "w-5", "image_ref": "any"}`,

@@ -46,4 +46,5 @@ var targets = []target{
 	{dir: "agent/executor/repave"},
 	{dir: "agent/executor/resetdevices"},
 	{dir: "agent/executor/script"},
+	{dir: "agent/executor/testhardware"},
 }

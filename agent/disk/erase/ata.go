@@ -20,6 +20,8 @@ type ATACommand struct {
 	// LBA and Count take what the drive's registers hold after the command; nil is not asked for. Count goes with LBA.
 	LBA   *uint64
 	Count *uint16
+	// Address goes with the command, 24 bits: a signature of some commands.
+	Address uint32
 }
 
 // PassThrough sends commands to an ATA drive. A drive that aborts a command is an error.

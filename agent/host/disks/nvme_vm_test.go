@@ -54,7 +54,7 @@ func withNVMe(t *testing.T) bool {
 		"-device",
 		"nvme,id=c0,serial=SHARED",
 		"-device",
-		"nvme,id=c1,serial=ALONE",
+		"nvme,id=c1,serial=ALONE,smart_critical_warning=4", // bit 2: the reliability of the subsystem is degraded
 	}
 	for name, on := range map[string]string{"a": "bus=c0,nsid=1", "b": "bus=c0,nsid=2", "c": "bus=c1,nsid=1"} {
 		path := filepath.Join(dir, name)
@@ -111,6 +111,35 @@ func TestNVMeIsFormatted(t *testing.T) {
 	if _, err := h.EraseDisk(t.Context(), effect.Cause{}, disk.Ref{ID: idOf(t, h, "nvme1n1")}, erase.NVMeSanitize,
 		func(int, string) {}); !errors.Is(err, erase.ErrUnsupported) {
 		t.Errorf("sanitize: %v", err)
+	}
+}
+
+// TestNVMeSaysHowItIs: QEMU's controllers answer the health log as the specification has it; one says that it is not
+// reliable any more.
+func TestNVMeSaysHowItIs(t *testing.T) {
+	t.Parallel()
+	if !withNVMe(t) {
+		return
+	}
+	h := installerOf("/", Open)
+	all, err := h.Disks()
+	hosttest.Must(t, err)
+	failing := 0
+	for _, d := range all {
+		got, err := h.SMART(d.Path)
+		if err != nil || got.PercentUsed != 0 {
+			t.Errorf("%s: %+v, %v", d.Path, got, err)
+		}
+		if got.Failing {
+			failing++
+			if d.Serial != "ALONE" || !strings.Contains(got.Why, "reliability is degraded") {
+				t.Errorf("%s, %s: %+v", d.Path, d.Serial, got)
+			}
+		}
+		t.Logf("%s: %+v", d.Path, got)
+	}
+	if len(all) != 3 || failing != 1 {
+		t.Errorf("%d of %d disks are failing", failing, len(all))
 	}
 }
 

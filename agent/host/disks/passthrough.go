@@ -93,6 +93,7 @@ type ataDrive struct{ d *block.Disk }
 // passThrough16 is the CDB of ATA PASS-THROUGH (16) (SAT-4, 12.2.2.3) for a command with one block of data or none.
 func passThrough16(c erase.ATACommand) (cdb [16]byte, direction int32) {
 	cdb[0], cdb[4], cdb[14] = 0x85, c.Feature, c.Command
+	cdb[8], cdb[10], cdb[12] = byte(c.Address), byte(c.Address>>8), byte(c.Address>>16)
 	switch {
 	case c.Data == nil:
 		cdb[1], direction = 3<<1, sgNone // non-data

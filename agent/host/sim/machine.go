@@ -251,7 +251,15 @@ func (m *Machine) RemoveFirewall(ctx context.Context, e effect.Cause) error {
 
 // Capabilities are all there are.
 func (m *Machine) Capabilities() []string {
-	c := []string{host.CapReboot, host.CapNetboot, host.CapReconfig, host.CapRepave, host.CapErase, host.CapReset}
+	c := []string{
+		host.CapReboot,
+		host.CapNetboot,
+		host.CapReconfig,
+		host.CapRepave,
+		host.CapErase,
+		host.CapReset,
+		host.CapTest,
+	}
 	slices.Sort(c)
 	return c
 }

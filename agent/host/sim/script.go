@@ -24,6 +24,9 @@ const (
 	KindErase          Kind = "erase"
 	KindPowerOn        Kind = "power-on"
 	KindPowerOff       Kind = "power-off"
+	// KindDiskHealth is no effect: in a test of the hardware the disk is slow where the mode is late, and else says that it
+	// expects to fail.
+	KindDiskHealth Kind = "disk-health"
 )
 
 // kindsByName are the names that a script may use: the kinds, and the commands that cause them.
@@ -41,6 +44,7 @@ var kindsByName = map[string][]Kind{
 	"erase":           {KindErase},
 	"power-on":        {KindPowerOn},
 	"power-off":       {KindPowerOff},
+	"disk-health":     {KindDiskHealth},
 }
 
 // Mode is a way to fail.

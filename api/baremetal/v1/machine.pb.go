@@ -2209,6 +2209,105 @@ func (x *NetbootMachineRequest) GetTimeoutSeconds() int32 {
 	return 0
 }
 
+type TestMachineRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine to test.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Required for idempotency. 1 to 128 printable characters.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Of "nic", "cpu", "memory" and "disk"; empty: all of them.
+	Tests []string `protobuf:"bytes,3,rep,name=tests,proto3" json:"tests,omitempty"`
+	// How long all of it may take, 1 to 3600; 0 means 120. The tests share it.
+	DurationSeconds int32 `protobuf:"varint,4,opt,name=duration_seconds,json=durationSeconds,proto3" json:"duration_seconds,omitempty"`
+	// How much of the free memory is tested, 1 to 90; 0 means 50.
+	MemoryPercent int32 `protobuf:"varint,5,opt,name=memory_percent,json=memoryPercent,proto3" json:"memory_percent,omitempty"`
+	// How much of each disk is read at most; 0 means 4 GiB.
+	DiskBytes int64 `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	// How long a try may take; 0 means the server's default. It is never less than the tests take.
+	TimeoutSeconds int32 `protobuf:"varint,7,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TestMachineRequest) Reset() {
+	*x = TestMachineRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestMachineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestMachineRequest) ProtoMessage() {}
+
+func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestMachineRequest.ProtoReflect.Descriptor instead.
+func (*TestMachineRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TestMachineRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *TestMachineRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *TestMachineRequest) GetTests() []string {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+func (x *TestMachineRequest) GetDurationSeconds() int32 {
+	if x != nil {
+		return x.DurationSeconds
+	}
+	return 0
+}
+
+func (x *TestMachineRequest) GetMemoryPercent() int32 {
+	if x != nil {
+		return x.MemoryPercent
+	}
+	return 0
+}
+
+func (x *TestMachineRequest) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
+func (x *TestMachineRequest) GetTimeoutSeconds() int32 {
+	if x != nil {
+		return x.TimeoutSeconds
+	}
+	return 0
+}
+
 type ReimageMachineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine to install.
@@ -2235,7 +2334,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2346,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2359,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -2338,7 +2437,7 @@ type SystemSeed struct {
 
 func (x *SystemSeed) Reset() {
 	*x = SystemSeed{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2449,7 @@ func (x *SystemSeed) String() string {
 func (*SystemSeed) ProtoMessage() {}
 
 func (x *SystemSeed) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2462,7 @@ func (x *SystemSeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemSeed.ProtoReflect.Descriptor instead.
 func (*SystemSeed) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SystemSeed) GetHostname() string {
@@ -2410,7 +2509,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2521,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2534,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -2480,7 +2579,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2591,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2604,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -2543,7 +2642,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2654,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2667,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -2602,7 +2701,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2713,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2726,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -2649,7 +2748,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2760,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2773,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -2748,7 +2847,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2859,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2872,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -2959,7 +3058,7 @@ type ExplainMachinesRequest struct {
 
 func (x *ExplainMachinesRequest) Reset() {
 	*x = ExplainMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3070,7 @@ func (x *ExplainMachinesRequest) String() string {
 func (*ExplainMachinesRequest) ProtoMessage() {}
 
 func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3083,7 @@ func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainMachinesRequest) GetFilter() string {
@@ -3022,7 +3121,7 @@ type ExplainMachinesResponse struct {
 
 func (x *ExplainMachinesResponse) Reset() {
 	*x = ExplainMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3133,7 @@ func (x *ExplainMachinesResponse) String() string {
 func (*ExplainMachinesResponse) ProtoMessage() {}
 
 func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3146,7 @@ func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainMachinesResponse) GetMachines() []*ExplainedMachine {
@@ -3084,7 +3183,7 @@ type ExplainedMachine struct {
 
 func (x *ExplainedMachine) Reset() {
 	*x = ExplainedMachine{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3195,7 @@ func (x *ExplainedMachine) String() string {
 func (*ExplainedMachine) ProtoMessage() {}
 
 func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3208,7 @@ func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedMachine.ProtoReflect.Descriptor instead.
 func (*ExplainedMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainedMachine) GetMachine() *Machine {
@@ -3141,7 +3240,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3252,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3265,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -3210,7 +3309,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3321,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3334,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -3295,7 +3394,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +3406,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +3419,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -3378,7 +3477,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3489,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3502,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -3540,7 +3639,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3651,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3664,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -3723,7 +3822,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3834,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3847,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -3786,7 +3885,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3897,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3910,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -3858,7 +3957,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +3969,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +3982,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -3947,7 +4046,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4058,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4071,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -4012,7 +4111,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4123,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4136,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -4112,7 +4211,7 @@ type InventoryChange struct {
 
 func (x *InventoryChange) Reset() {
 	*x = InventoryChange{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4223,7 @@ func (x *InventoryChange) String() string {
 func (*InventoryChange) ProtoMessage() {}
 
 func (x *InventoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4236,7 @@ func (x *InventoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryChange.ProtoReflect.Descriptor instead.
 func (*InventoryChange) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *InventoryChange) GetAt() *timestamppb.Timestamp {
@@ -4185,6 +4284,333 @@ func (x *InventoryChange) GetBefore() string {
 func (x *InventoryChange) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+type GetHardwareTestsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// How many tests before the last one are shown, too; at most 49.
+	History       int32 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHardwareTestsRequest) Reset() {
+	*x = GetHardwareTestsRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHardwareTestsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHardwareTestsRequest) ProtoMessage() {}
+
+func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHardwareTestsRequest.ProtoReflect.Descriptor instead.
+func (*GetHardwareTestsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *GetHardwareTestsRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *GetHardwareTestsRequest) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+// HardwareTests are what tests of a machine's hardware have found, the newest first; none where it was never tested.
+type HardwareTests struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The newest first. A test that has ended without results, such as a cancelled one, is not among them.
+	Tests         []*HardwareTest `protobuf:"bytes,2,rep,name=tests,proto3" json:"tests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareTests) Reset() {
+	*x = HardwareTests{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareTests) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareTests) ProtoMessage() {}
+
+func (x *HardwareTests) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareTests.ProtoReflect.Descriptor instead.
+func (*HardwareTests) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *HardwareTests) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HardwareTests) GetTests() []*HardwareTest {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+// HardwareTest is one test of a machine's hardware.
+type HardwareTest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation that it was made by.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// When its results came.
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// Maker and model of the machine, as its firmware says.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// No part has failed. Warnings are no failures.
+	Passed bool `protobuf:"varint,4,opt,name=passed,proto3" json:"passed,omitempty"`
+	// What was found, by part.
+	Results []*HardwareTestResult `protobuf:"bytes,5,rep,name=results,proto3" json:"results,omitempty"`
+	// The agent says that the machine is a simulation.
+	Simulated     bool `protobuf:"varint,6,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareTest) Reset() {
+	*x = HardwareTest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareTest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareTest) ProtoMessage() {}
+
+func (x *HardwareTest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareTest.ProtoReflect.Descriptor instead.
+func (*HardwareTest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *HardwareTest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *HardwareTest) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *HardwareTest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *HardwareTest) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+func (x *HardwareTest) GetResults() []*HardwareTestResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *HardwareTest) GetSimulated() bool {
+	if x != nil {
+		return x.Simulated
+	}
+	return false
+}
+
+// HardwareTestResult is what came of one test of one part.
+type HardwareTestResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "nic", "cpu", "memory" or "disk".
+	Test string `protobuf:"bytes,1,opt,name=test,proto3" json:"test,omitempty"`
+	// Which part: a slot, a processor, a disk's serial number, an interface. Empty: all of that kind together.
+	Part string `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	// What the value is compared by, beside test and unit, such as the model of a disk.
+	Class string `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
+	// "passed", "failed" or "skipped".
+	Verdict string `protobuf:"bytes,4,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// What was measured, in unit; without a unit nothing was.
+	Value float64 `protobuf:"fixed64,5,opt,name=value,proto3" json:"value,omitempty"`
+	// Such as "MB/s", "IOPS" or "Mbit/s".
+	Unit string `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`
+	// Why it has failed or was skipped, or what was done.
+	Detail string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The median of the same value over the newest tests of other machines of the model. Of the last test only.
+	Norm float64 `protobuf:"fixed64,8,opt,name=norm,proto3" json:"norm,omitempty"`
+	// How many machines the norm is made of; below 3 there is none.
+	NormMachines int32 `protobuf:"varint,9,opt,name=norm_machines,json=normMachines,proto3" json:"norm_machines,omitempty"`
+	// The value is far below the norm: in words. Empty where it is not.
+	Warning       string `protobuf:"bytes,10,opt,name=warning,proto3" json:"warning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareTestResult) Reset() {
+	*x = HardwareTestResult{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareTestResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareTestResult) ProtoMessage() {}
+
+func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareTestResult.ProtoReflect.Descriptor instead.
+func (*HardwareTestResult) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *HardwareTestResult) GetTest() string {
+	if x != nil {
+		return x.Test
+	}
+	return ""
+}
+
+func (x *HardwareTestResult) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *HardwareTestResult) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *HardwareTestResult) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *HardwareTestResult) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *HardwareTestResult) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *HardwareTestResult) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *HardwareTestResult) GetNorm() float64 {
+	if x != nil {
+		return x.Norm
+	}
+	return 0
+}
+
+func (x *HardwareTestResult) GetNormMachines() int32 {
+	if x != nil {
+		return x.NormMachines
+	}
+	return 0
+}
+
+func (x *HardwareTestResult) GetWarning() string {
+	if x != nil {
+		return x.Warning
 	}
 	return ""
 }
@@ -4394,7 +4820,18 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reboot\x18\x04 \x01(\bR\x06reboot\x12'\n" +
-	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\x94\x02\n" +
+	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\x82\x02\n" +
+	"\x12TestMachineRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
+	"\x05tests\x18\x03 \x03(\tR\x05tests\x12)\n" +
+	"\x10duration_seconds\x18\x04 \x01(\x05R\x0fdurationSeconds\x12%\n" +
+	"\x0ememory_percent\x18\x05 \x01(\x05R\rmemoryPercent\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x06 \x01(\x03R\tdiskBytes\x12'\n" +
+	"\x0ftimeout_seconds\x18\a \x01(\x05R\x0etimeoutSeconds\"\x94\x02\n" +
 	"\x15ReimageMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -4588,7 +5025,35 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05field\x18\x05 \x01(\tR\x05field\x12\x16\n" +
 	"\x06before\x18\x06 \x01(\tR\x06before\x12\x14\n" +
-	"\x05after\x18\a \x01(\tR\x05after*\xeb\x03\n" +
+	"\x05after\x18\a \x01(\tR\x05after\"R\n" +
+	"\x17GetHardwareTestsRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x05R\ahistory\"`\n" +
+	"\rHardwareTests\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x120\n" +
+	"\x05tests\x18\x02 \x03(\v2\x1a.baremetal.v1.HardwareTestR\x05tests\"\xf6\x01\n" +
+	"\fHardwareTest\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12;\n" +
+	"\vfinished_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x12\x14\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\x12\x16\n" +
+	"\x06passed\x18\x04 \x01(\bR\x06passed\x12:\n" +
+	"\aresults\x18\x05 \x03(\v2 .baremetal.v1.HardwareTestResultR\aresults\x12\x1c\n" +
+	"\tsimulated\x18\x06 \x01(\bR\tsimulated\"\x81\x02\n" +
+	"\x12HardwareTestResult\x12\x12\n" +
+	"\x04test\x18\x01 \x01(\tR\x04test\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\tR\x04part\x12\x14\n" +
+	"\x05class\x18\x03 \x01(\tR\x05class\x12\x18\n" +
+	"\averdict\x18\x04 \x01(\tR\averdict\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\x01R\x05value\x12\x12\n" +
+	"\x04unit\x18\x06 \x01(\tR\x04unit\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12\x12\n" +
+	"\x04norm\x18\b \x01(\x01R\x04norm\x12#\n" +
+	"\rnorm_machines\x18\t \x01(\x05R\fnormMachines\x12\x18\n" +
+	"\awarning\x18\n" +
+	" \x01(\tR\awarning*\xeb\x03\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15NODE_STATE_DISCOVERED\x10\x01\x12\x16\n" +
@@ -4608,7 +5073,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\xcf\f\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\xf1\r\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
@@ -4621,7 +5086,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\rRebootMachine\x12\".baremetal.v1.RebootMachineRequest\x1a\x17.baremetal.v1.Operation\x12N\n" +
 	"\x0eNetbootMachine\x12#.baremetal.v1.NetbootMachineRequest\x1a\x17.baremetal.v1.Operation\x12N\n" +
 	"\x0eReimageMachine\x12#.baremetal.v1.ReimageMachineRequest\x1a\x17.baremetal.v1.Operation\x12V\n" +
-	"\x12ReconfigureMachine\x12'.baremetal.v1.ReconfigureMachineRequest\x1a\x17.baremetal.v1.Operation\x12R\n" +
+	"\x12ReconfigureMachine\x12'.baremetal.v1.ReconfigureMachineRequest\x1a\x17.baremetal.v1.Operation\x12H\n" +
+	"\vTestMachine\x12 .baremetal.v1.TestMachineRequest\x1a\x17.baremetal.v1.Operation\x12R\n" +
 	"\x10EnterMaintenance\x12%.baremetal.v1.EnterMaintenanceRequest\x1a\x17.baremetal.v1.Operation\x12P\n" +
 	"\x0fExitMaintenance\x12$.baremetal.v1.ExitMaintenanceRequest\x1a\x17.baremetal.v1.Operation\x12P\n" +
 	"\x0fCancelOperation\x12$.baremetal.v1.CancelOperationRequest\x1a\x17.baremetal.v1.Operation\x12[\n" +
@@ -4629,7 +5095,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0fExplainMachines\x12$.baremetal.v1.ExplainMachinesRequest\x1a%.baremetal.v1.ExplainMachinesResponse\x12g\n" +
 	"\x12GetMachineTimeline\x12'.baremetal.v1.GetMachineTimelineRequest\x1a(.baremetal.v1.GetMachineTimelineResponse\x12[\n" +
 	"\x0eVerifyTimeline\x12#.baremetal.v1.VerifyTimelineRequest\x1a$.baremetal.v1.VerifyTimelineResponse\x12J\n" +
-	"\fGetInventory\x12!.baremetal.v1.GetInventoryRequest\x1a\x17.baremetal.v1.InventoryB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\fGetInventory\x12!.baremetal.v1.GetInventoryRequest\x1a\x17.baremetal.v1.Inventory\x12V\n" +
+	"\x10GetHardwareTests\x12%.baremetal.v1.GetHardwareTestsRequest\x1a\x1b.baremetal.v1.HardwareTestsB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_machine_proto_rawDescOnce sync.Once
@@ -4644,7 +5111,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -4669,139 +5136,151 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*DeleteMachineRequest)(nil),       // 20: baremetal.v1.DeleteMachineRequest
 	(*RebootMachineRequest)(nil),       // 21: baremetal.v1.RebootMachineRequest
 	(*NetbootMachineRequest)(nil),      // 22: baremetal.v1.NetbootMachineRequest
-	(*ReimageMachineRequest)(nil),      // 23: baremetal.v1.ReimageMachineRequest
-	(*SystemSeed)(nil),                 // 24: baremetal.v1.SystemSeed
-	(*ReconfigureMachineRequest)(nil),  // 25: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 26: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 27: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 28: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 29: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 30: baremetal.v1.ExplainMachineResponse
-	(*ExplainMachinesRequest)(nil),     // 31: baremetal.v1.ExplainMachinesRequest
-	(*ExplainMachinesResponse)(nil),    // 32: baremetal.v1.ExplainMachinesResponse
-	(*ExplainedMachine)(nil),           // 33: baremetal.v1.ExplainedMachine
-	(*OperatorAction)(nil),             // 34: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 35: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 36: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 37: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 38: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 39: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 40: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 41: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 42: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 43: baremetal.v1.Inventory
-	(*InventoryChange)(nil),            // 44: baremetal.v1.InventoryChange
-	nil,                                // 45: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 46: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 47: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 48: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 49: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 50: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 51: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 52: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 53: baremetal.v1.Operation
+	(*TestMachineRequest)(nil),         // 23: baremetal.v1.TestMachineRequest
+	(*ReimageMachineRequest)(nil),      // 24: baremetal.v1.ReimageMachineRequest
+	(*SystemSeed)(nil),                 // 25: baremetal.v1.SystemSeed
+	(*ReconfigureMachineRequest)(nil),  // 26: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 27: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 28: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 29: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 30: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 31: baremetal.v1.ExplainMachineResponse
+	(*ExplainMachinesRequest)(nil),     // 32: baremetal.v1.ExplainMachinesRequest
+	(*ExplainMachinesResponse)(nil),    // 33: baremetal.v1.ExplainMachinesResponse
+	(*ExplainedMachine)(nil),           // 34: baremetal.v1.ExplainedMachine
+	(*OperatorAction)(nil),             // 35: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 36: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 37: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 38: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 39: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 40: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 41: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 42: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 43: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 44: baremetal.v1.Inventory
+	(*InventoryChange)(nil),            // 45: baremetal.v1.InventoryChange
+	(*GetHardwareTestsRequest)(nil),    // 46: baremetal.v1.GetHardwareTestsRequest
+	(*HardwareTests)(nil),              // 47: baremetal.v1.HardwareTests
+	(*HardwareTest)(nil),               // 48: baremetal.v1.HardwareTest
+	(*HardwareTestResult)(nil),         // 49: baremetal.v1.HardwareTestResult
+	nil,                                // 50: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 51: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 52: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 53: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 54: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 55: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 56: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 57: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 58: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	45, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	50, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	50, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	50, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	50, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	55, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	55, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	55, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	50, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	50, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	50, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	55, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	55, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	55, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	50, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	55, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
 	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	50, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	50, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	50, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	55, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	55, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	55, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	50, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	50, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	50, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	55, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	55, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	55, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	4,  // 23: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	50, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	50, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	55, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	55, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	16, // 26: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	50, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	55, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
 	3,  // 28: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
 	4,  // 29: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
 	4,  // 30: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	51, // 31: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	24, // 32: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	52, // 33: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	50, // 34: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	50, // 35: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	34, // 36: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	50, // 37: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	50, // 38: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	33, // 39: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	56, // 31: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	25, // 32: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	57, // 33: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	55, // 34: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	55, // 35: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	35, // 36: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	55, // 37: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	55, // 38: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	34, // 39: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
 	4,  // 40: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	30, // 41: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	50, // 42: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	50, // 43: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	37, // 44: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	38, // 45: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	50, // 46: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	46, // 47: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	50, // 48: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	31, // 41: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	55, // 42: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	55, // 43: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	38, // 44: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	39, // 45: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	55, // 46: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	51, // 47: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	55, // 48: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
 	6,  // 49: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	47, // 50: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	48, // 51: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	49, // 52: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	41, // 53: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	50, // 54: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	44, // 55: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	50, // 56: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	10, // 57: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 58: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 59: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 60: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 61: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	19, // 62: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	20, // 63: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	21, // 64: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	22, // 65: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	23, // 66: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	25, // 67: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	26, // 68: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	27, // 69: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	28, // 70: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	29, // 71: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	31, // 72: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	35, // 73: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	39, // 74: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	42, // 75: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	4,  // 76: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 77: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 78: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 79: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 80: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 81: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 82: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	53, // 83: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	53, // 84: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	53, // 85: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	53, // 86: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	53, // 87: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	53, // 88: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	53, // 89: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	30, // 90: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	32, // 91: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	36, // 92: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	40, // 93: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	43, // 94: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	76, // [76:95] is the sub-list for method output_type
-	57, // [57:76] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	52, // 50: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	53, // 51: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	54, // 52: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	42, // 53: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	55, // 54: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	45, // 55: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	55, // 56: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	48, // 57: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	55, // 58: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	49, // 59: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10, // 60: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 61: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 62: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 63: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 64: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	19, // 65: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	20, // 66: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	21, // 67: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	22, // 68: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	24, // 69: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	26, // 70: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	23, // 71: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	27, // 72: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	28, // 73: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	29, // 74: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	30, // 75: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	32, // 76: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	36, // 77: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	40, // 78: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	43, // 79: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	46, // 80: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	4,  // 81: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 82: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 83: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 84: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 85: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 86: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 87: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	58, // 88: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	58, // 89: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	58, // 90: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	58, // 91: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	58, // 92: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	58, // 93: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	58, // 94: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	58, // 95: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	31, // 96: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	33, // 97: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	37, // 98: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	41, // 99: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	44, // 100: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	47, // 101: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	81, // [81:102] is the sub-list for method output_type
+	60, // [60:81] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -4816,7 +5295,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   46,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	MachineService_NetbootMachine_FullMethodName     = "/baremetal.v1.MachineService/NetbootMachine"
 	MachineService_ReimageMachine_FullMethodName     = "/baremetal.v1.MachineService/ReimageMachine"
 	MachineService_ReconfigureMachine_FullMethodName = "/baremetal.v1.MachineService/ReconfigureMachine"
+	MachineService_TestMachine_FullMethodName        = "/baremetal.v1.MachineService/TestMachine"
 	MachineService_EnterMaintenance_FullMethodName   = "/baremetal.v1.MachineService/EnterMaintenance"
 	MachineService_ExitMaintenance_FullMethodName    = "/baremetal.v1.MachineService/ExitMaintenance"
 	MachineService_CancelOperation_FullMethodName    = "/baremetal.v1.MachineService/CancelOperation"
@@ -38,6 +39,7 @@ const (
 	MachineService_GetMachineTimeline_FullMethodName = "/baremetal.v1.MachineService/GetMachineTimeline"
 	MachineService_VerifyTimeline_FullMethodName     = "/baremetal.v1.MachineService/VerifyTimeline"
 	MachineService_GetInventory_FullMethodName       = "/baremetal.v1.MachineService/GetInventory"
+	MachineService_GetHardwareTests_FullMethodName   = "/baremetal.v1.MachineService/GetHardwareTests"
 )
 
 // MachineServiceClient is the client API for MachineService service.
@@ -75,6 +77,9 @@ type MachineServiceClient interface {
 	ReimageMachine(ctx context.Context, in *ReimageMachineRequest, opts ...grpc.CallOption) (*Operation, error)
 	// ReconfigureMachine applies host configuration with commit-confirm. Phase READY or MAINTENANCE.
 	ReconfigureMachine(ctx context.Context, in *ReconfigureMachineRequest, opts ...grpc.CallOption) (*Operation, error)
+	// TestMachine tests the machine's hardware for a bounded time, and changes nothing. Phase MAINTENANCE. It fails with
+	// HARDWARE_TEST_FAILED where a part has failed; GetHardwareTests shows all that was found.
+	TestMachine(ctx context.Context, in *TestMachineRequest, opts ...grpc.CallOption) (*Operation, error)
 	// EnterMaintenance moves the phase to MAINTENANCE. It never drains. Any phase.
 	EnterMaintenance(ctx context.Context, in *EnterMaintenanceRequest, opts ...grpc.CallOption) (*Operation, error)
 	// ExitMaintenance moves the phase to READY. Phase MAINTENANCE.
@@ -93,6 +98,9 @@ type MachineServiceClient interface {
 	VerifyTimeline(ctx context.Context, in *VerifyTimelineRequest, opts ...grpc.CallOption) (*VerifyTimelineResponse, error)
 	// GetInventory returns the last hardware inventory that an agent reported.
 	GetInventory(ctx context.Context, in *GetInventoryRequest, opts ...grpc.CallOption) (*Inventory, error)
+	// GetHardwareTests shows what tests of the machine's hardware have found, and compares the last with other machines of
+	// its model. Scope: read.
+	GetHardwareTests(ctx context.Context, in *GetHardwareTestsRequest, opts ...grpc.CallOption) (*HardwareTests, error)
 }
 
 type machineServiceClient struct {
@@ -222,6 +230,16 @@ func (c *machineServiceClient) ReconfigureMachine(ctx context.Context, in *Recon
 	return out, nil
 }
 
+func (c *machineServiceClient) TestMachine(ctx context.Context, in *TestMachineRequest, opts ...grpc.CallOption) (*Operation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Operation)
+	err := c.cc.Invoke(ctx, MachineService_TestMachine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *machineServiceClient) EnterMaintenance(ctx context.Context, in *EnterMaintenanceRequest, opts ...grpc.CallOption) (*Operation, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Operation)
@@ -302,6 +320,16 @@ func (c *machineServiceClient) GetInventory(ctx context.Context, in *GetInventor
 	return out, nil
 }
 
+func (c *machineServiceClient) GetHardwareTests(ctx context.Context, in *GetHardwareTestsRequest, opts ...grpc.CallOption) (*HardwareTests, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HardwareTests)
+	err := c.cc.Invoke(ctx, MachineService_GetHardwareTests_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MachineServiceServer is the server API for MachineService service.
 // All implementations must embed UnimplementedMachineServiceServer
 // for forward compatibility.
@@ -337,6 +365,9 @@ type MachineServiceServer interface {
 	ReimageMachine(context.Context, *ReimageMachineRequest) (*Operation, error)
 	// ReconfigureMachine applies host configuration with commit-confirm. Phase READY or MAINTENANCE.
 	ReconfigureMachine(context.Context, *ReconfigureMachineRequest) (*Operation, error)
+	// TestMachine tests the machine's hardware for a bounded time, and changes nothing. Phase MAINTENANCE. It fails with
+	// HARDWARE_TEST_FAILED where a part has failed; GetHardwareTests shows all that was found.
+	TestMachine(context.Context, *TestMachineRequest) (*Operation, error)
 	// EnterMaintenance moves the phase to MAINTENANCE. It never drains. Any phase.
 	EnterMaintenance(context.Context, *EnterMaintenanceRequest) (*Operation, error)
 	// ExitMaintenance moves the phase to READY. Phase MAINTENANCE.
@@ -355,6 +386,9 @@ type MachineServiceServer interface {
 	VerifyTimeline(context.Context, *VerifyTimelineRequest) (*VerifyTimelineResponse, error)
 	// GetInventory returns the last hardware inventory that an agent reported.
 	GetInventory(context.Context, *GetInventoryRequest) (*Inventory, error)
+	// GetHardwareTests shows what tests of the machine's hardware have found, and compares the last with other machines of
+	// its model. Scope: read.
+	GetHardwareTests(context.Context, *GetHardwareTestsRequest) (*HardwareTests, error)
 	mustEmbedUnimplementedMachineServiceServer()
 }
 
@@ -398,6 +432,9 @@ func (UnimplementedMachineServiceServer) ReimageMachine(context.Context, *Reimag
 func (UnimplementedMachineServiceServer) ReconfigureMachine(context.Context, *ReconfigureMachineRequest) (*Operation, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReconfigureMachine not implemented")
 }
+func (UnimplementedMachineServiceServer) TestMachine(context.Context, *TestMachineRequest) (*Operation, error) {
+	return nil, status.Error(codes.Unimplemented, "method TestMachine not implemented")
+}
 func (UnimplementedMachineServiceServer) EnterMaintenance(context.Context, *EnterMaintenanceRequest) (*Operation, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnterMaintenance not implemented")
 }
@@ -421,6 +458,9 @@ func (UnimplementedMachineServiceServer) VerifyTimeline(context.Context, *Verify
 }
 func (UnimplementedMachineServiceServer) GetInventory(context.Context, *GetInventoryRequest) (*Inventory, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetInventory not implemented")
+}
+func (UnimplementedMachineServiceServer) GetHardwareTests(context.Context, *GetHardwareTestsRequest) (*HardwareTests, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHardwareTests not implemented")
 }
 func (UnimplementedMachineServiceServer) mustEmbedUnimplementedMachineServiceServer() {}
 func (UnimplementedMachineServiceServer) testEmbeddedByValue()                        {}
@@ -634,6 +674,24 @@ func _MachineService_ReconfigureMachine_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MachineService_TestMachine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TestMachineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).TestMachine(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_TestMachine_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).TestMachine(ctx, req.(*TestMachineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _MachineService_EnterMaintenance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EnterMaintenanceRequest)
 	if err := dec(in); err != nil {
@@ -778,6 +836,24 @@ func _MachineService_GetInventory_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MachineService_GetHardwareTests_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHardwareTestsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).GetHardwareTests(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_GetHardwareTests_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).GetHardwareTests(ctx, req.(*GetHardwareTestsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MachineService_ServiceDesc is the grpc.ServiceDesc for MachineService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -826,6 +902,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MachineService_ReconfigureMachine_Handler,
 		},
 		{
+			MethodName: "TestMachine",
+			Handler:    _MachineService_TestMachine_Handler,
+		},
+		{
 			MethodName: "EnterMaintenance",
 			Handler:    _MachineService_EnterMaintenance_Handler,
 		},
@@ -856,6 +936,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetInventory",
 			Handler:    _MachineService_GetInventory_Handler,
+		},
+		{
+			MethodName: "GetHardwareTests",
+			Handler:    _MachineService_GetHardwareTests_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

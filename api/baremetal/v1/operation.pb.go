@@ -54,6 +54,8 @@ const (
 	Operation_DECOMMISSION Operation_OperationType = 12
 	// A change of the node state that stands for no work; it ends at once.
 	Operation_NODE_TRANSITION Operation_OperationType = 13
+	// The hardware is tested; nothing is changed.
+	Operation_TEST_HARDWARE Operation_OperationType = 14
 )
 
 // Enum value maps for Operation_OperationType.
@@ -73,6 +75,7 @@ var (
 		11: "ONBOARD",
 		12: "DECOMMISSION",
 		13: "NODE_TRANSITION",
+		14: "TEST_HARDWARE",
 	}
 	Operation_OperationType_value = map[string]int32{
 		"OPERATION_TYPE_UNSPECIFIED": 0,
@@ -89,6 +92,7 @@ var (
 		"ONBOARD":                    11,
 		"DECOMMISSION":               12,
 		"NODE_TRANSITION":            13,
+		"TEST_HARDWARE":              14,
 	}
 )
 
@@ -1617,7 +1621,7 @@ var File_baremetal_v1_operation_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\n" +
-	"\x1cbaremetal/v1/operation.proto\x12\fbaremetal.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\n" +
+	"\x1cbaremetal/v1/operation.proto\x12\fbaremetal.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\n" +
 	"\n" +
 	"\tOperation\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1d\n" +
@@ -1653,7 +1657,7 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rEvidenceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x02\n" +
 	"\rOperationType\x12\x1e\n" +
 	"\x1aOPERATION_TYPE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -1670,7 +1674,8 @@ const file_baremetal_v1_operation_proto_rawDesc = "" +
 	"\x12\v\n" +
 	"\aONBOARD\x10\v\x12\x10\n" +
 	"\fDECOMMISSION\x10\f\x12\x13\n" +
-	"\x0fNODE_TRANSITION\x10\r\"a\n" +
+	"\x0fNODE_TRANSITION\x10\r\x12\x11\n" +
+	"\rTEST_HARDWARE\x10\x0e\"a\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +

@@ -150,6 +150,7 @@ type Step struct {
 	//	*Step_WorkflowStage
 	//	*Step_Uncordon
 	//	*Step_ResetDevices
+	//	*Step_TestHardware
 	Kind          isStep_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -366,6 +367,15 @@ func (x *Step) GetResetDevices() *ResetDevices {
 	return nil
 }
 
+func (x *Step) GetTestHardware() *TestHardware {
+	if x != nil {
+		if x, ok := x.Kind.(*Step_TestHardware); ok {
+			return x.TestHardware
+		}
+	}
+	return nil
+}
+
 type isStep_Kind interface {
 	isStep_Kind()
 }
@@ -455,6 +465,11 @@ type Step_ResetDevices struct {
 	ResetDevices *ResetDevices `protobuf:"bytes,27,opt,name=reset_devices,json=resetDevices,proto3,oneof"`
 }
 
+type Step_TestHardware struct {
+	// Tests the hardware.
+	TestHardware *TestHardware `protobuf:"bytes,28,opt,name=test_hardware,json=testHardware,proto3,oneof"`
+}
+
 func (*Step_Ssh) isStep_Kind() {}
 
 func (*Step_Reboot) isStep_Kind() {}
@@ -489,6 +504,82 @@ func (*Step_Uncordon) isStep_Kind() {}
 
 func (*Step_ResetDevices) isStep_Kind() {}
 
+func (*Step_TestHardware) isStep_Kind() {}
+
+// TestHardware tests the machine's hardware from its own system, for a bounded time and at the lowest priority. It reads
+// disks, and writes to memory of its own and to nothing else. HARDWARE_TEST_FAILED where a part has failed.
+type TestHardware struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of "nic", "cpu", "memory" and "disk"; empty: all of them.
+	Tests []string `protobuf:"bytes,1,rep,name=tests,proto3" json:"tests,omitempty"`
+	// How long all of it may take, 1 to 3600; 0 means 120. The tests share it.
+	DurationSeconds int32 `protobuf:"varint,2,opt,name=duration_seconds,json=durationSeconds,proto3" json:"duration_seconds,omitempty"`
+	// How much of the free memory is tested, 1 to 90; 0 means 50.
+	MemoryPercent int32 `protobuf:"varint,3,opt,name=memory_percent,json=memoryPercent,proto3" json:"memory_percent,omitempty"`
+	// How much of each disk is read at most; 0 means 4 GiB.
+	DiskBytes     int64 `protobuf:"varint,4,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestHardware) Reset() {
+	*x = TestHardware{}
+	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestHardware) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestHardware) ProtoMessage() {}
+
+func (x *TestHardware) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestHardware.ProtoReflect.Descriptor instead.
+func (*TestHardware) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TestHardware) GetTests() []string {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+func (x *TestHardware) GetDurationSeconds() int32 {
+	if x != nil {
+		return x.DurationSeconds
+	}
+	return 0
+}
+
+func (x *TestHardware) GetMemoryPercent() int32 {
+	if x != nil {
+		return x.MemoryPercent
+	}
+	return 0
+}
+
+func (x *TestHardware) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
 // ResetDevices resets the machine's accelerators, whose memory holds nothing afterwards.
 type ResetDevices struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -498,7 +589,7 @@ type ResetDevices struct {
 
 func (x *ResetDevices) Reset() {
 	*x = ResetDevices{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +601,7 @@ func (x *ResetDevices) String() string {
 func (*ResetDevices) ProtoMessage() {}
 
 func (x *ResetDevices) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[2]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +614,7 @@ func (x *ResetDevices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetDevices.ProtoReflect.Descriptor instead.
 func (*ResetDevices) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 // SshCommand runs a catalogued script on the host.
@@ -541,7 +632,7 @@ type SshCommand struct {
 
 func (x *SshCommand) Reset() {
 	*x = SshCommand{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +644,7 @@ func (x *SshCommand) String() string {
 func (*SshCommand) ProtoMessage() {}
 
 func (x *SshCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[3]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +657,7 @@ func (x *SshCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SshCommand.ProtoReflect.Descriptor instead.
 func (*SshCommand) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SshCommand) GetCommand() string {
@@ -601,7 +692,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +704,7 @@ func (x *Reboot) String() string {
 func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[4]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +717,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Reboot) GetMode() string {
@@ -647,7 +738,7 @@ type SetNetboot struct {
 
 func (x *SetNetboot) Reset() {
 	*x = SetNetboot{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +750,7 @@ func (x *SetNetboot) String() string {
 func (*SetNetboot) ProtoMessage() {}
 
 func (x *SetNetboot) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[5]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +763,7 @@ func (x *SetNetboot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetboot.ProtoReflect.Descriptor instead.
 func (*SetNetboot) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetNetboot) GetMode() string {
@@ -702,7 +793,7 @@ type RepaveImage struct {
 
 func (x *RepaveImage) Reset() {
 	*x = RepaveImage{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +805,7 @@ func (x *RepaveImage) String() string {
 func (*RepaveImage) ProtoMessage() {}
 
 func (x *RepaveImage) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[6]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +818,7 @@ func (x *RepaveImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveImage.ProtoReflect.Descriptor instead.
 func (*RepaveImage) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RepaveImage) GetImage() string {
@@ -770,7 +861,7 @@ type KubeadmJoin struct {
 
 func (x *KubeadmJoin) Reset() {
 	*x = KubeadmJoin{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +873,7 @@ func (x *KubeadmJoin) String() string {
 func (*KubeadmJoin) ProtoMessage() {}
 
 func (x *KubeadmJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[7]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +886,7 @@ func (x *KubeadmJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubeadmJoin.ProtoReflect.Descriptor instead.
 func (*KubeadmJoin) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KubeadmJoin) GetClusterRef() string {
@@ -818,7 +909,7 @@ type VerifyInCluster struct {
 
 func (x *VerifyInCluster) Reset() {
 	*x = VerifyInCluster{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +921,7 @@ func (x *VerifyInCluster) String() string {
 func (*VerifyInCluster) ProtoMessage() {}
 
 func (x *VerifyInCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[8]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +934,7 @@ func (x *VerifyInCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyInCluster.ProtoReflect.Descriptor instead.
 func (*VerifyInCluster) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *VerifyInCluster) GetClusterRef() string {
@@ -872,7 +963,7 @@ type RmaAction struct {
 
 func (x *RmaAction) Reset() {
 	*x = RmaAction{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +975,7 @@ func (x *RmaAction) String() string {
 func (*RmaAction) ProtoMessage() {}
 
 func (x *RmaAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[9]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +988,7 @@ func (x *RmaAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RmaAction.ProtoReflect.Descriptor instead.
 func (*RmaAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RmaAction) GetAction() string {
@@ -916,7 +1007,7 @@ type Inspect struct {
 
 func (x *Inspect) Reset() {
 	*x = Inspect{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1019,7 @@ func (x *Inspect) String() string {
 func (*Inspect) ProtoMessage() {}
 
 func (x *Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[10]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1032,7 @@ func (x *Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspect.ProtoReflect.Descriptor instead.
 func (*Inspect) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 // EraseDisks destroys the data on the machine's disks, from the installer.
@@ -959,7 +1050,7 @@ type EraseDisks struct {
 
 func (x *EraseDisks) Reset() {
 	*x = EraseDisks{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1062,7 @@ func (x *EraseDisks) String() string {
 func (*EraseDisks) ProtoMessage() {}
 
 func (x *EraseDisks) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[11]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1075,7 @@ func (x *EraseDisks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseDisks.ProtoReflect.Descriptor instead.
 func (*EraseDisks) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EraseDisks) GetMethod() string {
@@ -1017,7 +1108,7 @@ type WaitForAgent struct {
 
 func (x *WaitForAgent) Reset() {
 	*x = WaitForAgent{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1120,7 @@ func (x *WaitForAgent) String() string {
 func (*WaitForAgent) ProtoMessage() {}
 
 func (x *WaitForAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[12]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1133,7 @@ func (x *WaitForAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForAgent.ProtoReflect.Descriptor instead.
 func (*WaitForAgent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 // Drain cordons the machine's Node and evicts its pods, as far as their disruption budgets allow; pods of DaemonSets and
@@ -1063,7 +1154,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1166,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[13]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1179,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Drain) GetClusterRef() string {
@@ -1130,7 +1221,7 @@ type Uncordon struct {
 
 func (x *Uncordon) Reset() {
 	*x = Uncordon{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1233,7 @@ func (x *Uncordon) String() string {
 func (*Uncordon) ProtoMessage() {}
 
 func (x *Uncordon) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[14]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1246,7 @@ func (x *Uncordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncordon.ProtoReflect.Descriptor instead.
 func (*Uncordon) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Uncordon) GetClusterRef() string {
@@ -1178,7 +1269,7 @@ type ProviderAction struct {
 
 func (x *ProviderAction) Reset() {
 	*x = ProviderAction{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1281,7 @@ func (x *ProviderAction) String() string {
 func (*ProviderAction) ProtoMessage() {}
 
 func (x *ProviderAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[15]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1294,7 @@ func (x *ProviderAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderAction.ProtoReflect.Descriptor instead.
 func (*ProviderAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProviderAction) GetAction() string {
@@ -1231,7 +1322,7 @@ type SetPhase struct {
 
 func (x *SetPhase) Reset() {
 	*x = SetPhase{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1334,7 @@ func (x *SetPhase) String() string {
 func (*SetPhase) ProtoMessage() {}
 
 func (x *SetPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[16]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1347,7 @@ func (x *SetPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPhase.ProtoReflect.Descriptor instead.
 func (*SetPhase) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetPhase) GetPhase() string {
@@ -1278,7 +1369,7 @@ type WorkflowStage struct {
 
 func (x *WorkflowStage) Reset() {
 	*x = WorkflowStage{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1381,7 @@ func (x *WorkflowStage) String() string {
 func (*WorkflowStage) ProtoMessage() {}
 
 func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[17]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1394,7 @@ func (x *WorkflowStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStage.ProtoReflect.Descriptor instead.
 func (*WorkflowStage) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WorkflowStage) GetStage() string {
@@ -1323,7 +1414,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1426,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[18]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1439,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetPlanRequest) GetPlanId() string {
@@ -1375,7 +1466,7 @@ type ListPlansRequest struct {
 
 func (x *ListPlansRequest) Reset() {
 	*x = ListPlansRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1478,7 @@ func (x *ListPlansRequest) String() string {
 func (*ListPlansRequest) ProtoMessage() {}
 
 func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[19]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1491,7 @@ func (x *ListPlansRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansRequest.ProtoReflect.Descriptor instead.
 func (*ListPlansRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPlansRequest) GetPageSize() int32 {
@@ -1445,7 +1536,7 @@ type ListPlansResponse struct {
 
 func (x *ListPlansResponse) Reset() {
 	*x = ListPlansResponse{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1548,7 @@ func (x *ListPlansResponse) String() string {
 func (*ListPlansResponse) ProtoMessage() {}
 
 func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[20]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1561,7 @@ func (x *ListPlansResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlansResponse.ProtoReflect.Descriptor instead.
 func (*ListPlansResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListPlansResponse) GetPlans() []*Plan {
@@ -1508,7 +1599,7 @@ type CreatePlanRequest struct {
 
 func (x *CreatePlanRequest) Reset() {
 	*x = CreatePlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1611,7 @@ func (x *CreatePlanRequest) String() string {
 func (*CreatePlanRequest) ProtoMessage() {}
 
 func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[21]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1624,7 @@ func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
 func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreatePlanRequest) GetPlan() *Plan {
@@ -1569,7 +1660,7 @@ type DeletePlanRequest struct {
 
 func (x *DeletePlanRequest) Reset() {
 	*x = DeletePlanRequest{}
-	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1672,7 @@ func (x *DeletePlanRequest) String() string {
 func (*DeletePlanRequest) ProtoMessage() {}
 
 func (x *DeletePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_plan_proto_msgTypes[22]
+	mi := &file_baremetal_v1_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1685,7 @@ func (x *DeletePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePlanRequest.ProtoReflect.Descriptor instead.
 func (*DeletePlanRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_plan_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeletePlanRequest) GetPlanId() string {
@@ -1624,7 +1715,7 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
 	"\x04used\x18\x06 \x01(\bR\x04used\x12\x18\n" +
-	"\aversion\x18\a \x01(\x03R\aversion\"\x90\b\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\"\xd3\b\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x0ftimeout_seconds\x18\x02 \x01(\x05R\x0etimeoutSeconds\x12\x1f\n" +
@@ -1647,8 +1738,15 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\tset_phase\x18\x17 \x01(\v2\x16.baremetal.v1.SetPhaseH\x00R\bsetPhase\x12D\n" +
 	"\x0eworkflow_stage\x18\x18 \x01(\v2\x1b.baremetal.v1.WorkflowStageH\x00R\rworkflowStage\x124\n" +
 	"\buncordon\x18\x19 \x01(\v2\x16.baremetal.v1.UncordonH\x00R\buncordon\x12A\n" +
-	"\rreset_devices\x18\x1b \x01(\v2\x1a.baremetal.v1.ResetDevicesH\x00R\fresetDevicesB\x06\n" +
-	"\x04kind\"\x0e\n" +
+	"\rreset_devices\x18\x1b \x01(\v2\x1a.baremetal.v1.ResetDevicesH\x00R\fresetDevices\x12A\n" +
+	"\rtest_hardware\x18\x1c \x01(\v2\x1a.baremetal.v1.TestHardwareH\x00R\ftestHardwareB\x06\n" +
+	"\x04kind\"\x95\x01\n" +
+	"\fTestHardware\x12\x14\n" +
+	"\x05tests\x18\x01 \x03(\tR\x05tests\x12)\n" +
+	"\x10duration_seconds\x18\x02 \x01(\x05R\x0fdurationSeconds\x12%\n" +
+	"\x0ememory_percent\x18\x03 \x01(\x05R\rmemoryPercent\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x04 \x01(\x03R\tdiskBytes\"\x0e\n" +
 	"\fResetDevices\"\\\n" +
 	"\n" +
 	"SshCommand\x12\x18\n" +
@@ -1742,71 +1840,73 @@ func file_baremetal_v1_plan_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_plan_proto_rawDescData
 }
 
-var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_baremetal_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_baremetal_v1_plan_proto_goTypes = []any{
 	(*Plan)(nil),                  // 0: baremetal.v1.Plan
 	(*Step)(nil),                  // 1: baremetal.v1.Step
-	(*ResetDevices)(nil),          // 2: baremetal.v1.ResetDevices
-	(*SshCommand)(nil),            // 3: baremetal.v1.SshCommand
-	(*Reboot)(nil),                // 4: baremetal.v1.Reboot
-	(*SetNetboot)(nil),            // 5: baremetal.v1.SetNetboot
-	(*RepaveImage)(nil),           // 6: baremetal.v1.RepaveImage
-	(*KubeadmJoin)(nil),           // 7: baremetal.v1.KubeadmJoin
-	(*VerifyInCluster)(nil),       // 8: baremetal.v1.VerifyInCluster
-	(*RmaAction)(nil),             // 9: baremetal.v1.RmaAction
-	(*Inspect)(nil),               // 10: baremetal.v1.Inspect
-	(*EraseDisks)(nil),            // 11: baremetal.v1.EraseDisks
-	(*WaitForAgent)(nil),          // 12: baremetal.v1.WaitForAgent
-	(*Drain)(nil),                 // 13: baremetal.v1.Drain
-	(*Uncordon)(nil),              // 14: baremetal.v1.Uncordon
-	(*ProviderAction)(nil),        // 15: baremetal.v1.ProviderAction
-	(*SetPhase)(nil),              // 16: baremetal.v1.SetPhase
-	(*WorkflowStage)(nil),         // 17: baremetal.v1.WorkflowStage
-	(*GetPlanRequest)(nil),        // 18: baremetal.v1.GetPlanRequest
-	(*ListPlansRequest)(nil),      // 19: baremetal.v1.ListPlansRequest
-	(*ListPlansResponse)(nil),     // 20: baremetal.v1.ListPlansResponse
-	(*CreatePlanRequest)(nil),     // 21: baremetal.v1.CreatePlanRequest
-	(*DeletePlanRequest)(nil),     // 22: baremetal.v1.DeletePlanRequest
-	nil,                           // 23: baremetal.v1.ProviderAction.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*NetReconfig)(nil),           // 25: baremetal.v1.NetReconfig
+	(*TestHardware)(nil),          // 2: baremetal.v1.TestHardware
+	(*ResetDevices)(nil),          // 3: baremetal.v1.ResetDevices
+	(*SshCommand)(nil),            // 4: baremetal.v1.SshCommand
+	(*Reboot)(nil),                // 5: baremetal.v1.Reboot
+	(*SetNetboot)(nil),            // 6: baremetal.v1.SetNetboot
+	(*RepaveImage)(nil),           // 7: baremetal.v1.RepaveImage
+	(*KubeadmJoin)(nil),           // 8: baremetal.v1.KubeadmJoin
+	(*VerifyInCluster)(nil),       // 9: baremetal.v1.VerifyInCluster
+	(*RmaAction)(nil),             // 10: baremetal.v1.RmaAction
+	(*Inspect)(nil),               // 11: baremetal.v1.Inspect
+	(*EraseDisks)(nil),            // 12: baremetal.v1.EraseDisks
+	(*WaitForAgent)(nil),          // 13: baremetal.v1.WaitForAgent
+	(*Drain)(nil),                 // 14: baremetal.v1.Drain
+	(*Uncordon)(nil),              // 15: baremetal.v1.Uncordon
+	(*ProviderAction)(nil),        // 16: baremetal.v1.ProviderAction
+	(*SetPhase)(nil),              // 17: baremetal.v1.SetPhase
+	(*WorkflowStage)(nil),         // 18: baremetal.v1.WorkflowStage
+	(*GetPlanRequest)(nil),        // 19: baremetal.v1.GetPlanRequest
+	(*ListPlansRequest)(nil),      // 20: baremetal.v1.ListPlansRequest
+	(*ListPlansResponse)(nil),     // 21: baremetal.v1.ListPlansResponse
+	(*CreatePlanRequest)(nil),     // 22: baremetal.v1.CreatePlanRequest
+	(*DeletePlanRequest)(nil),     // 23: baremetal.v1.DeletePlanRequest
+	nil,                           // 24: baremetal.v1.ProviderAction.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*NetReconfig)(nil),           // 26: baremetal.v1.NetReconfig
 }
 var file_baremetal_v1_plan_proto_depIdxs = []int32{
 	1,  // 0: baremetal.v1.Plan.steps:type_name -> baremetal.v1.Step
-	24, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
-	4,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
-	5,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
-	6,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
-	7,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
-	8,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
-	25, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
-	9,  // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
-	10, // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
-	11, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
-	12, // 12: baremetal.v1.Step.wait_for_agent:type_name -> baremetal.v1.WaitForAgent
-	13, // 13: baremetal.v1.Step.drain:type_name -> baremetal.v1.Drain
-	15, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
-	16, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
-	17, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
-	14, // 17: baremetal.v1.Step.uncordon:type_name -> baremetal.v1.Uncordon
-	2,  // 18: baremetal.v1.Step.reset_devices:type_name -> baremetal.v1.ResetDevices
-	23, // 19: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
-	0,  // 20: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
-	0,  // 21: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
-	18, // 22: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
-	19, // 23: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
-	21, // 24: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
-	22, // 25: baremetal.v1.PlanService.DeletePlan:input_type -> baremetal.v1.DeletePlanRequest
-	0,  // 26: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
-	20, // 27: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
-	0,  // 28: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
-	0,  // 29: baremetal.v1.PlanService.DeletePlan:output_type -> baremetal.v1.Plan
-	26, // [26:30] is the sub-list for method output_type
-	22, // [22:26] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	25, // 1: baremetal.v1.Plan.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 2: baremetal.v1.Step.ssh:type_name -> baremetal.v1.SshCommand
+	5,  // 3: baremetal.v1.Step.reboot:type_name -> baremetal.v1.Reboot
+	6,  // 4: baremetal.v1.Step.netboot:type_name -> baremetal.v1.SetNetboot
+	7,  // 5: baremetal.v1.Step.repave:type_name -> baremetal.v1.RepaveImage
+	8,  // 6: baremetal.v1.Step.join:type_name -> baremetal.v1.KubeadmJoin
+	9,  // 7: baremetal.v1.Step.verify:type_name -> baremetal.v1.VerifyInCluster
+	26, // 8: baremetal.v1.Step.net:type_name -> baremetal.v1.NetReconfig
+	10, // 9: baremetal.v1.Step.rma:type_name -> baremetal.v1.RmaAction
+	11, // 10: baremetal.v1.Step.inspect:type_name -> baremetal.v1.Inspect
+	12, // 11: baremetal.v1.Step.erase:type_name -> baremetal.v1.EraseDisks
+	13, // 12: baremetal.v1.Step.wait_for_agent:type_name -> baremetal.v1.WaitForAgent
+	14, // 13: baremetal.v1.Step.drain:type_name -> baremetal.v1.Drain
+	16, // 14: baremetal.v1.Step.provider_action:type_name -> baremetal.v1.ProviderAction
+	17, // 15: baremetal.v1.Step.set_phase:type_name -> baremetal.v1.SetPhase
+	18, // 16: baremetal.v1.Step.workflow_stage:type_name -> baremetal.v1.WorkflowStage
+	15, // 17: baremetal.v1.Step.uncordon:type_name -> baremetal.v1.Uncordon
+	3,  // 18: baremetal.v1.Step.reset_devices:type_name -> baremetal.v1.ResetDevices
+	2,  // 19: baremetal.v1.Step.test_hardware:type_name -> baremetal.v1.TestHardware
+	24, // 20: baremetal.v1.ProviderAction.params:type_name -> baremetal.v1.ProviderAction.ParamsEntry
+	0,  // 21: baremetal.v1.ListPlansResponse.plans:type_name -> baremetal.v1.Plan
+	0,  // 22: baremetal.v1.CreatePlanRequest.plan:type_name -> baremetal.v1.Plan
+	19, // 23: baremetal.v1.PlanService.GetPlan:input_type -> baremetal.v1.GetPlanRequest
+	20, // 24: baremetal.v1.PlanService.ListPlans:input_type -> baremetal.v1.ListPlansRequest
+	22, // 25: baremetal.v1.PlanService.CreatePlan:input_type -> baremetal.v1.CreatePlanRequest
+	23, // 26: baremetal.v1.PlanService.DeletePlan:input_type -> baremetal.v1.DeletePlanRequest
+	0,  // 27: baremetal.v1.PlanService.GetPlan:output_type -> baremetal.v1.Plan
+	21, // 28: baremetal.v1.PlanService.ListPlans:output_type -> baremetal.v1.ListPlansResponse
+	0,  // 29: baremetal.v1.PlanService.CreatePlan:output_type -> baremetal.v1.Plan
+	0,  // 30: baremetal.v1.PlanService.DeletePlan:output_type -> baremetal.v1.Plan
+	27, // [27:31] is the sub-list for method output_type
+	23, // [23:27] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_plan_proto_init() }
@@ -1833,6 +1933,7 @@ func file_baremetal_v1_plan_proto_init() {
 		(*Step_WorkflowStage)(nil),
 		(*Step_Uncordon)(nil),
 		(*Step_ResetDevices)(nil),
+		(*Step_TestHardware)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1840,7 +1941,7 @@ func file_baremetal_v1_plan_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_plan_proto_rawDesc), len(file_baremetal_v1_plan_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

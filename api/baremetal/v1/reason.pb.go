@@ -764,6 +764,12 @@ const (
 	// FAILED_PRECONDITION: the moment is before the first of which the states of machines are kept.
 	// Next: ask for the time that the message names, or for a later one; `retention.states` says how long they are kept.
 	Reason_MOMENT_NOT_KEPT Reason = 460
+	// OPERATION: a test of the hardware has found a part that does not work.
+	// Next: `ingot machine tests MACHINE` names it; replace it, then `ingot test MACHINE`.
+	Reason_HARDWARE_TEST_FAILED Reason = 470
+	// OPERATION: a test of the hardware has no result: the machine was restarted, or its agent was lost. Nothing was changed.
+	// Next: `ingot test MACHINE` again; a machine that restarts under load has a fault.
+	Reason_HARDWARE_TEST_UNFINISHED Reason = 471
 )
 
 // Enum value maps for Reason.
@@ -1005,6 +1011,8 @@ var (
 		451: "AUTHORITY_NOT_FOUND",
 		452: "AUTHORITY_KEY_MISSING",
 		460: "MOMENT_NOT_KEPT",
+		470: "HARDWARE_TEST_FAILED",
+		471: "HARDWARE_TEST_UNFINISHED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1243,6 +1251,8 @@ var (
 		"AUTHORITY_NOT_FOUND":            451,
 		"AUTHORITY_KEY_MISSING":          452,
 		"MOMENT_NOT_KEPT":                460,
+		"HARDWARE_TEST_FAILED":           470,
+		"HARDWARE_TEST_UNFINISHED":       471,
 	}
 )
 
@@ -1277,7 +1287,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x88,\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc2,\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1516,7 +1526,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x10AUTHORITY_IN_USE\x10\xc2\x03\x12\x18\n" +
 	"\x13AUTHORITY_NOT_FOUND\x10\xc3\x03\x12\x1a\n" +
 	"\x15AUTHORITY_KEY_MISSING\x10\xc4\x03\x12\x14\n" +
-	"\x0fMOMENT_NOT_KEPT\x10\xcc\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x0fMOMENT_NOT_KEPT\x10\xcc\x03\x12\x19\n" +
+	"\x14HARDWARE_TEST_FAILED\x10\xd6\x03\x12\x1d\n" +
+	"\x18HARDWARE_TEST_UNFINISHED\x10\xd7\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

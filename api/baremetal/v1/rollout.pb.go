@@ -268,8 +268,11 @@ type RolloutSpec struct {
 	Mode Workflow_Mode `protobuf:"varint,20,opt,name=mode,proto3,enum=baremetal.v1.Workflow_Mode" json:"mode,omitempty"`
 	// ONBOARD and DECOMMISSION: a machine that is not in maintenance is brought there first. Without it that one is refused.
 	EnterMaintenance bool `protobuf:"varint,21,opt,name=enter_maintenance,json=enterMaintenance,proto3" json:"enter_maintenance,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// PROVISION: the hardware is tested so between REIMAGE and EXIT_MAINTENANCE, by the operation TEST_HARDWARE. A machine
+	// that fails stays in maintenance. Absent: nothing is tested.
+	Test          *TestHardware `protobuf:"bytes,22,opt,name=test,proto3" json:"test,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RolloutSpec) Reset() {
@@ -447,6 +450,13 @@ func (x *RolloutSpec) GetEnterMaintenance() bool {
 		return x.EnterMaintenance
 	}
 	return false
+}
+
+func (x *RolloutSpec) GetTest() *TestHardware {
+	if x != nil {
+		return x.Test
+	}
+	return nil
 }
 
 // RolloutGate closes when so many machines have failed. Each number is a gate of its own; 0 is none.
@@ -2209,7 +2219,7 @@ var File_baremetal_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x17baremetal/v1/plan.proto\x1a\x1bbaremetal/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\a\n" +
+	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x17baremetal/v1/plan.proto\x1a\x1bbaremetal/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\a\n" +
 	"\vRolloutSpec\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x17\n" +
@@ -2233,7 +2243,8 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\x04seed\x18\x12 \x01(\v2\x18.baremetal.v1.SystemSeedR\x04seed\x12\x17\n" +
 	"\aseed_id\x18\x13 \x01(\tR\x06seedId\x12/\n" +
 	"\x04mode\x18\x14 \x01(\x0e2\x1b.baremetal.v1.Workflow.ModeR\x04mode\x12+\n" +
-	"\x11enter_maintenance\x18\x15 \x01(\bR\x10enterMaintenance\x1a9\n" +
+	"\x11enter_maintenance\x18\x15 \x01(\bR\x10enterMaintenance\x12.\n" +
+	"\x04test\x18\x16 \x01(\v2\x1a.baremetal.v1.TestHardwareR\x04test\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
@@ -2483,9 +2494,10 @@ var file_baremetal_v1_rollout_proto_goTypes = []any{
 	nil,                                 // 27: baremetal.v1.RolloutSpec.ParamsEntry
 	(*SystemSeed)(nil),                  // 28: baremetal.v1.SystemSeed
 	(Workflow_Mode)(0),                  // 29: baremetal.v1.Workflow.Mode
-	(*Step)(nil),                        // 30: baremetal.v1.Step
-	(*timestamppb.Timestamp)(nil),       // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 32: google.protobuf.Duration
+	(*TestHardware)(nil),                // 30: baremetal.v1.TestHardware
+	(*Step)(nil),                        // 31: baremetal.v1.Step
+	(*timestamppb.Timestamp)(nil),       // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 33: google.protobuf.Duration
 }
 var file_baremetal_v1_rollout_proto_depIdxs = []int32{
 	27, // 0: baremetal.v1.RolloutSpec.params:type_name -> baremetal.v1.RolloutSpec.ParamsEntry
@@ -2494,61 +2506,62 @@ var file_baremetal_v1_rollout_proto_depIdxs = []int32{
 	0,  // 3: baremetal.v1.RolloutSpec.action:type_name -> baremetal.v1.RolloutSpec.Action
 	28, // 4: baremetal.v1.RolloutSpec.seed:type_name -> baremetal.v1.SystemSeed
 	29, // 5: baremetal.v1.RolloutSpec.mode:type_name -> baremetal.v1.Workflow.Mode
-	3,  // 6: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	3,  // 7: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
-	21, // 8: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
-	23, // 9: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
-	7,  // 10: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
-	8,  // 11: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
-	30, // 12: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
-	3,  // 13: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	20, // 14: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
-	23, // 15: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
-	3,  // 16: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
-	1,  // 17: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
-	21, // 18: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
-	22, // 19: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
-	31, // 20: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
-	31, // 21: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
-	31, // 22: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
-	31, // 23: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
-	31, // 24: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
-	22, // 25: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
-	2,  // 26: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
-	31, // 27: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
-	31, // 28: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 29: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 30: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
-	31, // 31: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 32: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
-	9,  // 33: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
-	10, // 34: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
-	11, // 35: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
-	12, // 36: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
-	14, // 37: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
-	16, // 38: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
-	17, // 39: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
-	18, // 40: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
-	19, // 41: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
-	24, // 42: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
-	25, // 43: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
-	6,  // 44: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
-	20, // 45: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
-	20, // 46: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
-	20, // 47: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
-	13, // 48: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
-	15, // 49: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
-	20, // 50: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
-	20, // 51: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
-	20, // 52: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
-	20, // 53: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
-	26, // 54: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
-	26, // 55: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
-	44, // [44:56] is the sub-list for method output_type
-	32, // [32:44] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	30, // 6: baremetal.v1.RolloutSpec.test:type_name -> baremetal.v1.TestHardware
+	3,  // 7: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	3,  // 8: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
+	21, // 9: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
+	23, // 10: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
+	7,  // 11: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
+	8,  // 12: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
+	31, // 13: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
+	3,  // 14: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	20, // 15: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
+	23, // 16: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
+	3,  // 17: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
+	1,  // 18: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
+	21, // 19: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
+	22, // 20: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
+	32, // 21: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
+	32, // 22: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
+	32, // 23: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
+	32, // 24: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
+	32, // 25: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
+	22, // 26: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
+	2,  // 27: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
+	32, // 28: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
+	32, // 29: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 30: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
+	32, // 31: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
+	32, // 32: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 33: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
+	9,  // 34: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
+	10, // 35: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
+	11, // 36: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
+	12, // 37: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
+	14, // 38: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
+	16, // 39: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
+	17, // 40: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
+	18, // 41: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
+	19, // 42: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
+	24, // 43: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
+	25, // 44: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
+	6,  // 45: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
+	20, // 46: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
+	20, // 47: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
+	20, // 48: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
+	13, // 49: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
+	15, // 50: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
+	20, // 51: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
+	20, // 52: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
+	20, // 53: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
+	20, // 54: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
+	26, // 55: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
+	26, // 56: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
+	45, // [45:57] is the sub-list for method output_type
+	33, // [33:45] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_rollout_proto_init() }

@@ -81,7 +81,7 @@ func (x CommandResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CommandResult_Outcome.Descriptor instead.
 func (CommandResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23, 0}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24, 0}
 }
 
 type AgentMessage struct {
@@ -991,6 +991,7 @@ type CommandSpec struct {
 	//	*CommandSpec_Preflight
 	//	*CommandSpec_ResetDevices
 	//	*CommandSpec_BmcPassword
+	//	*CommandSpec_TestHardware
 	Action        isCommandSpec_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1250,6 +1251,15 @@ func (x *CommandSpec) GetBmcPassword() *BMCPasswordAction {
 	return nil
 }
 
+func (x *CommandSpec) GetTestHardware() *TestHardwareAction {
+	if x != nil {
+		if x, ok := x.Action.(*CommandSpec_TestHardware); ok {
+			return x.TestHardware
+		}
+	}
+	return nil
+}
+
 type isCommandSpec_Action interface {
 	isCommandSpec_Action()
 }
@@ -1311,6 +1321,10 @@ type CommandSpec_BmcPassword struct {
 	BmcPassword *BMCPasswordAction `protobuf:"bytes,36,opt,name=bmc_password,json=bmcPassword,proto3,oneof"`
 }
 
+type CommandSpec_TestHardware struct {
+	TestHardware *TestHardwareAction `protobuf:"bytes,37,opt,name=test_hardware,json=testHardware,proto3,oneof"`
+}
+
 func (*CommandSpec_Reboot) isCommandSpec_Action() {}
 
 func (*CommandSpec_Netboot) isCommandSpec_Action() {}
@@ -1339,6 +1353,81 @@ func (*CommandSpec_ResetDevices) isCommandSpec_Action() {}
 
 func (*CommandSpec_BmcPassword) isCommandSpec_Action() {}
 
+func (*CommandSpec_TestHardware) isCommandSpec_Action() {}
+
+// TestHardwareAction tests the hardware of the agent's machine. It changes nothing.
+type TestHardwareAction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of "nic", "cpu", "memory" and "disk"; empty: all of them.
+	Tests []string `protobuf:"bytes,1,rep,name=tests,proto3" json:"tests,omitempty"`
+	// How long all of it may take.
+	DurationMs int32 `protobuf:"varint,2,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// How much of the free memory is tested, 1 to 90.
+	MemoryPercent int32 `protobuf:"varint,3,opt,name=memory_percent,json=memoryPercent,proto3" json:"memory_percent,omitempty"`
+	// How much of each disk is read at most.
+	DiskBytes     int64 `protobuf:"varint,4,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestHardwareAction) Reset() {
+	*x = TestHardwareAction{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestHardwareAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestHardwareAction) ProtoMessage() {}
+
+func (x *TestHardwareAction) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestHardwareAction.ProtoReflect.Descriptor instead.
+func (*TestHardwareAction) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TestHardwareAction) GetTests() []string {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+func (x *TestHardwareAction) GetDurationMs() int32 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *TestHardwareAction) GetMemoryPercent() int32 {
+	if x != nil {
+		return x.MemoryPercent
+	}
+	return 0
+}
+
+func (x *TestHardwareAction) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
 // ResetDevicesAction resets the accelerators of the agent's machine.
 type ResetDevicesAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1348,7 +1437,7 @@ type ResetDevicesAction struct {
 
 func (x *ResetDevicesAction) Reset() {
 	*x = ResetDevicesAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1449,7 @@ func (x *ResetDevicesAction) String() string {
 func (*ResetDevicesAction) ProtoMessage() {}
 
 func (x *ResetDevicesAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[8]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1462,7 @@ func (x *ResetDevicesAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetDevicesAction.ProtoReflect.Descriptor instead.
 func (*ResetDevicesAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
 }
 
 // BMCPasswordAction gives the account of the machine's BMC a password of its own, which MakeBMCPassword makes: no command
@@ -1386,7 +1475,7 @@ type BMCPasswordAction struct {
 
 func (x *BMCPasswordAction) Reset() {
 	*x = BMCPasswordAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1487,7 @@ func (x *BMCPasswordAction) String() string {
 func (*BMCPasswordAction) ProtoMessage() {}
 
 func (x *BMCPasswordAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[9]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1500,7 @@ func (x *BMCPasswordAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCPasswordAction.ProtoReflect.Descriptor instead.
 func (*BMCPasswordAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
 }
 
 // ScriptAction runs a catalogued script on the target over SSH.
@@ -1436,7 +1525,7 @@ type ScriptAction struct {
 
 func (x *ScriptAction) Reset() {
 	*x = ScriptAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1537,7 @@ func (x *ScriptAction) String() string {
 func (*ScriptAction) ProtoMessage() {}
 
 func (x *ScriptAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[10]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1550,7 @@ func (x *ScriptAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptAction.ProtoReflect.Descriptor instead.
 func (*ScriptAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ScriptAction) GetScriptRef() string {
@@ -1536,7 +1625,7 @@ type PowerAction struct {
 
 func (x *PowerAction) Reset() {
 	*x = PowerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1637,7 @@ func (x *PowerAction) String() string {
 func (*PowerAction) ProtoMessage() {}
 
 func (x *PowerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[11]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1650,7 @@ func (x *PowerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerAction.ProtoReflect.Descriptor instead.
 func (*PowerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PowerAction) GetWant() string {
@@ -1599,7 +1688,7 @@ type InstallerAction struct {
 
 func (x *InstallerAction) Reset() {
 	*x = InstallerAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1700,7 @@ func (x *InstallerAction) String() string {
 func (*InstallerAction) ProtoMessage() {}
 
 func (x *InstallerAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[12]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1713,7 @@ func (x *InstallerAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerAction.ProtoReflect.Descriptor instead.
 func (*InstallerAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InstallerAction) GetKernelSha256() string {
@@ -1662,7 +1751,7 @@ type EraseAction struct {
 
 func (x *EraseAction) Reset() {
 	*x = EraseAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1763,7 @@ func (x *EraseAction) String() string {
 func (*EraseAction) ProtoMessage() {}
 
 func (x *EraseAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[13]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1776,7 @@ func (x *EraseAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseAction.ProtoReflect.Descriptor instead.
 func (*EraseAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EraseAction) GetMethod() string {
@@ -1723,7 +1812,7 @@ type RebootAction struct {
 
 func (x *RebootAction) Reset() {
 	*x = RebootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1824,7 @@ func (x *RebootAction) String() string {
 func (*RebootAction) ProtoMessage() {}
 
 func (x *RebootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[14]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1837,7 @@ func (x *RebootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootAction.ProtoReflect.Descriptor instead.
 func (*RebootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RebootAction) GetMode() string {
@@ -1775,7 +1864,7 @@ type NetbootAction struct {
 
 func (x *NetbootAction) Reset() {
 	*x = NetbootAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1876,7 @@ func (x *NetbootAction) String() string {
 func (*NetbootAction) ProtoMessage() {}
 
 func (x *NetbootAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[15]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1889,7 @@ func (x *NetbootAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootAction.ProtoReflect.Descriptor instead.
 func (*NetbootAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NetbootAction) GetMode() string {
@@ -1823,7 +1912,7 @@ type ReconfigAction struct {
 
 func (x *ReconfigAction) Reset() {
 	*x = ReconfigAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1924,7 @@ func (x *ReconfigAction) String() string {
 func (*ReconfigAction) ProtoMessage() {}
 
 func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[16]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1937,7 @@ func (x *ReconfigAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigAction.ProtoReflect.Descriptor instead.
 func (*ReconfigAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReconfigAction) GetConfig() []byte {
@@ -1903,7 +1992,7 @@ type RepaveAction struct {
 
 func (x *RepaveAction) Reset() {
 	*x = RepaveAction{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2004,7 @@ func (x *RepaveAction) String() string {
 func (*RepaveAction) ProtoMessage() {}
 
 func (x *RepaveAction) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[17]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2017,7 @@ func (x *RepaveAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepaveAction.ProtoReflect.Descriptor instead.
 func (*RepaveAction) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RepaveAction) GetImageRef() string {
@@ -2034,7 +2123,7 @@ type CommandAck struct {
 
 func (x *CommandAck) Reset() {
 	*x = CommandAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2135,7 @@ func (x *CommandAck) String() string {
 func (*CommandAck) ProtoMessage() {}
 
 func (x *CommandAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[18]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2148,7 @@ func (x *CommandAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandAck.ProtoReflect.Descriptor instead.
 func (*CommandAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CommandAck) GetCommandId() string {
@@ -2096,7 +2185,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2197,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[19]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2210,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{19}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GrantRequest) GetCommandId() string {
@@ -2190,7 +2279,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2291,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[20]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2304,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{20}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Grant) GetCommandId() string {
@@ -2283,7 +2372,7 @@ type GrantRefused struct {
 
 func (x *GrantRefused) Reset() {
 	*x = GrantRefused{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2384,7 @@ func (x *GrantRefused) String() string {
 func (*GrantRefused) ProtoMessage() {}
 
 func (x *GrantRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[21]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2397,7 @@ func (x *GrantRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRefused.ProtoReflect.Descriptor instead.
 func (*GrantRefused) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{21}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GrantRefused) GetCommandId() string {
@@ -2362,7 +2451,7 @@ type CancelCommand struct {
 
 func (x *CancelCommand) Reset() {
 	*x = CancelCommand{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2463,7 @@ func (x *CancelCommand) String() string {
 func (*CancelCommand) ProtoMessage() {}
 
 func (x *CancelCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[22]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2476,7 @@ func (x *CancelCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCommand.ProtoReflect.Descriptor instead.
 func (*CancelCommand) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{22}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelCommand) GetCommandId() string {
@@ -2418,7 +2507,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2519,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[23]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2532,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{23}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CommandResult) GetCommandId() string {
@@ -2520,7 +2609,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2621,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[24]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2634,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{24}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResultAck) GetCommandId() string {
@@ -2573,7 +2662,7 @@ type Superseded struct {
 
 func (x *Superseded) Reset() {
 	*x = Superseded{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2674,7 @@ func (x *Superseded) String() string {
 func (*Superseded) ProtoMessage() {}
 
 func (x *Superseded) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[25]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2687,7 @@ func (x *Superseded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Superseded.ProtoReflect.Descriptor instead.
 func (*Superseded) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{25}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Superseded) GetByEpoch() int64 {
@@ -2618,7 +2707,7 @@ type SupersededAck struct {
 
 func (x *SupersededAck) Reset() {
 	*x = SupersededAck{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2719,7 @@ func (x *SupersededAck) String() string {
 func (*SupersededAck) ProtoMessage() {}
 
 func (x *SupersededAck) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[26]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2732,7 @@ func (x *SupersededAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupersededAck.ProtoReflect.Descriptor instead.
 func (*SupersededAck) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{26}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SupersededAck) GetBootId() string {
@@ -2670,7 +2759,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2771,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[27]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2784,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{27}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Drain) GetSpreadMs() int32 {
@@ -2719,7 +2808,7 @@ type Trust struct {
 
 func (x *Trust) Reset() {
 	*x = Trust{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2820,7 @@ func (x *Trust) String() string {
 func (*Trust) ProtoMessage() {}
 
 func (x *Trust) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[28]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2833,7 @@ func (x *Trust) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trust.ProtoReflect.Descriptor instead.
 func (*Trust) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{28}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Trust) GetBundlePem() []byte {
@@ -2780,7 +2869,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2881,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[29]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2894,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{29}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Progress) GetCommandId() string {
@@ -2850,7 +2939,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2951,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[30]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2964,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{30}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsRequest) GetMessage() isEventsRequest_Message {
@@ -2945,7 +3034,7 @@ type EventsHello struct {
 
 func (x *EventsHello) Reset() {
 	*x = EventsHello{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3046,7 @@ func (x *EventsHello) String() string {
 func (*EventsHello) ProtoMessage() {}
 
 func (x *EventsHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[31]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3059,7 @@ func (x *EventsHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsHello.ProtoReflect.Descriptor instead.
 func (*EventsHello) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{31}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventsHello) GetSessionId() string {
@@ -3009,7 +3098,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3110,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[32]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3123,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{32}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Heartbeat) GetTs() *timestamppb.Timestamp {
@@ -3099,7 +3188,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3200,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[33]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3213,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{33}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Event) GetSeq() uint64 {
@@ -3254,7 +3343,7 @@ type LogLines struct {
 
 func (x *LogLines) Reset() {
 	*x = LogLines{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3355,7 @@ func (x *LogLines) String() string {
 func (*LogLines) ProtoMessage() {}
 
 func (x *LogLines) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[34]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3368,7 @@ func (x *LogLines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLines.ProtoReflect.Descriptor instead.
 func (*LogLines) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{34}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LogLines) GetCommandId() string {
@@ -3322,7 +3411,7 @@ type InventoryReport struct {
 
 func (x *InventoryReport) Reset() {
 	*x = InventoryReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3334,7 +3423,7 @@ func (x *InventoryReport) String() string {
 func (*InventoryReport) ProtoMessage() {}
 
 func (x *InventoryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[35]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3347,7 +3436,7 @@ func (x *InventoryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryReport.ProtoReflect.Descriptor instead.
 func (*InventoryReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{35}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *InventoryReport) GetDocument() []byte {
@@ -3384,7 +3473,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3485,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[36]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3498,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{36}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Report) GetKind() string {
@@ -3450,7 +3539,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3551,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[37]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3564,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{37}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Dropped) GetByPriority() map[string]uint64 {
@@ -3497,7 +3586,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3598,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[38]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3611,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{38}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ProgressReport) GetCommandId() string {
@@ -3563,7 +3652,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3664,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[39]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3677,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{39}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *EventsResponse) GetAckedSeq() uint64 {
@@ -3608,7 +3697,7 @@ type RotateAgentCertRequest struct {
 
 func (x *RotateAgentCertRequest) Reset() {
 	*x = RotateAgentCertRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3709,7 @@ func (x *RotateAgentCertRequest) String() string {
 func (*RotateAgentCertRequest) ProtoMessage() {}
 
 func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[40]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3722,7 @@ func (x *RotateAgentCertRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertRequest.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{40}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RotateAgentCertRequest) GetCsr() []byte {
@@ -3653,7 +3742,7 @@ type RotateAgentCertResponse struct {
 
 func (x *RotateAgentCertResponse) Reset() {
 	*x = RotateAgentCertResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3754,7 @@ func (x *RotateAgentCertResponse) String() string {
 func (*RotateAgentCertResponse) ProtoMessage() {}
 
 func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[41]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3767,7 @@ func (x *RotateAgentCertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateAgentCertResponse.ProtoReflect.Descriptor instead.
 func (*RotateAgentCertResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{41}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RotateAgentCertResponse) GetCertificateChainPem() []byte {
@@ -3718,7 +3807,7 @@ type SyncSiteRequest struct {
 
 func (x *SyncSiteRequest) Reset() {
 	*x = SyncSiteRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3819,7 @@ func (x *SyncSiteRequest) String() string {
 func (*SyncSiteRequest) ProtoMessage() {}
 
 func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[42]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3832,7 @@ func (x *SyncSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteRequest.ProtoReflect.Descriptor instead.
 func (*SyncSiteRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{42}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SyncSiteRequest) GetAppliedRevision() int64 {
@@ -3826,7 +3915,7 @@ type SyncSiteResponse struct {
 
 func (x *SyncSiteResponse) Reset() {
 	*x = SyncSiteResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3927,7 @@ func (x *SyncSiteResponse) String() string {
 func (*SyncSiteResponse) ProtoMessage() {}
 
 func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[43]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3940,7 @@ func (x *SyncSiteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncSiteResponse.ProtoReflect.Descriptor instead.
 func (*SyncSiteResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{43}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SyncSiteResponse) GetDocument() *SiteDocument {
@@ -3885,7 +3974,7 @@ type SiteDocument struct {
 
 func (x *SiteDocument) Reset() {
 	*x = SiteDocument{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +3986,7 @@ func (x *SiteDocument) String() string {
 func (*SiteDocument) ProtoMessage() {}
 
 func (x *SiteDocument) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[44]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +3999,7 @@ func (x *SiteDocument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteDocument.ProtoReflect.Descriptor instead.
 func (*SiteDocument) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{44}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SiteDocument) GetRevision() int64 {
@@ -3996,7 +4085,7 @@ type PhoneHome struct {
 
 func (x *PhoneHome) Reset() {
 	*x = PhoneHome{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4008,7 +4097,7 @@ func (x *PhoneHome) String() string {
 func (*PhoneHome) ProtoMessage() {}
 
 func (x *PhoneHome) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[45]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4021,7 +4110,7 @@ func (x *PhoneHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhoneHome.ProtoReflect.Descriptor instead.
 func (*PhoneHome) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{45}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PhoneHome) GetMachineId() string {
@@ -4059,7 +4148,7 @@ type ProbeTarget struct {
 
 func (x *ProbeTarget) Reset() {
 	*x = ProbeTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4160,7 @@ func (x *ProbeTarget) String() string {
 func (*ProbeTarget) ProtoMessage() {}
 
 func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[46]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4173,7 @@ func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
 func (*ProbeTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{46}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProbeTarget) GetMachineId() string {
@@ -4123,7 +4212,7 @@ type ProbeObservation struct {
 
 func (x *ProbeObservation) Reset() {
 	*x = ProbeObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4224,7 @@ func (x *ProbeObservation) String() string {
 func (*ProbeObservation) ProtoMessage() {}
 
 func (x *ProbeObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[47]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4237,7 @@ func (x *ProbeObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeObservation.ProtoReflect.Descriptor instead.
 func (*ProbeObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{47}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProbeObservation) GetMachineId() string {
@@ -4212,7 +4301,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4313,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[48]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4326,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{48}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Segment) GetName() string {
@@ -4347,7 +4436,7 @@ type BootAssignment struct {
 
 func (x *BootAssignment) Reset() {
 	*x = BootAssignment{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4359,7 +4448,7 @@ func (x *BootAssignment) String() string {
 func (*BootAssignment) ProtoMessage() {}
 
 func (x *BootAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[49]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4372,7 +4461,7 @@ func (x *BootAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootAssignment.ProtoReflect.Descriptor instead.
 func (*BootAssignment) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{49}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BootAssignment) GetMachineId() string {
@@ -4451,7 +4540,7 @@ type MediaBoot struct {
 
 func (x *MediaBoot) Reset() {
 	*x = MediaBoot{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4463,7 +4552,7 @@ func (x *MediaBoot) String() string {
 func (*MediaBoot) ProtoMessage() {}
 
 func (x *MediaBoot) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[50]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4476,7 +4565,7 @@ func (x *MediaBoot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MediaBoot.ProtoReflect.Descriptor instead.
 func (*MediaBoot) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{50}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MediaBoot) GetSecret() []byte {
@@ -4517,7 +4606,7 @@ type BMCTarget struct {
 
 func (x *BMCTarget) Reset() {
 	*x = BMCTarget{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4529,7 +4618,7 @@ func (x *BMCTarget) String() string {
 func (*BMCTarget) ProtoMessage() {}
 
 func (x *BMCTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[51]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4542,7 +4631,7 @@ func (x *BMCTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCTarget.ProtoReflect.Descriptor instead.
 func (*BMCTarget) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{51}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BMCTarget) GetMachineId() string {
@@ -4631,7 +4720,7 @@ type InstallerFiles struct {
 
 func (x *InstallerFiles) Reset() {
 	*x = InstallerFiles{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4732,7 @@ func (x *InstallerFiles) String() string {
 func (*InstallerFiles) ProtoMessage() {}
 
 func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[52]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4656,7 +4745,7 @@ func (x *InstallerFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallerFiles.ProtoReflect.Descriptor instead.
 func (*InstallerFiles) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{52}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *InstallerFiles) GetArch() string {
@@ -4707,7 +4796,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +4808,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[53]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4821,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{53}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SiteLease) GetSegment() string {
@@ -4786,7 +4875,7 @@ type UnknownMachine struct {
 
 func (x *UnknownMachine) Reset() {
 	*x = UnknownMachine{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4798,7 +4887,7 @@ func (x *UnknownMachine) String() string {
 func (*UnknownMachine) ProtoMessage() {}
 
 func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[54]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4811,7 +4900,7 @@ func (x *UnknownMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownMachine.ProtoReflect.Descriptor instead.
 func (*UnknownMachine) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{54}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UnknownMachine) GetSegment() string {
@@ -4879,7 +4968,7 @@ type BMCObservation struct {
 
 func (x *BMCObservation) Reset() {
 	*x = BMCObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4891,7 +4980,7 @@ func (x *BMCObservation) String() string {
 func (*BMCObservation) ProtoMessage() {}
 
 func (x *BMCObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[55]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4904,7 +4993,7 @@ func (x *BMCObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCObservation.ProtoReflect.Descriptor instead.
 func (*BMCObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{55}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BMCObservation) GetMachineId() string {
@@ -4993,7 +5082,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5094,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[56]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5107,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{56}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -5066,7 +5155,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5078,7 +5167,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5091,7 +5180,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -5124,7 +5213,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5225,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5238,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -5203,7 +5292,7 @@ type MakeBMCPasswordRequest struct {
 
 func (x *MakeBMCPasswordRequest) Reset() {
 	*x = MakeBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5215,7 +5304,7 @@ func (x *MakeBMCPasswordRequest) String() string {
 func (*MakeBMCPasswordRequest) ProtoMessage() {}
 
 func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5228,7 +5317,7 @@ func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MakeBMCPasswordRequest) GetCommandId() string {
@@ -5253,7 +5342,7 @@ type MakeBMCPasswordResponse struct {
 
 func (x *MakeBMCPasswordResponse) Reset() {
 	*x = MakeBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5265,7 +5354,7 @@ func (x *MakeBMCPasswordResponse) String() string {
 func (*MakeBMCPasswordResponse) ProtoMessage() {}
 
 func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5278,7 +5367,7 @@ func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MakeBMCPasswordResponse) GetCurrent() *GetBMCCredentialsResponse {
@@ -5322,7 +5411,7 @@ type SettleBMCPasswordRequest struct {
 
 func (x *SettleBMCPasswordRequest) Reset() {
 	*x = SettleBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5423,7 @@ func (x *SettleBMCPasswordRequest) String() string {
 func (*SettleBMCPasswordRequest) ProtoMessage() {}
 
 func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5436,7 @@ func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SettleBMCPasswordRequest) GetCommandId() string {
@@ -5379,7 +5468,7 @@ type SettleBMCPasswordResponse struct {
 
 func (x *SettleBMCPasswordResponse) Reset() {
 	*x = SettleBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5391,7 +5480,7 @@ func (x *SettleBMCPasswordResponse) String() string {
 func (*SettleBMCPasswordResponse) ProtoMessage() {}
 
 func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +5493,7 @@ func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 // DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
@@ -5430,7 +5519,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5531,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +5544,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -5523,7 +5612,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5535,7 +5624,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5548,7 +5637,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -5607,7 +5696,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5619,7 +5708,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5632,7 +5721,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5701,7 +5790,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5713,7 +5802,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5726,7 +5815,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5755,7 +5844,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5767,7 +5856,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5780,7 +5869,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5829,7 +5918,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5841,7 +5930,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5854,7 +5943,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -5963,7 +6052,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5975,7 +6064,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5988,7 +6077,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -6078,7 +6167,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6179,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6192,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -6132,7 +6221,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6144,7 +6233,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6157,7 +6246,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -6227,7 +6316,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6239,7 +6328,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6252,7 +6341,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -6280,7 +6369,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6292,7 +6381,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6305,7 +6394,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{73}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -6400,7 +6489,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04spec\x18\x02 \x01(\fR\x04spec\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\fR\x06digest\"\xd6\t\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"\x9b\n" +
+	"\n" +
 	"\vCommandSpec\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12!\n" +
@@ -6433,8 +6523,16 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x0fprovider_action\x18\x1c \x01(\v2\x18.fleet.v1.ProviderActionH\x00R\x0eproviderAction\x126\n" +
 	"\tpreflight\x18\" \x01(\v2\x16.fleet.v1.RepaveActionH\x00R\tpreflight\x12C\n" +
 	"\rreset_devices\x18# \x01(\v2\x1c.fleet.v1.ResetDevicesActionH\x00R\fresetDevices\x12@\n" +
-	"\fbmc_password\x18$ \x01(\v2\x1b.fleet.v1.BMCPasswordActionH\x00R\vbmcPasswordB\b\n" +
-	"\x06action\"\x14\n" +
+	"\fbmc_password\x18$ \x01(\v2\x1b.fleet.v1.BMCPasswordActionH\x00R\vbmcPassword\x12C\n" +
+	"\rtest_hardware\x18% \x01(\v2\x1c.fleet.v1.TestHardwareActionH\x00R\ftestHardwareB\b\n" +
+	"\x06action\"\x91\x01\n" +
+	"\x12TestHardwareAction\x12\x14\n" +
+	"\x05tests\x18\x01 \x03(\tR\x05tests\x12\x1f\n" +
+	"\vduration_ms\x18\x02 \x01(\x05R\n" +
+	"durationMs\x12%\n" +
+	"\x0ememory_percent\x18\x03 \x01(\x05R\rmemoryPercent\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x04 \x01(\x03R\tdiskBytes\"\x14\n" +
 	"\x12ResetDevicesAction\"\x13\n" +
 	"\x11BMCPasswordAction\"\xfc\x01\n" +
 	"\fScriptAction\x12\x1d\n" +
@@ -6912,7 +7010,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -6923,200 +7021,202 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*Welcome)(nil),                   // 6: fleet.v1.Welcome
 	(*Command)(nil),                   // 7: fleet.v1.Command
 	(*CommandSpec)(nil),               // 8: fleet.v1.CommandSpec
-	(*ResetDevicesAction)(nil),        // 9: fleet.v1.ResetDevicesAction
-	(*BMCPasswordAction)(nil),         // 10: fleet.v1.BMCPasswordAction
-	(*ScriptAction)(nil),              // 11: fleet.v1.ScriptAction
-	(*PowerAction)(nil),               // 12: fleet.v1.PowerAction
-	(*InstallerAction)(nil),           // 13: fleet.v1.InstallerAction
-	(*EraseAction)(nil),               // 14: fleet.v1.EraseAction
-	(*RebootAction)(nil),              // 15: fleet.v1.RebootAction
-	(*NetbootAction)(nil),             // 16: fleet.v1.NetbootAction
-	(*ReconfigAction)(nil),            // 17: fleet.v1.ReconfigAction
-	(*RepaveAction)(nil),              // 18: fleet.v1.RepaveAction
-	(*CommandAck)(nil),                // 19: fleet.v1.CommandAck
-	(*GrantRequest)(nil),              // 20: fleet.v1.GrantRequest
-	(*Grant)(nil),                     // 21: fleet.v1.Grant
-	(*GrantRefused)(nil),              // 22: fleet.v1.GrantRefused
-	(*CancelCommand)(nil),             // 23: fleet.v1.CancelCommand
-	(*CommandResult)(nil),             // 24: fleet.v1.CommandResult
-	(*ResultAck)(nil),                 // 25: fleet.v1.ResultAck
-	(*Superseded)(nil),                // 26: fleet.v1.Superseded
-	(*SupersededAck)(nil),             // 27: fleet.v1.SupersededAck
-	(*Drain)(nil),                     // 28: fleet.v1.Drain
-	(*Trust)(nil),                     // 29: fleet.v1.Trust
-	(*Progress)(nil),                  // 30: fleet.v1.Progress
-	(*EventsRequest)(nil),             // 31: fleet.v1.EventsRequest
-	(*EventsHello)(nil),               // 32: fleet.v1.EventsHello
-	(*Heartbeat)(nil),                 // 33: fleet.v1.Heartbeat
-	(*Event)(nil),                     // 34: fleet.v1.Event
-	(*LogLines)(nil),                  // 35: fleet.v1.LogLines
-	(*InventoryReport)(nil),           // 36: fleet.v1.InventoryReport
-	(*Report)(nil),                    // 37: fleet.v1.Report
-	(*Dropped)(nil),                   // 38: fleet.v1.Dropped
-	(*ProgressReport)(nil),            // 39: fleet.v1.ProgressReport
-	(*EventsResponse)(nil),            // 40: fleet.v1.EventsResponse
-	(*RotateAgentCertRequest)(nil),    // 41: fleet.v1.RotateAgentCertRequest
-	(*RotateAgentCertResponse)(nil),   // 42: fleet.v1.RotateAgentCertResponse
-	(*SyncSiteRequest)(nil),           // 43: fleet.v1.SyncSiteRequest
-	(*SyncSiteResponse)(nil),          // 44: fleet.v1.SyncSiteResponse
-	(*SiteDocument)(nil),              // 45: fleet.v1.SiteDocument
-	(*PhoneHome)(nil),                 // 46: fleet.v1.PhoneHome
-	(*ProbeTarget)(nil),               // 47: fleet.v1.ProbeTarget
-	(*ProbeObservation)(nil),          // 48: fleet.v1.ProbeObservation
-	(*Segment)(nil),                   // 49: fleet.v1.Segment
-	(*BootAssignment)(nil),            // 50: fleet.v1.BootAssignment
-	(*MediaBoot)(nil),                 // 51: fleet.v1.MediaBoot
-	(*BMCTarget)(nil),                 // 52: fleet.v1.BMCTarget
-	(*InstallerFiles)(nil),            // 53: fleet.v1.InstallerFiles
-	(*SiteLease)(nil),                 // 54: fleet.v1.SiteLease
-	(*UnknownMachine)(nil),            // 55: fleet.v1.UnknownMachine
-	(*BMCObservation)(nil),            // 56: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 57: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 58: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 59: fleet.v1.GetBMCCredentialsResponse
-	(*MakeBMCPasswordRequest)(nil),    // 60: fleet.v1.MakeBMCPasswordRequest
-	(*MakeBMCPasswordResponse)(nil),   // 61: fleet.v1.MakeBMCPasswordResponse
-	(*SettleBMCPasswordRequest)(nil),  // 62: fleet.v1.SettleBMCPasswordRequest
-	(*SettleBMCPasswordResponse)(nil), // 63: fleet.v1.SettleBMCPasswordResponse
-	(*DiscoverBMCs)(nil),              // 64: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 65: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 66: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 67: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 68: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 69: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 70: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 71: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 72: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 73: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 74: fleet.v1.FetchBlobResponse
-	nil,                               // 75: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 76: fleet.v1.Report.FieldsEntry
-	nil,                               // 77: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 78: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 79: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 80: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 81: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 82: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 83: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 84: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 85: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 86: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 87: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 88: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 89: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 90: fleet.v1.GetMAASRegionResponse
+	(*TestHardwareAction)(nil),        // 9: fleet.v1.TestHardwareAction
+	(*ResetDevicesAction)(nil),        // 10: fleet.v1.ResetDevicesAction
+	(*BMCPasswordAction)(nil),         // 11: fleet.v1.BMCPasswordAction
+	(*ScriptAction)(nil),              // 12: fleet.v1.ScriptAction
+	(*PowerAction)(nil),               // 13: fleet.v1.PowerAction
+	(*InstallerAction)(nil),           // 14: fleet.v1.InstallerAction
+	(*EraseAction)(nil),               // 15: fleet.v1.EraseAction
+	(*RebootAction)(nil),              // 16: fleet.v1.RebootAction
+	(*NetbootAction)(nil),             // 17: fleet.v1.NetbootAction
+	(*ReconfigAction)(nil),            // 18: fleet.v1.ReconfigAction
+	(*RepaveAction)(nil),              // 19: fleet.v1.RepaveAction
+	(*CommandAck)(nil),                // 20: fleet.v1.CommandAck
+	(*GrantRequest)(nil),              // 21: fleet.v1.GrantRequest
+	(*Grant)(nil),                     // 22: fleet.v1.Grant
+	(*GrantRefused)(nil),              // 23: fleet.v1.GrantRefused
+	(*CancelCommand)(nil),             // 24: fleet.v1.CancelCommand
+	(*CommandResult)(nil),             // 25: fleet.v1.CommandResult
+	(*ResultAck)(nil),                 // 26: fleet.v1.ResultAck
+	(*Superseded)(nil),                // 27: fleet.v1.Superseded
+	(*SupersededAck)(nil),             // 28: fleet.v1.SupersededAck
+	(*Drain)(nil),                     // 29: fleet.v1.Drain
+	(*Trust)(nil),                     // 30: fleet.v1.Trust
+	(*Progress)(nil),                  // 31: fleet.v1.Progress
+	(*EventsRequest)(nil),             // 32: fleet.v1.EventsRequest
+	(*EventsHello)(nil),               // 33: fleet.v1.EventsHello
+	(*Heartbeat)(nil),                 // 34: fleet.v1.Heartbeat
+	(*Event)(nil),                     // 35: fleet.v1.Event
+	(*LogLines)(nil),                  // 36: fleet.v1.LogLines
+	(*InventoryReport)(nil),           // 37: fleet.v1.InventoryReport
+	(*Report)(nil),                    // 38: fleet.v1.Report
+	(*Dropped)(nil),                   // 39: fleet.v1.Dropped
+	(*ProgressReport)(nil),            // 40: fleet.v1.ProgressReport
+	(*EventsResponse)(nil),            // 41: fleet.v1.EventsResponse
+	(*RotateAgentCertRequest)(nil),    // 42: fleet.v1.RotateAgentCertRequest
+	(*RotateAgentCertResponse)(nil),   // 43: fleet.v1.RotateAgentCertResponse
+	(*SyncSiteRequest)(nil),           // 44: fleet.v1.SyncSiteRequest
+	(*SyncSiteResponse)(nil),          // 45: fleet.v1.SyncSiteResponse
+	(*SiteDocument)(nil),              // 46: fleet.v1.SiteDocument
+	(*PhoneHome)(nil),                 // 47: fleet.v1.PhoneHome
+	(*ProbeTarget)(nil),               // 48: fleet.v1.ProbeTarget
+	(*ProbeObservation)(nil),          // 49: fleet.v1.ProbeObservation
+	(*Segment)(nil),                   // 50: fleet.v1.Segment
+	(*BootAssignment)(nil),            // 51: fleet.v1.BootAssignment
+	(*MediaBoot)(nil),                 // 52: fleet.v1.MediaBoot
+	(*BMCTarget)(nil),                 // 53: fleet.v1.BMCTarget
+	(*InstallerFiles)(nil),            // 54: fleet.v1.InstallerFiles
+	(*SiteLease)(nil),                 // 55: fleet.v1.SiteLease
+	(*UnknownMachine)(nil),            // 56: fleet.v1.UnknownMachine
+	(*BMCObservation)(nil),            // 57: fleet.v1.BMCObservation
+	(*SegmentObservation)(nil),        // 58: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 59: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 60: fleet.v1.GetBMCCredentialsResponse
+	(*MakeBMCPasswordRequest)(nil),    // 61: fleet.v1.MakeBMCPasswordRequest
+	(*MakeBMCPasswordResponse)(nil),   // 62: fleet.v1.MakeBMCPasswordResponse
+	(*SettleBMCPasswordRequest)(nil),  // 63: fleet.v1.SettleBMCPasswordRequest
+	(*SettleBMCPasswordResponse)(nil), // 64: fleet.v1.SettleBMCPasswordResponse
+	(*DiscoverBMCs)(nil),              // 65: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 66: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 67: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 68: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 69: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 70: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 71: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 72: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 73: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 74: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 75: fleet.v1.FetchBlobResponse
+	nil,                               // 76: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 77: fleet.v1.Report.FieldsEntry
+	nil,                               // 78: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 79: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 80: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 81: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 82: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 83: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 84: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 85: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 86: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 87: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 88: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 89: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 90: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 91: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
-	19, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
-	20, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
-	24, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
-	27, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
-	30, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	65, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	20, // 1: fleet.v1.AgentMessage.ack:type_name -> fleet.v1.CommandAck
+	21, // 2: fleet.v1.AgentMessage.grant_request:type_name -> fleet.v1.GrantRequest
+	25, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
+	28, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
+	31, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
+	66, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
-	21, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
-	22, // 10: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
-	23, // 11: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
-	25, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
-	26, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
-	28, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	64, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
-	29, // 16: fleet.v1.ControllerMessage.trust:type_name -> fleet.v1.Trust
+	22, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
+	23, // 10: fleet.v1.ControllerMessage.grant_refused:type_name -> fleet.v1.GrantRefused
+	24, // 11: fleet.v1.ControllerMessage.cancel:type_name -> fleet.v1.CancelCommand
+	26, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
+	27, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
+	29, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
+	65, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	30, // 16: fleet.v1.ControllerMessage.trust:type_name -> fleet.v1.Trust
 	5,  // 17: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
 	4,  // 18: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
-	21, // 19: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	79, // 20: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	79, // 21: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 22: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
-	16, // 23: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
-	17, // 24: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
-	18, // 25: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
-	12, // 26: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
-	13, // 27: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
-	14, // 28: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
-	11, // 29: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	80, // 30: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	81, // 31: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	82, // 32: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
-	18, // 33: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
-	9,  // 34: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
-	10, // 35: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
-	47, // 36: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
-	0,  // 37: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	75, // 38: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	79, // 39: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 40: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
-	34, // 41: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
-	33, // 42: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	79, // 43: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	79, // 44: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
-	35, // 45: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
-	36, // 46: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
-	37, // 47: fleet.v1.Event.report:type_name -> fleet.v1.Report
-	38, // 48: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
-	39, // 49: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
-	33, // 50: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	76, // 51: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	77, // 52: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
-	54, // 53: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
-	55, // 54: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
-	56, // 55: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	57, // 56: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	78, // 57: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	83, // 58: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
-	48, // 59: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
-	45, // 60: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	49, // 61: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	50, // 62: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	52, // 63: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	53, // 64: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	84, // 65: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	46, // 66: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
-	47, // 67: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
-	79, // 68: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
-	51, // 69: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
-	79, // 70: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	79, // 71: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	79, // 72: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	79, // 73: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	59, // 74: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
-	59, // 75: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	66, // 76: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 77: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	31, // 78: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	41, // 79: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	43, // 80: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	58, // 81: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	60, // 82: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
-	62, // 83: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
-	67, // 84: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	85, // 85: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	86, // 86: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	87, // 87: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	69, // 88: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	71, // 89: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	73, // 90: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 91: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	40, // 92: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	42, // 93: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	44, // 94: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	59, // 95: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	61, // 96: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
-	63, // 97: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
-	68, // 98: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	88, // 99: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	89, // 100: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	90, // 101: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	70, // 102: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	72, // 103: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	74, // 104: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	91, // [91:105] is the sub-list for method output_type
-	77, // [77:91] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	22, // 19: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
+	80, // 20: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	80, // 21: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	16, // 22: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
+	17, // 23: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
+	18, // 24: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
+	19, // 25: fleet.v1.CommandSpec.repave:type_name -> fleet.v1.RepaveAction
+	13, // 26: fleet.v1.CommandSpec.power:type_name -> fleet.v1.PowerAction
+	14, // 27: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
+	15, // 28: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
+	12, // 29: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
+	81, // 30: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	82, // 31: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	83, // 32: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	19, // 33: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
+	10, // 34: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
+	11, // 35: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
+	9,  // 36: fleet.v1.CommandSpec.test_hardware:type_name -> fleet.v1.TestHardwareAction
+	48, // 37: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
+	0,  // 38: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
+	76, // 39: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	80, // 40: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 41: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
+	35, // 42: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
+	34, // 43: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
+	80, // 44: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	80, // 45: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	36, // 46: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
+	37, // 47: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
+	38, // 48: fleet.v1.Event.report:type_name -> fleet.v1.Report
+	39, // 49: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
+	40, // 50: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
+	34, // 51: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
+	77, // 52: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	78, // 53: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	55, // 54: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
+	56, // 55: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
+	57, // 56: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
+	58, // 57: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	79, // 58: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	84, // 59: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	49, // 60: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
+	46, // 61: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	50, // 62: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	51, // 63: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	53, // 64: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	54, // 65: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	85, // 66: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	47, // 67: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
+	48, // 68: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
+	80, // 69: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	52, // 70: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
+	80, // 71: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	80, // 72: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	80, // 73: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	80, // 74: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	60, // 75: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
+	60, // 76: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	67, // 77: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 78: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	32, // 79: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	42, // 80: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	44, // 81: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	59, // 82: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	61, // 83: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
+	63, // 84: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
+	68, // 85: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	86, // 86: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	87, // 87: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	88, // 88: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	70, // 89: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	72, // 90: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	74, // 91: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 92: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	41, // 93: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	43, // 94: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	45, // 95: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	60, // 96: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	62, // 97: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
+	64, // 98: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
+	69, // 99: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	89, // 100: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	90, // 101: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	91, // 102: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	71, // 103: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	73, // 104: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	75, // 105: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	92, // [92:106] is the sub-list for method output_type
+	78, // [78:92] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -7162,13 +7262,14 @@ func file_fleet_v1_fleet_proto_init() {
 		(*CommandSpec_Preflight)(nil),
 		(*CommandSpec_ResetDevices)(nil),
 		(*CommandSpec_BmcPassword)(nil),
+		(*CommandSpec_TestHardware)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[30].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[31].OneofWrappers = []any{
 		(*EventsRequest_Hello)(nil),
 		(*EventsRequest_Event)(nil),
 		(*EventsRequest_Heartbeat)(nil),
 	}
-	file_fleet_v1_fleet_proto_msgTypes[33].OneofWrappers = []any{
+	file_fleet_v1_fleet_proto_msgTypes[34].OneofWrappers = []any{
 		(*Event_Log)(nil),
 		(*Event_Inventory)(nil),
 		(*Event_Report)(nil),
@@ -7182,7 +7283,7 @@ func file_fleet_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -127,6 +127,24 @@ var badMachines = []badCall{
 	{"no inventory", notFound, "INVENTORY_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
 		return only(r.Machines.GetInventory(ctx, &pb.GetInventoryRequest{MachineId: "m-1"}))
 	}},
+	{"tests of hardware of none", notFound, "MACHINE_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
+		return only(r.Machines.GetHardwareTests(ctx, &pb.GetHardwareTestsRequest{MachineId: "m-no"}))
+	}},
+	{"too many tests of hardware", invalid, "INVALID_FIELD", "history", func(ctx context.Context, r *rig) error {
+		return only(r.Machines.GetHardwareTests(ctx, &pb.GetHardwareTestsRequest{MachineId: "m-1", History: 50}))
+	}},
+	{"a test of nothing known", invalid, "INVALID_FIELD", "tests", func(ctx context.Context, r *rig) error {
+		return only(r.Machines.TestMachine(ctx, &pb.TestMachineRequest{MachineId: "m-1", RequestId: "q",
+			Tests: []string{"gpu"}}))
+	}},
+	{"a test twice", invalid, "INVALID_FIELD", "tests", func(ctx context.Context, r *rig) error {
+		return only(r.Machines.TestMachine(ctx, &pb.TestMachineRequest{MachineId: "m-1", RequestId: "q",
+			Tests: []string{"cpu", "cpu"}}))
+	}},
+	{"a test of a day", invalid, "INVALID_FIELD", "duration_seconds", func(ctx context.Context, r *rig) error {
+		return only(r.Machines.TestMachine(ctx, &pb.TestMachineRequest{MachineId: "m-1", RequestId: "q",
+			DurationSeconds: 86400}))
+	}},
 	{"explain none", invalid, "INVALID_FIELD", "machine_id", func(ctx context.Context, r *rig) error {
 		return only(r.Machines.ExplainMachine(ctx, &pb.ExplainMachineRequest{}))
 	}},

@@ -102,6 +102,9 @@ func TestRequestIDIsRequiredOfEveryStart(t *testing.T) {
 		"netboot": func(ctx context.Context) error {
 			return only(r.Machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: "m-1"}))
 		},
+		"test": func(ctx context.Context) error {
+			return only(r.Machines.TestMachine(ctx, &pb.TestMachineRequest{MachineId: "m-1"}))
+		},
 		"reconfigure": func(ctx context.Context) error {
 			return only(r.Machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{MachineId: "m-1",
 				Config: &pb.NetReconfig{Hostname: "a"}}))

@@ -25,13 +25,14 @@ var (
 	StartReconfigure = Start{Type: fleet.Reconfigure}
 	StartJoin        = Start{Type: fleet.JoinCluster}
 	StartNetboot     = Start{Type: fleet.Netboot}
+	StartTest        = Start{Type: fleet.TestHardware}
 	StartReturn      = Start{Type: fleet.RMAType, Plan: "rma-return"}
 )
 
 // Starts lists them.
 func Starts() []Start {
 	return []Start{StartEnter, StartExit, StartReimage, StartReboot, StartPowerCycle, StartPowerOn, StartReconfigure,
-		StartJoin, StartNetboot, StartReturn}
+		StartJoin, StartNetboot, StartTest, StartReturn}
 }
 
 // Offers are what the calls themselves would take now, as far as each was asked.

@@ -24,6 +24,7 @@ const (
 	CauseRMA         Cause = "RMA_FAILED"
 	CauseReboot      Cause = "REBOOT_FAILED"
 	CauseNetboot     Cause = "NETBOOT_FAILED"
+	CauseHardware    Cause = "HARDWARE_TEST_FAILED"
 	CauseRecord      Cause = "RECORD_FAILED"
 )
 
@@ -75,6 +76,7 @@ var cureTable = []causeRule{
 	{CauseRMA, []Cure{CuredBySame}},
 	{CauseReboot, []Cure{CuredByBoot, CuredByImage, CuredBySame}},
 	{CauseNetboot, []Cure{CuredBySame, CuredByBoot, CuredByImage}},
+	{CauseHardware, []Cure{CuredBySame}},
 	{CauseRecord, []Cure{CuredByWork}},
 }
 
@@ -82,7 +84,7 @@ var cureTable = []causeRule{
 var causeOfType = map[OperationType]Cause{
 	Reimage: CauseReimage, Upgrade: CauseUpgrade, JoinCluster: CauseJoin, Reconfigure: CauseReconfigure,
 	RunPlan: CausePlan, RMAType: CauseRMA, Reboot: CauseReboot, Netboot: CauseNetboot,
-	Onboard: CauseWorkflow, Decommission: CauseWorkflow,
+	Onboard: CauseWorkflow, Decommission: CauseWorkflow, TestHardware: CauseHardware,
 	EnterMaintenance: CauseRecord, ExitMaintenance: CauseRecord, NodeTransition: CauseRecord,
 }
 

@@ -23,6 +23,7 @@ var cures = map[fleet.Cause]string{
 	fleet.CauseRMA:         "same",
 	fleet.CauseReboot:      "boot image same",
 	fleet.CauseNetboot:     "same boot image",
+	fleet.CauseHardware:    "same",
 	fleet.CauseRecord:      "work",
 }
 

@@ -22,6 +22,7 @@ var allowed = map[fleet.OperationType]string{
 	fleet.JoinCluster:      "MAINTENANCE",
 	fleet.Upgrade:          "MAINTENANCE",
 	fleet.RMAType:          "MAINTENANCE",
+	fleet.TestHardware:     "MAINTENANCE",
 	fleet.Onboard:          "MAINTENANCE",
 	fleet.Decommission:     "MAINTENANCE",
 	fleet.ExitMaintenance:  "MAINTENANCE",

@@ -17,6 +17,7 @@ const (
 	RMAType          OperationType = "RMA"
 	Onboard          OperationType = "ONBOARD"
 	Decommission     OperationType = "DECOMMISSION"
+	TestHardware     OperationType = "TEST_HARDWARE"
 	// NodeTransition changes the node state and does no work; it ends in the transaction that creates it.
 	NodeTransition OperationType = "NODE_TRANSITION"
 )
@@ -43,6 +44,7 @@ var typeRules = map[OperationType]typeRule{
 	JoinCluster:     {phases: []Phase{Maintenance}, plan: "join"},
 	Upgrade:         {phases: []Phase{Maintenance}, plan: "upgrade"},
 	RMAType:         {phases: []Phase{Maintenance}, plan: "rma"},
+	TestHardware:    {phases: []Phase{Maintenance}, plan: "test-hardware"},
 	Onboard:         {phases: []Phase{Maintenance}},
 	Decommission:    {phases: []Phase{Maintenance}},
 	NodeTransition: {phases: []Phase{FactoryReady, Ready, Maintenance}, plan: "node-transition",

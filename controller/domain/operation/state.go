@@ -90,6 +90,8 @@ const (
 	KindErase        Kind = "erase"
 	// KindReset resets the machine's accelerators.
 	KindReset Kind = "reset_devices"
+	// KindTestHardware tests the machine's hardware, and changes nothing.
+	KindTestHardware Kind = "test_hardware"
 	// KindSSH runs a script from the site agent.
 	KindSSH Kind = "ssh"
 	// KindRMA takes the machine out of service, or back; it touches nothing but our record.

@@ -43,6 +43,7 @@ func BuiltInDefaults() Defaults {
 		"inspect":         {300 * time.Second, 2},
 		"erase":           {maxTimeout, 0}, // a large disk takes longer than any other step
 		"reset_devices":   {300 * time.Second, 1},
+		"test_hardware":   {600 * time.Second, 1},
 		"drain":           {1800 * time.Second, 0},
 		"uncordon":        {60 * time.Second, 2},
 		"provider_action": {1800 * time.Second, 1},
@@ -64,7 +65,7 @@ var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // implemented lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
 var implemented = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase",
-	"reset_devices", "ssh", "rma",
+	"reset_devices", "test_hardware", "ssh", "rma",
 	"provider_action", "join", "verify", "drain", "uncordon"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
@@ -141,6 +142,8 @@ func validateMode(s *baremetalv1.Step, kind, field string) error {
 		return validateCluster(s, field)
 	case "rma":
 		return oneOf(field+".rma.action", s.GetRma().GetAction(), "", "flag", "return")
+	case "test_hardware":
+		return ValidateTest(s.GetTestHardware(), func(name string) string { return field + ".test_hardware." + name })
 	case "provider_action":
 		return validateProvider(s.GetProviderAction(), field+".provider_action")
 	default:
@@ -255,6 +258,8 @@ type Inputs struct {
 	// own.
 	ProviderImage string
 	Config        *baremetalv1.NetReconfig
+	// Test says which hardware is tested and how long, as far as the plan leaves it open.
+	Test *baremetalv1.TestHardware
 }
 
 // Filled is a step that is ready to run.
@@ -283,6 +288,9 @@ func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
 			return nil, err
 		}
 		f.Timeout, f.Retries = limits(s, in, d[f.Kind], p.GetBuiltIn())
+		if f.Kind == "test_hardware" {
+			f.Timeout = max(f.Timeout, TestDuration(f.Step.GetTestHardware())+testGrace)
+		}
 		written = written || f.Kind == "repave"
 		if written && f.Kind == "reboot" && in.TimeoutSeconds == 0 {
 			f.Timeout = max(f.Timeout, firstBoot(s, in, p.GetBuiltIn()))
@@ -312,6 +320,8 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 		s.GetNetboot().Mode = first(s.GetNetboot().GetMode(), in.NetbootMode, "PXE")
 	case "join", "verify", "drain", "uncordon":
 		return fillCluster(s, in.ClusterRef)
+	case "test_hardware":
+		fillTest(s.GetTestHardware(), in.Test)
 	case "provider_action":
 		fillProvider(s.GetProviderAction(), in)
 	case "net":
@@ -390,6 +400,8 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("repave-join", "Repave and join a cluster", netboot, repave, reboot, join, verify),
 		mk("erase", "Erase the disks", netboot, &baremetalv1.Step{Name: "erase-disks",
 			Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}),
+		mk("test-hardware", "Test the hardware", &baremetalv1.Step{Name: "test-hardware",
+			Kind: &baremetalv1.Step_TestHardware{TestHardware: &baremetalv1.TestHardware{}}}),
 		mk("net-reconfig", "Reconfigure the host",
 			&baremetalv1.Step{Name: "reconfigure", Kind: &baremetalv1.Step_Net{Net: &baremetalv1.NetReconfig{}}}),
 		mk("enter-maintenance", "Enter maintenance", phase(fleet.Maintenance)),

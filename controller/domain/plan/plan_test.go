@@ -142,7 +142,7 @@ func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 			t.Errorf("the step that is not wired is %v", got)
 		}
 	}
-	if wired != 15 {
+	if wired != 16 {
 		t.Errorf("%d kinds are wired", wired)
 	}
 }

@@ -9,13 +9,19 @@ import (
 // Provision is the stored type of a rollout that installs machines and puts them in service.
 const Provision = "PROVISION"
 
+// ProvisionTested is one that tests the hardware of each before it puts it in service.
+const ProvisionTested = "PROVISION_TESTED"
+
 // Param is the parameter of an operation that names the rollout that has made it.
 const Param = "rollout_id"
 
 // Stages are the operations that a rollout of a stored type does on each machine, one after the other.
 func Stages(kind string) []fleet.OperationType {
-	if kind == Provision {
+	switch kind {
+	case Provision:
 		return []fleet.OperationType{fleet.EnterMaintenance, fleet.Reimage, fleet.ExitMaintenance}
+	case ProvisionTested:
+		return []fleet.OperationType{fleet.EnterMaintenance, fleet.Reimage, fleet.TestHardware, fleet.ExitMaintenance}
 	}
 	return []fleet.OperationType{fleet.OperationType(kind)}
 }

@@ -18,6 +18,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -133,6 +134,8 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		}}
 	case operation.KindReset:
 		spec.Action = &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}}
+	case operation.KindTestHardware:
+		spec.Action = testAction(step.GetTestHardware())
 	case operation.KindSSH:
 		spec.Action, err = o.scriptAction(ctx, q, step.GetSsh())
 	case operation.KindPower:
@@ -156,6 +159,13 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, o.Generation)}
 	}
 	return spec, err
+}
+
+func testAction(t *baremetalv1.TestHardware) *fleetv1.CommandSpec_TestHardware {
+	return &fleetv1.CommandSpec_TestHardware{TestHardware: &fleetv1.TestHardwareAction{
+		Tests: t.GetTests(), DurationMs: int32(plan.TestDuration(t).Milliseconds()),
+		MemoryPercent: plan.TestMemory(t), DiskBytes: plan.TestBytes(t),
+	}}
 }
 
 // rebootAction names where a machine without an agent is probed, unless its installer restarts it.

@@ -266,6 +266,89 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 	return i, err
 }
 
+const hardwareTestsOf = `-- name: HardwareTestsOf :many
+SELECT operation_id, outcome, finished_at, evidence FROM commands
+WHERE target_id = $1 AND kind = 'test_hardware' AND evidence->>'hardware_tests' IS NOT NULL
+ORDER BY created_at DESC LIMIT $2
+`
+
+type HardwareTestsOfParams struct {
+	MachineID string
+	HowMany   int32
+}
+
+type HardwareTestsOfRow struct {
+	OperationID string
+	Outcome     string
+	FinishedAt  *time.Time
+	Evidence    []byte
+}
+
+// What tests of the machine's hardware have found, the newest first.
+func (q *Queries) HardwareTestsOf(ctx context.Context, arg HardwareTestsOfParams) ([]HardwareTestsOfRow, error) {
+	rows, err := q.db.Query(ctx, hardwareTestsOf, arg.MachineID, arg.HowMany)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HardwareTestsOfRow
+	for rows.Next() {
+		var i HardwareTestsOfRow
+		if err := rows.Scan(
+			&i.OperationID,
+			&i.Outcome,
+			&i.FinishedAt,
+			&i.Evidence,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const hardwareTestsOfModel = `-- name: HardwareTestsOfModel :many
+SELECT DISTINCT ON (n.target_id) n.target_id, n.evidence FROM (
+    SELECT c.target_id, c.created_at, c.evidence FROM commands c
+    WHERE c.kind = 'test_hardware' AND c.evidence->>'hardware_model' = $1::text AND c.target_id <> $2
+    ORDER BY c.created_at DESC LIMIT 1000) n
+ORDER BY n.target_id, n.created_at DESC
+`
+
+type HardwareTestsOfModelParams struct {
+	Model     string
+	MachineID string
+}
+
+type HardwareTestsOfModelRow struct {
+	TargetID string
+	Evidence []byte
+}
+
+// The newest test of each other machine of a model, as far as it is among the newest 1,000 of the model.
+func (q *Queries) HardwareTestsOfModel(ctx context.Context, arg HardwareTestsOfModelParams) ([]HardwareTestsOfModelRow, error) {
+	rows, err := q.db.Query(ctx, hardwareTestsOfModel, arg.Model, arg.MachineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HardwareTestsOfModelRow
+	for rows.Next() {
+		var i HardwareTestsOfModelRow
+		if err := rows.Scan(&i.TargetID, &i.Evidence); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertInventory = `-- name: InsertInventory :exec
 INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
 SELECT $1, $2, $3, $4, $5, $6

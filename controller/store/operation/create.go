@@ -156,8 +156,7 @@ func (s *Store) repeated(
 // sameAsNone are parameters that say no more than leaving them out does, of every type that takes them.
 var sameAsNone = map[string][]string{
 	"mode": {"graceful", "PXE"}, "reboot_mode": {"graceful"}, "netboot_mode": {"PXE"}, "path": {"auto"},
-	"reboot": {"false"}, "agentless": {"false"},
-	"timeout_seconds": {"0"},
+	"reboot": {"false"}, "agentless": {"false"}, "timeout_seconds": {"0"},
 }
 
 // normalBody is the body of a request for this operation without what is the default anyway: an explicit default is no

@@ -164,6 +164,7 @@ var nextStep = map[baremetalv1.Reason]string{
 // needsHost are the steps that only an agent on the machine can take.
 var needsHost = map[operation.Kind]bool{
 	operation.KindReconfig: true, operation.KindWaitForAgent: true, operation.KindJoin: true, operation.KindReset: true,
+	operation.KindTestHardware: true,
 }
 
 // takesAgentless refuses an installation without an agent that could not be carried out or proven, and on a machine

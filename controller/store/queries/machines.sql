@@ -198,3 +198,17 @@ UPDATE cluster_state SET incarnation = replace(gen_random_uuid()::text, '-', '')
 -- name: RestampMachines :exec
 -- Change ids of another cluster may lie above every transaction of this one.
 UPDATE machines SET change_xid = pg_current_xact_id();
+
+-- name: HardwareTestsOf :many
+-- What tests of the machine's hardware have found, the newest first.
+SELECT operation_id, outcome, finished_at, evidence FROM commands
+WHERE target_id = @machine_id AND kind = 'test_hardware' AND evidence->>'hardware_tests' IS NOT NULL
+ORDER BY created_at DESC LIMIT @how_many;
+
+-- name: HardwareTestsOfModel :many
+-- The newest test of each other machine of a model, as far as it is among the newest 1,000 of the model.
+SELECT DISTINCT ON (n.target_id) n.target_id, n.evidence FROM (
+    SELECT c.target_id, c.created_at, c.evidence FROM commands c
+    WHERE c.kind = 'test_hardware' AND c.evidence->>'hardware_model' = @model::text AND c.target_id <> @machine_id
+    ORDER BY c.created_at DESC LIMIT 1000) n
+ORDER BY n.target_id, n.created_at DESC;

@@ -23,6 +23,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
+	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -165,7 +166,7 @@ func (p *preview) fits(ctx context.Context, m dbsqlc.Machine) (*baremetalv1.Plan
 	}
 	var all []plan.Filled
 	for _, t := range stages {
-		_, steps, err := p.store.operations.Fits(ctx, p.q, m, stageWork(p.r.Work, t))
+		_, steps, err := p.store.operations.Fits(ctx, p.q, m, stageWork(p.r.Work, p.r.Spec, t))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -177,16 +178,25 @@ func (p *preview) fits(ctx context.Context, m dbsqlc.Machine) (*baremetalv1.Plan
 
 // kind is the stored type of the rollout.
 func (r RolloutRequest) kind() string {
-	if r.Spec.GetAction() == baremetalv1.RolloutSpec_PROVISION {
+	switch {
+	case r.Spec.GetAction() == baremetalv1.RolloutSpec_PROVISION && r.Spec.GetTest() != nil:
+		return rollout.ProvisionTested
+	case r.Spec.GetAction() == baremetalv1.RolloutSpec_PROVISION:
 		return rollout.Provision
 	}
 	return string(r.Work.Type)
 }
 
 // stageWork is the work of one of several operations on a machine. Parameters belong to the one that installs.
-func stageWork(r operationstore.StartRequest, t fleet.OperationType) operationstore.StartRequest {
+func stageWork(
+	r operationstore.StartRequest, spec *baremetalv1.RolloutSpec, t fleet.OperationType,
+) operationstore.StartRequest {
 	r.Type = t
-	if fleet.Housekeeping(t) {
+	switch t {
+	case fleet.Reimage:
+	case fleet.TestHardware:
+		r.Inputs, r.Params = plan.Inputs{Test: spec.GetTest()}, validate.TestParams(spec.GetTest())
+	default:
 		r.Inputs, r.Params = plan.Inputs{}, nil
 	}
 	return r

@@ -36,7 +36,7 @@ func provision(t testing.TB, s *store.Store, spec *baremetalv1.RolloutSpec) *rol
 func (r *rolling) settle() {
 	r.t.Helper()
 	for _, op := range r.operations("PENDING") {
-		if op.GetType() == baremetalv1.Operation_REIMAGE {
+		if !fleet.Housekeeping(fleet.OperationType(op.GetType().String())) {
 			continue
 		}
 		if _, err := r.s.Decide(r.t.Context(), op.GetOperationId(), operation.Evaluate{}, storetest.Now()); err != nil {
@@ -228,4 +228,43 @@ func TestASelectionIsFrozen(t *testing.T) {
 	r.wants("m-0:1:PENDING m-1:1:PENDING m-2:1:PENDING")
 	_, err = s.GetSelection(t.Context(), sel.GetSelectionId(), now.Add(2*time.Hour))
 	storetest.WantReason(t, err, "SELECTION_NOT_FOUND")
+}
+
+// TestAProvisioningThatTests puts a machine in service once its hardware is tested, and keeps one in maintenance whose
+// hardware is not well.
+func TestAProvisioningThatTests(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 2, 1)
+	r := provision(t, s, &baremetalv1.RolloutSpec{Test: &baremetalv1.TestHardware{DurationSeconds: 7}, MaxInFlight: 1,
+		TotalGate: &baremetalv1.RolloutGate{Failures: 3}})
+	for range 60 {
+		if r.get().GetFinishedAt() != nil {
+			break
+		}
+		r.step()
+		r.settle()
+		for _, op := range r.operations("PENDING") {
+			phase := "SUCCEEDED"
+			if op.GetType() == baremetalv1.Operation_TEST_HARDWARE && op.GetMachineId() == "m-0" {
+				phase = "FAILED"
+			}
+			r.endAll(phase)
+		}
+	}
+	if got := r.done("m-0"); got != "ENTER_MAINTENANCE:SUCCEEDED REIMAGE:SUCCEEDED TEST_HARDWARE:FAILED" {
+		t.Errorf("m-0: %s", got)
+	}
+	if got := r.done("m-1"); got !=
+		"ENTER_MAINTENANCE:SUCCEEDED REIMAGE:SUCCEEDED TEST_HARDWARE:SUCCEEDED EXIT_MAINTENANCE:SUCCEEDED" {
+		t.Errorf("m-1: %s", got)
+	}
+	if a, b := phaseOf(t, s, "m-0"), phaseOf(t, s, "m-1"); a != "MAINTENANCE" || b != "READY" {
+		t.Errorf("phases %s, %s", a, b)
+	}
+	for _, op := range r.operations("") {
+		if op.GetType() == baremetalv1.Operation_TEST_HARDWARE && (op.GetParams()["image_ref"] != "" ||
+			op.GetParams()["duration_seconds"] != "7") {
+			t.Errorf("a test has the parameters %v", op.GetParams())
+		}
+	}
 }

@@ -135,17 +135,21 @@ func rolloutWork(c claim, spec *baremetalv1.RolloutSpec, machineID string) (oper
 		MachineID: machineID, RequestID: request, Type: t, PlanID: c.PlanID,
 		Params: map[string]string{rollout.Param: c.RolloutID}, Actor: c.CreatedBy,
 	}
-	if len(rollout.Stages(c.Type)) > 1 && fleet.Housekeeping(t) {
+	params := spec.GetParams()
+	switch several := len(rollout.Stages(c.Type)) > 1; {
+	case several && t == fleet.TestHardware:
+		params = validate.TestParams(spec.GetTest())
+	case several && t != fleet.Reimage:
 		return r, nil // the parameters are those of the installation
 	}
-	for k, v := range spec.GetParams() {
+	for k, v := range params {
 		r.Params[k] = v
 	}
-	if spec.GetSeedId() != "" {
+	if spec.GetSeedId() != "" && t != fleet.TestHardware {
 		r.Params[validate.ParamSeed] = spec.GetSeedId()
 	}
 	var err error
-	r.Inputs, err = validate.Params(r.Type, spec.GetParams(), func(k string) string { return "params[" + k + "]" })
+	r.Inputs, err = validate.Params(r.Type, params, func(k string) string { return "params[" + k + "]" })
 	return r, err
 }
 

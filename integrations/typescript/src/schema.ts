@@ -127,6 +127,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/authority": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** GetAuthority shows the generations of the CA, and who holds a certificate of an older one. */
+        get: operations["AuthorityService_GetAuthority"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/authority/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * RotateAuthority makes a new generation beside the one in force.
+         * @description Agents trust both and get certificates of the new one,
+         *     over the sessions that they have. While two are in force it changes nothing, so that it can be repeated. Without the key
+         *     of the root in force it is FAILED_PRECONDITION with AUTHORITY_KEY_MISSING.
+         */
+        post: operations["AuthorityService_RotateAuthority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/authority/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * WithdrawAuthority ends an older generation: its certificates open no session any more, and agents drop its root.
+         * @description While
+         *     somebody holds one who is not named in leave_behind it is FAILED_PRECONDITION with AUTHORITY_IN_USE. The same again
+         *     changes nothing.
+         */
+        post: operations["AuthorityService_WithdrawAuthority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/bmc-certificates": {
         parameters: {
             query?: never;
@@ -949,6 +1010,48 @@ export interface paths {
         put?: never;
         /** SettleCommand records an operator's word on a command whose outcome is unknown and lifts the fence. */
         post: operations["AdminService_SettleCommand"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/machines/{machine_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * TestMachine tests the machine's hardware for a bounded time, and changes nothing.
+         * @description Phase MAINTENANCE. It fails with
+         *     HARDWARE_TEST_FAILED where a part has failed; GetHardwareTests shows all that was found.
+         */
+        post: operations["MachineService_TestMachine"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/machines/{machine_id}/tests": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetHardwareTests shows what tests of the machine's hardware have found, and compares the last with other machines of
+         *     its model.
+         * @description Scope: read.
+         */
+        get: operations["MachineService_GetHardwareTests"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2336,6 +2439,80 @@ export interface components {
             /** @description What was done, such as ADD_IMAGE. */
             verb?: string;
         };
+        /** @description Authority is the CA. */
+        "baremetal.v1.Authority": {
+            /** @description Newest first. */
+            generations?: components["schemas"]["baremetal.v1.Authority.Generation"][];
+            /**
+             * Format: int32
+             * @description How many there are in all.
+             */
+            holder_count?: number;
+            /** @description Agents whose certificate in use is of an older generation that is in force, by role, site and id; the first 1,000. */
+            holders?: components["schemas"]["baremetal.v1.Authority.Holder"][];
+            /** @description Roots in force in PEM, newest first: what clients trust. */
+            trust_bundle_pem?: string;
+        };
+        /** @description Generation is a root with its intermediate. */
+        "baremetal.v1.Authority.Generation": {
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at?: string;
+            /** @description Who asked for it. */
+            created_by?: string;
+            /**
+             * Format: date-time
+             * @description When its intermediate ends, and with it the last certificate.
+             */
+            ends_at?: string;
+            /**
+             * Format: int32
+             * @description Its number, from 1.
+             */
+            generation?: number;
+            /** @description SHA-256 of the root in DER, lower hex. */
+            root_hash?: string;
+            /** @description The root in PEM. */
+            root_pem?: string;
+            /**
+             * Format: date-time
+             * @description Until then the listeners also prove themselves to those who trust this root alone, so that an agent that was off comes
+             *     back. Set once it is withdrawn.
+             */
+            vouched_until?: string;
+            /**
+             * Format: date-time
+             * @description When it was withdrawn; unset while it is in force.
+             */
+            withdrawn_at?: string;
+            /** @description Who withdrew it. */
+            withdrawn_by?: string;
+        };
+        /** @description Holder is an agent whose certificate is of an older generation. */
+        "baremetal.v1.Authority.Holder": {
+            /** @description The agent. */
+            agent_id?: string;
+            /**
+             * Format: date-time
+             * @description When that certificate ends.
+             */
+            certificate_ends_at?: string;
+            /** @description It has a session. */
+            connected?: boolean;
+            /**
+             * Format: int32
+             * @description The generation of its certificate.
+             */
+            generation?: number;
+            /** @description Its machine; empty of a site's agent. */
+            machine_id?: string;
+            /** @description host, site or installer. */
+            role?: string;
+            /** @description Its site; empty of a machine's agent. */
+            site?: string;
+        };
         /** @description BMCCertificate is what a BMC has shown to the agent of its site. */
         "baremetal.v1.BMCCertificate": {
             /** @description host:port of the BMC. */
@@ -2727,7 +2904,7 @@ export interface components {
         "baremetal.v1.CountMachinesResponse": {
             /**
              * Format: date-time
-             * @description Every change that was committed before this time is counted.
+             * @description Every change that was committed before this time is counted. The moment that was asked for, where one was.
              */
             as_of?: string;
             /** @description Those of the most machines first. At most 1,000; none without group_by. */
@@ -3026,6 +3203,63 @@ export interface components {
              */
             total?: number;
         };
+        /** @description HardwareTest is one test of a machine's hardware. */
+        "baremetal.v1.HardwareTest": {
+            /**
+             * Format: date-time
+             * @description When its results came.
+             */
+            finished_at?: string;
+            /** @description Maker and model of the machine, as its firmware says. */
+            model?: string;
+            /** @description The operation that it was made by. */
+            operation_id?: string;
+            /** @description No part has failed. Warnings are no failures. */
+            passed?: boolean;
+            /** @description What was found, by part. */
+            results?: components["schemas"]["baremetal.v1.HardwareTestResult"][];
+            /** @description The agent says that the machine is a simulation. */
+            simulated?: boolean;
+        };
+        /** @description HardwareTestResult is what came of one test of one part. */
+        "baremetal.v1.HardwareTestResult": {
+            /** @description What the value is compared by, beside test and unit, such as the model of a disk. */
+            class?: string;
+            /** @description Why it has failed or was skipped, or what was done. */
+            detail?: string;
+            /**
+             * Format: double
+             * @description The median of the same value over the newest tests of other machines of the model. Of the last test only.
+             */
+            norm?: number;
+            /**
+             * Format: int32
+             * @description How many machines the norm is made of; below 3 there is none.
+             */
+            norm_machines?: number;
+            /** @description Which part: a slot, a processor, a disk's serial number, an interface. Empty: all of that kind together. */
+            part?: string;
+            /** @description "nic", "cpu", "memory" or "disk". */
+            test?: string;
+            /** @description Such as "MB/s", "IOPS" or "Mbit/s". */
+            unit?: string;
+            /**
+             * Format: double
+             * @description What was measured, in unit; without a unit nothing was.
+             */
+            value?: number;
+            /** @description "passed", "failed" or "skipped". */
+            verdict?: string;
+            /** @description The value is far below the norm: in words. Empty where it is not. */
+            warning?: string;
+        };
+        /** @description HardwareTests are what tests of a machine's hardware have found, the newest first; none where it was never tested. */
+        "baremetal.v1.HardwareTests": {
+            /** @description The machine. */
+            machine_id?: string;
+            /** @description The newest first. A test that has ended without results, such as a cancelled one, is not among them. */
+            tests?: components["schemas"]["baremetal.v1.HardwareTest"][];
+        };
         /** @description Image is one entry of the catalogue of images. */
         "baremetal.v1.Image": {
             /** @description "amd64" or "arm64". Empty takes what the image's partitions name (Discoverable Partitions Specification), else "amd64". */
@@ -3071,6 +3305,13 @@ export interface components {
         "baremetal.v1.Inspect": Record<string, never>;
         /** @description Inventory is the last document that an agent reported about a machine. */
         "baremetal.v1.Inventory": {
+            /** @description Differences to the inventories before it, the newest first, at most 1000. What either side could not read is none. */
+            changes?: components["schemas"]["baremetal.v1.InventoryChange"][];
+            /**
+             * Format: int32
+             * @description How many more there are.
+             */
+            changes_left_out?: number;
             /** @description JSON; its shape is documented in docs/reference/api.md. */
             document?: string;
             /** @description SHA-256 over what does not change by itself; another one means other hardware or software. */
@@ -3084,6 +3325,26 @@ export interface components {
             reported_at?: string;
             /** @description The agent says that the machine is a simulation. */
             simulated?: boolean;
+        };
+        /** @description InventoryChange is one difference between an inventory and the one before it. */
+        "baremetal.v1.InventoryChange": {
+            /** @description The value since; empty where there is none. */
+            after?: string;
+            /**
+             * Format: date-time
+             * @description When the inventory was reported that shows it first.
+             */
+            at?: string;
+            /** @description The value before; empty where there was none. */
+            before?: string;
+            /** @description What has changed of the item. Empty where all of it was added or removed. */
+            field?: string;
+            /** @description The item of that list, by what tells items apart, such as a serial number. Empty where the part is no list. */
+            item?: string;
+            /** @description "added", "removed" or "changed". */
+            kind?: string;
+            /** @description Key of the document, such as "disks". */
+            part?: string;
         };
         "baremetal.v1.IssueBootstrapTokenRequest": {
             /** @description Default 24 h, at most 30 days. */
@@ -3274,7 +3535,7 @@ export interface components {
             machines?: components["schemas"]["baremetal.v1.Machine"][];
             /** @description True when a reconcile has more to read right now. */
             more?: boolean;
-            /** @description Where to go on reconciling. Always set. */
+            /** @description Where to go on reconciling. Always set, but with as_of. */
             next_cursor?: string;
             /** @description Empty on the last page of a walk. */
             next_page_token?: string;
@@ -3663,6 +3924,32 @@ export interface components {
             /**
              * Format: int32
              * @description How long a try of the write may take; 0 means the plan's or the server's default.
+             */
+            timeout_seconds?: number;
+        };
+        "baremetal.v1.MachineService.TestMachineBody": {
+            /**
+             * Format: int64
+             * @description How much of each disk is read at most; 0 means 4 GiB.
+             */
+            disk_bytes?: string;
+            /**
+             * Format: int32
+             * @description How long all of it may take, 1 to 3600; 0 means 120. The tests share it.
+             */
+            duration_seconds?: number;
+            /**
+             * Format: int32
+             * @description How much of the free memory is tested, 1 to 90; 0 means 50.
+             */
+            memory_percent?: number;
+            /** @description Required for idempotency. 1 to 128 printable characters. */
+            request_id?: string;
+            /** @description Of "nic", "cpu", "memory" and "disk"; empty: all of them. */
+            tests?: string[];
+            /**
+             * Format: int32
+             * @description How long a try may take; 0 means the server's default. It is never less than the tests take.
              */
             timeout_seconds?: number;
         };
@@ -4227,10 +4514,11 @@ export interface components {
          *      - ONBOARD: An attempt of an onboarding.
          *      - DECOMMISSION: An attempt of a decommission.
          *      - NODE_TRANSITION: A change of the node state that stands for no work; it ends at once.
+         *      - TEST_HARDWARE: The hardware is tested; nothing is changed.
          * @default OPERATION_TYPE_UNSPECIFIED
          * @enum {string}
          */
-        "baremetal.v1.Operation.OperationType": "OPERATION_TYPE_UNSPECIFIED" | "REBOOT" | "REIMAGE" | "ENTER_MAINTENANCE" | "EXIT_MAINTENANCE" | "NETBOOT" | "RECONFIGURE" | "RUN_PLAN" | "JOIN_CLUSTER" | "UPGRADE" | "RMA" | "ONBOARD" | "DECOMMISSION" | "NODE_TRANSITION";
+        "baremetal.v1.Operation.OperationType": "OPERATION_TYPE_UNSPECIFIED" | "REBOOT" | "REIMAGE" | "ENTER_MAINTENANCE" | "EXIT_MAINTENANCE" | "NETBOOT" | "RECONFIGURE" | "RUN_PLAN" | "JOIN_CLUSTER" | "UPGRADE" | "RMA" | "ONBOARD" | "DECOMMISSION" | "NODE_TRANSITION" | "TEST_HARDWARE";
         /**
          * @description Phase is how far an operation is.
          *
@@ -4350,7 +4638,7 @@ export interface components {
          * @description Why a call was refused. Switch on it, never on a message. New ones may come; none goes away.
          * @enum {string}
          */
-        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND";
+        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED";
         /** @description Reboot ends on another boot id. */
         "baremetal.v1.Reboot": {
             /** @description "graceful" (default), "force", or "bmc" (out of band). */
@@ -4715,6 +5003,11 @@ export interface components {
              * @description Rest between the end of a wave and the beginning of the next; at most 7 days.
              */
             soak_seconds?: number;
+            /**
+             * @description PROVISION: the hardware is tested so between REIMAGE and EXIT_MAINTENANCE, by the operation TEST_HARDWARE. A machine
+             *     that fails stays in maintenance. Absent: nothing is tested.
+             */
+            test?: components["schemas"]["baremetal.v1.TestHardware"];
             /** @description Free text for lists; at most 200 bytes. */
             title?: string;
             /** @description When to stop, counted over all machines. */
@@ -4797,6 +5090,10 @@ export interface components {
              * @description From 1.
              */
             wave?: number;
+        };
+        "baremetal.v1.RotateAuthorityRequest": {
+            /** @description Why, for the audit log. At most 4 KiB. */
+            comment?: string;
         };
         /** @description Run is the step-by-step record of the plan behind an operation. */
         "baremetal.v1.Run": {
@@ -5242,6 +5539,8 @@ export interface components {
             set_phase?: components["schemas"]["baremetal.v1.SetPhase"];
             /** @description Runs a catalogued script over SSH. */
             ssh?: components["schemas"]["baremetal.v1.SshCommand"];
+            /** @description Tests the hardware. */
+            test_hardware?: components["schemas"]["baremetal.v1.TestHardware"];
             /**
              * Format: int32
              * @description Limit of one attempt; 0 means the server's default for the kind.
@@ -5337,6 +5636,29 @@ export interface components {
             recorded_at?: string;
             /** @description "vendor" if a certificate by one of the configured roots says so, else "first-use". */
             trust?: string;
+        };
+        /**
+         * @description TestHardware tests the machine's hardware from its own system, for a bounded time and at the lowest priority. It reads
+         *     disks, and writes to memory of its own and to nothing else. HARDWARE_TEST_FAILED where a part has failed.
+         */
+        "baremetal.v1.TestHardware": {
+            /**
+             * Format: int64
+             * @description How much of each disk is read at most; 0 means 4 GiB.
+             */
+            disk_bytes?: string;
+            /**
+             * Format: int32
+             * @description How long all of it may take, 1 to 3600; 0 means 120. The tests share it.
+             */
+            duration_seconds?: number;
+            /**
+             * Format: int32
+             * @description How much of the free memory is tested, 1 to 90; 0 means 50.
+             */
+            memory_percent?: number;
+            /** @description Of "nic", "cpu", "memory" and "disk"; empty: all of them. */
+            tests?: string[];
         };
         "baremetal.v1.ThawFleetRequest": {
             /** @description Kept in the audit log only. */
@@ -5638,6 +5960,20 @@ export interface components {
             expires_at?: string;
             /** @description Names the secret. */
             secret_id?: string;
+        };
+        "baremetal.v1.WithdrawAuthorityRequest": {
+            /** @description Why, for the audit log. At most 4 KiB. */
+            comment?: string;
+            /**
+             * Format: int32
+             * @description Not the newest.
+             */
+            generation?: number;
+            /**
+             * @description Agents, or machines of such, that may lose their sessions, by id. Each comes back by itself as long as the generation is
+             *     vouched for.
+             */
+            leave_behind?: string[];
         };
         /** @description Workflow brings a machine into the fleet or takes it out, in stages and as many attempts as it takes. */
         "baremetal.v1.Workflow": {
@@ -6055,6 +6391,77 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ScrubAuditEventDataResponse"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    AuthorityService_GetAuthority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.Authority"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    AuthorityService_RotateAuthority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["baremetal.v1.RotateAuthorityRequest"];
+            };
+        };
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.Authority"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    AuthorityService_WithdrawAuthority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["baremetal.v1.WithdrawAuthorityRequest"];
+            };
+        };
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.Authority"];
                 };
             };
             default: components["responses"]["Error"];
@@ -6759,6 +7166,8 @@ export interface operations {
             query?: {
                 /** @description The machine to read. */
                 machine_id?: string;
+                /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
+                as_of?: string;
             };
             header?: never;
             path: {
@@ -7069,6 +7478,8 @@ export interface operations {
                 filter?: string;
                 /** @description At most 3 keys of filter. None gives the total alone. */
                 group_by?: string[];
+                /** @description Counts the machines as they were at this moment of the past. See ListMachinesRequest.as_of. */
+                as_of?: string;
             };
             header?: never;
             path?: never;
@@ -7171,9 +7582,17 @@ export interface operations {
                  * @description The order of a walk: machine_id, site, rack, updated_at or effective_state (BLOCKED, ATTENTION, BUSY, MAINTENANCE, NEW,
                  *     IDLE), and " desc" for the other way round. Numbers in names count as numbers: r2 comes before r10. Equal machines are in
                  *     the order of machine_id. Every page must name the order of the first. A machine that moves in the order meanwhile may be
-                 *     met twice or not at all; next_cursor makes up for it. Not in a reconcile.
+                 *     met twice or not at all; next_cursor makes up for it. Not in a reconcile, and not with as_of.
                  */
                 order_by?: string;
+                /**
+                 * @description A walk of the machines as they were at this moment of the past, with the labels, spec, conditions and effective state
+                 *     of then. Every page must name the moment of the first. status.last_heartbeat_at and status.provider are not kept, and
+                 *     empty; so is next_cursor. The order is that of machine_id; another one is INVALID_ORDER_BY. MOMENT_NOT_KEPT for a
+                 *     moment before the first that is kept; INVALID_ARGUMENT for one that is still to come. A caller whose roles are for
+                 *     some machines gets those that it may see now. A change whose transaction commits just now may be of a moment before.
+                 */
+                as_of?: string;
             };
             header?: never;
             path?: never;
@@ -7239,6 +7658,8 @@ export interface operations {
             query?: {
                 /** @description Used when machine_id is empty. */
                 external_id?: string;
+                /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
+                as_of?: string;
             };
             header?: never;
             path: {
@@ -7605,7 +8026,10 @@ export interface operations {
     };
     MachineService_GetInventory: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description With how many of the inventories before it the last one is compared, one after the other: 0 means one, at most 49. */
+                history?: number;
+            };
             header?: never;
             path: {
                 /** @description The machine. */
@@ -7767,6 +8191,62 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    MachineService_TestMachine: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The machine to test. */
+                machine_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["baremetal.v1.MachineService.TestMachineBody"];
+            };
+        };
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.Operation"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    MachineService_GetHardwareTests: {
+        parameters: {
+            query?: {
+                /** @description How many tests before the last one are shown, too; at most 49. */
+                history?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The machine. */
+                machine_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.HardwareTests"];
                 };
             };
             default: components["responses"]["Error"];

@@ -111,6 +111,20 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 	return s.Store.GetInventory(ctx, r.GetMachineId(), max(1, r.GetHistory()))
 }
 
+// GetHardwareTests implements MachineService.
+func (s *Server) GetHardwareTests(
+	ctx context.Context, r *baremetalv1.GetHardwareTestsRequest,
+) (*baremetalv1.HardwareTests, error) {
+	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+		return nil, err
+	}
+	if r.GetHistory() < 0 || r.GetHistory() > 49 {
+		return nil, failure.Invalid("INVALID_FIELD", "history: 0 to 49 tests before the last one").
+			WithField("history", "0 to 49")
+	}
+	return s.Store.GetHardwareTests(ctx, r.GetMachineId(), 1+r.GetHistory())
+}
+
 // ListMachines implements MachineService: a walk, a reconcile when a cursor or a time is given, or a walk of the
 // machines of a moment.
 func (s *Server) ListMachines(

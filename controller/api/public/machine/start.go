@@ -6,6 +6,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -32,6 +33,21 @@ func (s *Server) NetbootMachine(
 	}
 	return s.Begin(ctx, service.Work{
 		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Netboot, Params: p, Path: service.Plain,
+	})
+}
+
+// TestMachine implements MachineService.
+func (s *Server) TestMachine(
+	ctx context.Context, r *baremetalv1.TestMachineRequest,
+) (*baremetalv1.Operation, error) {
+	asked := &baremetalv1.TestHardware{Tests: r.GetTests(), DurationSeconds: r.GetDurationSeconds(),
+		MemoryPercent: r.GetMemoryPercent(), DiskBytes: r.GetDiskBytes()}
+	if err := plan.ValidateTest(asked, service.Plain); err != nil {
+		return nil, err
+	}
+	p := service.Set(validate.TestParams(asked), validate.ParamTimeout, service.Seconds(r.GetTimeoutSeconds()))
+	return s.Begin(ctx, service.Work{
+		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.TestHardware, Params: p, Path: service.Plain,
 	})
 }
 

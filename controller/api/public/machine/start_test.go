@@ -35,6 +35,11 @@ func TestParamsAreStored(t *testing.T) {
 		{"m-netboot-now", "netboot-now", map[string]string{"reboot": "true"}, func(id string) (*pb.Operation, error) {
 			return r.Machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{MachineId: id, RequestId: "q", Reboot: true})
 		}},
+		{"m-test", "test-hardware", map[string]string{"tests": "cpu,disk", "duration_seconds": "9", "memory_percent": "80",
+			"disk_bytes": "4096", "timeout_seconds": "7"}, func(id string) (*pb.Operation, error) {
+			return r.Machines.TestMachine(ctx, &pb.TestMachineRequest{MachineId: id, RequestId: "q",
+				Tests: []string{"cpu", "disk"}, DurationSeconds: 9, MemoryPercent: 80, DiskBytes: 4096, TimeoutSeconds: 7})
+		}},
 		{"m-reimage", "repave", map[string]string{"image_ref": "ubuntu-2204"}, func(id string) (*pb.Operation, error) {
 			return r.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{MachineId: id, RequestId: "q",
 				ImageRef: "ubuntu-2204"})

@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
@@ -40,6 +41,9 @@ func (s *Server) rolloutRequest(
 	var r rolloutstore.RolloutRequest
 	var err error
 	if r.Spec, err = validate.Rollout(spec); err != nil {
+		return r, err
+	}
+	if err := plan.ValidateTest(r.Spec.GetTest(), func(field string) string { return "spec.test." + field }); err != nil {
 		return r, err
 	}
 	terms, err := query.Machines.Parse(r.Spec.GetFilter())

@@ -128,6 +128,8 @@ func TestRolloutRequestsThatAreRefused(t *testing.T) {
 		"machines by two ways": {func(s *pb.RolloutSpec) { s.SelectionId = "sel-1" }, "INVALID_FIELD", "spec.selection_id"},
 		"an action and a type": {func(s *pb.RolloutSpec) { s.Action = pb.RolloutSpec_PROVISION }, "INVALID_FIELD",
 			"spec.type"},
+		"tests without an installation": {func(s *pb.RolloutSpec) { s.Test = &pb.TestHardware{} }, "INVALID_FIELD",
+			"spec.test"},
 		"an unknown action":           {func(s *pb.RolloutSpec) { s.Action = 9 }, "INVALID_FIELD", "spec.action"},
 		"a filter that means nothing": {func(s *pb.RolloutSpec) { s.Filter = "colour=red" }, "INVALID_FILTER", ""},
 		"no work":                     {func(s *pb.RolloutSpec) { s.Type = "" }, "UNKNOWN_RUN_TYPE", "type"},

@@ -95,6 +95,7 @@ type Machines interface {
 	CheckCursor(ctx context.Context, cursor string) error
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error)
+	GetHardwareTests(ctx context.Context, machineID string, howMany int32) (*baremetalv1.HardwareTests, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
 }
 

@@ -416,13 +416,18 @@ func (s *scene) id() string { return s.Machine.GetMachineId() }
 
 // verbs say what an executor does.
 var verbs = map[operation.Kind]string{
-	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
-	operation.KindRepave: "the image is being written", operation.KindErase: "disks are being erased",
-	operation.KindPreflight: "the installer proves that it can write, and changes nothing",
-	operation.KindReconfig:  "the configuration is being applied",
-	operation.KindPower:     "the BMC is switching the machine off and on",
-	operation.KindJoin:      "kubeadm is joining the machine to its cluster",
-	operation.KindKexec:     "the installer's kernel is being started", kindSSH: "a script runs on the machine",
-	operation.KindPowerOff: "the BMC is switching the machine off", operation.KindBMCPassword: "the BMC gets a password",
-	operation.KindPowerOn: "the BMC is switching the machine on",
+	operation.KindReboot:       "the machine is being rebooted",
+	operation.KindNetboot:      "the next boot is being set",
+	operation.KindRepave:       "the image is being written",
+	operation.KindErase:        "disks are being erased",
+	operation.KindPreflight:    "the installer proves that it can write, and changes nothing",
+	operation.KindReconfig:     "the configuration is being applied",
+	operation.KindPower:        "the BMC is switching the machine off and on",
+	operation.KindJoin:         "kubeadm is joining the machine to its cluster",
+	operation.KindKexec:        "the installer's kernel is being started",
+	kindSSH:                    "a script runs on the machine",
+	operation.KindPowerOff:     "the BMC is switching the machine off",
+	operation.KindBMCPassword:  "the BMC gets a password",
+	operation.KindPowerOn:      "the BMC is switching the machine on",
+	operation.KindTestHardware: "the hardware is being tested",
 }

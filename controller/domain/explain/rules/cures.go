@@ -43,6 +43,9 @@ func (s *scene) cureOf(c explain.MachineCause) []explain.Action {
 	case fleet.CauseNetboot:
 		return []explain.Action{explain.Action{Command: "ingot netboot " + s.id(),
 			Consequence: "sets the next boot again"}.Starting(explain.StartNetboot)}
+	case fleet.CauseHardware:
+		return []explain.Action{explain.Action{Command: "ingot test " + s.id(),
+			Consequence: "tests the hardware again"}.Starting(explain.StartTest)}
 	case fleet.CausePlan:
 		return []explain.Action{explain.Action{
 			Command:     "ingot run start " + s.id() + " --plan " + c.Subject,

@@ -161,6 +161,11 @@ var remedies = map[string]remedy{
 	"DEVICE_RESET_FAILED": {explain.OnOperator,
 		"an accelerator was not reset, or does not answer since; its memory may hold the tenant's data",
 		does(inventory)},
+	"HARDWARE_TEST_FAILED": {explain.OnOperator, "a test of the hardware has found a part that does not work: replace it",
+		does(onMachine("ingot machine tests ", "", "names the part and what was measured"))},
+	"HARDWARE_TEST_UNFINISHED": {explain.OnOperator,
+		"the tests of the hardware have no result; a machine that restarts under load has a fault",
+		does(inventory)},
 	"WRONG_SYSTEM_BOOTED": {explain.OnOperator,
 		"the machine was restarted, and another system has come up than the one that was to", does((*scene).console)},
 	"PHONE_HOME_MISSING": {

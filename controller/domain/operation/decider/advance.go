@@ -268,6 +268,10 @@ func (d *decider) details() map[string]string {
 
 // unknown ends the operation over a granted command that may have acted, and fences the machine.
 func (d *decider) unknown(code, message string) {
+	if d.cmd.Kind == operation.KindTestHardware {
+		d.testUnfinished(message)
+		return
+	}
 	d.setCommand(operation.Unknown)
 	d.cmd.Outcome = operation.OutcomeUnknown
 	if d.cmd.Reason == "" {
@@ -277,6 +281,17 @@ func (d *decider) unknown(code, message string) {
 		d.out.Machine.Fence = d.cmd.ID
 	}
 	d.fail(code, message, false)
+}
+
+// testUnfinished ends a test of the hardware that has no result. Whatever came of it, nothing was changed.
+func (d *decider) testUnfinished(why string) {
+	d.setCommand(operation.Done)
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message = operation.OutcomeFailed, "HARDWARE_TEST_UNFINISHED", why
+	if !d.op.CancelRequested.IsZero() {
+		d.finishCanceled("canceled by request; the test, which changes nothing, may run on for its time")
+		return
+	}
+	d.fail("HARDWARE_TEST_UNFINISHED", "the tests have no result, and have changed nothing: "+why, true)
 }
 
 func (d *decider) finishSucceeded() {
@@ -340,6 +355,7 @@ var (
 		operation.KindSetPhase:     "Changing phase",
 		operation.KindErase:        "Erasing disks",
 		operation.KindReset:        "Resetting accelerators",
+		operation.KindTestHardware: "Testing hardware",
 		operation.KindSSH:          "Running script",
 		operation.KindRMA:          "Changing the RMA flag",
 		operation.KindStage:        "Checking",
@@ -358,6 +374,7 @@ var (
 		operation.KindSetPhase:     "Phase changed",
 		operation.KindErase:        "Disks erased",
 		operation.KindReset:        "Accelerators reset",
+		operation.KindTestHardware: "Hardware tested",
 		operation.KindSSH:          "Script has ended",
 		operation.KindRMA:          "RMA flag changed",
 		operation.KindStage:        "Checked",

@@ -225,7 +225,7 @@ func starts(t *testing.T) map[string]func() *stored {
 		return func() *stored {
 			s := newStored(t, steps...)
 			h, at := host("s-1", true), site("s-9")
-			h.Capabilities = append(h.Capabilities, "join", "erase", "reset_devices")
+			h.Capabilities = append(h.Capabilities, "join", "erase", "reset_devices", "test_hardware")
 			at.Capabilities = append(at.Capabilities, "cluster", "ssh", "power", "netboot", "reboot")
 			s.setAgents(h, at)
 			return s
@@ -233,7 +233,7 @@ func starts(t *testing.T) map[string]func() *stored {
 	}
 	for _, k := range []operation.Kind{
 		operation.KindReboot, operation.KindNetboot, operation.KindRepave, operation.KindReconfig, operation.KindWaitForAgent,
-		operation.KindErase, operation.KindReset, operation.KindSSH, operation.KindJoin, operation.KindVerify,
+		operation.KindErase, operation.KindReset, operation.KindTestHardware, operation.KindSSH, operation.KindJoin, operation.KindVerify,
 		operation.KindDrain,
 		operation.KindUncordon, operation.KindProvider, operation.KindRMA,
 	} {

@@ -134,3 +134,54 @@ func TestAStageSeesWhatItsAttemptHasProved(t *testing.T) {
 	s.look()
 	s.ended(operation.Failed, "STAGE_CHECK_FAILED")
 }
+
+// TestATestOfTheHardwareLeavesNothingOpen: it changes nothing, so that one without a result is no unknown outcome and
+// fences no machine, however its executor was lost.
+func TestATestOfTheHardwareLeavesNothingOpen(t *testing.T) {
+	begun := func(retries int) *stored {
+		s := newStored(t, operation.Step{Kind: operation.KindTestHardware, MaxRetries: retries})
+		s.op.Type = fleet.TestHardware
+		h := host("s-1", true)
+		h.Capabilities = append(h.Capabilities, "test_hardware")
+		s.setAgents(h)
+		s.look()
+		if d := s.ask(s.latest(), "boot-1"); !d.Grant {
+			t.Fatalf("no grant: %+v", d.Refusal)
+		}
+		return s
+	}
+	for name, lose := range map[string]func(s *stored){
+		"its time is up": func(s *stored) { s.now = s.latest().Deadline; s.look() },
+		"another memory": func(s *stored) {
+			s.do(operation.SessionOpened{AgentID: hostID, StateID: "s-2", BootID: "boot-1", OfTarget: true})
+		},
+		"the agent cannot know": func(s *stored) { s.result(s.latest(), operation.OutcomeUnknown, nil) },
+		"the memory went back": func(s *stored) {
+			s.do(operation.SessionOpened{AgentID: hostID, StateID: "s-1", BootID: "boot-1", OfTarget: true, RolledBack: true})
+		},
+	} {
+		s := begun(1)
+		lose(s)
+		s.ended(operation.Failed, "HARDWARE_TEST_UNFINISHED")
+		if s.fence != "" || s.latest().State != operation.Done {
+			t.Errorf("%s: fenced by %q, the command is %s", name, s.fence, s.latest().State)
+		}
+		if _, raised := s.causes[fleet.CauseHardware]; !raised {
+			t.Errorf("%s: nobody is told: %v", name, s.causes)
+		}
+	}
+	s := begun(0)
+	s.do(operation.CancelAsked{Actor: "ann"})
+	s.now = s.now.Add(operation.CancelPatience)
+	s.look()
+	if s.op.Phase != operation.Canceled || s.fence != "" {
+		t.Errorf("a cancel without an answer: %s, fenced by %q", s.op.Phase, s.fence)
+	}
+	s = begun(1)
+	s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeFailed,
+		Reason: "HARDWARE_TEST_FAILED", Message: "disk S1: SMART", Evidence: map[string]string{evidence.HardwareTests: "[]"}})
+	s.ended(operation.Failed, "HARDWARE_TEST_FAILED")
+	if s.latest().Evidence[evidence.HardwareTests] == "" {
+		t.Error("what was found is not kept with the command")
+	}
+}

@@ -130,8 +130,9 @@ func TestEachKindIsProvenByItsOwnEvidence(t *testing.T) {
 		operation.KindReconfig: evidence.ConfigDigest, operation.KindNetboot: evidence.BootNext,
 		operation.KindRepave: evidence.ImageDigest,
 		operation.KindErase:  evidence.EraseMethod, operation.KindReset: evidence.DevicesReset,
-		operation.KindSSH:      evidence.ExitCode,
-		operation.KindPowerOff: evidence.PowerOffSeenAt, operation.KindPowerOn: evidence.PowerOnSeenAt,
+		operation.KindTestHardware: evidence.HardwareTests,
+		operation.KindSSH:          evidence.ExitCode,
+		operation.KindPowerOff:     evidence.PowerOffSeenAt, operation.KindPowerOn: evidence.PowerOnSeenAt,
 		operation.KindProvider: evidence.ProviderSaid,
 		operation.KindVerify:   evidence.NodeReadyAt, operation.KindDrain: evidence.NodeDrained,
 		operation.KindUncordon: evidence.NodeSchedulable,
@@ -144,7 +145,7 @@ func TestEachKindIsProvenByItsOwnEvidence(t *testing.T) {
 			}
 			s := newStored(t, operation.Step{Kind: kind})
 			h, site := host("s-1", true), site("s-2")
-			h.Capabilities = append(h.Capabilities, "erase", "reset_devices", "power")
+			h.Capabilities = append(h.Capabilities, "erase", "reset_devices", "test_hardware", "power")
 			site.Capabilities = append(site.Capabilities, "provider_action", "provider:maas", "power", "ssh")
 			s.setAgents(h, site)
 			if kind == operation.KindProvider {

@@ -226,6 +226,8 @@ func evidenceKey(k operation.Kind) string {
 		return evidence.EraseMethod
 	case operation.KindReset:
 		return evidence.DevicesReset
+	case operation.KindTestHardware:
+		return evidence.HardwareTests
 	case operation.KindSSH:
 		return evidence.ExitCode
 	case operation.KindPowerOff:

@@ -1,0 +1,1 @@
+DROP INDEX commands_hardware_tests;
