@@ -244,7 +244,9 @@ func ingestInto(d Device, nics []Interface, m *pb.Machine, subject string) []Cha
 			}
 		}
 	}
-	if macs := plannedMACs(nics); len(m.GetSpec().GetMacAddresses()) == 0 && len(macs) > 0 {
+	// Once its agent has been there, interfaces in NetBox may be those that Report has made.
+	unseen := m.GetStatus().GetAgentId() == "" && len(m.GetSpec().GetMacAddresses()) == 0
+	if macs := plannedMACs(nics); unseen && len(macs) > 0 {
 		out = append(out, Change{Kind: Update, Subject: subject, Text: "spec.mac_addresses " + strings.Join(macs, " "),
 			Machine: &pb.Machine{MachineId: m.GetMachineId(), Version: m.GetVersion(),
 				Spec: &pb.MachineSpec{MacAddresses: macs}}, Mask: []string{"spec.mac_addresses"}})

@@ -67,6 +67,15 @@ func TestIngest(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
+	mac := "52:54:00:AA:00:01"
+	nics := []Interface{{Name: "eno1", MAC: &mac}}
+	seen := bound(d, func(m *pb.Machine) { m.Status = &pb.MachineStatus{AgentId: "agent-1"} })
+	if got := Ingest(d, nics, seen, nil); len(got) != 0 {
+		t.Errorf("what was reported to NetBox comes back: %v", got)
+	}
+	if got := Ingest(d, nics, bound(d, nil), nil); len(got) != 1 || got[0].Mask[0] != "spec.mac_addresses" {
+		t.Errorf("addresses that were planned later: %v", got)
+	}
 	m := bound(moved, nil)
 	if m.GetMachineId() != "r42-01" || m.GetSpec().GetSite() != "oslo-1" || m.GetSpec().GetRack() != "R 42" ||
 		m.GetLabels()["position"] != "7.5" || deviceOf(m) != 7 {

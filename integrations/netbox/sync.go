@@ -141,7 +141,8 @@ func (s *Sync) bound() map[int64]*pb.Machine {
 func (s *Sync) interesting(devices []Device) (ids []int64) {
 	bound := s.bound()
 	for _, d := range devices {
-		if m := bound[d.ID]; m == nil || s.dirty[m.GetMachineId()] || len(m.GetSpec().GetMacAddresses()) == 0 {
+		m := bound[d.ID]
+		if m == nil || s.dirty[m.GetMachineId()] || m.GetStatus().GetAgentId() == "" && len(m.GetSpec().GetMacAddresses()) == 0 {
 			ids = append(ids, d.ID)
 		}
 	}

@@ -145,7 +145,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(r *http.Request, status *int) (any, *refusal) {
 	if auth := r.Header.Get("Authorization"); auth == "" {
 		return nil, &refusal{http.StatusForbidden, Object{"detail": "Authentication credentials were not provided."}}
-	} else if auth != "Token "+s.token && !(s.new() && auth == "Bearer "+s.token) {
+	} else if auth != map[bool]string{true: "Bearer ", false: "Token "}[strings.HasPrefix(s.token, "nbt_")]+s.token {
 		return nil, &refusal{http.StatusForbidden, Object{"detail": "Invalid token"}}
 	}
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, "/api/"), "/")

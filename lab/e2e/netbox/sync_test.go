@@ -44,7 +44,11 @@ func (b box) call(method, path string, in object) object {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Token "+b.token)
+	keyword := "Token "
+	if strings.HasPrefix(b.token, "nbt_") {
+		keyword = "Bearer "
+	}
+	req.Header.Set("Authorization", keyword+b.token)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -177,10 +181,14 @@ func (w *world) count() int {
 func boxes(t *testing.T) map[string]box {
 	t.Helper()
 	out := map[string]box{}
-	for version, role := range map[string]string{"3.1.11": "device_role", "4.6.8": "role"} {
-		s := netboxtest.New(version, "nbt_abc.secret")
+	for version, b := range map[string]box{
+		"3.1.11": {token: "0123456789abcdef0123456789abcdef01234567", role: "device_role"},
+		"4.6.8":  {token: "nbt_abc.secret", role: "role"},
+	} {
+		s := netboxtest.New(version, b.token)
 		t.Cleanup(s.Close)
-		out[version] = box{url: s.URL, token: "nbt_abc.secret", role: role, emulated: s}
+		b.url, b.emulated = s.URL, s
+		out[version] = b
 	}
 	if url := os.Getenv("INGOT_TEST_NETBOX_URL"); url != "" {
 		role := "role"
