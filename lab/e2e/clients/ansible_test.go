@@ -294,7 +294,12 @@ func TestAnsibleWorksOnce(t *testing.T) {
 	}
 	rig.Clean(t, m.WaitQuiet(rig.Soon))
 
-	// What is refused, what fails and what takes too long say why, and what may be done.
+}
+
+// TestAnsibleSaysWhy: what is refused, what fails and what takes too long say why, and what may be done.
+func TestAnsibleSaysWhy(t *testing.T) {
+	t.Parallel()
+	a := newAnsible(t)
 	work := func(machine, action, request string, more ...any) document {
 		out := document{"machine": machine, "action_wanted": action, "request": request}
 		for i := 0; i < len(more); i += 2 {
@@ -302,9 +307,14 @@ func TestAnsibleWorksOnce(t *testing.T) {
 		}
 		return out
 	}
-	a.failed("operation.yml", work(m.ID, "reimage", "kernel-1", "image", "ubuntu-2204"), "REQUEST_ID_REUSED")
-	a.failed("operation.yml", work(m.ID, "reimage", "image-2", "image", "ubuntu-2204"), "WRONG_PHASE")
-	a.failed("operation.yml", document{"machine": m.ID, "action_wanted": "reboot"}, "request_id is required")
+	id := a.s.machine
+	if code, out := a.s.Ingot("reboot", id, "--request-id", "kernel-1"); code != 0 {
+		t.Fatalf("reboot: %d: %s", code, out)
+	}
+	a.failed("operation.yml", work(id, "reimage", "kernel-1", "image", "ubuntu-2204"), "REQUEST_ID_REUSED")
+	a.s.Wait(operations(a.s, id, "kernel-1")[0].GetOperationId(), rig.Soon)
+	a.failed("operation.yml", work(id, "reimage", "image-2", "image", "ubuntu-2204"), "WRONG_PHASE")
+	a.failed("operation.yml", document{"machine": id, "action_wanted": "reboot"}, "request_id is required")
 	a.s.Register(&baremetalv1.Machine{MachineId: "lonely", Spec: &baremetalv1.MachineSpec{Provider: "fake"}})
 	a.play("operation.yml", document{"machine": "lonely", "action_wanted": "enter_maintenance"})
 	a.failed("operation.yml", work("lonely", "reboot", "r-1", "wait_timeout", 2), "WAIT_TIMEOUT", "run again waits for it")

@@ -214,7 +214,7 @@ func TestSync(t *testing.T) {
 func synced(t *testing.T, w *world) {
 	p := w.furnish()
 	one := w.device(p, "R42-01", object{"rack": p.rack, "position": 1, "face": "front", "asset_tag": "A 1"})
-	eno := w.post("/dcim/interfaces/", object{"device": one, "name": "eno1", "type": "other"})
+	w.post("/dcim/interfaces/", object{"device": one, "name": "eno1", "type": "other"})
 	w.post("/dcim/interfaces/", object{"device": one, "name": "bmc", "type": "other", "mgmt_only": true})
 	two := w.device(p, "r42-02", object{"serial": "PLANNED-2"})
 	w.device(p, "Größe!", nil)
@@ -262,14 +262,14 @@ func synced(t *testing.T, w *world) {
 		}
 	}
 	still()
-	observed(t, w, one, eno)
+	observed(t, w, one)
 	still()
 	contradicted(t, w, one)
 	gone(t, w, one, two)
 }
 
 // observed: the machine is there, and NetBox learns what it is.
-func observed(t *testing.T, w *world, one, eno int64) {
+func observed(t *testing.T, w *world, one int64) {
 	t.Helper()
 	m := w.c.NewMachine(t, harness.MachineOptions{ID: "r42-01"})
 	m.WaitConnected()
@@ -301,7 +301,6 @@ func observed(t *testing.T, w *world, one, eno int64) {
 	if f["ingot_serial"] != "SIM-r42-01" || f["ingot_operation"] != "REBOOT SUCCEEDED "+op.GetOperationId() {
 		t.Errorf("the fields are %v", f)
 	}
-	_ = eno
 }
 
 func (w *world) simulated(id string) map[string]string {
