@@ -142,7 +142,8 @@ func (s *Sync) interesting(devices []Device) (ids []int64) {
 	bound := s.bound()
 	for _, d := range devices {
 		m := bound[d.ID]
-		if m == nil || s.dirty[m.GetMachineId()] || m.GetStatus().GetAgentId() == "" && len(m.GetSpec().GetMacAddresses()) == 0 {
+		if m == nil || s.dirty[m.GetMachineId()] ||
+			m.GetStatus().GetAgentId() == "" && len(m.GetSpec().GetMacAddresses()) == 0 {
 			ids = append(ids, d.ID)
 		}
 	}

@@ -45,9 +45,19 @@ func newAnsible(t *testing.T) *ansible {
 	}
 	home, collections := t.TempDir(), t.TempDir()
 	a.dirs = filepath.Join(collection, "tests")
-	a.env = append(os.Environ(), "HOME="+home, "ANSIBLE_HOME="+home, "ANSIBLE_REMOTE_TEMP="+home, "ANSIBLE_LOCAL_TEMP="+home, "ANSIBLE_NOCOLOR=1",
-		"ANSIBLE_COLLECTIONS_PATH="+collections, "ANSIBLE_LOCALHOST_WARNING=False",
-		"INGOT_URL=https://"+a.s.rest.Address(), "INGOT_CA_FILE="+a.s.CAFile(), "INGOT_TOKEN_FILE="+a.s.tokenFile)
+	a.env = append(
+		os.Environ(),
+		"HOME="+home,
+		"ANSIBLE_HOME="+home,
+		"ANSIBLE_REMOTE_TEMP="+home,
+		"ANSIBLE_LOCAL_TEMP="+home,
+		"ANSIBLE_NOCOLOR=1",
+		"ANSIBLE_COLLECTIONS_PATH="+collections,
+		"ANSIBLE_LOCALHOST_WARNING=False",
+		"INGOT_URL=https://"+a.s.rest.Address(),
+		"INGOT_CA_FILE="+a.s.CAFile(),
+		"INGOT_TOKEN_FILE="+a.s.tokenFile,
+	)
 	if code, out := a.run(
 		"ansible-galaxy",
 		"collection",
