@@ -157,8 +157,8 @@ func machine(id string, v map[string]string) *pb.Machine {
 // planned are the states in which a device becomes a machine.
 var planned = []string{"planned", "staged", "active"}
 
-// Ingest says what of a device is to change in the controller. bound is the machine that names the device, named the one
-// of its name; either may be nil.
+// Ingest says what of a device is to change in the controller. bound is the machine that names the device, named the
+// one of its name; either may be nil.
 func Ingest(d Device, nics []Interface, bound, named *pb.Machine) []Change {
 	id, subject := nameOf(d), subjectOf(d)
 	conflict := func(format string, args ...any) []Change {

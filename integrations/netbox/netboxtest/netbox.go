@@ -3,8 +3,8 @@
 // It keeps what those do and others would not: filters that are unknown match everything (django-filter), "next" names
 // the host that NetBox believes to have (netbox/api/pagination.py), a page is at most MAX_PAGE_SIZE, custom fields of a
 // change are merged into those that are there (extras/api/customfields.py), a choice is written as a word and read as
-// value and label (netbox/api/fields.py), a wrong token is 403 and not 401 (netbox/api/authentication.py), MAC addresses
-// are objects since 4.2 and "mac_address" of an interface is then read only and silently left out of a write
+// value and label (netbox/api/fields.py), a wrong token is 403 and not 401 (netbox/api/authentication.py), MAC
+// addresses are objects since 4.2 and "mac_address" of an interface is then read only and silently left out of a write
 // (dcim/api/serializers_/device_components.py), and roles of devices have changed their name.
 package netboxtest
 
@@ -130,9 +130,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "<html>502 Bad Gateway</html>", http.StatusBadGateway)
 		return
 	}
-	status, body := http.StatusOK, any(nil)
-	out, refused := s.answer(r, &status)
-	if body = out; refused != nil {
+	status := http.StatusOK
+	body, refused := s.answer(r, &status)
+	if refused != nil {
 		status, body = refused.status, refused.body
 	} else if r.Method != http.MethodGet {
 		s.writes = append(s.writes, r.Method+" "+r.URL.Path)
