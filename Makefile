@@ -271,6 +271,15 @@ test-clients: deps ## Test the clients of Python and TypeScript against a contro
 	cd integrations/typescript && npm ci --no-fund --no-audit
 	$(TESTPG) env CGO_ENABLED=0 go test -tags clients,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/clients
 
+.PHONY: test-ansible
+test-ansible: deps ## Test the Ansible collection with Debian's ansible-core against a controller
+	scripts/install-deps ansible
+	$(TESTPG) env CGO_ENABLED=0 go test -tags ansible,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) -run Ansible $(TEST_FLAGS) ./lab/e2e/clients
+
+.PHONY: test-netbox
+test-netbox: deps ## Test the NetBox sync against a controller, and a NetBox made from its source or at INGOT_TEST_NETBOX_URL
+	$(TESTPG) env CGO_ENABLED=0 go test -tags netbox,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/netbox
+
 .PHONY: demo
 demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts
 	scripts/demo.sh up
