@@ -35,10 +35,11 @@ build: ## Build the static binaries into bin/
 	@for b in $(BINARIES); do echo "build bin/$$b" && $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 
 # A tool is rebuilt when its pin changes. Each has a module of its own: together they don't resolve.
-TOOL_BINARIES := $(addprefix bin/tools/,$(TOOLS))
+# The last is built only where it is used: it takes long.
+TOOL_BINARIES := $(addprefix bin/tools/,$(TOOLS) versitygw)
 
 .PHONY: tools
-tools: $(TOOL_BINARIES) ## Build the pinned tools into bin/tools
+tools: $(addprefix bin/tools/,$(TOOLS)) ## Build the pinned tools into bin/tools
 
 .SECONDEXPANSION:
 $(TOOL_BINARIES): bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
@@ -302,6 +303,10 @@ lab-down: ## End the small data centre and remove what it made
 .PHONY: test-metal
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
 	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip 'TestMetalDebian|TestMetalStock' $(TEST_FLAGS) ./lab
+
+.PHONY: test-bucket
+test-bucket: deps bin/tools/versitygw ## Keep images in a bucket of a real S3 server, and kill the server and the controllers (2 minutes)
+	INGOT_TEST_S3=$(CURDIR)/bin/tools/versitygw $(TESTPG) env CGO_ENABLED=0 go test -tags bucket,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout 20m $(TEST_FLAGS) ./controller/catalog/bucket ./lab/e2e/bucket
 
 .PHONY: test-storm
 test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and count what is being written (5 minutes)

@@ -18,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/controller/catalog/image"
+	"github.com/ingot-metal/ingot/controller/catalog/imagestore"
 	"github.com/ingot-metal/ingot/controller/catalog/script"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/engine"
@@ -54,7 +55,7 @@ type Controller struct {
 	version      string
 	id           string
 	store        *store.Store
-	blobs        *blob.Dir
+	blobs        blob.Store
 	images       *image.Catalogue
 	scripts      *script.Catalogue
 	secrets      *secret.Box
@@ -190,8 +191,8 @@ func (c *Controller) openStore(ctx context.Context) (err error) {
 }
 
 func (c *Controller) openImages(context.Context) (err error) {
-	if c.blobs, err = blob.Open(blob.Config{Path: c.cfg.ImagesPath()}); err != nil {
-		return fmt.Errorf("open the image directory: %w", err)
+	if c.blobs, err = imagestore.Open(&c.cfg, c.log); err != nil {
+		return fmt.Errorf("open the image store: %w", err)
 	}
 	c.images = image.New(image.Config{
 		Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log, MaxBytes: c.cfg.Images.MaxBytes,
@@ -352,8 +353,23 @@ func (c *Controller) prepareDatabase(ctx context.Context) error {
 	if err := c.loadAuthority(ctx); err != nil {
 		return err
 	}
-	if err := c.images.Sweep(ctx); err != nil {
+	if err := c.sweepImages(ctx); err != nil {
 		return err
 	}
 	return c.engine.RenewLease(ctx)
+}
+
+// sweepTime bounds what a bucket may take of a start.
+const sweepTime = 10 * time.Second
+
+// sweepImages does without where a bucket is away: a start needs no images.
+func (c *Controller) sweepImages(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	err := c.images.Sweep(within)
+	if c.cfg.Images.Bucket.Name == "" || err == nil || ctx.Err() != nil {
+		return err
+	}
+	c.log.Warn("the bucket was not swept; the next start will", "error", err.Error())
+	return nil
 }

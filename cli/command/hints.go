@@ -98,6 +98,8 @@ var hints = map[pb.Reason]string{
 	pb.Reason_CONTROLLER_OVERLOADED: "the controller has more to do than it can; try again in a moment",
 	pb.Reason_IMAGE_STORE_FULL: "ingot image list, and ingot image remove what nobody needs; or give the " +
 		"controller a bigger images_dir",
+	pb.Reason_IMAGE_STORE_UNAVAILABLE: "try again in a moment; ingot-controller doctor looks at the bucket",
+	pb.Reason_IMAGE_STORE_REFUSED:     "ingot-controller doctor on the controller says what to correct under images.bucket",
 
 	pb.Reason_NODE_TRANSITION_ILLEGAL: "ingot node get {machine} shows where the node may go from here",
 	pb.Reason_NODE_GUARD_FAILED: "ingot node get {machine} shows where the node may go now; ingot why {machine} " +

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/catalog/imagestore"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
 )
@@ -56,7 +57,7 @@ func Create(ctx context.Context, o Options, scratch *os.File, out io.Writer) (Ma
 	if err != nil {
 		return m, err
 	}
-	images, err := o.images(&m)
+	images, err := o.images(ctx, &m)
 	if err != nil {
 		return m, err
 	}
@@ -119,6 +120,7 @@ type place struct{ name, path string }
 func optional(c config.Config) (out []place) {
 	for _, p := range []place{
 		{tlsCertName, c.TLS.CertFile}, {tlsKeyName, c.TLS.KeyFile}, {tpmRootsName, c.TPMRootsFile},
+		{bucketKeyName, c.Images.Bucket.CredentialsFile}, {bucketCAName, c.Images.Bucket.CAFile},
 	} {
 		if p.path != "" {
 			out = append(out, p)
@@ -166,32 +168,25 @@ func (o Options) database(ctx context.Context, m *Manifest, scratch *os.File) (s
 }
 
 // images lists the image store; the manifest gets those that are left out.
-func (o Options) images(m *Manifest) (out []source, err error) {
-	if _, err := os.Stat(o.Config.ImagesPath()); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+func (o Options) images(ctx context.Context, m *Manifest) (out []source, err error) {
+	store, err := imagestore.Look(&o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("open the image store: %w", err)
 	}
-	entries, err := os.ReadDir(o.Config.ImagesPath())
+	list, err := store.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the image store: %w", err)
 	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list the image store: %w", err)
-		}
-		if !digest.MatchString(e.Name()) || !info.Mode().IsRegular() {
-			continue
-		}
-		member := Member{imagePrefix + e.Name(), info.Size(), e.Name()}
+	for _, b := range list {
+		member := Member{imagePrefix + b.SHA256, b.Size, b.SHA256}
 		if !o.Images && member.Size > alwaysIn {
 			m.LeftOut = append(m.LeftOut, member)
 			continue
 		}
-		path := filepath.Join(o.Config.ImagesPath(), e.Name())
-		out = append(out, source{member, func() (io.ReadCloser, error) { return os.Open(path) }})
+		out = append(out, source{member, func() (io.ReadCloser, error) {
+			r, _, err := store.Open(ctx, b.SHA256, 0)
+			return r, err
+		}})
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@
 //	controller.yaml, tokens, secrets.key     as they were
 //	ca/…                                     the directory of the CA
 //	tls-cert.pem, tls-key.pem, tpm-roots.pem where the configuration names such files
+//	bucket-credentials, bucket-ca.pem        the same
 //	database.dump                            pg_dump -Fc, one snapshot
 //	images/SHA256                            the image store; files of at most 1 MiB (scripts) always, others on demand
 //

@@ -17,16 +17,18 @@ const format = 1
 
 // Names of members.
 const (
-	manifestName = "manifest.json"
-	configName   = "controller.yaml"
-	tokensName   = "tokens"
-	secretsName  = "secrets.key"
-	tlsCertName  = "tls-cert.pem"
-	tlsKeyName   = "tls-key.pem"
-	tpmRootsName = "tpm-roots.pem"
-	dumpName     = "database.dump"
-	caPrefix     = "ca/"
-	imagePrefix  = "images/"
+	manifestName  = "manifest.json"
+	configName    = "controller.yaml"
+	tokensName    = "tokens"
+	secretsName   = "secrets.key"
+	tlsCertName   = "tls-cert.pem"
+	tlsKeyName    = "tls-key.pem"
+	tpmRootsName  = "tpm-roots.pem"
+	bucketKeyName = "bucket-credentials"
+	bucketCAName  = "bucket-ca.pem"
+	dumpName      = "database.dump"
+	caPrefix      = "ca/"
+	imagePrefix   = "images/"
 )
 
 // Limits of what a file may claim.
@@ -38,7 +40,7 @@ const (
 
 var (
 	memberName = regexp.MustCompile(`^(controller\.yaml|tokens|secrets\.key|tls-cert\.pem|tls-key\.pem|tpm-roots\.pem|` +
-		`database\.dump|ca(/[a-z0-9][a-z0-9.-]*){1,3}|images/[0-9a-f]{64})$`)
+		`bucket-credentials|bucket-ca\.pem|database\.dump|ca(/[a-z0-9][a-z0-9.-]*){1,3}|images/[0-9a-f]{64})$`)
 	digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/catalog/imagestore"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -35,6 +37,9 @@ type restore struct {
 	*Archive
 	Target
 	made []string
+	// placed are the blobs that were added to images, which is nil before it is opened.
+	images blob.Store
+	placed []string
 }
 
 // Restore makes a controller of the backup that may be started: its fleet is frozen and older cursors are refused, as
@@ -46,18 +51,19 @@ func (a *Archive) Restore(ctx context.Context, t Target) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undo())
+			err = errors.Join(err, r.undo(ctx))
 		}
 	}()
-	if err := t.AsOwner(func() error { return r.owned(ctx) }); err != nil {
-		return err
-	}
+	// The first, since it may take some of them to reach the bucket of images.
 	for _, p := range optional(t.Config) {
 		if raw, ok := a.small[p.name]; ok {
 			if err := r.outside(p.path, raw, true); err != nil {
 				return err
 			}
 		}
+	}
+	if err := t.AsOwner(func() error { return r.owned(ctx) }); err != nil {
+		return err
 	}
 	if !r.keysInside() {
 		if err := r.outside(t.Config.SecretKeyPath(), a.small[secretsName], false); err != nil {
@@ -194,8 +200,8 @@ func (r *restore) large(ctx context.Context) error {
 		return err
 	}
 	r.made = append(r.made, filepath.Join(r.Config.ImagesPath(), "incoming"))
-	images, err := blob.Open(blob.Config{Path: r.Config.ImagesPath()})
-	if err != nil {
+	var err error
+	if r.images, err = imagestore.Open(&r.Config, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	loaded := false
@@ -204,9 +210,8 @@ func (r *restore) large(ctx context.Context) error {
 		case m.Name == dumpName:
 			loaded = true
 			return load(ctx, r.Config.Database.URL, r.Dump, in)
-		case strings.HasPrefix(m.Name, imagePrefix) && !images.Has(m.SHA256):
-			r.made = append(r.made, filepath.Join(r.Config.ImagesPath(), m.SHA256))
-			return placeImage(images, m, in)
+		case strings.HasPrefix(m.Name, imagePrefix):
+			return r.placeImage(ctx, m, in)
 		}
 		return nil
 	})
@@ -234,8 +239,11 @@ func (r *restore) afterRestore(ctx context.Context) error {
 	return s.Restored(ctx, r.Now)
 }
 
-func placeImage(images *blob.Dir, m Member, in io.Reader) (err error) {
-	w, err := images.Create()
+func (r *restore) placeImage(ctx context.Context, m Member, in io.Reader) (err error) {
+	if there, err := r.images.Has(ctx, m.SHA256); err != nil || there {
+		return err
+	}
+	w, err := r.images.Create()
 	if err != nil {
 		return err
 	}
@@ -246,10 +254,11 @@ func placeImage(images *blob.Dir, m Member, in io.Reader) (err error) {
 	if w.SHA256() != m.SHA256 {
 		return errors.New("it has changed since it was verified")
 	}
-	if err := w.Sync(); err != nil {
+	if err := w.Send(ctx); err != nil {
 		return err
 	}
-	return w.Place()
+	r.placed = append(r.placed, m.SHA256)
+	return w.Place(ctx)
 }
 
 // outside writes a file that the controller's user only reads. One that is there stays where it may.
@@ -280,7 +289,13 @@ func (r *restore) configuration() error {
 }
 
 // undo removes what was written, the last first.
-func (r *restore) undo() (err error) {
+func (r *restore) undo(ctx context.Context) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	for _, sum := range r.placed {
+		if removeErr := r.images.Remove(ctx, sum); removeErr != nil {
+			err = errors.Join(err, fmt.Errorf("left behind: %w", removeErr))
+		}
+	}
 	for i := len(r.made) - 1; i >= 0; i-- {
 		if removeErr := os.Remove(r.made[i]); removeErr != nil && !errors.Is(removeErr, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("left behind: %w", removeErr))

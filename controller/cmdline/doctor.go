@@ -22,6 +22,8 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/catalog/bucket"
+	"github.com/ingot-metal/ingot/controller/catalog/imagestore"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/schema"
@@ -49,7 +51,7 @@ func doctorCommand(f *flags) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check what the controller needs on this machine, and say what to do about what is missing",
 		Long: `Check what the controller needs on this machine: configuration, keys, tokens, database and its settings, ports,
-space, time. Root checks with the rights of the user that owns the data directory. It changes nothing.
+space, time, the bucket of images. Root checks with the rights of the user that owns the data directory. It changes nothing.
 
 Exit code 3 when a check fails; warnings are not failures.`,
 		Args: cobra.NoArgs,
@@ -81,6 +83,7 @@ func diagnose(ctx context.Context, f *flags) []doctor.Finding {
 		doctor.Space(c.ImagesPath(), leastFreeImages, enoughFreeImages,
 			"ingot image list; ingot image remove those that nobody installs, or set images_dir"),
 		checkTokens(c.TokensFile)}
+	list = append(list, checkBucket(ctx, c.Images.Bucket)...)
 	list = append(list, checkCA(filepath.Join(c.DataDir, "ca"), time.Now())...)
 	list = append(list, checkNames(ctx, c.TLS.Names)...)
 	list = append(list, checkDatabase(ctx, *c)...)
@@ -151,6 +154,18 @@ func checkTokens(path string) doctor.Finding {
 		return doctor.Fault("tokens", err.Error(), "correct "+path)
 	}
 	return doctor.Well("tokens", fmt.Sprintf("%d in %s", len(t.OfFile()), path))
+}
+
+func checkBucket(ctx context.Context, c config.Bucket) []doctor.Finding {
+	if c.Name == "" {
+		return nil
+	}
+	b, err := imagestore.Bucket(c, bucket.Config{Tries: 1})
+	if err != nil {
+		return []doctor.Finding{doctor.Fault("bucket", err.Error(), "correct what it names; the controller's user reads it")}
+	}
+	defer b.Close()
+	return b.Check(ctx)
 }
 
 func checkCA(dir string, now time.Time) []doctor.Finding {

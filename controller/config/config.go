@@ -28,7 +28,7 @@ type Config struct {
 	// DataDir holds the CA's keys and, with Dev, the database.
 	DataDir string `yaml:"data_dir"`
 	// ImagesDir holds the files of the image catalogue; empty means images in DataDir. Controllers of one database share
-	// it.
+	// it. With Images.Bucket it holds files that come in, and is each controller's own.
 	ImagesDir string `yaml:"images_dir"`
 	// InstallerCmdline is added to the kernel command line of every installer. Anybody on a machine or its network can
 	// read it: no secrets.
@@ -65,7 +65,7 @@ type Config struct {
 	MaxMessageBytes int      `yaml:"max_message_bytes"`
 	Workers         int      `yaml:"workers"`
 	Webhooks        Webhooks `yaml:"webhooks"`
-	// Images bounds what the image catalogue takes in.
+	// Images says where the files of the image catalogue are kept, and bounds what comes in.
 	Images Images `yaml:"images"`
 	// Retention says how long what grows is kept.
 	Retention Retention     `yaml:"retention"`
@@ -146,7 +146,7 @@ func Default() *Config {
 		MaxMessageBytes: 4 << 20,
 		Workers:         100,
 		Webhooks:        defaultWebhooks(),
-		Images:          Images{MaxBytes: 64 << 30},
+		Images:          defaultImages(),
 		Log:             obs.LogConfig{Level: "info", Format: "text"},
 		Traces:          traces.Default(),
 	}

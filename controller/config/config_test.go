@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -125,6 +126,8 @@ func TestMistakes(t *testing.T) {
 		"agents: {heartbeat_interval: 1ms}":               `line 1: agents.heartbeat_interval: 1ms is not from 1s to 1h0m0s`,
 		"agents: {missed_heartbeats: 0}":                  `line 1: agents.missed_heartbeats: 0 is not from 1 to 100`,
 		"agents: {reenroll_grace: -1h}":                   `line 1: agents.reenroll_grace: -1h0m0s is not from`,
+		"images: {bucket: {endpoint: \"https://a\"}}":     `line 1: images.bucket.name: is required beside endpoint`,
+		"images: {bucket: {ca_file: ca}}":                 `line 1: images.bucket.ca_file: "ca" is not an absolute path`,
 		"images_dir: images":                              `line 1: images_dir: "images" is not an absolute path`,
 		"secrets_key_file: k":                             `line 1: secrets_key_file: "k" is not an absolute path`,
 		"tokens_file: ''":                                 `line 1: tokens_file: "" is not an absolute path`,
@@ -135,6 +138,35 @@ func TestMistakes(t *testing.T) {
 		_, problems := parse([]byte(file), env, nil)
 		if len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) {
 			t.Errorf("%q gave\n%v\nwant\n%s", file, problems, want)
+		}
+	}
+}
+
+// TestBucketMistakes: each replaces one value of a bucket that is well.
+func TestBucketMistakes(t *testing.T) {
+	well := map[string]string{"name": "images", "endpoint": "https://s3.example.org:9000", "prefix": "ingot/a/",
+		"region": "eu-1", "credentials_file": "/etc/ingot/s3"}
+	for _, c := range []struct{ key, value, want string }{
+		{"name", "images", ""}, {"prefix", "", ""}, {"endpoint", "http://127.0.0.1:9000", ""},
+		{"name", "Images", "not the name of a bucket"}, {"name", "a", "not the name of a bucket"},
+		{"endpoint", "http://s3.example.org", "not a URL of https"}, {"endpoint", "s3.example.org", "not a URL of a host alone"},
+		{"endpoint", "https://s3.example.org/images", "not a URL of a host alone"},
+		{"endpoint", "https://key:secret@s3.example.org", "not a URL of a host alone"},
+		{"prefix", "ingot", "end with a slash"}, {"prefix", "../", "end with a slash"}, {"prefix", "/", "end with a slash"},
+		{"region", "EU 1", "not the name of a region"}, {"credentials_file", "", "is required beside name"},
+		{"credentials_file", "s3", "not an absolute path"},
+	} {
+		file := goodURL + "images:\n  bucket:\n"
+		for key, value := range well {
+			if key == c.key {
+				value = c.value
+			}
+			file += fmt.Sprintf("    %s: %q\n", key, value)
+		}
+		_, problems := parse([]byte(file), environment(), nil)
+		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems.Error(), c.want) ||
+			problems[0].Key != "images.bucket."+c.key) {
+			t.Errorf("%s %q gave %v, want %q", c.key, c.value, problems, c.want)
 		}
 	}
 }

@@ -229,6 +229,8 @@ func (c *Config) CheckFiles() Problems {
 	k.err("sign_on.client_secret_file", err)
 	_, _, err = c.SignOn.Roots()
 	k.err("sign_on.ca_file", err)
+	_, err = c.Images.Bucket.Roots()
+	k.err("images.bucket.ca_file", err)
 	_, err = c.Traces.Roots()
 	k.err("traces.ca_file", err)
 	for _, d := range []struct{ key, path string }{{"data_dir", c.DataDir}, {"images_dir", c.ImagesPath()}} {

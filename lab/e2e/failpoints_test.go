@@ -34,6 +34,8 @@ var elsewhere = map[string]string{
 	// it is no crash; TestEverythingTwice says the same of every message
 	"wire.command-again":     "chaos.TestAFewRuns",
 	"image.before-entry":     "image.TestKilledInTheMiddle",
+	"bucket.before-part":     "bucket.TestKilledAmidAnIngest",
+	"bucket.before-complete": "bucket.TestKilledAmidAnIngest", "bucket.after-complete": "bucket.TestKilledAmidAnIngest",
 	"ssh.before-start":       "script.TestAnAgentThatDies",
 	"cluster.after-cordon":   "cluster.TestACrashAtEveryPlace",
 	"join.before-kubeadm":    "join.TestAnAgentThatDies",

@@ -34,6 +34,18 @@ func (c *Cluster) Another(t testing.TB, o Options) *Cluster {
 	return other
 }
 
+// Beside prepares another controller on the database of this one, which has been started, with its keys, its tokens and
+// its further lines of the configuration, and with everything else of its own.
+func (c *ControllerProcess) Beside(t testing.TB) *ControllerProcess {
+	t.Helper()
+	other := newControllerProcess(t, c.at)
+	if err := c.hand(other); err != nil {
+		t.Fatal(err)
+	}
+	other.Client = newClient(t, other.Front.Address(), other.caFile, c.token)
+	return other
+}
+
 // copyKeys copies what controllers share, with its permissions, as an operator does who sets up the next one.
 func copyKeys(from, to string) error {
 	for _, dir := range shared {

@@ -30,19 +30,16 @@ func (s *Server) FetchBlob(
 	if err != nil {
 		return err
 	}
-	f, size, err := s.cfg.Blobs.Open(r.GetSha256())
+	b, size, err := s.cfg.Blobs.Open(stream.Context(), r.GetSha256(), r.GetOffset())
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	if r.GetOffset() < 0 || r.GetOffset() > size {
-		return failure.Invalid("INVALID_FIELD", "offset is not from 0 to %d", size).WithField("offset", "outside the blob")
-	}
+	defer b.Close() //nolint:errcheck // opened for reading
 	if err := stream.Send(&fleetv1.FetchBlobResponse{Size: size}); err != nil {
 		return err
 	}
 	t := transfer{s: s, who: who, checked: s.cfg.Clock.Now()}
-	return t.run(stream, io.NewSectionReader(f, r.GetOffset(), size-r.GetOffset()))
+	return t.run(stream, b, size-r.GetOffset())
 }
 
 // member lets in agents that are on record.
@@ -69,7 +66,10 @@ type transfer struct {
 	checked time.Time
 }
 
-func (t *transfer) run(stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse], r io.Reader) error {
+// run sends what is left of the blob, and ends well when all of it is sent.
+func (t *transfer) run(
+	stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse], r io.Reader, left int64,
+) error {
 	// One buffer for all messages: Send has serialized a message when it returns, and nothing here looks at one later
 	// (no stats handler, no tracing).
 	buf := make([]byte, blobChunk)
@@ -81,9 +81,13 @@ func (t *transfer) run(stream grpc.ServerStreamingServer[fleetv1.FetchBlobRespon
 			if err := stream.Send(m); err != nil {
 				return err
 			}
+			left -= int64(n)
+		}
+		if left == 0 {
+			return nil
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil
+			return failure.Unavailable("IMAGE_STORE_UNAVAILABLE", "the file has ended %d bytes early", left)
 		}
 		if err != nil {
 			return fmt.Errorf("read blob: %w", err)

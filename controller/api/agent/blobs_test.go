@@ -156,7 +156,7 @@ func (r *rig) put(t testing.TB, content []byte) string {
 	if _, err := w.Write(content); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Place(); err != nil {
+	if err := w.Place(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return w.SHA256()

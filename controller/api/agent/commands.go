@@ -38,7 +38,7 @@ type Config struct {
 	Store        *store.Store
 	Sessions     *session.Registry
 	CA           *ca.Authority
-	Blobs        *blob.Dir
+	Blobs        blob.Store
 	Secrets      *secret.Box
 	Installers   *Installers
 	Clock        clock.Clock

@@ -38,13 +38,22 @@ func put(t *testing.T, d *Dir, content string) string {
 	if _, err := io.WriteString(w, content); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Sync(); err != nil {
+	if err := w.Send(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Place(); err != nil {
+	if err := w.Place(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return w.SHA256()
+}
+
+func has(t *testing.T, d *Dir, digest string) bool {
+	t.Helper()
+	there, err := d.Has(t.Context(), digest)
+	if err != nil {
+		t.Error(err)
+	}
+	return there
 }
 
 func sum(content string) string {
@@ -68,27 +77,27 @@ func incomingOf(t *testing.T, path string) []string {
 func TestABlobIsFoundUnderItsDigest(t *testing.T) {
 	d := open(t, t.TempDir())
 	digest := put(t, d, "hello")
-	if digest != sum("hello") || !d.Has(digest) {
+	if digest != sum("hello") || !has(t, d, digest) {
 		t.Fatalf("digest %s", digest)
 	}
 	if again := put(t, d, "hello"); again != digest {
 		t.Errorf("the same content has digest %s", again)
 	}
-	f, size, err := d.Open(digest)
+	f, size, err := d.Open(t.Context(), digest, 0)
 	if err != nil || size != 5 {
 		t.Fatalf("%d, %v", size, err)
 	}
 	defer f.Close()
-	if err := d.Remove(digest); err != nil {
+	if err := d.Remove(t.Context(), digest); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := io.ReadAll(f); err != nil || string(all) != "hello" {
 		t.Errorf("a removed blob that is being read: %q, %v", all, err)
 	}
-	if err := d.Remove(digest); err != nil {
+	if err := d.Remove(t.Context(), digest); err != nil {
 		t.Errorf("remove again: %v", err)
 	}
-	if _, _, err := d.Open(digest); !failure.HasReason(err, "BLOB_NOT_FOUND") {
+	if _, _, err := d.Open(t.Context(), digest, 0); !failure.HasReason(err, "BLOB_NOT_FOUND") {
 		t.Errorf("%v", err)
 	}
 }
@@ -102,13 +111,13 @@ func TestNamesThatAreNoDigests(t *testing.T) {
 	}
 	for _, name := range []string{"", ".", "..", "../" + secret, secret[:63], strings.ToUpper(secret), secret + "\n",
 		"/etc/passwd", incoming} {
-		if _, _, err := d.Open(name); !failure.HasReason(err, "BLOB_NOT_FOUND") {
+		if _, _, err := d.Open(t.Context(), name, 0); !failure.HasReason(err, "BLOB_NOT_FOUND") {
 			t.Errorf("open %q: %v", name, err)
 		}
-		if d.Has(name) {
+		if has(t, d, name) {
 			t.Errorf("has %q", name)
 		}
-		if err := d.Remove(name); err != nil {
+		if err := d.Remove(t.Context(), name); err != nil {
 			t.Errorf("remove %q: %v", name, err)
 		}
 	}
@@ -130,7 +139,7 @@ func TestWhatWasNotPlacedIsGone(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := d.List(); err != nil || len(list) != 0 || len(incomingOf(t, path)) != 0 {
+	if list, err := d.List(t.Context()); err != nil || len(list) != 0 || len(incomingOf(t, path)) != 0 {
 		t.Errorf("left: %v, %v, %v", list, incomingOf(t, path), err)
 	}
 }
@@ -151,16 +160,16 @@ func TestOpenSweepsWhatNobodyWrites(t *testing.T) {
 	if left := incomingOf(t, path); len(left) != 1 || left[0] != filepath.Base(w.f.Name()) {
 		t.Errorf("incoming: %v", left)
 	}
-	if !d.Has(digest) {
+	if !has(t, d, digest) {
 		t.Error("a whole blob was swept")
 	}
 	if _, err := w.Write([]byte("more")); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Place(); err != nil {
+	if err := w.Place(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil || !d.Has(sum("more")) {
+	if err := w.Close(); err != nil || !has(t, d, sum("more")) {
 		t.Errorf("%v", err)
 	}
 }
@@ -229,17 +238,17 @@ func TestManyWritersOfTheSame(t *testing.T) {
 			if _, err := io.Copy(w, strings.NewReader(content)); err != nil {
 				return err
 			}
-			return w.Place()
+			return w.Place(t.Context())
 		})
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	list, err := d.List()
-	if err != nil || !slices.Equal(list, []string{sum(content)}) || len(incomingOf(t, path)) != 0 {
+	list, err := d.List(t.Context())
+	if err != nil || !slices.Equal(list, []Info{{sum(content), int64(len(content))}}) || len(incomingOf(t, path)) != 0 {
 		t.Errorf("%v, %v, incoming %v", list, err, incomingOf(t, path))
 	}
-	f, _, err := d.Open(sum(content))
+	f, _, err := d.Open(t.Context(), sum(content), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// beforeEntry is passed when the file is whole and synced, and the entry not yet there.
+// beforeEntry is passed when the file is whole and durable, and neither named nor in the catalogue.
 var beforeEntry = failpoint.Register("image.before-entry")
 
 // Store is where the entries are; *store.Store is one.
@@ -28,13 +28,13 @@ type Store interface {
 	AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string,
 		now time.Time) (*baremetalv1.Image, error)
 	RemoveImage(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Image, error)
-	blob.Store
+	blob.Entries
 	UnnamedBlobs(ctx context.Context, sums []string) ([]string, error)
 }
 
 // Config is what the catalogue works with. Blobs and Store are required.
 type Config struct {
-	Blobs *blob.Dir
+	Blobs blob.Store
 	Store Store
 	// Client fetches images; nil means one of our own.
 	Client *http.Client
@@ -144,8 +144,8 @@ func (c *Catalogue) known(ctx context.Context, im *baremetalv1.Image) (*baremeta
 	if err != nil {
 		return nil, err
 	}
-	if !c.cfg.Blobs.Has(have.GetSha256File()) {
-		return nil, nil // its file was lost: fetch it again
+	if there, err := c.cfg.Blobs.Has(ctx, have.GetSha256File()); err != nil || !there {
+		return nil, err // a file that was lost is fetched again
 	}
 	switch same, said := sameDigests(have, im); {
 	case !said:
@@ -210,15 +210,16 @@ func (c *Catalogue) take(
 	if file != got {
 		defer file.Release(c.cfg.Logger)
 	}
-	if err := file.Sync(); err != nil {
+	if err := file.Send(ctx); err != nil {
 		return nil, err
 	}
 	if err := beforeEntry.HitCtx(ctx); err != nil {
 		return nil, err
 	}
-	added, err := c.cfg.Store.AddImage(ctx, entry, file.Place, actor, c.cfg.Clock.Now())
+	place := func() error { return file.Place(ctx) }
+	added, err := c.cfg.Store.AddImage(ctx, entry, place, actor, c.cfg.Clock.Now())
 	if err != nil {
-		c.cfg.Blobs.Drop(ctx, c.cfg.Store, entry.GetSha256File(), c.cfg.Logger)
+		blob.Drop(ctx, c.cfg.Blobs, c.cfg.Store, entry.GetSha256File(), c.cfg.Logger)
 		return nil, err
 	}
 	c.cfg.Logger.InfoContext(ctx, "image added", "image_ref", added.GetImageRef(), "kind", added.GetKind(), "format",
@@ -234,16 +235,23 @@ func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1
 	if err != nil {
 		return nil, err
 	}
-	c.cfg.Blobs.Drop(ctx, c.cfg.Store, im.GetSha256File(), c.cfg.Logger)
+	blob.Drop(ctx, c.cfg.Blobs, c.cfg.Store, im.GetSha256File(), c.cfg.Logger)
 	return im, nil
 }
 
-// Sweep removes the blobs that no entry names: what a crash between the two has left. Call it at start. Where none of
-// the blobs is named, the directory may belong to another database than this one, and is left alone.
+// Sweep removes the blobs that no entry names, and what is half written: what a crash has left. Call it at start. Where
+// none of the blobs is named, the store may belong to another database than this one, and is left alone.
 func (c *Catalogue) Sweep(ctx context.Context) error {
-	all, err := c.cfg.Blobs.List()
+	if err := c.cfg.Blobs.Tidy(ctx); err != nil {
+		return err
+	}
+	list, err := c.cfg.Blobs.List(ctx)
 	if err != nil {
 		return err
+	}
+	all := make([]string, 0, len(list))
+	for _, b := range list {
+		all = append(all, b.SHA256)
 	}
 	unnamed, err := c.cfg.Store.UnnamedBlobs(ctx, all)
 	if err != nil {
@@ -251,13 +259,13 @@ func (c *Catalogue) Sweep(ctx context.Context) error {
 	}
 	if len(unnamed) == len(all) {
 		if len(all) > 0 {
-			c.cfg.Logger.WarnContext(ctx, "the catalogue knows none of the files in the image directory; leaving them", "count",
+			c.cfg.Logger.WarnContext(ctx, "the catalogue knows none of the files in the image store; leaving them", "count",
 				len(all))
 		}
 		return nil
 	}
 	for _, sum := range unnamed {
-		c.cfg.Blobs.Drop(ctx, c.cfg.Store, sum, c.cfg.Logger)
+		blob.Drop(ctx, c.cfg.Blobs, c.cfg.Store, sum, c.cfg.Logger)
 	}
 	return nil
 }

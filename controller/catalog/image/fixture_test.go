@@ -184,7 +184,7 @@ func (r *rig) wantTidy() {
 			r.t.Errorf("%s has digest %s", im.GetSha256File(), got)
 		}
 	}
-	all, err := r.blobs.List()
+	all, err := r.blobs.List(r.t.Context())
 	if err != nil || len(all) != len(named) {
 		r.t.Errorf("%d blobs for %d that are named (%v)", len(all), len(named), err)
 	}

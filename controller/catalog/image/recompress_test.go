@@ -60,7 +60,7 @@ func TestGzipAndXZBecomeTheSameFile(t *testing.T) {
 		}
 	}
 	r.wantTidy()
-	if all, err := r.blobs.List(); err != nil || len(all) != 1 {
+	if all, err := r.blobs.List(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("%d blobs: each must become the same one (%v)", len(all), err)
 	}
 }

@@ -18,12 +18,12 @@ type Store interface {
 	AddScript(ctx context.Context, s *baremetalv1.Script, place func() error, actor string,
 		now time.Time) (*baremetalv1.Script, error)
 	RemoveScript(ctx context.Context, ref, actor string, now time.Time) (*baremetalv1.Script, error)
-	blob.Store
+	blob.Entries
 }
 
 // Config is what the catalogue works with; all of it is required.
 type Config struct {
-	Blobs  *blob.Dir
+	Blobs  blob.Store
 	Store  Store
 	Clock  clock.Clock
 	Logger *slog.Logger
@@ -51,14 +51,15 @@ func (c *Catalogue) Add(
 		return nil, failure.Invalid("SCRIPT_DIGEST_MISMATCH", "the bytes have the digest %s", w.SHA256()).
 			WithField("script.sha256", "not the digest of content")
 	}
-	if err := w.Sync(); err != nil {
+	if err := w.Send(ctx); err != nil {
 		return nil, err
 	}
 	entry := proto.CloneOf(s)
 	entry.Sha256, entry.SizeBytes = w.SHA256(), w.Size()
-	added, err := c.cfg.Store.AddScript(ctx, entry, w.Place, actor, c.cfg.Clock.Now())
+	place := func() error { return w.Place(ctx) }
+	added, err := c.cfg.Store.AddScript(ctx, entry, place, actor, c.cfg.Clock.Now())
 	if err != nil {
-		c.cfg.Blobs.Drop(ctx, c.cfg.Store, entry.GetSha256(), c.cfg.Logger)
+		blob.Drop(ctx, c.cfg.Blobs, c.cfg.Store, entry.GetSha256(), c.cfg.Logger)
 		return nil, err
 	}
 	c.cfg.Logger.InfoContext(ctx, "script added", "script_ref", added.GetScriptRef(), "sha256", added.GetSha256(),
@@ -72,6 +73,6 @@ func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1
 	if err != nil {
 		return nil, err
 	}
-	c.cfg.Blobs.Drop(ctx, c.cfg.Store, s.GetSha256(), c.cfg.Logger)
+	blob.Drop(ctx, c.cfg.Blobs, c.cfg.Store, s.GetSha256(), c.cfg.Logger)
 	return s, nil
 }

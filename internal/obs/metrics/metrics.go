@@ -198,8 +198,8 @@ func (m *Metrics) addGauges() {
 			"own CA are renewed in time.", "listener")
 	m.BudgetWaiting = gauge("budget_waiting_operations", "Operations that wait for room in a budget. Counted in the "+
 		"database: take the maximum over controllers.")
-	m.ImageSpace = gaugeVec("image_space_bytes", "What the file system of the image directory has: free for "+
-		"unprivileged processes, and its size.", "kind")
+	m.ImageSpace = gaugeVec("image_space_bytes", "What the file system of images_dir has, through which images "+
+		"come in also where a bucket keeps them: free for unprivileged processes, and its size.", "kind")
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {

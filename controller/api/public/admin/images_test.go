@@ -74,7 +74,7 @@ func TestUploadAndRemoveAnImage(t *testing.T) {
 	if _, err := r.Admin.RemoveImage(t.Context(), &pb.RemoveImageRequest{ImageRef: "k"}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := r.Blobs.List(); err != nil || len(left) != 0 {
+	if left, err := r.Blobs.List(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("blobs left: %v, %v", left, err)
 	}
 	_, err = r.Admin.RemoveImage(t.Context(), &pb.RemoveImageRequest{ImageRef: "k"})
@@ -203,7 +203,7 @@ func TestUploadsThatAreNone(t *testing.T) {
 	}
 	err = s.RecvMsg(&pb.Image{}) // nothing more is sent: the server must give up by itself
 	publictest.Wants(t, err, precondition, "IMAGE_UNAVAILABLE", "")
-	if left, err := r.Blobs.List(); err != nil || len(left) != 0 {
+	if left, err := r.Blobs.List(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("blobs left: %v, %v", left, err)
 	}
 }

@@ -101,7 +101,7 @@ func TestBadScriptCalls(t *testing.T) {
 	if err != nil || len(keys.GetCredentials()) != 0 {
 		t.Errorf("%v %v", keys, err)
 	}
-	if files, err := r.Blobs.List(); err != nil || len(files) != 1 {
+	if files, err := r.Blobs.List(t.Context()); err != nil || len(files) != 1 {
 		t.Errorf("files %v %v", files, err)
 	}
 }
@@ -154,16 +154,16 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"fix-1", "a", "b", "c", "d"} {
-		if !r.Blobs.Has(made.GetSha256()) {
-			t.Errorf("the bytes are gone while %s has them", ref)
+		if there, err := r.Blobs.Has(t.Context(), made.GetSha256()); err != nil || !there {
+			t.Errorf("the bytes are gone while %s has them (%v)", ref, err)
 		}
 		if gone, err := r.Scripts.RemoveScript(t.Context(), &pb.RemoveScriptRequest{ScriptRef: ref}); err != nil ||
 			gone.GetScriptRef() != ref {
 			t.Fatalf("%v %v", gone, err)
 		}
 	}
-	if r.Blobs.Has(made.GetSha256()) {
-		t.Error("the bytes stay though nothing names them")
+	if there, err := r.Blobs.Has(t.Context(), made.GetSha256()); err != nil || there {
+		t.Errorf("the bytes stay though nothing names them (%v)", err)
 	}
 	r.Verbs("fix-1", "ADD_SCRIPT", "REMOVE_SCRIPT")
 }
