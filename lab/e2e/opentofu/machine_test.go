@@ -49,10 +49,10 @@ func TestReadme(t *testing.T) {
 			ran++
 			r := w.start(words[1:]...)
 			if words[1] == "apply" {
-				testkit.Eventually(t, rig.Soon, func() bool {
+				w.await(r, "registered", func() bool {
 					_, err := harness.Call(t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: "web-1"})
 					return err == nil
-				}, "web-1 is not registered")
+				})
 				c.NewMachine(t, harness.MachineOptions{ID: "web-1"})
 			}
 			if code := r.done(); code != 0 {
@@ -145,74 +145,79 @@ resource "ingot_machine" "m" {
 	w.refused(applying, "MACHINE_DELETED", "Choose another machine_id")
 }
 
-// TestNothingIsErasedUnasked: by default a machine in service is not let go, and nothing happens to it; purge lets it go
-// with its disks; erase is done once, whoever is killed meanwhile.
+func letGo(id, how string) string {
+	return fmt.Sprintf(head+"resource \"ingot_machine\" \"m\" {\n  machine_id = %q\n  on_destroy = %q\n}\n", id, how)
+}
+
+// inService is a machine in service that a configuration without on_destroy has adopted.
+func inService(t *testing.T, c *harness.ControllerProcess, id string) (*harness.Machine, *workspace) {
+	t.Helper()
+	m := c.NewMachine(t, harness.MachineOptions{ID: id})
+	m.WaitConnected()
+	w := newWorkspace(t, c, fmt.Sprintf(head+"resource \"ingot_machine\" \"m\" {\n  machine_id = %q\n}\n", id))
+	w.must("import", "-input=false", "ingot_machine.m", id)
+	testkit.Eventually(t, patience, func() bool {
+		return c.Machine(id).GetStatus().GetNodeState() == baremetalv1.NodeState_NODE_STATE_ACTIVE
+	}, "%s is not in service", id)
+	return m, w
+}
+
+func erasures(m *harness.Machine) (n int) {
+	for _, r := range m.Journal() {
+		if r.Stage == sim.StageEffect && r.Kind == sim.KindErase {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNothingIsErasedUnasked: by default a machine in service is not let go; purge lets it go with its disks.
 func TestNothingIsErasedUnasked(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)
 	c.Start("")
-	machine := func(id, destroy string) string {
-		return fmt.Sprintf(head+"resource \"ingot_machine\" \"m\" {\n  machine_id = %q\n  on_destroy = %q\n}\n", id, destroy)
+	m, w := inService(t, c, "keep-1")
+	w.refused(leaving, "DECOMMISSION_REQUIRED", "Next step:", `on_destroy = "purge"`)
+	if c.Machine("keep-1").GetDeletedAt() != nil {
+		t.Fatal("the machine is gone")
 	}
-	inService := func(t *testing.T, id string) (*harness.Machine, *workspace) {
-		m := c.NewMachine(t, harness.MachineOptions{ID: id})
-		m.WaitConnected()
-		w := newWorkspace(t, c, strings.Replace(machine(id, "release"), "  on_destroy = \"release\"\n", "", 1))
-		w.must("import", "-input=false", "ingot_machine.m", id)
-		testkit.Eventually(t, rig.Soon, func() bool {
-			return c.Machine(id).GetStatus().GetNodeState() == baremetalv1.NodeState_NODE_STATE_ACTIVE
-		}, "%s is not in service", id)
-		return m, w
+	w.write(letGo("keep-1", "shred"))
+	w.refused(applying, `Must be one of "release", "purge", "erase"`)
+	w.write(letGo("keep-1", "purge"))
+	w.apply()
+	w.must(leaving...)
+	if c.Machine("keep-1").GetDeletedAt() == nil || erasures(m) != 0 || writes(m) != 0 {
+		t.Errorf("the machine is %v, its disks saw %v", c.Machine("keep-1"), m.Journal())
 	}
-	erased := func(m *harness.Machine) (n int) {
-		for _, r := range m.Journal() {
-			if r.Stage == sim.StageEffect && r.Kind == sim.KindErase {
-				n++
-			}
-		}
-		return n
+}
+
+// TestAnErasureIsDoneOnce: erase is done once, although tofu is killed in the middle of it.
+func TestAnErasureIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	c := harness.NewControllerProcess(t)
+	c.Start("")
+	m, w := inService(t, c, "erase-1")
+	w.write(letGo("erase-1", "erase"))
+	w.apply()
+	if erasures(m) != 0 {
+		t.Error("an apply erased")
 	}
-	t.Run("purge", func(t *testing.T) {
-		t.Parallel()
-		m, w := inService(t, "keep-1")
-		w.refused(leaving, "DECOMMISSION_REQUIRED", "Next step:", `on_destroy = "purge"`)
-		if c.Machine("keep-1").GetDeletedAt() != nil {
-			t.Fatal("the machine is gone")
+	r := w.start(leaving...)
+	w.await(r, "decommissioned", func() bool { return len(c.Commands("erase-1")) > 0 })
+	r.kill(false)
+	w.must(leaving...)
+	if c.Machine("erase-1").GetDeletedAt() == nil {
+		t.Error("the machine is not gone")
+	}
+	n := 0
+	for _, o := range c.OperationsOf("erase-1") {
+		if o.GetType() == baremetalv1.Operation_DECOMMISSION {
+			n++
 		}
-		w.write(machine("keep-1", "shred"))
-		w.refused(applying, `Must be one of "release", "purge", "erase"`)
-		w.write(machine("keep-1", "purge"))
-		w.apply()
-		w.must(leaving...)
-		if erased(m) != 0 || writes(m) != 0 {
-			t.Errorf("the disks were touched: %v", m.Journal())
-		}
-	})
-	t.Run("erase", func(t *testing.T) {
-		t.Parallel()
-		m, w := inService(t, "erase-1")
-		w.write(machine("erase-1", "erase"))
-		w.apply()
-		if erased(m) != 0 {
-			t.Error("an apply erased")
-		}
-		r := w.start(leaving...)
-		c.WaitCommand("erase-1", "granted", harness.InState("GRANTED", "SUCCEEDED", "DONE"))
-		r.kill(false)
-		w.must(leaving...)
-		if c.Machine("erase-1").GetDeletedAt() == nil {
-			t.Error("the machine is not gone")
-		}
-		n := 0
-		for _, o := range c.OperationsOf("erase-1") {
-			if o.GetType() == baremetalv1.Operation_DECOMMISSION {
-				n++
-			}
-		}
-		if n != 1 || erased(m) != 1 {
-			t.Errorf("%d decommissions, %d erasures: %v", n, erased(m), m.Journal())
-		}
-	})
+	}
+	if n != 1 || erasures(m) != 1 {
+		t.Errorf("%d decommissions, %d erasures: %v", n, erasures(m), m.Journal())
+	}
 }
 
 // TestAnImage is uploaded, found again, and removed.
@@ -236,7 +241,7 @@ output "size" { value = ingot_image.i.size_bytes }
 		t.Error(out)
 	}
 	w.plans(0)
-	if code, out := c.Ingot("image", "remove", "small-1", "--yes"); code != 0 {
+	if code, out := c.Ingot("image", "remove", "small-1"); code != 0 {
 		t.Fatal(out)
 	}
 	if out := w.plans(2); !strings.Contains(out, "1 to add") {

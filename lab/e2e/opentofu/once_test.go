@@ -11,7 +11,6 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/clock"
-	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -89,7 +88,7 @@ func TestAGenerationIsWrittenOnceWhoeverIsKilled(t *testing.T) {
 				m := system(t, c, id)
 				w := newWorkspace(t, c, installation(id, 1))
 				r := w.start(applying...)
-				testkit.Eventually(t, rig.Soon, func() bool { return moment.come(id) }, "the moment does not come")
+				w.await(r, moment.name, func() bool { return moment.come(id) })
 				r.kill(both)
 				w.apply()
 				w.plans(0)
@@ -204,7 +203,7 @@ resource "ingot_installation" "system" {
 	c.Register(&baremetalv1.Machine{MachineId: lonely, Spec: &baremetalv1.MachineSpec{Provider: "fake"}})
 	fails := newWorkspace(t, c, installation(lonely, 1))
 	r := fails.start(applying...)
-	testkit.Eventually(t, rig.Soon, func() bool { return len(installs(c.Client, lonely)) == 1 }, "no reimage")
+	fails.await(r, "reimaged", func() bool { return len(installs(c.Client, lonely)) == 1 })
 	harness.Must(t, c.Machines().CancelOperation,
 		&baremetalv1.CancelOperationRequest{OperationId: installs(c.Client, lonely)[0].GetOperationId()})
 	if code := r.done(); code == 0 {

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"time"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -118,6 +118,24 @@ func (r *run) done() int {
 		return exit.ExitCode()
 	}
 	return 0
+}
+
+// patience is how long a moment of a run is awaited: tofu and its provider may take long to start.
+const patience = 5 * time.Minute
+
+// await waits for a moment of a run. One that ends before it, with an error, never comes there.
+func (w *workspace) await(r *run, what string, come func() bool) {
+	w.Helper()
+	testkit.Eventually(w, patience, func() bool {
+		select {
+		case <-r.gone:
+			if r.err != nil {
+				w.Fatalf("tofu ended before %s: %s", what, r.output.String())
+			}
+		default:
+		}
+		return come()
+	}, "not %s: %s", what, &r.output)
 }
 
 func (w *workspace) tofu(args ...string) (code int, out string) {
