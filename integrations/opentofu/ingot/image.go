@@ -19,16 +19,16 @@ import (
 )
 
 type imageModel struct {
-	ImageRef   types.String `tfsdk:"image_ref"`
-	URL        types.String `tfsdk:"url"`
-	Source     types.String `tfsdk:"source"`
-	Format     types.String `tfsdk:"format"`
-	Kind       types.String `tfsdk:"kind"`
-	Arch       types.String `tfsdk:"arch"`
-	SHA256File types.String `tfsdk:"sha256_file"`
-	SHA256Raw  types.String `tfsdk:"sha256_raw"`
+	ImageRef     types.String `tfsdk:"image_ref"`
+	URL          types.String `tfsdk:"url"`
+	Source       types.String `tfsdk:"source"`
+	Format       types.String `tfsdk:"format"`
+	Kind         types.String `tfsdk:"kind"`
+	Arch         types.String `tfsdk:"arch"`
+	SHA256File   types.String `tfsdk:"sha256_file"`
+	SHA256Raw    types.String `tfsdk:"sha256_raw"`
 	SHA256Source types.String `tfsdk:"sha256_source"`
-	SizeBytes  types.Int64  `tfsdk:"size_bytes"`
+	SizeBytes    types.Int64  `tfsdk:"size_bytes"`
 }
 
 // imageResource is an image of the catalogue, which never changes: what is said otherwise is another image.

@@ -327,4 +327,5 @@ func (r *installationResource) Read(ctx context.Context, req resource.ReadReques
 }
 
 // Delete implements resource.Resource: the system stays on the disk.
-func (*installationResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {}
+func (*installationResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
+}

@@ -31,12 +31,13 @@ func blocks(t *testing.T, page, language string) (out []string) {
 	return out
 }
 
-// TestReadme types what the README says, beside a machine whose agent enrols once the machine is registered.
+// TestReadme types what the README says, beside a machine that is registered and has an agent.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)
 	c.Start("")
 	const page = "../../../integrations/opentofu/README.md"
+	c.NewMachine(t, harness.MachineOptions{ID: "web-1"}).WaitConnected()
 	w := bareWorkspace(t, c, blocks(t, page, "hcl")[0])
 	ran := 0
 	for _, block := range blocks(t, page, "bash") {
@@ -47,20 +48,10 @@ func TestReadme(t *testing.T) {
 				continue
 			}
 			ran++
-			r := w.start(words[1:]...)
-			if words[1] == "apply" {
-				w.await(r, "registered", func() bool {
-					_, err := harness.Call(t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: "web-1"})
-					return err == nil
-				})
-				c.NewMachine(t, harness.MachineOptions{ID: "web-1"})
-			}
-			if code := r.done(); code != 0 {
-				t.Fatalf("%s: %d: %s", line, code, r.output.String())
-			}
+			w.must(words[1:]...)
 		}
 	}
-	if ran != 5 {
+	if ran != 6 {
 		t.Errorf("%d commands were run", ran)
 	}
 	if _, err := c.Machines().GetMachine(t.Context(),

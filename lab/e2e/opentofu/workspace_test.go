@@ -221,12 +221,3 @@ resource "ingot_installation" "system" {
 }
 `, machine, generation)
 }
-
-func containsAll(s string, texts ...string) bool {
-	for _, text := range texts {
-		if !strings.Contains(s, text) {
-			return false
-		}
-	}
-	return true
-}
