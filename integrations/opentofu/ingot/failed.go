@@ -120,8 +120,10 @@ func ended(err error) bool {
 }
 
 // errInService says why nothing was done to a machine in service.
-var errInService = errors.New("the machine is in service; nothing was done. Set take_out_of_service = true, or take it " +
-	"into maintenance: ingot enter-maintenance MACHINE")
+var errInService = errors.New(
+	"the machine is in service; nothing was done. Set take_out_of_service = true, or take it " +
+		"into maintenance: ingot enter-maintenance MACHINE",
+)
 
 func orNone(s string) string {
 	if s == "" {

@@ -51,8 +51,11 @@ func (*imageResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				Description: "Its name: 1 to 63 characters of [a-z0-9._-]."},
 			"url": schema.StringAttribute{Optional: true, PlanModifiers: another,
 				Description: "Where the controller fetches it. Either this or source."},
-			"source": schema.StringAttribute{Optional: true, PlanModifiers: another,
-				Description: "File that is uploaded. A change of its content is seen with sha256_file or sha256_source = filesha256(…)."},
+			"source": schema.StringAttribute{
+				Optional:      true,
+				PlanModifiers: another,
+				Description:   "File that is uploaded. A change of its content is seen with sha256_file or sha256_source = filesha256(…).",
+			},
 			"format": schema.StringAttribute{Optional: true, Computed: true, PlanModifiers: given,
 				Description: "raw, raw.zst, raw.gz, raw.xz or qcow2."},
 			"kind": schema.StringAttribute{Optional: true, Computed: true, PlanModifiers: given,

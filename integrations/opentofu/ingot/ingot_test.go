@@ -108,7 +108,10 @@ func labels(pairs ...string) types.Map {
 }
 
 func TestLabelsOfOthersAreLeftAlone(t *testing.T) {
-	m := &baremetalv1.Machine{Labels: map[string]string{"tier": "web", "owner": "others"}, Spec: &baremetalv1.MachineSpec{}}
+	m := &baremetalv1.Machine{
+		Labels: map[string]string{"tier": "web", "owner": "others"},
+		Spec:   &baremetalv1.MachineSpec{},
+	}
 	mine := machineModel{Labels: labels("tier", "db", "gone", "x"), Spec: specObject(m.GetSpec())}
 	seen := mine.refreshed(m)
 	if want := labels("tier", "web"); !seen.Labels.Equal(want) {
@@ -128,8 +131,12 @@ func TestLabelsOfOthersAreLeftAlone(t *testing.T) {
 
 func seed(userData string) types.Object {
 	return types.ObjectValueMust(
-		map[string]attr.Type{"user_data": types.StringType, "ssh_authorized_keys": types.ListType{ElemType: types.StringType}},
-		map[string]attr.Value{"user_data": types.StringValue(userData), "ssh_authorized_keys": list("ssh-ed25519 AAAA")})
+		map[string]attr.Type{
+			"user_data":           types.StringType,
+			"ssh_authorized_keys": types.ListType{ElemType: types.StringType},
+		},
+		map[string]attr.Value{"user_data": types.StringValue(userData), "ssh_authorized_keys": list("ssh-ed25519 AAAA")},
+	)
 }
 
 func installation(change func(*installationModel)) installationModel {
@@ -197,7 +204,10 @@ func TestRequestIDsFollowFromTheGeneration(t *testing.T) {
 	if got := other.request().GetRequestId(); got != id || id == "" {
 		t.Errorf("%q and %q", id, got)
 	}
-	if s := installation(func(m *installationModel) { m.Seed = seed("#!") }).request().GetSeed(); s.GetUserData() != "#!" ||
+	if s := installation(
+		func(m *installationModel) { m.Seed = seed("#!") },
+	).request().
+		GetSeed(); s.GetUserData() != "#!" ||
 		len(s.GetSshAuthorizedKeys()) != 1 {
 		t.Errorf("the seed is %v", s)
 	}

@@ -190,14 +190,9 @@ resource "ingot_installation" "system" {
 	lonely := "gone-1"
 	c.Register(&baremetalv1.Machine{MachineId: lonely, Spec: &baremetalv1.MachineSpec{Provider: "fake"}})
 	fails := newWorkspace(t, c, installation(lonely, 1))
-	r := fails.start(applying...)
-	fails.await(r, "reimaged", func() bool { return len(installs(c.Client, lonely)) == 1 })
-	harness.Must(t, c.Machines().CancelOperation,
-		&baremetalv1.CancelOperationRequest{OperationId: installs(c.Client, lonely)[0].GetOperationId()})
-	if code := r.done(); code == 0 {
-		t.Fatalf("a canceled installation ended well: %s", r.output.String())
+	for range 2 {
+		fails.refused(applying, "INSTALLER_MISSING", "Next step:", "Generation 1 has ended", "Set generation = 2")
 	}
-	fails.refused(applying, "CANCELED", "Generation 1 has ended", "Set generation = 2")
 	if got := installs(c.Client, lonely); len(got) != 1 {
 		t.Errorf("installations: %v", got)
 	}
