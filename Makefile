@@ -42,7 +42,7 @@ TOOL_BINARIES := $(addprefix bin/tools/,$(TOOLS) versitygw)
 tools: $(addprefix bin/tools/,$(TOOLS)) ## Build the pinned tools into bin/tools
 
 .SECONDEXPANSION:
-$(TOOL_BINARIES): bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
+$(TOOL_BINARIES) bin/tools/tofu: bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
 	@mkdir -p bin/tools
 	@echo "build $@"
 	@cd tools/$* && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ tool
@@ -66,6 +66,7 @@ DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./cont
 .PHONY: docs
 docs: ## Write the generated pages of docs/reference again
 	go test $(DOCUMENTED) $(DOCUMENTS) -update-docs
+	cp docs/reference/errors.md integrations/opentofu/ingot/errors.txt
 
 .PHONY: docs-check
 docs-check: ## Prove that the generated pages of docs/reference are up to date
@@ -280,6 +281,22 @@ test-ansible: deps ## Test the Ansible collection with Debian's ansible-core aga
 .PHONY: test-netbox
 test-netbox: deps ## Test the NetBox sync against a controller, and a NetBox made from its source or at INGOT_TEST_NETBOX_URL
 	$(TESTPG) env CGO_ENABLED=0 go test -tags netbox,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/netbox
+
+# A mirror of providers, as tofu init reads it, and the configuration that names it.
+OPENTOFU := dist/opentofu
+OPENTOFU_PROVIDER = $(OPENTOFU)/mirror/registry.opentofu.org/ingot-metal/ingot/0.1.0/$(shell go env GOOS)_$(shell go env GOARCH)
+
+.PHONY: opentofu-provider
+opentofu-provider: ## Build the provider for OpenTofu into dist/opentofu
+	@rm -rf $(OPENTOFU) && mkdir -p $(OPENTOFU_PROVIDER)
+	cd integrations/opentofu && $(GOBUILD) -o ../../$(OPENTOFU_PROVIDER)/terraform-provider-ingot .
+	printf 'provider_installation {\n  filesystem_mirror {\n    path = "%s"\n    include = ["ingot-metal/ingot"]\n  }\n  direct {\n    exclude = ["ingot-metal/ingot"]\n  }\n}\n' $(CURDIR)/$(OPENTOFU)/mirror > $(OPENTOFU)/tofu.rc
+
+.PHONY: test-opentofu
+test-opentofu: deps opentofu-provider bin/tools/tofu ## Test the provider with OpenTofu (builds it) against controllers, and kill both (10 minutes)
+	cd integrations/opentofu && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
+	ln -sf ../../bin/tools/tofu $(OPENTOFU)/tofu
+	INGOT_TEST_OPENTOFU=$(CURDIR)/$(OPENTOFU) $(TESTPG) env CGO_ENABLED=0 go test -tags opentofu,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/opentofu
 
 .PHONY: demo
 demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts

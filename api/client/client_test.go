@@ -51,6 +51,16 @@ func TestReason(t *testing.T) {
 			t.Errorf("%v has the reason %v", c.err, got)
 		}
 	}
+	for message, want := range map[string]bool{
+		"authentication handshake failed: EOF":                                                         true,
+		"authentication handshake failed: read tcp 127.0.0.1:1->127.0.0.1:2: connection reset by peer": true,
+		"authentication handshake failed: tls: failed to verify certificate: x509: unknown authority":  false,
+		"authentication handshake failed: remote error: tls: bad certificate":                          false,
+	} {
+		if got := client.Transient(status.Error(codes.Unavailable, message)); got != want {
+			t.Errorf("%s: transient %t", message, got)
+		}
+	}
 	if !ended.Retryable() || client.Transient(st.Err()) || !client.Transient(status.Error(codes.Unavailable, "gone")) {
 		t.Error("what may be tried again is not told from what may not")
 	}

@@ -66,8 +66,10 @@ func Transient(err error) bool {
 	}
 	switch st.Code() {
 	case codes.Unavailable:
-		// A certificate that does not verify now will not verify in a second either.
-		return !strings.Contains(st.Message(), "authentication handshake failed")
+		// A certificate that does not verify now will not verify in a second either. A handshake that only breaks off is a
+		// controller that goes, behind something that still takes connections for it.
+		return !strings.Contains(st.Message(), "authentication handshake failed") ||
+			!strings.Contains(st.Message(), "tls:") && !strings.Contains(st.Message(), "x509:")
 	case codes.ResourceExhausted, codes.Aborted:
 		// gRPC uses RESOURCE_EXHAUSTED for oversized messages too, which stay oversized.
 		return passing[Reason(err)]
