@@ -36,7 +36,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_ROLE_BINDING_NOT_FOUND: "ingot role list shows the role bindings that there are",
 	pb.Reason_SESSION_NOT_FOUND:      "ingot session list shows the sessions that there are",
 
-	pb.Reason_HARDWARE_TEST_FAILED:     "ingot machine tests {machine} names the part; replace it, then ingot test {machine}",
+	pb.Reason_HARDWARE_TEST_FAILED:     "ingot machine tests {machine} names the part; then ingot test {machine}",
 	pb.Reason_HARDWARE_TEST_UNFINISHED: "ingot test {machine} tests again; nothing was changed",
 
 	pb.Reason_REQUEST_ID_REUSED: "that request id belongs to other work; leave --request-id out to get a new one",
@@ -99,7 +99,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_IMAGE_STORE_FULL: "ingot image list, and ingot image remove what nobody needs; or give the " +
 		"controller a bigger images_dir",
 	pb.Reason_IMAGE_STORE_UNAVAILABLE: "try again in a moment; ingot-controller doctor looks at the bucket",
-	pb.Reason_IMAGE_STORE_REFUSED:     "ingot-controller doctor on the controller says what to correct under images.bucket",
+	pb.Reason_IMAGE_STORE_REFUSED:     "ingot-controller doctor there says what to correct under images.bucket",
 
 	pb.Reason_NODE_TRANSITION_ILLEGAL: "ingot node get {machine} shows where the node may go from here",
 	pb.Reason_NODE_GUARD_FAILED: "ingot node get {machine} shows where the node may go now; ingot why {machine} " +

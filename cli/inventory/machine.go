@@ -210,8 +210,9 @@ func (a commands) machineTestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tests MACHINE",
 		Short: "Show what tests of the machine's hardware have found",
-		Long: `Show the last test of the machine's hardware: what was measured of each part, and what has failed. Each value is
-compared with the norm, the median of at least three other machines of its model; one far below it is a warning.
+		Long: `Show the last test of the machine's hardware: what was measured of each part, and what has failed.
+Each value is compared with the norm, the median of at least three other machines of its model; one far below it is a
+warning.
 ingot test MACHINE makes a test.`,
 		Example:           "  ingot machine tests m-1\n  ingot machine tests m-1 --history 9 -o json",
 		Args:              cobra.ExactArgs(1),

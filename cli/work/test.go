@@ -22,9 +22,9 @@ func (a commands) testCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test MACHINE…",
 		Short: "Test a machine's hardware; nothing on its disks is changed",
-		Long: `Test the hardware of a machine in maintenance, by its own agent and at low priority: links and their speed, processors,
-memory, and disks, which are asked for their health and read. Only memory is written. The time is shared between the
-tests.
+		Long: `Test the hardware of a machine in maintenance, by its own agent and at low priority: links and their speed,
+processors, memory, and disks, which are asked for their health and read. Only memory is written. The time is shared
+between the tests.
 
 A part that does not work fails the operation, and the machine needs somebody until a test succeeds. What was found, and
 how it compares with other machines of the model, shows: ingot machine tests MACHINE.` +

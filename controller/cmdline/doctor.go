@@ -51,7 +51,8 @@ func doctorCommand(f *flags) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check what the controller needs on this machine, and say what to do about what is missing",
 		Long: `Check what the controller needs on this machine: configuration, keys, tokens, database and its settings, ports,
-space, time, the bucket of images. Root checks with the rights of the user that owns the data directory. It changes nothing.
+space, time, the bucket of images. Root checks with the rights of the user that owns the data directory. It changes
+nothing.
 
 Exit code 3 when a check fails; warnings are not failures.`,
 		Args: cobra.NoArgs,

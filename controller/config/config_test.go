@@ -164,8 +164,9 @@ func TestBucketMistakes(t *testing.T) {
 			file += fmt.Sprintf("    %s: %q\n", key, value)
 		}
 		_, problems := parse([]byte(file), environment(), nil)
-		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems.Error(), c.want) ||
-			problems[0].Key != "images.bucket."+c.key) {
+		if c.want == "" && len(problems) > 0 ||
+			c.want != "" && (len(problems) != 1 || !strings.Contains(problems.Error(), c.want) ||
+				problems[0].Key != "images.bucket."+c.key) {
 			t.Errorf("%s %q gave %v, want %q", c.key, c.value, problems, c.want)
 		}
 	}

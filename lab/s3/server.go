@@ -122,10 +122,13 @@ func (s *Server) Again() {
 // Uploading tells whether parts of an upload have come: the server keeps them apart until the upload is complete.
 func (s *Server) Uploading() bool {
 	var found bool
-	_ = filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error { // what is gone meanwhile is no part
-		found = found || err == nil && entry.Type().IsRegular() && strings.Contains(path, "/.sgwtmp/multipart/")
-		return nil
-	})
+	_ = filepath.WalkDir(
+		s.Dir,
+		func(path string, entry fs.DirEntry, err error) error { // what is gone meanwhile is no part
+			found = found || err == nil && entry.Type().IsRegular() && strings.Contains(path, "/.sgwtmp/multipart/")
+			return nil
+		},
+	)
 	return found
 }
 
@@ -166,7 +169,8 @@ func (s *Server) AddUser(access, secret string) (path string) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, s.program, "admin", "--access", AccessKey, "--secret", SecretKey, "--endpoint-url", s.URL,
-		"create-user", "--access", access, "--secret", secret, "--role", "user").CombinedOutput()
+		"create-user", "--access", access, "--secret", secret, "--role", "user").
+		CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("create user: %v\n%s", err, out)
 	}

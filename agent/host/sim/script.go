@@ -24,8 +24,8 @@ const (
 	KindErase          Kind = "erase"
 	KindPowerOn        Kind = "power-on"
 	KindPowerOff       Kind = "power-off"
-	// KindDiskHealth is no effect: in a test of the hardware the disk is slow where the mode is late, and else says that it
-	// expects to fail.
+	// KindDiskHealth is no effect: in a test of the hardware the disk is slow where the mode is late, and else says that
+	// it expects to fail.
 	KindDiskHealth Kind = "disk-health"
 )
 

@@ -173,8 +173,12 @@ func wholeSize(length int64, contentRange string, offset int64) (int64, error) {
 	to, err2 := strconv.ParseInt(last, 10, 64)
 	size, err3 := strconv.ParseInt(whole, 10, 64)
 	if err1 != nil || err2 != nil || err3 != nil || from != offset || to != size-1 || length != size-offset {
-		return 0, wrong("the service has answered with range %.80q of %d bytes to a request from byte %d", contentRange, length,
-			offset)
+		return 0, wrong(
+			"the service has answered with range %.80q of %d bytes to a request from byte %d",
+			contentRange,
+			length,
+			offset,
+		)
 	}
 	return size, nil
 }

@@ -56,7 +56,8 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		}
 	}
 	full := minio.ErrorResponse{StatusCode: http.StatusInsufficientStorage}
-	if err := failed(t.Context(), "write to", "", full); !failure.HasReason(err, "IMAGE_STORE_FULL") || failure.Retryable(err) {
+	err := failed(t.Context(), "write to", "", full)
+	if !failure.HasReason(err, "IMAGE_STORE_FULL") || failure.Retryable(err) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -58,7 +58,10 @@ func (b *Bucket) Check(ctx context.Context) []doctor.Finding {
 			return append([]doctor.Finding{b.fault(step.to, err)}, b.clock()...)
 		}
 	}
-	well := doctor.Well("bucket", b.where()+" can be listed, read, written and removed from; how full it is, its own tools say")
+	well := doctor.Well(
+		"bucket",
+		b.where()+" can be listed, read, written and removed from; how full it is, its own tools say",
+	)
 	return append([]doctor.Finding{well}, b.clock()...)
 }
 
@@ -116,7 +119,7 @@ var remedies = map[string]string{
 	"NoSuchBucket":          "make the bucket, or correct images.bucket.name",
 	"InvalidAccessKeyId":    "correct aws_access_key_id in images.bucket.credentials_file",
 	"SignatureDoesNotMatch": "correct aws_secret_access_key in images.bucket.credentials_file",
-	"AccessDenied": "let the key do s3:ListBucket there, and with its objects s3:GetObject, s3:PutObject, s3:DeleteObject, " +
+	"AccessDenied": "let the key do s3:ListBucket there, with its objects s3:GetObject, s3:PutObject, s3:DeleteObject, " +
 		"s3:AbortMultipartUpload",
 	"RequestTimeTooSkewed": "set the clocks: apt install chrony on both",
 }

@@ -95,8 +95,12 @@ func TestCheckNamesTheMissingRight(t *testing.T) {
 				actions = append(actions, `"`+right.action+`"`)
 			}
 		}
-		policy := fmt.Sprintf(`{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": ["controller"]},
-			"Action": [%s], "Resource": ["arn:aws:s3:::%[2]s", "arn:aws:s3:::%[2]s/*"]}]}`, strings.Join(actions, ", "), c.Name)
+		policy := fmt.Sprintf(
+			`{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": ["controller"]},
+			"Action": [%s], "Resource": ["arn:aws:s3:::%[2]s", "arn:aws:s3:::%[2]s/*"]}]}`,
+			strings.Join(actions, ", "),
+			c.Name,
+		)
 		if err := owner.core.SetBucketPolicy(t.Context(), c.Name, policy); err != nil {
 			t.Fatal(err)
 		}

@@ -15,9 +15,21 @@ import (
 // Codes of S3 (API Reference, "Error responses") that no further try changes, and those of a full store.
 var (
 	refusals = []string{
-		"AccessDenied", "AllAccessDisabled", "AccountProblem", "AuthorizationHeaderMalformed", "ExpiredToken",
-		"InvalidAccessKeyId", "InvalidBucketName", "InvalidToken", "NoSuchBucket", "PermanentRedirect", "RequestTimeTooSkewed",
-		"SignatureDoesNotMatch", "MethodNotAllowed", "NotImplemented", "InvalidRegion",
+		"AccessDenied",
+		"AllAccessDisabled",
+		"AccountProblem",
+		"AuthorizationHeaderMalformed",
+		"ExpiredToken",
+		"InvalidAccessKeyId",
+		"InvalidBucketName",
+		"InvalidToken",
+		"NoSuchBucket",
+		"PermanentRedirect",
+		"RequestTimeTooSkewed",
+		"SignatureDoesNotMatch",
+		"MethodNotAllowed",
+		"NotImplemented",
+		"InvalidRegion",
 	}
 	fulls = []string{"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"}
 )
@@ -41,8 +53,8 @@ func failed(ctx context.Context, doing, sha256 string, err error) error {
 	case slices.Contains(fulls, answer.Code), answer.StatusCode == http.StatusInsufficientStorage:
 		return blob.Full("the bucket is full: the service answers %s", answer.Code).Wrap(err)
 	case slices.Contains(refusals, answer.Code):
-		return failure.Precondition("IMAGE_STORE_REFUSED", "the bucket cannot be used, to %s it: the service answers %s", doing,
-			answer.Code).Wrap(err)
+		return failure.Precondition("IMAGE_STORE_REFUSED",
+			"the bucket cannot be used, to %s it: the service answers %s", doing, answer.Code).Wrap(err)
 	}
 	return unavailable("the bucket's service does not answer as it should").Wrap(err)
 }

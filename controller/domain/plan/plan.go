@@ -271,8 +271,8 @@ type Filled struct {
 }
 
 // How long the first start of a new system may take at least: firmware that tests its memory for minutes, a root file
-// system that grows, keys that are made. Without the agent it is heard when cloud-init has done all it was told, packages
-// included; MAAS gives a deployment as long (its setting node_timeout).
+// system that grows, keys that are made. Without the agent it is heard when cloud-init has done all it was told,
+// packages included; MAAS gives a deployment as long (its setting node_timeout).
 const (
 	FirstBoot             = 15 * time.Minute
 	FirstBootWithoutAgent = 30 * time.Minute
@@ -332,7 +332,7 @@ func fillFields(s *baremetalv1.Step, in Inputs) error {
 	return nil
 }
 
-// firstBoot is what a step at least gets that starts a new system. A plan of a client that gives its own time to a system
+// firstBoot is what a step at least gets that starts a new system. A client's plan that gives its own time to a system
 // with the agent keeps it.
 func firstBoot(s *baremetalv1.Step, in Inputs, builtIn bool) time.Duration {
 	switch {
@@ -344,8 +344,8 @@ func firstBoot(s *baremetalv1.Step, in Inputs, builtIn bool) time.Duration {
 	return 0
 }
 
-// limits are those of the request, else of the step, else of its kind. A plan that is built in names the built-in limits of
-// a kind: what the configuration says of that kind holds in their place.
+// limits are those of the request, else of the step, else of its kind. A plan that is built in names the built-in
+// limits of a kind: what the configuration says of that kind holds in their place.
 func limits(s *baremetalv1.Step, in Inputs, d KindDefault, builtIn bool) (time.Duration, int) {
 	timeout, retries := d.Timeout, d.Retries
 	known := BuiltInDefaults()[KindOf(s)]

@@ -80,7 +80,10 @@ func (f *fleet) dial(c *harness.ControllerProcess, address string, certs ...tls.
 // enrol makes the certificate of a site agent, as the agent does.
 func (f *fleet) enrol() {
 	f.t.Helper()
-	bundle, err := pki.ParseBundle(f.one.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: "default"}))
+	token := f.one.IssueToken(&baremetalv1.IssueBootstrapTokenRequest{
+		Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: "default",
+	})
+	bundle, err := pki.ParseBundle(token)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -208,7 +211,8 @@ func TestTwoControllersAndOneBucket(t *testing.T) {
 		t.Errorf("doctor:\n%s", out)
 	}
 	file := filepath.Join(t.TempDir(), "backup.tar.zst")
-	if out, err := f.two.Run("backup", "--images", "--out", file); err != nil || !strings.Contains(out, "2 of them of the image store") {
+	out, err := f.two.Run("backup", "--images", "--out", file)
+	if err != nil || !strings.Contains(out, "2 of them of the image store") {
 		t.Errorf("backup: %v\n%s", err, out)
 	}
 	for _, ref := range []string{"first", "second"} {
@@ -217,7 +221,7 @@ func TestTwoControllersAndOneBucket(t *testing.T) {
 		}
 	}
 	f.wantObjects(second) // still named by "again"
-	_, err := f.fetch(f.one, digestOf(first), 0, nothing)
+	_, err = f.fetch(f.one, digestOf(first), 0, nothing)
 	if !failure.HasReason(err, "BLOB_NOT_FOUND") {
 		t.Errorf("%v", err)
 	}
@@ -299,7 +303,8 @@ func TestTheServiceDies(t *testing.T) {
 		t.Errorf("%d bytes were served, some of them wrong", len(got))
 	}
 	other, otherPath := disk(t, 2, large)
-	if code, out := f.one.Ingot("image", "add", "other", otherPath); code == 0 || !strings.Contains(out, "IMAGE_STORE_UNAVAILABLE") {
+	code, out := f.one.Ingot("image", "add", "other", otherPath)
+	if code == 0 || !strings.Contains(out, "IMAGE_STORE_UNAVAILABLE") {
 		t.Errorf("an ingest without the service: %d\n%s", code, out)
 	}
 	f.two.Process.Kill()
@@ -325,7 +330,9 @@ func TestTheServiceDies(t *testing.T) {
 			ended <- out
 		})
 		var out string
-		testkit.Eventually(t, time.Minute, func() bool { return f.server.Uploading() || len(ended) > 0 }, "nothing is uploaded")
+		testkit.Eventually(t, time.Minute, func() bool {
+			return f.server.Uploading() || len(ended) > 0
+		}, "nothing is uploaded")
 		f.server.Kill()
 		if name == "later" {
 			out = <-ended
