@@ -313,6 +313,27 @@ test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against
 	scripts/install-deps test clusters
 	INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) go test -tags clusters -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusters
 
+.PHONY: cluster-api
+cluster-api: ## Build the infrastructure provider of Cluster API into bin/
+	@mkdir -p bin
+	@echo "build bin/ingot-cluster-api"
+	@cd integrations/cluster-api && $(GOBUILD) -o ../../bin/ingot-cluster-api .
+
+bin/kube/cluster-api-core: lab/kube/clusterapi/go.mod lab/kube/clusterapi/go.sum
+	@mkdir -p bin/kube
+	@echo "build $@"
+	@cd lab/kube/clusterapi && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../../$@ sigs.k8s.io/cluster-api
+	@touch $@
+
+.PHONY: test-cluster-api
+test-cluster-api: deps cluster-api bin/kube/kube-apiserver bin/kube/kubectl bin/kube/cluster-api-core ## Hold the provider of Cluster API against its core, a real kube-apiserver and etcd (builds them)
+	scripts/install-deps test clusters
+	cd integrations/cluster-api && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
+	INGOT_TEST_KUBE=$(CURDIR)/bin/kube INGOT_TEST_CLUSTER_API=$(CURDIR)/bin/ingot-cluster-api \
+		INGOT_TEST_CLUSTER_API_CORE=$(CURDIR)/bin/kube/cluster-api-core \
+		INGOT_TEST_CLUSTER_API_MODULE=$$(cd lab/kube/clusterapi && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api) \
+		$(TESTPG) env CGO_ENABLED=0 go test -tags clusterapi,$(GOTAGS) -trimpath -buildvcs=false -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusterapi
+
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
 
