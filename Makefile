@@ -297,7 +297,8 @@ test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and cou
 bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 	@mkdir -p bin/kube
 	@echo "build $@"
-	@cd lab/kube && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/$*
+	@# Who asks an API server for its version gets what it was linked with.
+	@cd lab/kube && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)" -o ../../$@ k8s.io/kubernetes/cmd/$*
 	@touch $@
 
 .PHONY: test-rollouts
@@ -319,10 +320,11 @@ cluster-api: ## Build the infrastructure provider of Cluster API into bin/
 	@echo "build bin/ingot-cluster-api"
 	@cd integrations/cluster-api && $(GOBUILD) -o ../../bin/ingot-cluster-api .
 
-bin/kube/cluster-api-core: lab/kube/clusterapi/go.mod lab/kube/clusterapi/go.sum
+# It shares what is compiled for the provider.
+bin/kube/cluster-api-core: integrations/cluster-api/go.mod integrations/cluster-api/go.sum
 	@mkdir -p bin/kube
 	@echo "build $@"
-	@cd lab/kube/clusterapi && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../../$@ sigs.k8s.io/cluster-api
+	@cd integrations/cluster-api && $(GOBUILD) -o ../../$@ sigs.k8s.io/cluster-api/core
 	@touch $@
 
 .PHONY: test-cluster-api
@@ -331,7 +333,7 @@ test-cluster-api: deps cluster-api bin/kube/kube-apiserver bin/kube/kubectl bin/
 	cd integrations/cluster-api && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
 	INGOT_TEST_KUBE=$(CURDIR)/bin/kube INGOT_TEST_CLUSTER_API=$(CURDIR)/bin/ingot-cluster-api \
 		INGOT_TEST_CLUSTER_API_CORE=$(CURDIR)/bin/kube/cluster-api-core \
-		INGOT_TEST_CLUSTER_API_MODULE=$$(cd lab/kube/clusterapi && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api) \
+		INGOT_TEST_CLUSTER_API_MODULE=$$(cd integrations/cluster-api && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api) \
 		$(TESTPG) env CGO_ENABLED=0 go test -tags clusterapi,$(GOTAGS) -trimpath -buildvcs=false -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusterapi
 
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst

@@ -361,7 +361,10 @@ func (g *management) testRefused() {
 		infra["metadata"].(object)["annotations"] = object{"cluster.x-k8s.io/paused": "true"}
 	})
 	g.eventually("refused-paused", "paused", func(o object) bool { return condition(o, "Paused")["status"] == "True" })
-	g.Admin.Merge(infra("refused-paused"), object{"metadata": object{"annotations": object{"cluster.x-k8s.io/paused": nil}}})
+	g.Admin.Merge(
+		infra("refused-paused"),
+		object{"metadata": object{"annotations": object{"cluster.x-k8s.io/paused": nil}}},
+	)
 	id := g.provisioned("refused-paused")
 	// Somebody gives the machine to another: nothing more is done to it, and the Machine can go.
 	g.label(id, claim, "another")

@@ -65,11 +65,11 @@ func newManagement(t *testing.T) *management {
 	cert, key := g.CA.Client(t, "admin", "system:masters")
 	g.adminConfig = g.kubeconfig("admin", object{"client-certificate-data": base64.StdEncoding.EncodeToString(cert),
 		"client-key-data": base64.StdEncoding.EncodeToString(key)})
-	crds, err := filepath.Glob(filepath.Join(named(t, envModule), "config/crd/bases/*.yaml"))
+	crds, err := filepath.Glob(filepath.Join(named(t, envModule), "core/config/crd/bases/*.yaml"))
 	if err != nil || len(crds) < 5 {
 		t.Fatalf("found %d resources of Cluster API: %v", len(crds), err)
 	}
-	g.kubectl("apply", "--server-side", "-f", filepath.Join(named(t, envModule), "config/crd/bases"))
+	g.kubectl("apply", "--server-side", "-f", filepath.Join(named(t, envModule), "core/config/crd/bases"))
 	for _, crd := range crds {
 		group, plural, _ := strings.Cut(strings.TrimSuffix(filepath.Base(crd), ".yaml"), "_")
 		g.established(plural + "." + group)

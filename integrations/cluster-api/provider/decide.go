@@ -123,8 +123,12 @@ func pending(reason string, o *baremetalv1.Operation) decision {
 
 // failed says why an operation has ended without success.
 func failed(o *baremetalv1.Operation) decision {
-	return decision{reason: cmp.Or(o.GetError().GetCode(), o.GetPhase().String()), operation: o, message: fmt.Sprintf("%s %s: %s. See: ingot why %s", o.GetType(),
-		o.GetOperationId(), strings.TrimSuffix(o.GetError().GetMessage(), "."), o.GetMachineId())}
+	return decision{
+		reason:    cmp.Or(o.GetError().GetCode(), o.GetPhase().String()),
+		operation: o,
+		message: fmt.Sprintf("%s %s: %s. See: ingot why %s", o.GetType(),
+			o.GetOperationId(), strings.TrimSuffix(o.GetError().GetMessage(), "."), o.GetMachineId()),
+	}
 }
 
 // nextInstall is the next step towards a provisioned machine.

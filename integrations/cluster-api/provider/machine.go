@@ -100,7 +100,11 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 }
 
 // save writes the status if it has changed. An object that is gone needs none.
-func (r *MachineReconciler) save(ctx context.Context, m *v1alpha1.IngotMachine, status v1alpha1.IngotMachineStatus) error {
+func (r *MachineReconciler) save(
+	ctx context.Context,
+	m *v1alpha1.IngotMachine,
+	status v1alpha1.IngotMachineStatus,
+) error {
 	base := m.DeepCopy()
 	m.Status = status
 	return kube.IgnoreNotFound(r.Status().Patch(ctx, m, kube.MergeFrom(base)))
