@@ -210,8 +210,8 @@ func (g *management) end(p interface{ Kill() error }) {
 	}
 }
 
-// testKilled kills the provider with SIGKILL: once in the middle of the installation, and else every moment, through the
-// whole life of a machine.
+// testKilled kills the provider with SIGKILL: once in the middle of the installation, and else every moment, through
+// the whole life of a machine.
 func (g *management) testKilled() {
 	pool := g.pool("killed", 2, harness.MachineOptions{RepaveTime: 3 * time.Second})
 	g.cluster1("killed")

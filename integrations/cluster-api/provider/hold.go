@@ -22,8 +22,8 @@ const (
 	unfit
 )
 
-// hold writes a claim to its machine if nobody else holds it. A machine of which nothing was asked yet must be free; one
-// that was taken before is taken back, whatever it does now.
+// hold writes a claim to its machine if nobody else holds it. A machine of which nothing was asked yet must be free;
+// one that was taken before is taken back, whatever it does now.
 func (f *Fleet) hold(ctx context.Context, c Claim, before bool) (*baremetalv1.Machine, holding, error) {
 	m, err := f.machine(ctx, c.MachineID)
 	switch {
