@@ -31,10 +31,11 @@ func TestProvider(t *testing.T) {
 		name string
 		test func(*management)
 	}{
-		{"the commands of the README", (*management).testReadme},
-		{"drift", (*management).testDrift},
+		{"the life of a machine", (*management).testLife},
 		{"killed again and again", (*management).testKilled},
 		{"two providers and too few machines", (*management).testRace},
+		{"drift", (*management).testDrift},
+		{"the commands of the README", (*management).testReadme},
 		{"a deletion amid the installation", (*management).testDeletedEarly},
 		{"what is refused", (*management).testRefused},
 	} {
@@ -44,6 +45,28 @@ func TestProvider(t *testing.T) {
 			c.test(&part)
 		})
 	}
+}
+
+// testLife: one machine is claimed, installed with the bootstrap data, provisioned, seen by the core, and erased.
+func (g *management) testLife() {
+	g.install()
+	defer g.end(g.provider())
+	pool := g.pool("life", 1, harness.MachineOptions{})
+	g.cluster("life")
+	g.machine("life", "life-1", nil)
+	id := g.provisioned("life-1")
+	if o := g.Admin.Get(infra("life-1")); g.claimOf(id) != kubetest.Text(o, "metadata", "uid") {
+		g.t.Errorf("%s carries %q, and is held by %v", id, g.claimOf(id), o)
+	}
+	g.seenByCore("life-1", id)
+	if n := effects(pool[id], sim.KindRepave); n != 1 {
+		g.t.Errorf("the machine was installed %d times", n)
+	}
+	g.deleted("life-1")
+	if got := [2]int{effects(pool[id], sim.KindErase), effects(pool[id], sim.KindRepave)}; got != [2]int{1, 2} {
+		g.t.Errorf("the machine was erased %d times, installed %d times", got[0], got[1])
+	}
+	g.idle(id)
 }
 
 func (g *management) kubectl(args ...string) string {

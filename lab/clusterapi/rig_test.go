@@ -52,6 +52,7 @@ type management struct {
 	// adminConfig is a kubeconfig.
 	adminConfig string
 	dir         string
+	core        *process.Process
 	// account is what the provider logs in with, on both sides.
 	account *account
 }
@@ -151,9 +152,10 @@ func (g *management) startCore() {
 			g.t.Fatal(err)
 		}
 	}
-	g.run([]string{"KUBECONFIG=" + g.adminConfig, "POD_NAMESPACE=default", "POD_NAME=core", "POD_UID=core"},
+	g.core = g.run([]string{"KUBECONFIG=" + g.adminConfig, "POD_NAMESPACE=default", "POD_NAME=core", "POD_UID=core"},
 		named(g.t, envCore), "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics", "--health-addr=127.0.0.1:0",
-		"--webhook-port="+kubetest.FreePort(g.t), "--webhook-cert-dir="+certs, "--skip-crd-migration-phases=All")
+		"--webhook-port="+kubetest.FreePort(g.t), "--webhook-cert-dir="+certs,
+		"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 }
 
 // provider starts the provider, under the account that its own manifest makes and with a token that may operate.
@@ -197,6 +199,11 @@ func (g *management) cluster(name string) {
 		}
 	}
 	testkit.Eventually(g.t, soon, func() bool {
+		select {
+		case <-g.core.Gone():
+			g.t.Fatalf("the core controllers have ended: %v", g.core.Err())
+		default:
+		}
 		o := g.Admin.Get(coreAPI + "clusters/" + name)
 		return kubetest.Text(o, "status", "initialization", "infrastructureProvisioned") == "true"
 	}, "the core does not take the infrastructure of %s for provisioned", name)
