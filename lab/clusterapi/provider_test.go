@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +32,11 @@ func TestProvider(t *testing.T) {
 		name string
 		test func(*management)
 	}{
+		{"the commands of the README", (*management).testReadme},
 		{"the life of a machine", (*management).testLife},
 		{"killed again and again", (*management).testKilled},
 		{"two providers and too few machines", (*management).testRace},
 		{"drift", (*management).testDrift},
-		{"the commands of the README", (*management).testReadme},
 		{"a deletion amid the installation", (*management).testDeletedEarly},
 		{"what is refused", (*management).testRefused},
 	} {
@@ -62,11 +63,45 @@ func (g *management) testLife() {
 	if n := effects(pool[id], sim.KindRepave); n != 1 {
 		g.t.Errorf("the machine was installed %d times", n)
 	}
+	given := g.seeds(id)
 	g.deleted("life-1")
 	if got := [2]int{effects(pool[id], sim.KindErase), effects(pool[id], sim.KindRepave)}; got != [2]int{1, 2} {
 		g.t.Errorf("the machine was erased %d times, installed %d times", got[0], got[1])
 	}
 	g.idle(id)
+	if want := []string{g.seedOf(exampleOf(g.t))}; !slices.Equal(given, want) || !slices.Equal(g.seeds(id), want) {
+		g.t.Errorf("the installation has the seeds %v, with the erasure %v; want %v", given, g.seeds(id), want)
+	}
+}
+
+// seeds names what the systems of a machine were given for their first boot.
+func (g *management) seeds(id string) (out []string) {
+	for _, op := range g.c.OperationsOf(id) {
+		if seed := op.GetParams()["seed"]; seed != "" {
+			out = append(out, seed)
+		}
+	}
+	return out
+}
+
+// seedOf names the bootstrap data of an example, by giving another machine the same: the same content has one name.
+func (g *management) seedOf(example []object) string {
+	g.t.Helper()
+	var data string
+	for _, o := range example {
+		if kubetest.Text(o, "kind") == "Secret" {
+			data = kubetest.Text(o, "stringData", "value")
+		}
+	}
+	g.pool("twin", 1, harness.MachineOptions{})
+	g.ingot("enter-maintenance", "twin-m0")
+	op := harness.Must(g.t, g.c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{
+		MachineId: "twin-m0", RequestId: "twin", ImageRef: "ubuntu-2204", Seed: &baremetalv1.SystemSeed{UserData: data},
+	})
+	if data == "" || op.GetParams()["seed"] == "" {
+		g.t.Fatalf("%q has no name: %v", data, op)
+	}
+	return op.GetParams()["seed"]
 }
 
 func (g *management) kubectl(args ...string) string {

@@ -37,7 +37,7 @@ const (
 	root  = "../.."
 	ours  = root + "/integrations/cluster-api"
 	claim = "capi.ingot.dev/claim"
-	soon  = 2 * time.Minute
+	soon  = 4 * time.Minute
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
