@@ -333,7 +333,8 @@ test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and cou
 bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 	@mkdir -p bin/kube
 	@echo "build $@"
-	@cd lab/kube && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/$*
+	@# Who asks an API server for its version gets what it was linked with.
+	@cd lab/kube && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)" -o ../../$@ k8s.io/kubernetes/cmd/$*
 	@touch $@
 
 .PHONY: test-rollouts
@@ -348,6 +349,28 @@ test-provision: deps ## Provision 1,000 simulated machines of which 30 fail, and
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
 	scripts/install-deps test clusters
 	INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) go test -tags clusters -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusters
+
+.PHONY: cluster-api
+cluster-api: ## Build the infrastructure provider of Cluster API into bin/
+	@mkdir -p bin
+	@echo "build bin/ingot-cluster-api"
+	@cd integrations/cluster-api && $(GOBUILD) -o ../../bin/ingot-cluster-api .
+
+# It shares what is compiled for the provider.
+bin/kube/cluster-api-core: integrations/cluster-api/go.mod integrations/cluster-api/go.sum
+	@mkdir -p bin/kube
+	@echo "build $@"
+	@cd integrations/cluster-api && $(GOBUILD) -o ../../$@ sigs.k8s.io/cluster-api/core
+	@touch $@
+
+.PHONY: test-cluster-api
+test-cluster-api: deps cluster-api bin/kube/kube-apiserver bin/kube/kubectl bin/kube/cluster-api-core ## Hold the provider of Cluster API against its core, a real kube-apiserver and etcd (builds them)
+	scripts/install-deps test clusters
+	cd integrations/cluster-api && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
+	INGOT_TEST_KUBE=$(CURDIR)/bin/kube INGOT_TEST_CLUSTER_API=$(CURDIR)/bin/ingot-cluster-api \
+		INGOT_TEST_CLUSTER_API_CORE=$(CURDIR)/bin/kube/cluster-api-core \
+		INGOT_TEST_CLUSTER_API_MODULE=$$(cd integrations/cluster-api && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api) \
+		$(TESTPG) env CGO_ENABLED=0 go test -tags clusterapi,$(GOTAGS) -trimpath -buildvcs=false -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusterapi
 
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst

@@ -71,6 +71,13 @@ func (a *Authority) Client(t testing.TB, user string, groups ...string) (cert, k
 		keyPEM(t, k)
 }
 
+// Server makes the certificate of a server on the loopback.
+func (a *Authority) Server(t testing.TB, name string) (cert, key []byte) {
+	t.Helper()
+	k := newKey(t)
+	return a.Sign(t, pkix.Name{CommonName: name}, &k.PublicKey, x509.ExtKeyUsageServerAuth), keyPEM(t, k)
+}
+
 // Sign certifies a public key.
 func (a *Authority) Sign(t testing.TB, subject pkix.Name, pub any, usage x509.ExtKeyUsage) []byte {
 	t.Helper()
@@ -96,13 +103,11 @@ func (a *Authority) flags(t testing.TB, dir string) []string {
 		}
 		return path
 	}
-	serving, accounts := newKey(t), put("accounts.key", keyPEM(t, newKey(t)))
+	accounts := put("accounts.key", keyPEM(t, newKey(t)))
+	cert, key := a.Server(t, "kube-apiserver")
 	return []string{
 		"--client-ca-file=" + put("ca.crt", a.PEM),
-		"--tls-cert-file=" +
-			put("serving.crt", a.Sign(t, pkix.Name{CommonName: "kube-apiserver"}, &serving.PublicKey,
-				x509.ExtKeyUsageServerAuth)),
-		"--tls-private-key-file=" + put("serving.key", keyPEM(t, serving)),
+		"--tls-cert-file=" + put("serving.crt", cert), "--tls-private-key-file=" + put("serving.key", key),
 		"--service-account-key-file=" + accounts, "--service-account-signing-key-file=" + accounts,
 	}
 }

@@ -104,7 +104,14 @@ func (s *Server) ServiceAccount(name string, objects ...Object) string {
 	for _, o := range objects {
 		s.Admin.Create(collection(o), o)
 	}
-	answer := s.Admin.Must(http.MethodPost, "/api/v1/namespaces/kube-system/serviceaccounts/"+name+"/token", Object{
+	return s.Token("kube-system", name)
+}
+
+// Token gives a bearer token for a service account.
+func (s *Server) Token(namespace, account string) string {
+	s.t.Helper()
+	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + account + "/token"
+	answer := s.Admin.Must(http.MethodPost, path, Object{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": Object{"expirationSeconds": 3600},
 	})
 	return Text(answer, "status", "token")

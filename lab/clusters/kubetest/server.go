@@ -49,7 +49,7 @@ func Start(t testing.TB) *Server {
 	dir := testkit.TempDir(t)
 	ca := NewAuthority(t, "test cluster")
 	s := &Server{t: t, CA: ca}
-	port := free(t)
+	port := FreePort(t)
 	s.URL = "https://127.0.0.1:" + port
 	etcd := startEtcd(t, filepath.Join(dir, "etcd"))
 	args := append(ca.flags(t, dir),
@@ -72,15 +72,15 @@ func Start(t testing.TB) *Server {
 
 func startEtcd(t testing.TB, dir string) string {
 	t.Helper()
-	client, peer := "http://127.0.0.1:"+free(t), "http://127.0.0.1:"+free(t)
+	client, peer := "http://127.0.0.1:"+FreePort(t), "http://127.0.0.1:"+FreePort(t)
 	run(t, dir+".log", "etcd", "--data-dir="+dir, "--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
 		"--unsafe-no-fsync")
 	return client
 }
 
-// free gives a port that nobody has now.
-func free(t testing.TB) string {
+// FreePort gives a port that nobody has now.
+func FreePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

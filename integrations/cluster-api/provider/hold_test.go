@@ -1,0 +1,49 @@
+package provider
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// overtaken is a machine that another provider claims after every read. It refuses an old version with any error: which
+// one the controller gives is not held here.
+type overtaken struct {
+	baremetalv1.MachineServiceClient
+	m *baremetalv1.Machine
+}
+
+func (o *overtaken) GetMachine(
+	context.Context, *baremetalv1.GetMachineRequest, ...grpc.CallOption,
+) (*baremetalv1.Machine, error) {
+	read := proto.Clone(o.m).(*baremetalv1.Machine)
+	o.m.Version++
+	o.m.Labels = map[string]string{ClaimLabel: "another"}
+	return read, nil
+}
+
+func (o *overtaken) UpdateMachine(
+	_ context.Context, r *baremetalv1.UpdateMachineRequest, _ ...grpc.CallOption,
+) (*baremetalv1.Machine, error) {
+	if v := r.GetExpectedVersion(); v != 0 && v != o.m.GetVersion() {
+		return nil, status.Error(codes.Aborted, "the machine has changed")
+	}
+	o.m.Labels = r.GetMachine().GetLabels()
+	return o.m, nil
+}
+
+// TestAClaimThatCameFirstStays, also where it came between the look and the write.
+func TestAClaimThatCameFirstStays(t *testing.T) {
+	o := &overtaken{m: &baremetalv1.Machine{MachineId: "m-1", Version: 7,
+		Status: &baremetalv1.MachineStatus{EffectiveState: baremetalv1.MachineStatus_IDLE}}}
+	_, h, _ := (&Fleet{machines: o}).hold(t.Context(), Claim{"m-1", "mine"}, false)
+	if h == held || o.m.GetLabels()[ClaimLabel] != "another" {
+		t.Errorf("held: %v; the machine carries %q", h, o.m.GetLabels()[ClaimLabel])
+	}
+}
