@@ -30,7 +30,7 @@ func processors(ctx context.Context, d time.Duration) []Result {
 	var mu sync.Mutex
 	var out []Result
 	done, began := 0, time.Now()
-	group, _ := task.New(ctx)
+	group, _ := task.New(ctx) // each task gets the context as its argument
 	for n := range 8192 {
 		if !set.IsSet(n) {
 			continue

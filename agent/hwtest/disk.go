@@ -40,7 +40,7 @@ type Health struct {
 func disks(ctx context.Context, cfg Config, d time.Duration) []Result {
 	var mu sync.Mutex
 	var out []Result
-	group, _ := task.New(ctx)
+	group, _ := task.New(ctx) // each task gets the context as its argument
 	for _, disk := range cfg.Doc.Disks {
 		group.Go("disk "+disk.Name, func(ctx context.Context) error {
 			r := within(ctx, d+patience, disk, func(ctx context.Context) []Result { return testDisk(ctx, cfg, disk, d) })
@@ -168,7 +168,7 @@ func sequential(ctx context.Context, f *os.File, size, most int64) (mbs float64,
 func random(ctx context.Context, f *os.File, size, most int64) (iops float64, detail string, err error) {
 	var mu sync.Mutex
 	var took []time.Duration
-	group, _ := task.New(ctx)
+	group, _ := task.New(ctx) // each task gets the context as its argument
 	began := time.Now()
 	for range readers {
 		group.Go("reader", func(ctx context.Context) error {

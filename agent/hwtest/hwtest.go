@@ -54,7 +54,7 @@ type Config struct {
 	DiskBytes int64
 	// SMART asks a disk how it is; nil: nobody can.
 	SMART func(device string) (Health, error)
-	// Progress is told how far it got.
+	// Progress receives the percentage done, 0 to 100, and what is being tested; nil: nobody is interested.
 	Progress func(percent int, message string)
 }
 

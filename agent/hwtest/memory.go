@@ -59,7 +59,7 @@ func memory(ctx context.Context, cfg Config, d time.Duration) []Result {
 	var out []Result
 	var read, covered uint64
 	began := time.Now()
-	group, _ := task.New(ctx)
+	group, _ := task.New(ctx) // each task gets the context as its argument
 	workers := min(runtime.NumCPU(), int(size/piece))
 	each := size / uint64(workers) / piece
 	for w := range workers {
@@ -264,6 +264,7 @@ func correctedErrors(root string) map[string]uint64 {
 		if err != nil {
 			continue
 		}
+		// A count that the driver does not have is none.
 		ce, _ := number(filepath.Join(dir, "dimm_ce_count"))
 		ue, _ := number(filepath.Join(dir, "dimm_ue_count"))
 		out[strings.TrimSpace(string(label))+"\x00"+filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir)] = ce + ue
@@ -278,7 +279,7 @@ func grown(before, after map[string]uint64) []Result {
 		if n <= before[key] {
 			continue
 		}
-		label, place, _ := strings.Cut(key, "\x00")
+		label, place, _ := strings.Cut(key, "\x00") // correctedErrors makes the keys
 		if label == "" {
 			label = place
 		}

@@ -14,7 +14,7 @@
 // # Failure handling
 //
 // Nothing is kept between runs. A label of the machine holds a digest of what was taken over last, and is written by
-// the same call. So a value that somebody has changed in the controller meanwhile is told from one that is merely old.
+// the same call. The digest tells a value that somebody has changed in the controller from one that is merely old.
 // What contradicts is a conflict: it is named and not overwritten, and nothing is ever deleted on either side. A run
 // that was killed is made good by the next.
 package netbox

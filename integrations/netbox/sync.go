@@ -316,7 +316,7 @@ func (s *Sync) report(ctx context.Context, devices []Device, nics map[int64][]In
 		if err := s.apply(ctx, Report(d, nics[d.ID], o), r); err != nil {
 			return err
 		}
-		// One whose agent has not reported yet, or that contradicts, is looked at again.
+		// A machine without an inventory yet, or with a conflict, stays on the list for the next round.
 		if !s.DryRun && (o.Seen || m.GetStatus().GetAgentId() == "") && r.Conflicts == before {
 			delete(s.dirty, m.GetMachineId())
 		}

@@ -168,8 +168,8 @@ func (s *Server) AddUser(access, secret string) (path string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, s.program, "admin", "--access", AccessKey, "--secret", SecretKey, "--endpoint-url", s.URL,
-		"create-user", "--access", access, "--secret", secret, "--role", "user").
+	out, err := exec.CommandContext(ctx, s.program, "admin", "--access", AccessKey, "--secret", SecretKey,
+		"--endpoint-url", s.URL, "create-user", "--access", access, "--secret", secret, "--role", "user").
 		CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("create user: %v\n%s", err, out)

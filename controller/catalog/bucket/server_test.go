@@ -230,7 +230,8 @@ func TestAFileThatHasChangedIsNotPlaced(t *testing.T) {
 	}
 }
 
-// TestTheServerDiesDuringAnIngest: the caller is told; nothing is seen; the same again works once the server is back.
+// TestTheServerDiesDuringAnIngest: the call fails with a typed error and
+// leaves no object; it succeeds once the server is back.
 func TestTheServerDiesDuringAnIngest(t *testing.T) {
 	content := random(1, 3*leastPart)
 	for _, point := range []string{"bucket.before-part", "bucket.before-complete"} {

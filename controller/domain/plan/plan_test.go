@@ -186,7 +186,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Only the start of what was just written is given more time, and never against what the request says, or a client's plan.
+// Only the first boot of a new system has more time. The time of a request, and of a client's plan, holds.
 func TestANewSystemHasTimeForItsFirstBoot(t *testing.T) {
 	open := of(reboot("before"), repave("img-plan"), reboot("first"))
 	own := proto.Clone(open).(*baremetalv1.Plan)

@@ -54,7 +54,7 @@ func (*imageResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"source": schema.StringAttribute{
 				Optional:      true,
 				PlanModifiers: another,
-				Description:   "File that is uploaded. A change of its content is seen with sha256_file or sha256_source = filesha256(…).",
+				Description:   "File that is uploaded. sha256_file, or sha256_source = filesha256(…), shows a change of its content.",
 			},
 			"format": schema.StringAttribute{Optional: true, Computed: true, PlanModifiers: given,
 				Description: "raw, raw.zst, raw.gz, raw.xz or qcow2."},

@@ -319,7 +319,7 @@ func TestTheServiceDies(t *testing.T) {
 		t.Errorf("the rest: %d bytes, %v", len(rest), err)
 	}
 
-	// Killed somewhere on the way, and back at once or later: the call succeeds or is told why not.
+	// The server is killed amid an upload, and started at once or later: the call succeeds or fails with a typed error.
 	for _, name := range []string{"at-once", "later"} {
 		ended := make(chan string, 1)
 		task.Background("ingest", func() {

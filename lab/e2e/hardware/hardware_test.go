@@ -130,7 +130,7 @@ func TestNothingElseRunsMeanwhile(t *testing.T) {
 	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
-// TestKill9DuringATest: whoever is killed with SIGKILL, the machine's results are those of a whole test.
+// TestKill9DuringATest kills controller and agent with SIGKILL: the results are those of one complete test.
 func TestKill9DuringATest(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)

@@ -44,8 +44,8 @@ func watch(
 	}
 }
 
-// settle waits until no transaction of the server is older than what was written so far. While there is one, and those of
-// other tests count, a watch may say again what a list has said already.
+// settle waits until no transaction of the server is older than what was written so far. While there is one, also of
+// another test, a watch may repeat what a list has shown.
 func settle(r *publictest.Rig) {
 	r.T.Helper()
 	pool := r.Store.Pool()
