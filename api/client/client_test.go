@@ -56,6 +56,7 @@ func TestReason(t *testing.T) {
 		"authentication handshake failed: read tcp 127.0.0.1:1->127.0.0.1:2: connection reset by peer": true,
 		"authentication handshake failed: tls: failed to verify certificate: x509: unknown authority":  false,
 		"authentication handshake failed: remote error: tls: bad certificate":                          false,
+		"authentication handshake failed: verify server: server's CA is not the one that was named":    false,
 	} {
 		if got := client.Transient(status.Error(codes.Unavailable, message)); got != want {
 			t.Errorf("%s: transient %t", message, got)

@@ -68,8 +68,7 @@ func Transient(err error) bool {
 	case codes.Unavailable:
 		// A certificate that does not verify now will not verify in a second either. A handshake that only breaks off is a
 		// controller that goes, behind something that still takes connections for it.
-		return !strings.Contains(st.Message(), "authentication handshake failed") ||
-			!strings.Contains(st.Message(), "tls:") && !strings.Contains(st.Message(), "x509:")
+		return !strings.Contains(st.Message(), "authentication handshake failed") || brokenOff(st.Message())
 	case codes.ResourceExhausted, codes.Aborted:
 		// gRPC uses RESOURCE_EXHAUSTED for oversized messages too, which stay oversized.
 		return passing[Reason(err)]
@@ -78,6 +77,16 @@ func Transient(err error) bool {
 		return Reason(err) == baremetalv1.Reason_SIGN_ON_EXPIRED
 	case codes.Internal, codes.Unknown:
 		return strings.Contains(st.Message(), "RST_STREAM") || strings.Contains(st.Message(), "unexpected EOF")
+	}
+	return false
+}
+
+// brokenOff says whether a handshake failed as its connection ended, which gRPC tells in words alone.
+func brokenOff(message string) bool {
+	for _, end := range []string{"EOF", "connection reset", "broken pipe", "i/o timeout", "deadline exceeded"} {
+		if strings.Contains(message, end) {
+			return true
+		}
 	}
 	return false
 }

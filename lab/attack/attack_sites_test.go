@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -103,6 +105,13 @@ func reportElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 		return Outcome{}, err
 	}
 	n, err := s.forge(ctx, e)
+	for tries := 0; status.Code(err) == codes.Aborted && tries < 3; tries++ {
+		// A session that says nothing is ended while the machine of the other site works.
+		if err := s.open(ctx); err != nil {
+			return Outcome{}, err
+		}
+		n, err = s.forge(ctx, e)
+	}
 	if err != nil {
 		return Outcome{}, err
 	}
