@@ -91,14 +91,14 @@ test: deps bin/tools/gotestsum ## Run every test on a private Postgres, the pack
 ifeq ($(PKG),./...)
 	@# The programs that tests start are built once for all packages.
 	@mkdir -p $(TEST_PROGRAMS)
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-agent ./cmd/ingot-controller
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-agent ./cmd/ingot-controller ./cmd/ingot-image
 	@# What starts programs is never taken from the cache, which does not know them: -count 1.
 	@# Whole systems, two at a time as they wait as much as they work, without the race detector: PKG=./lab/e2e/... runs them with it.
 	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
 	@# What computes and what waits, beside each other.
 	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(TESTPG) $(MAKE) --no-print-directory -j2 test-raced test-unraced
 	@# Emulated machines take every processor there is, and are left alone with them.
-	$(TESTPG) $(GOTESTSUM) -- -race -vet=off -trimpath -count 1 -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
+	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(TESTPG) $(UNRACED_TEST) -count 1 -parallel $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab
 else
 	$(TESTPG) $(GOTESTSUM) -- -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PKG)
 endif
@@ -319,7 +319,7 @@ lab-down: ## End the small data centre and remove what it made
 
 .PHONY: test-metal
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
-	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife' -skip 'TestMetalDebian|TestMetalStock' $(TEST_FLAGS) ./lab
+	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife|TestAFailedInstall' -skip 'TestMetalDebian|TestMetalStock' $(TEST_FLAGS) ./lab
 
 .PHONY: test-bucket
 test-bucket: deps bin/tools/versitygw ## Keep images in a bucket of a real S3 server, and kill the server and the controllers (2 minutes)

@@ -61,6 +61,9 @@ func TestMain(m *testing.M) {
 
 // buildParts builds the agent as it is shipped: static, without the race detector.
 func buildParts() (parts, error) {
+	if dir := os.Getenv(envPrograms); dir != "" {
+		return partsWith(filepath.Join(dir, "ingot-agent"))
+	}
 	binary := filepath.Join(sharedDir, "ingot-agent")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags=-s -w -buildid=",
 		"-o", binary, "../cmd/ingot-agent")
@@ -68,6 +71,10 @@ func buildParts() (parts, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build agent: %w: %s", err, out)
 	}
+	return partsWith(binary)
+}
+
+func partsWith(agent string) (parts, error) {
 	cache, err := imagebuild.DefaultCacheDir()
 	if err != nil {
 		return parts{}, err
@@ -77,7 +84,7 @@ func buildParts() (parts, error) {
 		return parts{}, err
 	}
 	initrd := filepath.Join(sharedDir, "initrd")
-	return parts{k, initrd}, imagebuild.Build(imagebuild.Config{Init: binary, Kernel: k, Out: initrd})
+	return parts{k, initrd}, imagebuild.Build(imagebuild.Config{Init: agent, Kernel: k, Out: initrd})
 }
 
 // rig is a whole controller, one machine in QEMU, and a client that knows nothing but the API.

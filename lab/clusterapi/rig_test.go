@@ -61,7 +61,7 @@ type account struct{ config, token string }
 
 func newManagement(t *testing.T) *management {
 	t.Helper()
-	g := &management{Server: kubetest.Start(t), t: t, c: harness.New(t, harness.Options{Configure: rig.Patient}),
+	g := &management{Server: kubetest.Start(t), t: t, c: harness.New(t, harness.Options{}),
 		dir: t.TempDir(), account: &account{}}
 	cert, key := g.CA.Client(t, "admin", "system:masters")
 	g.adminConfig = g.kubeconfig("admin", object{"client-certificate-data": base64.StdEncoding.EncodeToString(cert),

@@ -15,7 +15,7 @@ import (
 func TestABudgetHoldsAcrossAKill(t *testing.T) {
 	t.Parallel()
 	const machines, slots = 8, 2
-	c := harness.New(t, harness.Options{Configure: rig.Patient})
+	c := harness.New(t, harness.Options{})
 	budgets := baremetalv1.NewBudgetServiceClient(c.Conn())
 	harness.Must(t, budgets.SetBudget, &baremetalv1.SetBudgetRequest{
 		Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: slots},

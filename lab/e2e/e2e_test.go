@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -28,5 +29,19 @@ func TestARebootFromEndToEnd(t *testing.T) {
 			}
 			rig.Clean(t, m.WaitQuiet(rig.Soon))
 		})
+	}
+}
+
+// A simulated machine writes over its own system: its agent stays, and starts from another image each time.
+func TestSimulatedMachinesStartFromAnotherImage(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{})
+	m.WaitConnected()
+	rig.Maintenance(t, c.Client, m.ID)
+	for i, image := range []string{"ubuntu-2204", "ubuntu-2404", "ubuntu-2404", "ubuntu-2204"} {
+		op := harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID,
+			RequestId: fmt.Sprint("image-", i), ImageRef: image, TimeoutSeconds: rig.PatientTime})
+		rig.Ended(t, c.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
 	}
 }

@@ -66,7 +66,7 @@ func TestEveryFailpointIsTried(t *testing.T) {
 // failpoint that it may pass.
 func TestACrashAtEveryFailpoint(t *testing.T) {
 	faults := harness.ArmControllers(t)
-	c := harness.New(t, harness.Options{Configure: rig.Patient})
+	c := harness.New(t, harness.Options{})
 	makePlan(t, c.Client)
 	var mu sync.Mutex
 	hit, outcomes, runs := map[string]int{}, map[string]int{}, 0

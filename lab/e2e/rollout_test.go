@@ -220,7 +220,7 @@ func TestARolloutStopsWhenTooManyFail(t *testing.T) {
 func TestARolloutThatBeginsWithTheBrokenTouchesFew(t *testing.T) {
 	t.Parallel()
 	const machines, inFlight, gate = 20, 3, 2
-	c := harness.New(t, harness.Options{Configure: rig.Patient})
+	c := harness.New(t, harness.Options{})
 	f := newRackful(t, c.Client, machines, 4, func(i int) bool { return i < 5 })
 	spec := &baremetalv1.RolloutSpec{
 		Filter: "labels.rollout=yes", PlanId: "reboot-once", MaxInFlight: inFlight,

@@ -18,7 +18,7 @@ import (
 func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 	t.Parallel()
 	const machines, perHour = 6, 2
-	c := harness.New(t, harness.Options{Configure: rig.Patient})
+	c := harness.New(t, harness.Options{})
 	harness.Must(t, baremetalv1.NewBudgetServiceClient(c.Conn()).SetBudget, &baremetalv1.SetBudgetRequest{
 		Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: machines, PerHour: perHour},
 	})

@@ -18,7 +18,7 @@ import (
 // again and again while it runs. Nothing may come of it.
 func TestEverythingTwice(t *testing.T) {
 	t.Parallel()
-	c := harness.New(t, harness.Options{Configure: rig.Patient})
+	c := harness.New(t, harness.Options{})
 	makePlan(t, c.Client)
 	wire := harness.NewWire(t, c)
 	for _, k := range kinds {

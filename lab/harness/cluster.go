@@ -106,8 +106,12 @@ func seconds(s float64) config.Duration {
 	return config.Duration{Duration: time.Duration(s * float64(time.Second))}
 }
 
-// short are limits that let a test see deadlines.
-func short() config.Config {
+// StepTime is how long a step may take unless the request or a client's plan says otherwise: enough on a machine that
+// does ten other things.
+const StepTime = time.Minute
+
+// limits are for tests: a lost lease or agent is seen within seconds.
+func limits() config.Config {
 	c := config.Default()
 	c.Listen = config.Listen{Frontpage: "127.0.0.1:0", Fleet: "127.0.0.1:0", Enrolment: "127.0.0.1:0", HTTP: "127.0.0.1:0"}
 	c.TLS.Names = []string{"127.0.0.1", "localhost"}
@@ -118,8 +122,7 @@ func short() config.Config {
 	c.Steps = map[string]config.Step{}
 	none := 1
 	for _, kind := range []string{"reboot", "netboot", "repave", "net", "wait_for_agent"} {
-		d := seconds(6)
-		c.Steps[kind] = config.Step{Timeout: &d, Retries: &none}
+		c.Steps[kind] = config.Step{Timeout: &config.Duration{Duration: StepTime}, Retries: &none}
 	}
 	return *c
 }
@@ -159,7 +162,7 @@ func (c *Cluster) start() (*incarnation, error) {
 	if c.o.DatabaseDown {
 		relay.Block()
 	}
-	cfg := short()
+	cfg := limits()
 	cfg.DataDir, cfg.TokensFile = c.Data, c.TokensFile()
 	cfg.Database.URL = databaseURL
 	cfg.Advertise = config.Advertise{Fleet: []string{c.Fleet.Address()}, Enrolment: []string{c.Enrolment.Address()}}

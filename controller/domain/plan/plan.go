@@ -287,7 +287,7 @@ func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
 		if err := fillFields(f.Step, in); err != nil {
 			return nil, err
 		}
-		f.Timeout, f.Retries = limits(s, in, d[f.Kind])
+		f.Timeout, f.Retries = limits(s, in, d[f.Kind], p.GetBuiltIn())
 		if f.Kind == "test_hardware" {
 			f.Timeout = max(f.Timeout, TestDuration(f.Step.GetTestHardware())+testGrace)
 		}
@@ -344,21 +344,22 @@ func firstBoot(s *baremetalv1.Step, in Inputs, builtIn bool) time.Duration {
 	return 0
 }
 
-// limits are those of the request, else of the step, else of its kind.
-func limits(s *baremetalv1.Step, in Inputs, d KindDefault) (time.Duration, int) {
-	timeout := d.Timeout
-	if s.GetTimeoutSeconds() > 0 {
-		timeout = time.Duration(s.GetTimeoutSeconds()) * time.Second
+// limits are those of the request, else of the step, else of its kind. A plan that is built in names the built-in
+// limits of a kind: what the configuration says of that kind holds in their place.
+func limits(s *baremetalv1.Step, in Inputs, d KindDefault, builtIn bool) (time.Duration, int) {
+	timeout, retries := d.Timeout, d.Retries
+	known := BuiltInDefaults()[KindOf(s)]
+	if own := time.Duration(s.GetTimeoutSeconds()) * time.Second; own > 0 && (!builtIn || own != known.Timeout) {
+		timeout = own
 	}
-	if in.TimeoutSeconds > 0 {
-		timeout = time.Duration(in.TimeoutSeconds) * time.Second
-	}
-	retries := d.Retries
 	switch {
-	case s.GetMaxRetries() > 0:
+	case s.GetMaxRetries() > 0 && (!builtIn || int(s.GetMaxRetries()) != known.Retries):
 		retries = int(s.GetMaxRetries())
 	case s.GetMaxRetries() < 0:
 		retries = 0
+	}
+	if in.TimeoutSeconds > 0 {
+		timeout = time.Duration(in.TimeoutSeconds) * time.Second
 	}
 	return timeout, retries
 }

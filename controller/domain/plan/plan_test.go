@@ -212,6 +212,22 @@ func TestANewSystemHasTimeForItsFirstBoot(t *testing.T) {
 	}
 }
 
+// What the configuration says of a kind holds for the plans that every server has, too, though they name their limits.
+func TestConfiguredLimitsHoldForBuiltInPlans(t *testing.T) {
+	configured := plan.BuiltInDefaults().Merge(plan.Defaults{"reboot": {Timeout: 20 * time.Minute, Retries: 5}})
+	for _, id := range []string{"reboot", "repave"} {
+		steps := filled(t, builtIn(t, id), plan.Inputs{ImageRef: "img"}, configured)
+		if last := steps[len(steps)-1]; last.Timeout != 20*time.Minute || last.Retries != 5 {
+			t.Errorf("%s: %v and %d retries", id, last.Timeout, last.Retries)
+		}
+	}
+	own := of(reboot("own"))
+	own.Steps[0].TimeoutSeconds = 300
+	if f := filled(t, own, plan.Inputs{}, configured)[0]; f.Timeout != 5*time.Minute || f.Retries != 5 {
+		t.Errorf("a client's plan: %v and %d retries", f.Timeout, f.Retries)
+	}
+}
+
 func TestFill(t *testing.T) {
 	config := &baremetalv1.NetReconfig{ConfirmTimeoutSeconds: 7}
 	in := plan.Inputs{ImageRef: "img-asked", RebootMode: "force", NetbootMode: "HTTP", Config: config}

@@ -88,7 +88,6 @@ func (f *follower) wants(states ...string) {
 // TestTheFleetAtAGlance takes machines through maintenance, loses an agent and a controller, and looks by each call.
 func TestTheFleetAtAGlance(t *testing.T) {
 	c := harness.New(t, harness.Options{Configure: func(cfg *config.Config) {
-		rig.Patient(cfg)
 		cfg.Listen.REST = "127.0.0.1:0"
 	}})
 	one := c.NewMachine(t, harness.MachineOptions{ID: "m-2"})

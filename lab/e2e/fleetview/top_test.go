@@ -105,7 +105,7 @@ func (x *terminal) waits(wanted ...string) {
 // TestTop looks at a fleet on a real terminal, filters it, opens a machine, takes an action that is offered there, and
 // loses the controller.
 func TestTop(t *testing.T) {
-	c := harness.New(t, harness.Options{Configure: rig.Patient})
+	c := harness.New(t, harness.Options{})
 	one := c.NewMachine(t, harness.MachineOptions{ID: "m-2"})
 	one.WaitConnected()
 	c.Register(&baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Rack: "r7"}})

@@ -31,7 +31,7 @@ type MAAS struct {
 func NewMAAS(t *testing.T) *MAAS {
 	t.Helper()
 	r := &MAAS{T: t, Region: maastest.New(maastest.Config{Delay: 20 * time.Millisecond}),
-		C: harness.New(t, harness.Options{Configure: Patient})}
+		C: harness.New(t, harness.Options{})}
 	t.Cleanup(r.Region.Close)
 	r.Flows = baremetalv1.NewWorkflowServiceClient(r.C.Conn())
 	harness.Must(t, baremetalv1.NewMAASServiceClient(r.C.Conn()).SetMAASRegion, &baremetalv1.SetMAASRegionRequest{

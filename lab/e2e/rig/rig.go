@@ -10,7 +10,6 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -90,15 +89,6 @@ const (
 	StepTime    = 8
 	PatientTime = 60
 )
-
-// Patient gives the steps of plans the longer time.
-func Patient(c *config.Config) {
-	for kind, s := range c.Steps {
-		d := config.Duration{Duration: PatientTime * time.Second}
-		s.Timeout = &d
-		c.Steps[kind] = s
-	}
-}
 
 // IsolateAt cuts the agent off the first time that it passes the failpoint. The agent itself goes on.
 func IsolateAt(m *harness.Machine, name string) {

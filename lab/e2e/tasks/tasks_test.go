@@ -33,7 +33,7 @@ func newRack(t *testing.T, n int) *rack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rack{Cluster: harness.New(t, harness.Options{Configure: rig.Patient}), t: t, world: world, dir: t.TempDir(),
+	r := &rack{Cluster: harness.New(t, harness.Options{}), t: t, world: world, dir: t.TempDir(),
 		left: rig.Tasks(t)}
 	for i := range n {
 		id := fmt.Sprintf("r42-%02d", i+1)

@@ -136,7 +136,17 @@ func (d *decider) isBefore(h *fleet.Candidate) bool {
 	if agent == "" {
 		agent = d.w.TargetAgentID // a command of a version that did not note it
 	}
-	return h.AgentID == agent && (image == "" || h.ImageDigest == "" || strings.EqualFold(image, h.ImageDigest))
+	if d.writtenInPlace() {
+		image = d.op.Evidence[evidence.ImageDigest]
+	}
+	return h.AgentID == agent &&
+		(image == "" || h.ImageDigest == "" || strings.EqualFold(bare(image), bare(h.ImageDigest)))
+}
+
+// writtenInPlace reports whether a simulated host has written an image of this operation over its own system: its agent
+// stays, and starts from that image.
+func (d *decider) writtenInPlace() bool {
+	return d.op.Evidence[evidence.ImageDigest] != "" && !d.installed() && d.simulatedHost()
 }
 
 // before is what was noted of the machine's own system when the current command was granted; on the way back out of the
