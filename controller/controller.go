@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/controller/catalog/image"
 	"github.com/ingot-metal/ingot/controller/catalog/imagestore"
+	"github.com/ingot-metal/ingot/controller/catalog/oci"
 	"github.com/ingot-metal/ingot/controller/catalog/script"
 	"github.com/ingot-metal/ingot/controller/config"
 	"github.com/ingot-metal/ingot/controller/engine"
@@ -194,9 +195,11 @@ func (c *Controller) openImages(context.Context) (err error) {
 	if c.blobs, err = imagestore.Open(&c.cfg, c.log); err != nil {
 		return fmt.Errorf("open the image store: %w", err)
 	}
+	r := c.cfg.Images.Registries
 	c.images = image.New(image.Config{
 		Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log, MaxBytes: c.cfg.Images.MaxBytes,
-		Addresses: webhook.Policy{Allow: c.cfg.Images.Networks()},
+		Addresses:  webhook.Policy{Allow: c.cfg.Images.Networks()},
+		Registries: oci.Client{AuthFile: r.AuthFile, Hosts: r.Hosts, PlainHTTP: r.PlainHTTP},
 	})
 	c.scripts = script.New(script.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
 	return nil

@@ -24,8 +24,9 @@ func (a commands) imageAddCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME FILE|URL",
 		Short: "Add an image from a file or a URL",
-		Long: `Add an image. A file is sent to the server (- is standard input); a URL (http or https) is
-fetched by the server. The same image again changes nothing; another one under a name that is taken
+		Long: `Add an image. A file is sent to the server (- is standard input); a URL (https, http or oci) is
+fetched by the server. oci://REGISTRY/REPOSITORY:TAG, or @sha256:DIGEST, is an artefact in a registry as ORAS pushes it;
+?layer=TITLE chooses one of several files. The same image again changes nothing; another one under a name that is taken
 is refused.
 
 An operating system's image is a whole disk with a GUID partition table, as raw, zst, gz, xz or qcow2
@@ -35,6 +36,7 @@ it; the server refuses a file with another.
 If it breaks off, repeat it.`,
 		Example: `  ingot image add debian-12 debian-12.raw.zst
   ingot image add debian-12 https://images.example.org/debian-12.qcow2 --sha256 DIGEST
+  ingot image add debian-12 oci://registry.example.org/images/debian:12
   ingot image add installer-kernel vmlinuz --kind installer-kernel --arch arm64`,
 		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (a commands) addImage(ctx context.Context, im *pb.Image, from string) error
 		return err
 	}
 	var added *pb.Image
-	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
+	if scheme, _, ok := strings.Cut(from, "://"); ok && slices.Contains([]string{"http", "https", "oci"}, scheme) {
 		im.Url = from
 		a.Note("The server fetches the image; this takes as long as it takes.")
 		added, err = svc.Admin.AddImage(ctx, &pb.AddImageRequest{Image: im})

@@ -85,7 +85,7 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 	p.StringVar(&f.listen.HTTP, "listen-http", "", "address for health and metrics")
 	p.StringVar(&f.listen.REST, "listen-rest", "", "address for JSON over HTTPS and for the web console")
 	cmd.AddCommand(runCommand(f, version), migrateCommand(f), tokenCommand(f), configCommand(f), afterRestoreCommand(f),
-		doctorCommand(f), backupCommand(f, version), restoreCommand(f), supportCommand(f, version))
+		doctorCommand(f), readyCommand(f), backupCommand(f, version), restoreCommand(f), supportCommand(f, version))
 	return cmd
 }
 

@@ -71,6 +71,24 @@ Exit code 3 when a check fails; warnings are not failures.`,
 	return cmd
 }
 
+// readyCommand is a health check for containers, which have no curl.
+func readyCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ready",
+		Short: "Ask the controller on this machine whether it is ready",
+		Long: `Ask /readyz of listen.http. Exit code 1 says that the controller is not ready, or does not run: a health
+check where there is no curl.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.load()
+			if err != nil {
+				return err
+			}
+			return askReady(cmd.Context(), c.Listen.HTTP)
+		},
+	}
+}
+
 func diagnose(ctx context.Context, f *flags) []doctor.Finding {
 	c, err := f.load()
 	if err != nil {

@@ -46,6 +46,7 @@ func TestSampleIsTheDefault(t *testing.T) {
 	want.Advertise = Advertise{Fleet: []string{}, Enrolment: []string{}}
 	want.Steps = map[string]Step{}
 	want.Images.AllowNetworks = []string{}
+	want.Images.Registries = Registries{Hosts: []string{}, PlainHTTP: []string{}}
 	want.SignOn.Audiences, want.SignOn.Scopes = []string{}, []string{}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("sample is\n%+v\ndefault is\n%+v", c, want)
@@ -128,6 +129,9 @@ func TestMistakes(t *testing.T) {
 		"agents: {reenroll_grace: -1h}":                   `line 1: agents.reenroll_grace: -1h0m0s is not from`,
 		"images: {bucket: {endpoint: \"https://a\"}}":     `line 1: images.bucket.name: is required beside endpoint`,
 		"images: {bucket: {ca_file: ca}}":                 `line 1: images.bucket.ca_file: "ca" is not an absolute path`,
+		"images: {registries: {auth_file: a}}":            `line 1: images.registries.auth_file: "a" is not an absolute path`,
+		"images: {registries: {hosts: [\"https://a\"]}}":  `line 1: images.registries.hosts[0]: "https://a" is not a host such as registry.example.org:5000`,
+		"images: {registries: {plain_http: [\"A:1\"]}}":   `line 1: images.registries.plain_http[0]: "A:1" is not a host such as registry.example.org:5000`,
 		"images_dir: images":                              `line 1: images_dir: "images" is not an absolute path`,
 		"secrets_key_file: k":                             `line 1: secrets_key_file: "k" is not an absolute path`,
 		"tokens_file: ''":                                 `line 1: tokens_file: "" is not an absolute path`,

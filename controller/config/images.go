@@ -22,6 +22,18 @@ type Images struct {
 	AllowNetworks []string `yaml:"allow_networks"`
 	// MaxBytes bounds one file.
 	MaxBytes int64 `yaml:"max_bytes"`
+	// Registries are asked for images whose URL begins with oci://.
+	Registries Registries `yaml:"registries"`
+}
+
+// Registries says how registries of OCI are asked. A host is host or host:port, as in the URL.
+type Registries struct {
+	// AuthFile has credentials, in the form of ~/.docker/config.json.
+	AuthFile string `yaml:"auth_file"`
+	// Hosts may be asked too, where a registry sends for tokens and blobs.
+	Hosts []string `yaml:"hosts"`
+	// PlainHTTP are asked by http.
+	PlainHTTP []string `yaml:"plain_http"`
 }
 
 // Bucket is one of S3, or of another service that speaks its protocol.
@@ -50,7 +62,23 @@ var (
 	bucketName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	bucketPrefix = regexp.MustCompile(`^([A-Za-z0-9_.-]+/)*$`)
 	bucketRegion = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
+	// registryHost is a host with or without a port, in lower case.
+	registryHost = regexp.MustCompile(`^([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?$`)
 )
+
+func (r Registries) check(k *checker) {
+	if r.AuthFile != "" && !filepath.IsAbs(r.AuthFile) {
+		k.add("images.registries.auth_file", "%q is not an absolute path", r.AuthFile)
+	}
+	for key, list := range map[string][]string{"hosts": r.Hosts, "plain_http": r.PlainHTTP} {
+		for i, host := range list {
+			if !registryHost.MatchString(host) {
+				k.add(fmt.Sprintf("images.registries.%s[%d]", key, i), "%q is not a host such as registry.example.org:5000", host)
+			}
+		}
+	}
+}
 
 func (b Bucket) check(k *checker) {
 	for _, f := range []struct{ key, path string }{
@@ -121,6 +149,7 @@ func (b Bucket) Roots() (*x509.CertPool, error) {
 
 func (c *Config) checkImages(k *checker) {
 	c.Images.Bucket.check(k)
+	c.Images.Registries.check(k)
 	for _, n := range c.Images.AllowNetworks {
 		if _, err := netip.ParsePrefix(n); err != nil {
 			k.add("images.allow_networks", "%q is not a network such as 10.0.0.0/8", n)

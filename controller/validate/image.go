@@ -96,8 +96,8 @@ func imageURL(s string) string {
 		return "required"
 	case len(s) > maxURL || !printableASCII(s):
 		return fmt.Sprintf("at most %d printable ASCII characters", maxURL)
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "must be http://… or https://…"
+	case err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "":
+		return "must be https://…, http://… or oci://…"
 	case u.User != nil:
 		return "must not hold credentials"
 	case u.Fragment != "":

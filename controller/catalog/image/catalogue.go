@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/catalog/oci"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -44,6 +45,8 @@ type Config struct {
 	AtOnce int
 	// Addresses says which addresses Client may fetch from; the zero Policy with DenyPrivate is the default: public ones.
 	Addresses webhook.Policy
+	// Registries are asked for what URLs of the scheme oci name, by the connections of Client.
+	Registries oci.Client
 	// MaxBytes bounds one file; 0 means 64 GiB.
 	MaxBytes int64
 	// MaxRaw bounds what a file may hold when it is unpacked; 0 means 4 TiB.
@@ -64,6 +67,7 @@ func New(c Config) *Catalogue {
 		c.Addresses.DenyPrivate = true
 		c.Client = newClient(c.Addresses)
 	}
+	c.Registries.Transport = c.Client.Transport
 	if c.Clock == nil {
 		c.Clock = clock.Real()
 	}
@@ -88,7 +92,7 @@ func New(c Config) *Catalogue {
 // Add fetches an image from its URL and adds it. The description must be valid. Where its digests are those of the
 // entry that is there, nothing is fetched.
 func (c *Catalogue) Add(ctx context.Context, im *baremetalv1.Image, actor string) (*baremetalv1.Image, error) {
-	if err := checkSource(im); err != nil {
+	if err := c.checkSource(im); err != nil {
 		return nil, err
 	}
 	known, err := c.known(ctx, im)
@@ -102,12 +106,14 @@ func (c *Catalogue) Add(ctx context.Context, im *baremetalv1.Image, actor string
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	body, size, err := c.fetch(ctx, cancel, im.GetUrl())
+	f, err := c.open(ctx, cancel, im)
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close() //nolint:errcheck // everything was read, or nothing more is wanted
-	return c.take(ctx, im, source{body, size}, actor)
+	defer f.Close() //nolint:errcheck // everything was read, or nothing more is wanted
+	im = proto.CloneOf(im)
+	im.Url = f.url
+	return c.take(ctx, im, source{f, f.size, f.sum}, actor)
 }
 
 // Upload adds an image whose bytes the caller has. It reads none of them where Add would fetch nothing.
@@ -123,7 +129,7 @@ func (c *Catalogue) Upload(
 		return nil, err
 	}
 	defer release()
-	return c.take(ctx, im, source{r, im.GetFileSizeBytes()}, actor)
+	return c.take(ctx, im, source{r: r, size: im.GetFileSizeBytes()}, actor)
 }
 
 func (c *Catalogue) slot(ctx context.Context) (release func(), err error) {

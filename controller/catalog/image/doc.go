@@ -13,6 +13,11 @@
 // and xz are converted to raw.zst, the same bytes every time. A zstd stream needs a window of at most 32 MiB:
 // installers have little memory.
 //
+// # Where it comes from
+//
+// A caller, a web server, or a registry of OCI (package oci). A server's redirects stay at its host, and every address
+// is looked at when it is dialled; no bytes count that neither TLS nor a digest vouches for.
+//
 // # Failure handling
 //
 // A file that ends early or cannot be fetched is IMAGE_UNAVAILABLE, one with other bytes than announced

@@ -6,10 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/catalog/oci"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -42,16 +44,29 @@ func sameHost(next *http.Request, before []*http.Request) error {
 }
 
 // checkSource refuses a URL whose bytes nobody vouches for: neither TLS nor a digest.
-func checkSource(im *baremetalv1.Image) error {
+func (c *Catalogue) checkSource(im *baremetalv1.Image) error {
 	u, err := url.Parse(im.GetUrl())
 	if err != nil {
 		return urlRefused("the URL cannot be read")
 	}
-	digest := im.GetSha256File() + im.GetSha256Source() + im.GetSha256Raw()
-	if u.Scheme != "https" && (u.Scheme != "http" || digest == "") {
-		return urlRefused("an image comes from https, or its SHA-256 is given")
+	vouched := im.GetSha256File()+im.GetSha256Source()+im.GetSha256Raw() != ""
+	switch u.Scheme {
+	case "https":
+		return nil
+	case "http":
+		if vouched {
+			return nil
+		}
+	case oci.Scheme:
+		src, err := oci.Parse(im.GetUrl())
+		if err != nil {
+			return urlRefused("%v", err)
+		}
+		if vouched || src.Pinned() || !c.cfg.Registries.Plain(src) {
+			return nil
+		}
 	}
-	return nil
+	return urlRefused("an image comes over TLS, or its SHA-256 is given")
 }
 
 func urlRefused(format string, args ...any) *failure.Error {
@@ -62,41 +77,84 @@ func unavailable(format string, args ...any) *failure.Error {
 	return failure.Precondition("IMAGE_UNAVAILABLE", format, args...)
 }
 
-// source is where bytes come from. size is how many there should be, 0 where nobody knows.
+// source is where bytes come from. size is how many there should be, 0 where nobody knows, and sum their SHA-256, empty
+// where nobody knows.
 type source struct {
 	r    io.Reader
 	size int64
+	sum  string
 }
 
-// fetch asks for a URL. The body ends with an error when nothing comes for a while, or when less comes than announced.
-func (c *Catalogue) fetch(
-	ctx context.Context, cancel context.CancelCauseFunc, from string,
-) (io.ReadCloser, int64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+// fetched is what comes from a URL. It ends with an error when nothing comes for a while.
+type fetched struct {
+	io.ReadCloser
+	size int64
+	sum  string
+	// url is what is kept of it.
+	url string
+}
+
+// open asks for what an image's URL names.
+func (c *Catalogue) open(
+	ctx context.Context, cancel context.CancelCauseFunc, im *baremetalv1.Image,
+) (*fetched, error) {
+	ask := c.fetch
+	if strings.HasPrefix(im.GetUrl(), oci.Scheme+":") {
+		ask = c.pull
+	}
+	f, err := ask(ctx, im)
 	if err != nil {
-		return nil, 0, unavailable("the URL cannot be asked for").Wrap(plainURLError(err))
+		return nil, fetchError(ctx, err)
+	}
+	f.ReadCloser = &watched{ReadCloser: f.ReadCloser, cancel: cancel, clock: c.cfg.Clock, stall: c.cfg.Stall}
+	return f, nil
+}
+
+// pull asks a registry.
+func (c *Catalogue) pull(ctx context.Context, im *baremetalv1.Image) (*fetched, error) {
+	src, err := oci.Parse(im.GetUrl())
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.cfg.Registries.Open(ctx, src, im.GetArch())
+	if err != nil {
+		return nil, err
+	}
+	return &fetched{f.ReadCloser, f.Size, f.SHA256, f.URL}, nil
+}
+
+// fetch asks a web server.
+func (c *Catalogue) fetch(ctx context.Context, im *baremetalv1.Image) (*fetched, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, im.GetUrl(), http.NoBody)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := c.cfg.Client.Do(req)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
-		}
-		var address *webhook.RefusedError
-		switch {
-		case errors.As(err, &address):
-			return nil, 0, urlRefused("%s; an admin allows its network under images.allow_networks", address.Error())
-		case errors.Is(err, errElsewhere):
-			return nil, 0, urlRefused("%s", errElsewhere.Error())
-		}
-		return nil, 0, unavailable("the image cannot be fetched: %v", plainURLError(err))
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		status := resp.Status
-		return nil, 0, errors.Join(unavailable("the image cannot be fetched: its server answers %s", status),
-			resp.Body.Close())
+		return nil, errors.Join(unavailable("the image cannot be fetched: its server answers %s", status), resp.Body.Close())
 	}
-	body := &watched{ReadCloser: resp.Body, cancel: cancel, clock: c.cfg.Clock, stall: c.cfg.Stall}
-	return body, max(0, resp.ContentLength), nil
+	return &fetched{resp.Body, max(0, resp.ContentLength), "", withoutQuery(im.GetUrl())}, nil
+}
+
+// fetchError types what went wrong before the first byte.
+func fetchError(ctx context.Context, err error) error {
+	var address *webhook.RefusedError
+	var typed *failure.Error
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &address):
+		return urlRefused("%s; an admin allows its network under images.allow_networks", address.Error())
+	case errors.Is(err, errElsewhere):
+		return urlRefused("%s", errElsewhere.Error())
+	case errors.As(err, &typed):
+		return typed
+	}
+	return unavailable("the image cannot be fetched: %v", plainURLError(err))
 }
 
 // plainURLError leaves the URL out, whose query may be a secret.
@@ -139,6 +197,11 @@ func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, erro
 	if err := pour(ctx, w, src, c.cfg.MaxBytes); err != nil {
 		w.Release(c.cfg.Logger)
 		return nil, err
+	}
+	if src.sum != "" && src.sum != w.SHA256() {
+		w.Release(c.cfg.Logger)
+		return nil, failure.Precondition("IMAGE_DIGEST_MISMATCH", "the file has the SHA-256 %s, and its manifest says %s",
+			w.SHA256(), src.sum).WithField("image.url", "gives other bytes than the manifest names")
 	}
 	return w, nil
 }

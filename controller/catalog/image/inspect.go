@@ -45,7 +45,6 @@ func (c *Catalogue) inspect(
 		return nil, nil, e
 	}
 	entry, file := proto.CloneOf(said), got
-	entry.Url = withoutQuery(said.GetUrl())
 	facts := raw{size: got.Size(), sum: got.SHA256()}
 	var err error
 	switch entry.Format = formatOf(said, got); {
