@@ -74,6 +74,8 @@ type fakeServer struct {
 	asked []string
 	// looks is how often the CA was looked at.
 	looks int32
+	// certificate is the erasure certificate of every operation.
+	certificate string
 	// pinged is what becomes of a webhook's delivery that was pending; delivered when nil.
 	pinged *pb.WebhookDelivery
 }
@@ -174,6 +176,12 @@ func (f *fakeServer) GetOperation(context.Context, *pb.GetOperationRequest) (*pb
 
 func (f *fakeServer) ListOperations(context.Context, *pb.ListOperationsRequest) (*pb.ListOperationsResponse, error) {
 	return &pb.ListOperationsResponse{Operations: []*pb.Operation{f.op}}, nil
+}
+
+func (f *fakeServer) GetErasureCertificate(
+	context.Context, *pb.GetErasureCertificateRequest,
+) (*pb.ErasureCertificate, error) {
+	return &pb.ErasureCertificate{Document: f.certificate}, nil
 }
 
 func (f *fakeServer) CancelOperation(context.Context, *pb.CancelOperationRequest) (*pb.Operation, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,10 +63,14 @@ type Subject struct{ Machine, Operation string }
 // perTry bounds one try of a call, so that an answer that never comes counts as lost.
 const perTry = 20 * time.Second
 
+// Outputs annotates a command with a further form of --output.
+const Outputs = "outputs"
+
 // Prepare runs before every command.
 func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
-	switch a.Flags.Output {
-	case "table", "wide", "json", "yaml", "name":
+	switch out := a.Flags.Output; {
+	case slices.Contains([]string{"table", "wide", "json", "yaml", "name"}, out):
+	case out != "" && out == cmd.Annotations[Outputs]:
 	default:
 		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
 	}

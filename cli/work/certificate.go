@@ -1,11 +1,13 @@
 package work
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -13,6 +15,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/internal/erasure"
+	"github.com/ingot-metal/ingot/internal/erasure/pdf"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -25,11 +28,14 @@ func (a commands) certificateCmd() *cobra.Command {
 whom, signed by the controller. It is of the machine's last erasure, or of the operation that is named.
 There is none where an installer of Ingot has not read back every disk.
 
-Whoever has the root certificate verifies it without the controller: ingot certificate verify.`,
+With --output pdf, or a file whose name ends in .pdf, it is pages to read, with the signed certificate attached.
+Whoever has the root certificate verifies either without the controller: ingot certificate verify.`,
 		Example: `  ingot certificate m-1 --out m-1.erased.json
+  ingot certificate m-1 --out m-1.erased.pdf
   ingot certificate m-1 --operation op-01k
   ingot certificate verify m-1.erased.json --ca-file root.pem`,
 		Args:              cobra.ExactArgs(1),
+		Annotations:       map[string]string{command.Outputs: outputPDF},
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Subject.Machine = args[0]
@@ -43,7 +49,14 @@ Whoever has the root certificate verifies it without the controller: ingot certi
 	return cmd
 }
 
+// outputPDF is a form of --output that certificates alone have.
+const outputPDF = "pdf"
+
 func (a commands) certificate(ctx context.Context, machine, operation, out string) error {
+	asPDF := a.Flags.Output == outputPDF || filepath.Ext(out) == ".pdf"
+	if asPDF && out == "" && a.Config.OutTerminal {
+		return command.Usagef("a PDF is nothing for a terminal: --out FILE.pdf")
+	}
 	svc, err := a.Services()
 	if err != nil {
 		return err
@@ -57,19 +70,39 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 	if err != nil {
 		return err
 	}
+	content := got.GetDocument() + "\n"
+	if asPDF {
+		if content, err = a.pages(got.GetDocument()); err != nil {
+			return err
+		}
+	}
 	if out == "" {
-		return a.Write(got.GetDocument() + "\n")
+		return a.Write(content)
 	}
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return fmt.Errorf("write certificate: %w", err)
 	}
-	_, err = f.WriteString(got.GetDocument() + "\n")
+	_, err = f.WriteString(content)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write certificate: %w", errors.Join(err, os.Remove(out)))
 	}
 	a.Note("%s is the certificate of operation %s; see it with: ingot certificate verify %s", out, operation, out)
 	return nil
+}
+
+// pages are made of what is proven alone.
+func (a commands) pages(document string) (string, error) {
+	trust, err := a.Root()
+	if err != nil {
+		return "", err
+	}
+	s, err := erasure.Verify([]byte(document), trust)
+	if err != nil {
+		return "", &command.ExitError{Code: command.ExitFailed, Err: err}
+	}
+	file, err := pdf.Render([]byte(document), s)
+	return string(file), err
 }
 
 // lastErasure is the machine's newest operation that has ended well and erased.
@@ -99,7 +132,9 @@ func (a commands) certificateVerifyCmd() *cobra.Command {
 		Short: "Prove an erasure certificate, without the controller",
 		Long: `Verify the signature of an erasure certificate and that a controller of your installation has made
 it, and show what it says. It needs the root certificate, or its hash, by --ca-file, --ca-hash or a
-context, and no connection. FILE is - for standard input.
+context, and no connection. FILE is JSON, or a PDF with it attached, or - for standard input.
+
+Of a PDF the attachment is verified. A note says where the pages were not made of it by this version.
 
 Exit code 5 says that it is not genuine.`,
 		Example: `  ingot certificate verify m-1.erased.json --ca-file root.pem
@@ -110,9 +145,15 @@ Exit code 5 says that it is not genuine.`,
 }
 
 func (a commands) verifyCertificate(path string) error {
-	document, err := a.ReadInput(path)
+	file, err := a.ReadInput(path)
 	if err != nil {
 		return err
+	}
+	document := file
+	if pdf.Is(file) {
+		if document, err = pdf.Document(file); err != nil {
+			return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%s: %w", path, err)}
+		}
 	}
 	trust, err := a.Root()
 	if err != nil {
@@ -121,6 +162,14 @@ func (a commands) verifyCertificate(path string) error {
 	s, err := erasure.Verify(document, trust)
 	if err != nil {
 		return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%s: %w", path, err)}
+	}
+	if pdf.Is(file) {
+		if again, err := pdf.Render(document, s); err != nil || !bytes.Equal(again, file) {
+			a.Note(
+				"The pages of %s are not those that this version makes of its certificate: what is proven is shown here.",
+				path,
+			)
+		}
 	}
 	shown, err := asMessage(s)
 	if err != nil {

@@ -69,6 +69,9 @@ func TestReferenceErasureCertificate(t *testing.T) {
 			"root. The key makes one signature, lives in memory for it, and is for signing documents alone (RFC 9336).\n\n"+
 			"`ingot certificate verify FILE` proves it with the root, or its hash, and without a controller. The chain is judged\n"+
 			"at the time when the key was made, so a certificate stays good when the certificates of its signer have expired.\n\n"+
+			"With `--output pdf`, or `--out FILE.pdf`, it is pages with all that it says, and the JWS attached as\n"+
+			"`erasure-certificate.json`. Of such a file `verify` proves the attachment. Pages can be forged: where they are not\n"+
+			"those that the same version makes, it says so, and what it shows is what was signed.\n\n"+
 			"There is none where an installer has not erased and read back every disk that the operation names: then the answer is\n"+
 			"`ERASURE_NOT_PROVEN`. Disks that a rule protects are not erased and not named. An erasure by MAAS has none.\n\n"+
 			"What it says:\n\n```json\n"+string(

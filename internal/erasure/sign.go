@@ -191,3 +191,29 @@ func (s Statement) check(leaf *x509.Certificate) error {
 	}
 	return nil
 }
+
+// Seal is how a certificate is signed. It says nothing of whether that is right: see Verify.
+type Seal struct {
+	Algorithm string
+	// Signature is in base64url, as in the document.
+	Signature    string
+	Signer, Root *x509.Certificate
+}
+
+// SignerSHA256 is the hash of the signer's certificate.
+func (s Seal) SignerSHA256() [sha256.Size]byte { return sha256.Sum256(s.Signer.Raw) }
+
+// RootSHA256 is the hash of the root's certificate.
+func (s Seal) RootSHA256() [sha256.Size]byte { return sha256.Sum256(s.Root.Raw) }
+
+// SealOf reads how a document is signed.
+func SealOf(document []byte) (Seal, error) {
+	signed, chain, err := parse(document)
+	if err != nil {
+		return Seal{}, err
+	}
+	return Seal{
+		Algorithm: string(algorithm), Signature: base64.RawURLEncoding.EncodeToString(signed.Signatures[0].Signature),
+		Signer: chain[0], Root: chain[len(chain)-1],
+	}, nil
+}
