@@ -417,6 +417,7 @@ installer: build ## Build what machines boot to be installed, with Debian's kern
 
 .PHONY: deb
 deb: installer ## Build the Debian packages into dist/
+	@echo "build bin/ingot-netbox-sync" && $(GOBUILD) -o bin/ingot-netbox-sync ./integrations/netbox/ingot-netbox-sync
 	VERSION='$(VERSION)' deploy/build-deb dist
 
 .PHONY: apt-repo

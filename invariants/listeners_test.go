@@ -126,11 +126,15 @@ func reflected(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
 
 // TestUnitsAreInThePackage: the controller's unit reloads by SIGHUP, and each package brings its unit.
 func TestUnitsAreInThePackage(t *testing.T) {
-	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot-site"} {
+	for _, name := range []string{"ingot-controller", "ingot-agent", "ingot-site", "ingot-netbox-sync"} {
 		unit := readFile(t, "deploy/systemd/"+name+".service")
 		if !strings.Contains(unit, "[Service]") || !strings.Contains(readFile(t, "deploy/build-deb"), name+".service") {
 			t.Errorf("%s has no unit in its package", name)
 		}
+	}
+	if timer := readFile(t, "deploy/systemd/ingot-netbox-sync.timer"); !strings.Contains(timer, "[Timer]") ||
+		!strings.Contains(readFile(t, "deploy/build-deb"), "ingot-netbox-sync.timer") {
+		t.Error("ingot-netbox-sync has no timer in its package")
 	}
 	if unit := readFile(t, "deploy/systemd/ingot-controller.service"); !strings.Contains(unit,
 		"\nExecReload=/bin/kill -HUP $MAINPID\n") {

@@ -122,8 +122,8 @@ def connect(
     """Connects to host:port; it does not wait for the server.
 
     ca_file is a PEM file with the root that has signed the server's certificate. token_file holds the bearer token and
-    nothing else; it is read for each call, so that a token can be replaced under a program that runs. A call that may be
-    sent twice is repeated for patience seconds while the controller is away.
+    nothing else; it is read for each call, so that a token can be replaced under a program that runs. A call that may
+    be sent twice is repeated for patience seconds while the controller is away.
     """
 
     def bearer(_: Any, done: Callable[..., None]) -> None:

@@ -26,6 +26,12 @@ PASSING = frozenset(
 )
 
 
+# What grpc says of a server whose certificate does not verify, is of another name, or that speaks no TLS or HTTP/2:
+# waiting cures none of these. A handshake that only breaks off is a controller that goes, behind something that still
+# takes connections for it; grpc's words for that are others ("Handshake read failed", "Socket closed").
+REFUSED_SERVER = ("handshake failed", "is not in peer certificate", "cannot check peer")
+
+
 class OperationFailed(Exception):
     """An operation has ended without success."""
 
@@ -57,7 +63,10 @@ def _detail(error: BaseException, kind: Type[M]) -> Optional[M]:
 
 
 def reason(error: BaseException) -> str:
-    """The name of baremetal.v1.Reason that an error carries; empty where it has none. Switch on it, never on a message."""
+    """The name of baremetal.v1.Reason that an error carries; empty where it has none.
+
+    Switch on it, never on a message.
+    """
     if isinstance(error, OperationFailed):
         return error.operation.error.code
     info = _detail(error, errors_pb2.ErrorInfo)
@@ -83,8 +92,7 @@ def transient(error: BaseException) -> bool:
         return False
     code = error.code()
     if code == grpc.StatusCode.UNAVAILABLE:
-        # A certificate that does not verify now will not verify in a second either.
-        return "handshake failed" not in (error.details() or "").lower()
+        return not any(words in (error.details() or "").lower() for words in REFUSED_SERVER)
     if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED):
         return reason(error) in PASSING
     if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):

@@ -3,19 +3,26 @@
 What only the other side can do is asked for by a line of JSON on standard output, and answered by one.
 """
 
+import contextlib
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
-from typing import Dict, List, Set
+from typing import Callable, Dict, List, Set
 
 import grpc
 import ingot
 from baremetal.v1 import machine_pb2, operation_pb2
 
 MACHINE = os.environ["INGOT_MACHINE"]
+SERVER = os.environ["INGOT_SERVER"]
+CA_FILE = os.environ["INGOT_CA_FILE"]
 
 
 def ask(what: str) -> None:
@@ -24,9 +31,7 @@ def ask(what: str) -> None:
 
 
 def controller() -> ingot.Controller:
-    return ingot.connect(
-        os.environ["INGOT_SERVER"], ca_file=os.environ["INGOT_CA_FILE"], token_file=os.environ["INGOT_TOKEN_FILE"]
-    )
+    return ingot.connect(SERVER, ca_file=CA_FILE, token_file=os.environ["INGOT_TOKEN_FILE"])
 
 
 class Client(unittest.TestCase):
@@ -151,6 +156,117 @@ class Client(unittest.TestCase):
         )
         self.assertEqual([b.name for b in answer.budgets], ["python-10"])
         self.assertEqual(answer.total_size, 2)
+
+
+class Proxy:
+    """Takes connections for the controller, and lets serve do with each what it does; it has the first bytes."""
+
+    def __init__(self, serve: Callable[[socket.socket, bytes, int], None], at: str = "127.0.0.1") -> None:
+        self.listener = socket.create_server((at, 0))
+        self.address = "%s:%d" % self.listener.getsockname()
+        self.calls = 0
+        self.serve = serve
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            self.calls += 1
+            threading.Thread(target=self._serve, args=(client, self.calls), daemon=True).start()
+
+    def _serve(self, client: socket.socket, nth: int) -> None:
+        with client, contextlib.suppress(OSError):
+            self.serve(client, client.recv(65536), nth)
+
+    def __enter__(self) -> "Proxy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def to(address: str, hello: bytes) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    server = socket.create_connection((host, int(port)))
+    server.sendall(hello)
+    return server
+
+
+def pass_on(client: socket.socket, hello: bytes, address: str) -> None:
+    with to(address, hello) as server:
+        def copy(source: socket.socket, target: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+
+        up = threading.Thread(target=copy, args=(client, server), daemon=True)
+        up.start()
+        copy(server, client)
+        up.join()
+
+
+def say_nothing(_client: socket.socket, _hello: bytes) -> None:
+    pass
+
+
+def reset(client: socket.socket, _hello: bytes) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def say_half(client: socket.socket, hello: bytes) -> None:
+    with to(SERVER, hello) as server:
+        said = server.recv(65536)
+    client.sendall(said[: len(said) // 2])
+
+
+class Handshakes(unittest.TestCase):
+    """A handshake that breaks off is a controller that goes; a certificate that does not verify stays as it is."""
+
+    def call(self, address: str, patience: float) -> None:
+        with ingot.connect(
+            address, ca_file=CA_FILE, token_file=os.environ["INGOT_TOKEN_FILE"], patience=patience
+        ) as c:
+            c.machines.ListMachines(machine_pb2.ListMachinesRequest(page_size=1))
+
+    def failure(self, address: str, patience: float) -> grpc.RpcError:
+        with self.assertRaises(grpc.RpcError) as failed:
+            self.call(address, patience)
+        return failed.exception
+
+    def test_one_that_breaks_off_is_tried_again(self) -> None:
+        for how in (say_nothing, reset, say_half):
+            with self.subTest(how.__name__):
+                with Proxy(lambda client, hello, _: how(client, hello)) as going:
+                    error = self.failure(going.address, 0)
+                self.assertTrue(ingot.transient(error), error.details())
+
+                def back(client: socket.socket, hello: bytes, nth: int) -> None:
+                    if nth < 3:
+                        how(client, hello)
+                    else:
+                        pass_on(client, hello, SERVER)
+
+                with Proxy(back) as returning:
+                    self.call(returning.address, 60)
+                self.assertGreater(returning.calls, 2)
+
+    def test_one_that_cannot_succeed_is_not(self) -> None:
+        stranger = os.environ["INGOT_STRANGER"]
+        for what, proxy in (
+            ("another root", Proxy(lambda client, hello, _: pass_on(client, hello, stranger))),
+            ("another name", Proxy(lambda client, hello, _: pass_on(client, hello, SERVER), "127.0.0.2")),
+            ("no TLS", Proxy(lambda client, hello, _: client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))),
+        ):
+            with self.subTest(what), proxy:
+                begun = time.monotonic()
+                error = self.failure(proxy.address, 300)
+                self.assertFalse(ingot.transient(error), error.details())
+                self.assertLess(time.monotonic() - begun, 150, error.details())
 
 
 class Types(unittest.TestCase):

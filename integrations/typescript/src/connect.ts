@@ -1,6 +1,6 @@
 // A connection to a controller: the bearer token, and repeats of calls whose answer was lost.
 import createClient, { type Client } from 'openapi-fetch'
-import { IngotError, type Status } from './errors.js'
+import { IngotError, transient, type Status } from './errors.js'
 import type { paths } from './schema.js'
 
 export interface Options {
@@ -58,7 +58,7 @@ async function repeat(
       if (!error.transient) return answer
       wait = Math.max(wait, error.retryAfter)
     } catch (error) {
-      if (request.signal.aborted || !(error instanceof TypeError)) throw error
+      if (request.signal.aborted || !transient(error)) throw error
       lost = error
     }
     if (!mayRepeat || Date.now() + wait > until) {
@@ -93,9 +93,9 @@ export async function answer<T>(call: Promise<{ data?: T; error?: Status; respon
 }
 
 /**
- * The id of a piece of work out of what it means, such as 'deploy', 'v2.1', 'm-1'. The same words are the same id, however
- * often and wherever the program runs, so that the work happens once. What a request id cannot hold becomes an underscore,
- * and a long one ends in a hash of all words.
+ * The id of a piece of work out of what it means, such as 'deploy', 'v2.1', 'm-1'. The same words are the same id,
+ * however often and wherever the program runs, so that the work happens once. What a request id cannot hold becomes an
+ * underscore, and a long one ends in a hash of all words.
  */
 export async function requestId(...words: string[]): Promise<string> {
   const text = words.join('-')

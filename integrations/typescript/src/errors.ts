@@ -58,7 +58,16 @@ function detail<T>(body: Status, name: string): T | undefined {
   return found as T | undefined
 }
 
+/**
+ * Whether fetch failed as the server's certificate does not verify, or as it speaks no TLS: waiting cures neither. Node
+ * says so in the cause of the error. Browsers say nothing.
+ */
+function refusesServer(error: TypeError): boolean {
+  const code = (error.cause as { code?: unknown } | null | undefined)?.code
+  return typeof code === 'string' && /CERT|^(UNABLE_TO|INVALID|PATH_LENGTH|HOSTNAME|ERR_SSL)_/.test(code)
+}
+
 /** Whether an error speaks of the connection or the moment: fetch fails with a TypeError where there is no answer. */
 export function transient(error: unknown): boolean {
-  return error instanceof IngotError ? error.transient : error instanceof TypeError
+  return error instanceof IngotError ? error.transient : error instanceof TypeError && !refusesServer(error)
 }

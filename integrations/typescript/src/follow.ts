@@ -93,8 +93,8 @@ export async function wait(ingot: Ingot, operationId: string, options: WaitOptio
 
 /**
  * The machines that match, and then each change, for ever. Broken streams are resumed: no change is missed, and one may
- * come twice; compare machine.version. Where the database was restored the machines come once more as CURRENT: what does
- * not come up to the BOOKMARK is not there any more.
+ * come twice; compare machine.version. Where the database was restored the machines come once more as CURRENT: what
+ * does not come up to the BOOKMARK is not there any more.
  */
 export function watchMachines(
   ingot: Ingot, options: { filter?: string; cursor?: string; signal?: AbortSignal } = {},

@@ -1,11 +1,15 @@
 // Tests of the client against a real controller, which lab/e2e/clients starts. What only the other side can do is asked
 // for by a line of JSON on standard output, and answered by one.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import { answer, connect, ended, IngotError, OperationFailed, reconcile, requestId, wait, watchMachines } from '../src/index.js'
+import {
+  answer, connect, ended, IngotError, OperationFailed, reconcile, requestId, transient, wait, watchMachines,
+} from '../src/index.js'
 
 function env(name: string): string {
   const value = process.env[name]
@@ -154,4 +158,59 @@ test('lists are filtered and sorted', async () => {
   }))
   assert.deepEqual(list.budgets?.map((b) => b.name), ['typescript-10'])
   assert.equal(list.total_size, 2)
+})
+
+/** A proxy at an address of this machine, and how often it was called. */
+async function proxy(at: string, serve: (client: Socket, nth: number) => void) {
+  let calls = 0
+  const server = createServer((client) => {
+    client.on('error', () => undefined)
+    serve(client, ++calls)
+  })
+  server.listen(0, at)
+  await once(server, 'listening')
+  after(() => server.close())
+  return { url: `https://${at}:${(server.address() as AddressInfo).port}`, calls: () => calls }
+}
+
+/** Passes what a client says on to a server, and gives the connection to that. */
+function pass(client: Socket, server = url): Socket {
+  const { hostname, port } = new URL(server)
+  const behind = dial(Number(port), hostname)
+  behind.on('error', () => client.destroy())
+  client.on('close', () => behind.destroy())
+  client.pipe(behind)
+  return behind
+}
+
+function list(at: string, patience: number) {
+  return answer(connect({ url: at, token: readFileSync(env('INGOT_TOKEN_FILE'), 'utf8').trim(), patience })
+    .GET('/api/v1/machines'))
+}
+
+for (const [how, breakOff] of Object.entries<(client: Socket) => void>({
+  'with nothing said': (client) => { client.once('data', () => client.end()) },
+  'by a reset': (client) => { client.once('data', () => client.resetAndDestroy()) },
+  'amid the server\'s words': (client) => {
+    pass(client).once('data', (hello: Buffer) => client.end(hello.subarray(0, hello.length / 2)))
+  },
+})) {
+  test(`a handshake that breaks off ${how} is tried again`, async () => {
+    const going = await proxy('127.0.0.1', breakOff)
+    await assert.rejects(list(going.url, 0), (e) => transient(e))
+    const back = await proxy('127.0.0.1', (client, nth) => { nth < 3 ? breakOff(client) : pass(client).pipe(client) })
+    await list(back.url, 60_000)
+    assert.ok(back.calls() > 2)
+  })
+}
+
+test('a certificate that does not verify is not tried again', async () => {
+  for (const [what, server] of Object.entries({
+    'another root': await proxy('127.0.0.1', (client) => pass(client, `https://${env('INGOT_STRANGER')}`).pipe(client)),
+    'another name': await proxy('127.0.0.2', (client) => pass(client).pipe(client)),
+    'no TLS': await proxy('127.0.0.1', (client) => client.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
+  })) {
+    await assert.rejects(list(server.url, 60_000), (e) => e instanceof TypeError && !transient(e), what)
+    assert.equal(server.calls(), 1, what)
+  }
 })

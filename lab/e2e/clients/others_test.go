@@ -6,6 +6,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,13 +38,23 @@ func TestTypeScriptClient(t *testing.T) {
 		[]string{"INGOT_URL=https://" + rest.Address(), "NODE_EXTRA_CA_CERTS=" + s.CAFile()}, "npm", "test")
 }
 
+// stranger is the address of a server whose certificate no client has a root for.
+func stranger(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
 // answers runs a program in a folder, and does what it asks for a line at a time.
 func (s site) answers(t *testing.T, dir string, env []string, program string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), append(env, "INGOT_SERVER="+s.Front.Address(), "INGOT_CA_FILE="+s.CAFile(),
-		"INGOT_TOKEN_FILE="+s.tokenFile, "INGOT_MACHINE="+s.machine)...)
+		"INGOT_TOKEN_FILE="+s.tokenFile, "INGOT_MACHINE="+s.machine, "INGOT_STRANGER="+stranger(t))...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -18,7 +18,7 @@ from ansible.module_utils.six.moves import http_client
 from ansible.module_utils.six.moves.urllib.error import HTTPError, URLError
 from ansible.module_utils.six.moves.urllib.parse import quote, urlencode
 from ansible.module_utils.urls import ConnectionError as UnusableURL
-from ansible.module_utils.urls import NoSSLError, SSLValidationError, open_url
+from ansible.module_utils.urls import open_url
 
 # The reasons that a moment cures.
 PASSING = frozenset(
@@ -32,6 +32,9 @@ PASSING = frozenset(
         "DATABASE_IN_DOUBT",
     )
 )
+
+# What Python says of a handshake whose connection has ended.
+BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, socket.timeout)
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED")
 
@@ -94,6 +97,17 @@ def error_of(status, raw):
             for v in detail.get("field_violations") or detail.get("fieldViolations") or []:
                 error.violations[v.get("field", "")] = v.get("description", "")
     return error
+
+
+def refuses_server(error):
+    """Whether a call failed as the server's certificate does not verify, or as it speaks no TLS: waiting cures neither.
+
+    A handshake that only breaks off is a controller that goes, behind something that still takes connections for it.
+    """
+    why = error.reason if isinstance(error, URLError) else error
+    if isinstance(why, (UnusableURL, ssl.CertificateError)):
+        return True
+    return isinstance(why, ssl.SSLError) and not isinstance(why, BROKEN_OFF) and "EOF" not in to_native(why)
 
 
 def read_token(path):
@@ -159,11 +173,11 @@ class Client(object):
             if error.reason in PASSING or not error.reason and refused.code in (502, 503, 504):
                 raise Transient(error, refused.headers.get("Retry-After"))
             raise error
-        except (SSLValidationError, NoSSLError, UnusableURL) as e:
-            # A certificate that does not verify now will not verify in a second either.
-            raise IngotError("%s: %s" % (url, to_native(e)))
-        except (URLError, socket.error, ssl.SSLError, http_client.HTTPException, ValueError) as e:
-            raise Transient(IngotError("%s %s: %s" % (method, url, to_native(e))))
+        except (UnusableURL, URLError, socket.error, http_client.HTTPException, ValueError) as e:
+            error = IngotError("%s %s: %s" % (method, url, to_native(e)))
+            if refuses_server(e):
+                raise error
+            raise Transient(error)
 
     def machine(self, machine_id):
         """The machine, or None."""
