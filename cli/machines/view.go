@@ -22,7 +22,7 @@ func (a commands) viewCmd() *cobra.Command {
 		Short: "Saved lists of machines",
 		Long: `A view is a list of machines under a name: a filter, an order, columns and groups. A personal view
 is its owner's alone. A shared one is everybody's to see, and its owner's and admins' to change.`,
-		Example: `  ingot view set gpu-racks --filter 'labels.gpu=*' --order-by rack --columns machine_id,rack,effective_state
+		Example: `  ingot view set gpu-racks --filter 'labels.gpu=*' --columns machine_id,rack,effective_state
   ingot list --view gpu-racks`,
 	}
 	cmd.AddCommand(a.viewListCmd(), a.viewShowCmd(), a.viewSetCmd(), a.viewDeleteCmd())
@@ -89,7 +89,7 @@ func (a commands) viewSetCmd() *cobra.Command {
 Columns: machine_id, effective_state, phase, node_state, attention_reason, conditions,
 active_operation_id, site, region, rack, group, location, provider, cluster, serial, image, power_state,
 last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
-		Example: `  ingot view set gpu-racks --filter 'labels.gpu=*' --order-by rack --columns machine_id,rack,effective_state
+		Example: `  ingot view set gpu-racks --filter 'labels.gpu=*' --columns machine_id,rack,effective_state
   ingot view set gpu-racks --title 'Racks with GPUs' --shared
   ingot view set gpu-racks --shared=false`,
 		Args:              cobra.ExactArgs(1),
@@ -113,7 +113,9 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
 			if err != nil {
 				return err
 			}
-			return a.Print(set, func() string { return "Set view " + set.GetName() + "\n" + a.Style().View(set) }, set.GetName())
+			return a.Print(set, func() string {
+				return "Set view " + set.GetName() + "\n" + a.Style().View(set)
+			}, set.GetName())
 		},
 	}
 	f := cmd.Flags()

@@ -247,7 +247,9 @@ var wholeFleet = map[protoreflect.Name]bool{
 
 // open are the calls that any role opens: they show no machine, and lists of machines show those of the selection.
 var open = map[protoreflect.Name]bool{
-	"GetCaller": true, "GetServerInfo": true, "SetView": true, "GetView": true, "ListViews": true, "DeleteView": true, "ListMachines": true, "ListNodes": true, "ExplainMachines": true,
+	"GetCaller": true, "GetServerInfo": true,
+	"SetView": true, "GetView": true, "ListViews": true, "DeleteView": true,
+	"ListMachines": true, "ListNodes": true, "ExplainMachines": true,
 }
 
 // opens says which roles open what needs a scope. It is written down here once more, not asked of the code.

@@ -28,9 +28,7 @@ func ParseColumns(path string, names []string) ([]string, error) {
 	for _, name := range names {
 		key, isKey := Machines.Key(name)
 		switch {
-		case isKey && strings.HasPrefix(key, "labels."):
-			name = key
-		case isKey && slices.Contains(Columns(), key):
+		case isKey && (strings.HasPrefix(key, "labels.") || slices.Contains(Columns(), key)):
 			name = key
 		case !slices.Contains(Columns(), name):
 			return nil, validate.Fault(path, "%q is none of %s, labels.KEY", name, strings.Join(Columns(), ", "))

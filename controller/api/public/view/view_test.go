@@ -97,7 +97,9 @@ func TestAViewIsMadeChangedAndDeleted(t *testing.T) {
 
 func TestWhatAViewCanHold(t *testing.T) {
 	r := publictest.NewRig(t)
-	long := strings.Repeat("x", 300)
+	long, longer := strings.Repeat("x", 300), strings.Repeat("x", 5000)
+	columns := func(names ...string) *pb.View { return &pb.View{Name: "v", Columns: names} }
+	groups := func(names ...string) *pb.View { return &pb.View{Name: "v", GroupBy: names} }
 	for name, c := range map[string]struct {
 		reason, field string
 		view          *pb.View
@@ -107,16 +109,16 @@ func TestWhatAViewCanHold(t *testing.T) {
 		"a bad name":      {"INVALID_FIELD", "view.name", &pb.View{Name: "-x/y"}, nil},
 		"a long title":    {"INVALID_FIELD", "view.title", &pb.View{Name: "v", Title: long}, nil},
 		"two lines":       {"INVALID_FIELD", "view.title", &pb.View{Name: "v", Title: "a\nb"}, nil},
-		"a long text":     {"INVALID_FIELD", "view.description", &pb.View{Name: "v", Description: strings.Repeat(long, 20)}, nil},
+		"a long text":     {"INVALID_FIELD", "view.description", &pb.View{Name: "v", Description: longer}, nil},
 		"a filter":        {"INVALID_FILTER", "filter", &pb.View{Name: "v", Filter: "colour=red"}, nil},
 		"an order":        {"INVALID_ORDER_BY", "order_by", &pb.View{Name: "v", OrderBy: "serial"}, nil},
-		"a column":        {"INVALID_FIELD", "view.columns", &pb.View{Name: "v", Columns: []string{"colour"}}, nil},
-		"a spec's column": {"INVALID_FIELD", "view.columns", &pb.View{Name: "v", Columns: []string{"conditions.RMA"}}, nil},
-		"a bad label":     {"INVALID_FIELD", "view.columns", &pb.View{Name: "v", Columns: []string{"labels.-"}}, nil},
-		"a column twice":  {"INVALID_FIELD", "view.columns", &pb.View{Name: "v", Columns: []string{"labels.a", "label.a"}}, nil},
-		"many columns":    {"INVALID_FIELD", "view.columns", &pb.View{Name: "v", Columns: make([]string, 33)}, nil},
-		"a group":         {"INVALID_GROUP_BY", "group_by", &pb.View{Name: "v", GroupBy: []string{"colour"}}, nil},
-		"many groups":     {"INVALID_GROUP_BY", "group_by", &pb.View{Name: "v", GroupBy: []string{"site", "rack", "group", "phase"}}, nil},
+		"a column":        {"INVALID_FIELD", "view.columns", columns("colour"), nil},
+		"a spec's column": {"INVALID_FIELD", "view.columns", columns("conditions.RMA"), nil},
+		"a bad label":     {"INVALID_FIELD", "view.columns", columns("labels.-"), nil},
+		"a column twice":  {"INVALID_FIELD", "view.columns", columns("labels.a", "label.a"), nil},
+		"many columns":    {"INVALID_FIELD", "view.columns", columns(make([]string, 33)...), nil},
+		"a group":         {"INVALID_GROUP_BY", "group_by", groups("colour"), nil},
+		"many groups":     {"INVALID_GROUP_BY", "group_by", groups("site", "rack", "group", "phase"), nil},
 		"a mask":          {"INVALID_FIELD", "update_mask", &pb.View{Name: "v"}, paths("title", "created_by")},
 		"no view":         {"INVALID_FIELD", "view.name", nil, paths("title")},
 	} {
@@ -231,7 +233,8 @@ func TestViewsAreListedLikeAllElse(t *testing.T) {
 		publictest.Walk(t, func(token string) (string, error) {
 			page, err := r.Views.ListViews(t.Context(), &pb.ListViewsRequest{PageSize: 2, PageToken: token, Filter: c.filter,
 				OrderBy: c.order})
-			if err == nil && int(page.GetTotalSize()) != len(c.want) {
+			// A list that is not filtered is counted by the database, which may take too long.
+			if n := int(page.GetTotalSize()); err == nil && n != len(c.want) && (n != 0 || c.filter+c.order != "") {
 				t.Errorf("%+v: %d in all", c, page.GetTotalSize())
 			}
 			got = append(got, names(page.GetViews())...)
@@ -303,8 +306,7 @@ func TestViewsAreAudited(t *testing.T) {
 	if _, err := r.Views.DeleteView(t.Context(), &pb.DeleteViewRequest{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	log, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "v",
-		Since: nil, PageSize: 10})
+	log, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "v"})
 	if err != nil || len(log.GetEntries()) != 3 {
 		t.Fatalf("%v, %v", log, err)
 	}
