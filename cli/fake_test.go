@@ -39,6 +39,7 @@ type fakeServer struct {
 	pb.UnimplementedRolloutServiceServer
 	pb.UnimplementedAccessServiceServer
 	pb.UnimplementedAuthorityServiceServer
+	pb.UnimplementedViewServiceServer
 
 	mu       sync.Mutex
 	machines []*pb.Machine
@@ -254,6 +255,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*command.Config), args ..
 	pb.RegisterRolloutServiceServer(srv, f)
 	pb.RegisterAccessServiceServer(srv, f)
 	pb.RegisterAuthorityServiceServer(srv, f)
+	pb.RegisterViewServiceServer(srv, f)
 	g, _ := task.New(t.Context())
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {

@@ -207,6 +207,7 @@ type Services struct {
 	Rollouts   pb.RolloutServiceClient
 	Access     pb.AccessServiceClient
 	Authority  pb.AuthorityServiceClient
+	Views      pb.ViewServiceClient
 }
 
 // Services returns the clients of the one connection.
@@ -223,6 +224,7 @@ func (a *App) Services() (*Services, error) {
 		Budgets: pb.NewBudgetServiceClient(conn),
 		MAAS:    pb.NewMAASServiceClient(conn), Rollouts: pb.NewRolloutServiceClient(conn),
 		Access: pb.NewAccessServiceClient(conn), Authority: pb.NewAuthorityServiceClient(conn),
+		Views: pb.NewViewServiceClient(conn),
 	}, nil
 }
 

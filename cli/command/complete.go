@@ -59,6 +59,18 @@ func (a *App) CompleteMachines() Completion {
 	})
 }
 
+// CompleteViews completes the names of saved views.
+func (a *App) CompleteViews() Completion {
+	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
+		resp, err := svc.Views.ListViews(ctx, &pb.ListViewsRequest{PageSize: 1000})
+		var out []string
+		for _, v := range resp.GetViews() {
+			out = append(out, v.GetName()+"\t"+view.Clean(v.GetTitle()))
+		}
+		return out, err
+	})
+}
+
 // CompleteOperations completes the ids of the newest operations.
 func (a *App) CompleteOperations() Completion {
 	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {

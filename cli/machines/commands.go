@@ -1,4 +1,4 @@
-// Package machines has the commands that list, watch and count machines.
+// Package machines has the commands that list, watch and count machines, and those of saved views.
 package machines
 
 import (
@@ -7,10 +7,10 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-// Commands returns list and count.
+// Commands returns list, count and view.
 func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
-	return []*cobra.Command{a.listCmd(), a.countCmd()}
+	return []*cobra.Command{a.listCmd(), a.countCmd(), a.viewCmd()}
 }
 
 // commands makes the commands of this package, all for one run of the command line.

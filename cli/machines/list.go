@@ -21,6 +21,8 @@ comma.`
 // listFlags are those of `ingot list`.
 type listFlags struct {
 	filter, order string
+	view          string
+	columns       []string
 	limit         int
 	watch         bool
 	asOf          command.AsOf
@@ -38,16 +40,23 @@ With --watch every change follows, a line each, until you interrupt it: CHANGED,
 filter no longer) and DELETED. With -o json it is one JSON document a line. A lost connection is made
 again and nothing is missed.
 
-With --as-of the machines are shown as they were then.` + filterHelp,
+With --as-of the machines are shown as they were then.
+
+With --view they are those of a saved view, in its order and with its columns; --filter narrows them
+further. --watch and --as-of have an order of their own.` + filterHelp,
 		Example: `  ingot list
   ingot list --filter phase=MAINTENANCE,labels.env=prod
   ingot list --filter 'rack in (r41, r42), state!=IDLE' --order-by rack
   ingot list --order-by 'updated_at desc' --limit 20
   ingot list --filter state=ATTENTION --watch
   ingot list --filter state=ATTENTION --as-of 03:12
+  ingot list --view gpu-racks --filter state=IDLE
   ingot list -o json | jq -r '.machines[] | select(.status.effective_state == "ATTENTION").machine_id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.applyView(cmd, &f); err != nil {
+				return err
+			}
 			if f.watch {
 				return a.watchMachines(cmd, f)
 			}
@@ -60,9 +69,11 @@ With --as-of the machines are shown as they were then.` + filterHelp,
 		"machine_id, site, rack, updated_at or effective_state; 'KEY desc' is the other way round")
 	cmd.Flags().IntVar(&f.limit, "limit", 0, "at most so many; 0 is all")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "go on with every change")
+	cmd.Flags().StringVar(&f.view, "view", "", "saved view to list (ingot view list)")
 	f.asOf.Register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("as-of", "watch")
 	cmd.MarkFlagsMutuallyExclusive("as-of", "order-by")
+	a.Must(cmd.RegisterFlagCompletionFunc("view", a.CompleteViews()))
 	command.Fixed(cmd, "order-by", "machine_id", "site", "rack", "updated_at", "effective_state")
 	return cmd
 }
@@ -93,6 +104,9 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
 		names[i] = m.GetMachineId()
 	}
 	return a.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
+		if len(f.columns) > 0 && !a.Wide() {
+			return a.Style().MachineColumns(machines, f.columns).String()
+		}
 		return a.Style().Machines(machines, a.Wide(), a.Now()).String()
 	}, names...)
 }

@@ -28,6 +28,10 @@ var about = func() map[string]About {
 		AboutNothing: {
 			baremetalv1.AccessService_GetCaller_FullMethodName,
 			baremetalv1.AdminService_GetServerInfo_FullMethodName,
+			baremetalv1.ViewService_SetView_FullMethodName,
+			baremetalv1.ViewService_GetView_FullMethodName,
+			baremetalv1.ViewService_ListViews_FullMethodName,
+			baremetalv1.ViewService_DeleteView_FullMethodName,
 		},
 		AboutList: {
 			baremetalv1.MachineService_ExplainMachines_FullMethodName,

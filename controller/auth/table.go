@@ -28,6 +28,8 @@ const (
 	NeedRead
 	NeedOperate
 	NeedAdmin
+	// NeedOwn: as NeedRead, for what changes nothing but things of the caller's own; whose they are its handler looks at.
+	NeedOwn
 	// NeedReport: a bearer token of scope report, or one that may operate.
 	NeedReport
 	// NeedApprove: a bearer token of scope admin, or role approver or admin.
@@ -42,7 +44,7 @@ const (
 
 // Scope is the scope that a bearer token must cover; 0 where no token is asked for.
 func (n Need) Scope() Scope {
-	return map[Need]Scope{NeedRead: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin,
+	return map[Need]Scope{NeedRead: ScopeRead, NeedOwn: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin,
 		NeedReport: ScopeReport, NeedApprove: ScopeApprove, NeedCaller: ScopeCaller}[n]
 }
 
@@ -72,6 +74,8 @@ func Table() map[string]Rule {
 	add(Frontpage, NeedNothing, healthCheck, healthWatch, healthList)
 	add(Frontpage, NeedRead, reflectionV1, reflectionV1a)
 	add(Frontpage, NeedRead, readMethods...)
+	add(Frontpage, NeedOwn, baremetalv1.ViewService_SetView_FullMethodName,
+		baremetalv1.ViewService_DeleteView_FullMethodName)
 	add(Frontpage, NeedOperate, operateMethods...)
 	add(Frontpage, NeedAdmin, adminMethods...)
 	add(Frontpage, NeedApprove, baremetalv1.RolloutService_ApproveRollout_FullMethodName)
@@ -154,6 +158,8 @@ var readMethods = []string{
 	baremetalv1.AdminService_ListSiteLeases_FullMethodName,
 	baremetalv1.AdminService_ListDiscovered_FullMethodName,
 	baremetalv1.AdminService_ListBMCCertificates_FullMethodName,
+	baremetalv1.ViewService_GetView_FullMethodName,
+	baremetalv1.ViewService_ListViews_FullMethodName,
 }
 
 var operateMethods = []string{

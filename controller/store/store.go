@@ -32,6 +32,7 @@ import (
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
+	viewstore "github.com/ingot-metal/ingot/controller/store/view"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
@@ -85,6 +86,7 @@ type (
 	sessions       = sessionstore.Store
 	sites          = sitestore.Store
 	timelines      = timelinestore.Store
+	views          = viewstore.Store
 	webhooks       = webhookstore.Store
 	workflows      = workflowstore.Store
 	workflowstates = workflowstate.Store
@@ -116,6 +118,7 @@ type Store struct {
 	*sessions
 	*sites
 	*timelines
+	*views
 	*webhooks
 	*workflows
 	*workflowstates
@@ -148,6 +151,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		pasts:          paststore.New(db),
 		queries:        operationquery.New(db),
 		timelines:      timelinestore.New(db),
+		views:          viewstore.New(db),
 		workflowstates: workflowstate.New(db),
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{

@@ -113,6 +113,7 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	methods := methodsOf(
 		auth.NeedRead,
 		auth.NeedCaller,
+		auth.NeedOwn,
 		auth.NeedOperate,
 		auth.NeedReport,
 		auth.NeedApprove,

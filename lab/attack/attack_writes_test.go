@@ -132,6 +132,8 @@ func writes() []write {
 		{"MAASService/SetMAASRegion", `{"region_ref": "r-w", "endpoint": "http://192.0.2.1:5240/MAAS", "api_key": "a:b:c"}`,
 			nil},
 		{"MAASService/DeleteMAASRegion", `{"region_ref": "r-w"}`, nil},
+		{"ViewService/SetView", `{"view": {"name": "v-w", "filter": "site=a", "shared": true}}`, nil},
+		{"ViewService/DeleteView", `{"name": "v-w"}`, nil},
 		{"AdminService/RevokeAgent", `{"agent_id": "$agent", "reason": "stolen"}`, nil},
 		{"AdminService/ScrubAuditEventData", `{"target_id": "m-w"}`, nil},
 	}
@@ -152,11 +154,11 @@ var heldElsewhere = map[string]string{
 	"BudgetService/ReleaseBudgetSlot":    "controller/store/budget.TestAdminGivesASlotBack",
 }
 
-// changers are all methods that change something: those for operators, and those for admins and installers that read
-// nothing alone.
+// changers are all methods that change something: those for readers about their own things, those for operators, and those
+// for admins and installers that read nothing alone.
 func changers() []string {
 	var out []string
-	for _, m := range methodsOf(auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport) {
+	for _, m := range methodsOf(auth.NeedOwn, auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport) {
 		name := strings.TrimPrefix(m, service)
 		_, verb, _ := strings.Cut(name, "/")
 		if !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get") && verb != "VerifyTimeline" {

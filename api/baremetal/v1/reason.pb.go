@@ -776,6 +776,9 @@ const (
 	// FAILED_PRECONDITION: the service of the bucket that keeps images refuses the controller.
 	// Next: `ingot-controller doctor` on the controller says what to correct under `images.bucket`.
 	Reason_IMAGE_STORE_REFUSED Reason = 481
+	// NOT_FOUND: no view has this name, or it is somebody else's personal one.
+	// Next: `ingot view list`.
+	Reason_VIEW_NOT_FOUND Reason = 492
 )
 
 // Enum value maps for Reason.
@@ -1021,6 +1024,7 @@ var (
 		471: "HARDWARE_TEST_UNFINISHED",
 		480: "IMAGE_STORE_UNAVAILABLE",
 		481: "IMAGE_STORE_REFUSED",
+		492: "VIEW_NOT_FOUND",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -1263,6 +1267,7 @@ var (
 		"HARDWARE_TEST_UNFINISHED":       471,
 		"IMAGE_STORE_UNAVAILABLE":        480,
 		"IMAGE_STORE_REFUSED":            481,
+		"VIEW_NOT_FOUND":                 492,
 	}
 )
 
@@ -1297,7 +1302,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xfa,\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\x8f-\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1540,7 +1545,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x14HARDWARE_TEST_FAILED\x10\xd6\x03\x12\x1d\n" +
 	"\x18HARDWARE_TEST_UNFINISHED\x10\xd7\x03\x12\x1c\n" +
 	"\x17IMAGE_STORE_UNAVAILABLE\x10\xe0\x03\x12\x18\n" +
-	"\x13IMAGE_STORE_REFUSED\x10\xe1\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x13IMAGE_STORE_REFUSED\x10\xe1\x03\x12\x13\n" +
+	"\x0eVIEW_NOT_FOUND\x10\xec\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_reason_proto_rawDescOnce sync.Once

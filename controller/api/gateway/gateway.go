@@ -121,6 +121,7 @@ func (g *Gateway) register(c grpc.ClientConnInterface) error {
 		gatewayv1.RegisterRolloutServiceHandlerClient(ctx, g.mux, baremetalv1.NewRolloutServiceClient(c)),
 		gatewayv1.RegisterAccessServiceHandlerClient(ctx, g.mux, baremetalv1.NewAccessServiceClient(c)),
 		gatewayv1.RegisterAuthorityServiceHandlerClient(ctx, g.mux, baremetalv1.NewAuthorityServiceClient(c)),
+		gatewayv1.RegisterViewServiceHandlerClient(ctx, g.mux, baremetalv1.NewViewServiceClient(c)),
 		gatewayv1.RegisterAdminServiceHandlerClient(ctx, g.mux, baremetalv1.NewAdminServiceClient(c)),
 	} {
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/operation"
 	"github.com/ingot-metal/ingot/controller/api/public/rollout"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/api/public/view"
 )
 
 // Register adds all services of baremetal.v1 to a server.
@@ -24,4 +25,5 @@ func Register(r grpc.ServiceRegistrar, b *service.Base) {
 	admin.Register(r, b)
 	access.Register(r, b)
 	authority.Register(r, b)
+	view.Register(r, b)
 }

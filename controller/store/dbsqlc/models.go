@@ -456,6 +456,22 @@ type RolloutMachine struct {
 	StagesLeft  int32
 }
 
+type SavedView struct {
+	Name              string
+	Title             string
+	Description       string
+	Filter            string
+	OrderBy           string
+	Columns           []string
+	GroupBy           []string
+	Shared            bool
+	CreatedBy         string
+	CreatedByIdentity string
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	Version           int64
+}
+
 type Script struct {
 	ScriptRef   string
 	Sha256      string

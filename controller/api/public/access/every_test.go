@@ -245,14 +245,17 @@ var wholeFleet = map[protoreflect.Name]bool{
 	"ReleaseBudgetSlot":   true, // gives the whole fleet's budget free
 }
 
-// open are the calls that any role opens: the first two show no machine, and lists show those of the selection.
+// open are the calls that any role opens: they show no machine, and lists of machines show those of the selection.
 var open = map[protoreflect.Name]bool{
-	"GetCaller": true, "GetServerInfo": true, "ListMachines": true, "ListNodes": true, "ExplainMachines": true,
+	"GetCaller": true, "GetServerInfo": true,
+	"SetView": true, "GetView": true, "ListViews": true, "DeleteView": true,
+	"ListMachines": true, "ListNodes": true, "ExplainMachines": true,
 }
 
 // opens says which roles open what needs a scope. It is written down here once more, not asked of the code.
 var opens = map[auth.Need][]auth.Role{
 	auth.NeedRead:    {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
+	auth.NeedOwn:     {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
 	auth.NeedCaller:  {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
 	auth.NeedOperate: {auth.Operator, auth.Admin},
 	auth.NeedReport:  {auth.Operator, auth.Admin},

@@ -157,6 +157,7 @@ type Rig struct {
 	Rollouts   pb.RolloutServiceClient
 	Access     pb.AccessServiceClient
 	Authority  pb.AuthorityServiceClient
+	Views      pb.ViewServiceClient
 }
 
 // NewRig serves the public API over an empty database.
@@ -194,6 +195,7 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 	r.Workflows, r.Admin = pb.NewWorkflowServiceClient(conn), pb.NewAdminServiceClient(conn)
 	r.Scripts, r.Budgets = pb.NewScriptServiceClient(conn), pb.NewBudgetServiceClient(conn)
 	r.Access, r.Authority = pb.NewAccessServiceClient(conn), pb.NewAuthorityServiceClient(conn)
+	r.Views = pb.NewViewServiceClient(conn)
 	r.MAAS, r.Rollouts = pb.NewMAASServiceClient(conn), pb.NewRolloutServiceClient(conn)
 	return r
 }

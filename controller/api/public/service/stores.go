@@ -25,6 +25,7 @@ import (
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
+	viewstore "github.com/ingot-metal/ingot/controller/store/view"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
@@ -50,11 +51,22 @@ type Store interface {
 	Webhooks
 	Access
 	Authorities
+	Views
 	// Count counts the rows of lists instead of reading them.
 	Count(ctx context.Context, read func(context.Context) error) (rows int64, known bool, err error)
 }
 
 var _ Store = (*store.Store)(nil)
+
+// Views are lists of machines that are saved.
+type Views interface {
+	SetView(ctx context.Context, who viewstore.Caller, v *baremetalv1.View, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.View, error)
+	GetView(ctx context.Context, who viewstore.Caller, name string) (*baremetalv1.View, error)
+	ListViews(ctx context.Context, who viewstore.Caller, after string, limit int32) ([]*baremetalv1.View, error)
+	DeleteView(ctx context.Context, who viewstore.Caller, name string, now time.Time,
+		opts ...pgtx.WriteOption) (*baremetalv1.View, error)
+}
 
 // Authorities are the generations of the CA.
 type Authorities interface {
