@@ -248,6 +248,7 @@ var wholeFleet = map[protoreflect.Name]bool{
 // open are the calls that any role opens: the first two show no machine, and lists show those of the selection.
 var open = map[protoreflect.Name]bool{
 	"GetCaller": true, "GetServerInfo": true, "ListMachines": true, "ListNodes": true, "ExplainMachines": true,
+	"MapMachines": true,
 }
 
 // opens says which roles open what needs a scope. It is written down here once more, not asked of the code.
