@@ -27,8 +27,8 @@ type Part struct {
 	IDs []string
 }
 
-// MapMachines reads machines by one statement, and no more than c.MaxRows of them. asOf is a time of the database: what was
-// committed before is in it.
+// MapMachines reads machines by one statement, and no more than c.MaxRows of them. asOf is a time of the database:
+// what was committed before is in it.
 func (s *Store) MapMachines(ctx context.Context, c machine.Counter) (all []Part, asOf time.Time, err error) {
 	f, keys := c.Filter, fourOf(c.Values)
 	labels, err := pgtx.JSONMap(f.Labels)

@@ -19,7 +19,8 @@ type said struct {
 	Figure string  `json:"figure"`
 	Value  float64 `json:"value"`
 	Ask    string  `json:"ask"`
-	// Seen is when the number of probes that are on the screen has grown to its place in the list, in milliseconds of the epoch.
+	// Seen is when the number of probes that are on the screen has grown to its place in the list, in milliseconds of
+	// the epoch.
 	Seen []float64 `json:"seen"`
 }
 
@@ -96,15 +97,36 @@ func (t *talk) hear(ctx context.Context, s said) error {
 
 // report adds the figures.
 func (t *talk) report(ctx context.Context) error {
-	filter, err := t.plain(ctx, "SELECT * FROM machines WHERE spec @> '{\"rack\": \"r7\"}' AND deleted_at IS NULL LIMIT 200")
+	filter, err := t.plain(
+		ctx,
+		"SELECT * FROM machines WHERE spec @> '{\"rack\": \"r7\"}' AND deleted_at IS NULL LIMIT 200",
+	)
 	if err != nil {
 		return err
 	}
 	v := t.values
 	empty := v["empty page"]
-	t.add(figure{what: "first useful paint", value: v["useful"], unit: "ms", aim: 1000, of: empty, ofWhat: "an empty page's paint"})
+	t.add(
+		figure{
+			what:   "first useful paint",
+			value:  v["useful"],
+			unit:   "ms",
+			aim:    1000,
+			of:     empty,
+			ofWhat: "an empty page's paint",
+		},
+	)
 	t.add(figure{what: "the whole map is drawn", value: v["map"], unit: "ms", of: empty, ofWhat: "an empty page's paint"})
-	t.add(figure{what: "answer to a filter of the list", value: v["filter"], unit: "ms", aim: 300, of: filter, ofWhat: "the bare SQL"})
+	t.add(
+		figure{
+			what:   "answer to a filter of the list",
+			value:  v["filter"],
+			unit:   "ms",
+			aim:    300,
+			of:     filter,
+			ofWhat: "the bare SQL",
+		},
+	)
 	t.add(figure{what: "answer to a filter of the map", value: v["map filter"], unit: "ms", aim: 300})
 	t.add(figure{what: "the map of a moment", value: v["past"], unit: "ms"})
 	var all []time.Duration
@@ -121,9 +143,22 @@ func (t *talk) report(ctx context.Context) error {
 		note: fmt.Sprintf("p50 %.0f ms of %d, at %.0f changes a second", seen.P50, seen.N, t.rates[0])})
 	t.add(figure{what: "frames while the list scrolls", value: v["list frames"], unit: "a second", aim: 60, atLeast: true,
 		note: fmt.Sprintf("the slowest took %.0f ms", v["list slowest"])})
-	t.add(figure{what: "frames while the first screen scrolls", value: v["map frames"], unit: "a second", aim: 60, atLeast: true,
-		note: fmt.Sprintf("the slowest took %.0f ms", v["map slowest"])})
-	note := fmt.Sprintf("after %v with %.0f changes a second; heap of scripts %.0f MiB", t.o.memory, t.rates[len(t.rates)-1], v["heap"])
+	t.add(
+		figure{
+			what:    "frames while the first screen scrolls",
+			value:   v["map frames"],
+			unit:    "a second",
+			aim:     60,
+			atLeast: true,
+			note:    fmt.Sprintf("the slowest took %.0f ms", v["map slowest"]),
+		},
+	)
+	note := fmt.Sprintf(
+		"after %v with %.0f changes a second; heap of scripts %.0f MiB",
+		t.o.memory,
+		t.rates[len(t.rates)-1],
+		v["heap"],
+	)
 	t.add(figure{what: "memory of the tab", value: v["tab"], unit: "MiB", aim: 300, note: note})
 	return nil
 }

@@ -102,7 +102,12 @@ func (b *bench) plain(ctx context.Context, sql string, args ...any) (float64, er
 		if err != nil {
 			return err
 		}
+		n := 0
 		for rows.Next() {
+			n++
+		}
+		if rows.Err() == nil && n == 0 {
+			return errors.New("the plain SQL has no rows")
 		}
 		return rows.Err()
 	})
@@ -202,8 +207,13 @@ func (b *bench) consoles(ctx context.Context) error {
 		}
 		f := figure{
 			what:  fmt.Sprintf("controller, %d streams of consoles, %d changes a second", b.o.streams, rate),
-			value: 100 * (cores - idle), unit: "% of a core",
-			note: fmt.Sprintf("%.0f messages a second; %.1f %% without them", float64(lines.Load()-before)/span.Seconds(), 100*idle),
+			value: 100 * (cores - idle),
+			unit:  "% of a core",
+			note: fmt.Sprintf(
+				"%.0f messages a second; %.1f %% without them",
+				float64(lines.Load()-before)/span.Seconds(),
+				100*idle,
+			),
 		}
 		if rate == 0 {
 			f.aim = 10

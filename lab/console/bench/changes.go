@@ -16,8 +16,8 @@ import (
 // writers are how many connections write changes.
 const writers = 4
 
-// changes is machines going into maintenance and out of it, each in a transaction of its own, as if another controller did it:
-// this one learns of them by looking.
+// changes is machines going into maintenance and out of it, each in a transaction of its own, as if another
+// controller did it: this one learns of them by looking.
 type changes struct {
 	done    atomic.Int64
 	began   time.Time

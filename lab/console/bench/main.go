@@ -1,6 +1,7 @@
-// Command bench measures the web console's first screen and its list in Chromium, with very many machines. It starts a private
-// Postgres and a controller as a process of its own, fills in the fleet, and prints each figure beside its aim and, where there
-// is one, beside what bounds it: the bare SQL, or the paint of an empty page. It needs Node and Chromium.
+// Command bench measures the web console's first screen and its list in Chromium, with very many machines. It starts
+// a private Postgres and a controller as a process of its own, fills in the fleet, and prints each figure beside its
+// aim and, where there is one, beside what bounds it: the bare SQL, or the paint of an empty page. It needs Node and
+// Chromium.
 package main
 
 import (

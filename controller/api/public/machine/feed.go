@@ -13,7 +13,8 @@ import (
 const (
 	// sharedFor is how much older than its question a read may be whose answer is shared.
 	sharedFor = 20 * time.Millisecond
-	// mostShared bounds the changes that are kept for watches that ask a little later, and with them the memory: some 6 MB.
+	// mostShared bounds the changes that are kept for watches that ask a little later, and with them the memory: some
+	// 6 MB.
 	mostShared = 2000
 	// forgotten is after how long without a question the changes that are kept are too old to go on from.
 	forgotten = 5 * time.Second
@@ -113,8 +114,8 @@ func (f *feed) goOn(ctx context.Context, end string, limit int32) error {
 	return nil
 }
 
-// behind is the index of the first change behind a place. Machines of one transaction are in an order of the database's:
-// where the place names one that is not among them, all of them are.
+// behind is the index of the first change behind a place. Machines of one transaction are in an order of the
+// database's: where the place names one that is not among them, all of them are.
 func (f *feed) behind(at machinestore.Spot) int {
 	i, _ := slices.BinarySearchFunc(f.changes, at.Xid, func(c machinestore.Change, xid uint64) int {
 		if c.Xid < xid {

@@ -43,7 +43,7 @@ func (s *Server) MapMachines(
 	if err != nil {
 		return nil, err
 	}
-	m := newMapping(q)
+	m := newMapping(q, int(s.Config.MostMapped))
 	for _, within := range selectionsOf(ctx) {
 		if err := s.mapWithin(ctx, m, r, within, terms); err != nil {
 			return nil, err
@@ -79,6 +79,7 @@ func (s *Server) mapWithin(
 	if err != nil {
 		return err
 	}
+	q.Counter.MaxRows = s.Config.MostMapped + 1
 	parts, asOf, err := s.Store.MapMachines(ctx, q.Counter)
 	if err != nil {
 		return err
@@ -93,8 +94,9 @@ func (s *Server) mapWithin(
 func (s *Server) mapThen(
 	ctx context.Context, q query.Map, at time.Time,
 ) (*baremetalv1.MapMachinesResponse, error) {
-	m := newMapping(q)
+	m := newMapping(q, int(s.Config.MostMapped))
 	m.asOf = at
+	q.Counter.MaxRows = s.Config.MostMapped + 1
 	parts, err := s.Store.MapMachinesAt(ctx, q.Counter, at)
 	if err != nil {
 		return nil, err
@@ -135,6 +137,7 @@ func (s *Server) partsVisible(ctx context.Context, parts []machinemap.Part) ([]m
 // mapping is machines in groups, with what is told of each.
 type mapping struct {
 	q      query.Map
+	most   int
 	asOf   time.Time
 	groups map[string]*group
 	total  int
@@ -160,10 +163,16 @@ type mapped struct {
 	state, reason, value int32
 }
 
-func newMapping(q query.Map) *mapping {
+func newMapping(q query.Map, most int) *mapping {
 	m := &mapping{
-		q: q, groups: map[string]*group{}, values: map[string]int32{}, seen: map[string]bool{}, states: map[string]int32{},
-		reasons: map[string]int32{"": 0}, out: &baremetalv1.MapMachinesResponse{Reasons: []string{""}},
+		q:       q,
+		most:    most,
+		groups:  map[string]*group{},
+		values:  map[string]int32{},
+		seen:    map[string]bool{},
+		states:  map[string]int32{},
+		reasons: map[string]int32{"": 0},
+		out:     &baremetalv1.MapMachinesResponse{Reasons: []string{""}},
 	}
 	for i, state := range fleet.EffectiveStates() {
 		name := string(state)
@@ -181,9 +190,9 @@ func (m *mapping) addAll(parts []machinemap.Part, q query.Map) error {
 	read := 0
 	matches := machinefilter.Of(q.Rest)
 	for _, p := range parts {
-		if read += len(p.IDs); read > query.MostMapped || m.total > query.MostMapped {
+		if read += len(p.IDs); read > m.most || m.total > m.most {
 			return failure.Precondition("TOO_MANY_GROUPS",
-				"more than %d machines; narrow the filter by a text, such as site=NAME, or count them", query.MostMapped).
+				"more than %d machines; narrow the filter by a text, such as site=NAME, or count them", m.most).
 				WithField("filter", "too many machines")
 		}
 		if len(p.IDs) > 0 && matches.Matches(p.Like) {

@@ -8,9 +8,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/filter"
 )
 
-// MostMapped is how many machines a map has at most.
-const MostMapped = 250_000
-
 // Map is what the store needs to map machines.
 type Map struct {
 	// Count asks for the values of the groups' keys, which come first, and of the value that each machine has.
@@ -21,8 +18,8 @@ type Map struct {
 	Value int
 }
 
-// MapQuery turns a filter, the keys of groups and the key of a value into one question to the store. Of a moment's machines it
-// asks by patterns alone.
+// MapQuery turns a filter, the keys of groups and the key of a value into one question to the store. Of a moment's
+// machines it asks by patterns alone.
 func MapQuery(terms []filter.Term, groupBy []string, valueOf string, past bool) (Map, error) {
 	m := Map{Groups: len(groupBy), Value: -1}
 	var err error
@@ -42,7 +39,6 @@ func MapQuery(terms []filter.Term, groupBy []string, valueOf string, past bool) 
 			}
 		}
 	}
-	m.Counter.MaxRows = MostMapped + 1
 	return m, nil
 }
 
