@@ -262,6 +262,12 @@ console-test: deps ## Open every page of the console in Chromium against a real 
 	cd $(CONSOLE) && npm ci --no-fund --no-audit
 	$(TESTPG) env CGO_ENABLED=0 go test -tags console,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/console
 
+.PHONY: console-bench
+console-bench: deps build ## Print what a person waits for in the console with 100,000 machines (CONSOLE_FLAGS=--help for others)
+	scripts/install-deps console
+	cd $(CONSOLE) && npm ci --no-fund --no-audit
+	go run ./lab/console/bench --bin bin --web $(CONSOLE) $(CONSOLE_FLAGS)
+
 .PHONY: python-client
 python-client: ## Make the Python client into dist/python, with Debian's grpc tools
 	scripts/install-deps clients

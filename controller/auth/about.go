@@ -36,6 +36,7 @@ var about = func() map[string]About {
 		AboutList: {
 			baremetalv1.MachineService_ExplainMachines_FullMethodName,
 			baremetalv1.MachineService_ListMachines_FullMethodName,
+			baremetalv1.MachineService_MapMachines_FullMethodName,
 			baremetalv1.NodeService_ListNodes_FullMethodName,
 		},
 		AboutFilter: {

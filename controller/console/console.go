@@ -99,9 +99,13 @@ func (c *Console) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// enter turns a session into the bearer token that it stands for, and compresses what the page is answered.
+// enter turns a session into the bearer token that it stands for, and compresses what the page, or the holder of a token, is
+// answered.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, func()) {
-	if r.Header.Get(Header) == "" || len(r.Header.Values("Authorization")) > 0 {
+	if len(r.Header.Values("Authorization")) > 0 {
+		return compressed(w, r)
+	}
+	if r.Header.Get(Header) == "" {
 		return w, func() {}
 	}
 	if s, ok := c.open(r); ok {

@@ -339,7 +339,11 @@ func TestAnswersToThePageAreCompressed(t *testing.T) {
 	if resp.Header.Get("Content-Encoding") != "gzip" {
 		t.Error("an answer to the page is not compressed")
 	}
-	resp, body := r.do("GET", "/api/v1/machines", "", "Accept-Encoding", "gzip", "Authorization", "Bearer good")
+	resp, _ = r.do("GET", "/api/v1/machines", "", "Accept-Encoding", "gzip", "Authorization", "Bearer good")
+	if resp.Header.Get("Content-Encoding") != "gzip" {
+		t.Error("the answer to a token is not compressed")
+	}
+	resp, body := r.do("GET", "/api/v1/machines", "", "Accept-Encoding", "identity", "Authorization", "Bearer good")
 	if resp.Header.Get("Content-Encoding") != "" || body != ada {
 		t.Error("an answer to another client is compressed")
 	}

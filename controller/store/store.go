@@ -19,6 +19,7 @@ import (
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/machinemap"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -75,6 +76,7 @@ type (
 	incarnations   = incarnation.Store
 	logs           = operationlog.Store
 	machines       = machinestore.Store
+	maps           = machinemap.Store
 	migrations     = schema.Store
 	nodes          = nodestore.Store
 	nodestates     = nodestate.Store
@@ -107,6 +109,7 @@ type Store struct {
 	*incarnations
 	*logs
 	*machines
+	*maps
 	*migrations
 	*nodes
 	*nodestates
@@ -145,6 +148,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		incarnations:   incarnation.New(db),
 		logs:           operationlog.New(db),
 		machines:       machinestore.New(db),
+		maps:           machinemap.New(db),
 		migrations:     schema.New(db),
 		sessions:       sessionstore.New(db),
 		overviews:      overview.New(db),

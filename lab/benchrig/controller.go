@@ -23,6 +23,8 @@ type Controller struct {
 	*Program
 	// Frontpage, Fleet and HTTP are the addresses of its listeners.
 	Frontpage, Fleet, HTTP string
+	// REST is where REST and the console are; empty where they are off.
+	REST string
 
 	rig *Rig
 	dir string
@@ -32,7 +34,7 @@ type Controller struct {
 func (r *Rig) newController(i int) (*Controller, error) {
 	name := fmt.Sprintf("controller-%d", i)
 	c := &Controller{rig: r, Program: &Program{Name: name}, dir: r.Path(name)}
-	var address [4]string
+	var address [5]string
 	for j := range address {
 		port, err := r.freePort()
 		if err != nil {
@@ -41,19 +43,22 @@ func (r *Rig) newController(i int) (*Controller, error) {
 		address[j] = fmt.Sprintf("127.0.0.1:%d", port)
 	}
 	c.Frontpage, c.Fleet, c.HTTP = address[0], address[1], address[3]
+	if r.REST {
+		c.REST = address[4]
+	}
 	if i > 0 {
 		if err := r.share(c.dir); err != nil {
 			return nil, fmt.Errorf("share keys: %w", err)
 		}
 	}
-	text := fmt.Sprintf(`listen: {frontpage: %q, fleet: %q, enrolment: %q, http: %q}
+	text := fmt.Sprintf(`listen: {frontpage: %q, fleet: %q, enrolment: %q, http: %q, rest: %q}
 data_dir: %q
 images_dir: %q
 database: {url: %q}
 tls: {names: [localhost, 127.0.0.1]}
 advertise: {fleet: [%q], enrolment: [%q]}
 tokens_file: %q
-%s`, c.Frontpage, c.Fleet, address[2], c.HTTP, c.dir, r.Path("images"), r.URL, c.Fleet, address[2], r.Path("tokens"),
+%s`, c.Frontpage, c.Fleet, address[2], c.HTTP, c.REST, c.dir, r.Path("images"), r.URL, c.Fleet, address[2], r.Path("tokens"),
 		r.Settings)
 	return c, os.WriteFile(c.dir+".yaml", []byte(text), 0o600)
 }

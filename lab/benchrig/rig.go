@@ -31,6 +31,8 @@ type Config struct {
 	Connections int
 	// InProcess runs the controller in this process, so that one profile shows it together with agents and clients.
 	InProcess bool
+	// REST has the controllers serve REST and the console.
+	REST bool
 	// Settings are further lines of the configuration of the next controllers.
 	Settings string
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// machines have agents; others are known and have none.
-const machines = 24
+// machines have agents, and so have many more of no peculiarity; others are known and have none.
+const (
+	machines = 24
+	many     = 1000
+	spare    = 40
+)
 
 // rig is a controller, its machines, and the browser's way to it.
 type rig struct {
@@ -46,31 +49,7 @@ func TestConsole(t *testing.T) {
 	r := &rig{t: t, c: harness.NewControllerProcessWith(t, ""), rest: harness.NewRelay(t, "tcp", ""), dir: t.TempDir()}
 	r.start()
 	r.fill()
-	r.browse("console.mjs")
-}
-
-// TestConsoleWithALargeFleet measures what a person waits for.
-func TestConsoleWithALargeFleet(t *testing.T) {
-	r := &rig{t: t, c: harness.NewControllerProcessWith(t, ""), rest: harness.NewRelay(t, "tcp", ""), dir: t.TempDir()}
-	r.start()
-	n := 5000
-	if s := os.Getenv("CONSOLE_MACHINES"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := fleet.Parallel(t.Context(), n, func(ctx context.Context, i int) error {
-		_, err := r.c.Machines().RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{
-			MachineId: fmt.Sprintf("m-%05d", i),
-			Spec:      &pb.MachineSpec{Site: fmt.Sprintf("site-%d", i%3), Rack: fmt.Sprintf("r%d", i/40), Provider: "fake"},
-		}})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.browse("large.mjs", fmt.Sprintf("CONSOLE_MACHINES=%d", n))
+	r.browse("console.mjs", fmt.Sprintf("CONSOLE_MACHINES=%d", machines+many+spare))
 }
 
 func (r *rig) start() {
@@ -88,26 +67,30 @@ func (r *rig) fill() {
 			Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 1+(i-1)/8), Location: "hall 2"}})
 		fmt.Fprintln(&bundles, r.c.IssueToken(&pb.IssueBootstrapTokenRequest{MachineId: id}))
 	}
-	for i := 1; i <= 40; i++ {
+	for i := 1; i <= spare; i++ {
 		r.c.Register(&pb.Machine{MachineId: fmt.Sprintf("spare-%d", i),
 			Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 4+i/21)}})
+	}
+	for _, bundle := range r.register() {
+		fmt.Fprintln(&bundles, bundle)
 	}
 	file := filepath.Join(r.dir, "bundles")
 	if err := os.WriteFile(file, []byte(bundles.String()), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	agents, err := process.Start(process.Config{Path: harness.Build(r.t).Agent, Output: io.Discard, Args: []string{
-		"simulate", "--count", fmt.Sprint(machines), "--bundles", file, "--dir", filepath.Join(r.dir, "machines"),
+		"simulate", "--count", fmt.Sprint(machines + many), "--bundles", file, "--dir", filepath.Join(r.dir, "machines"),
 		"--sim-delay", "3s", "--sim-script", "sim-0007/reboot:never", "--log-level", "error"}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.agents = agents
 	r.t.Cleanup(func() { _ = agents.Kill() }) // it ends with the test's process in any case
-	testkit.Eventually(r.t, time.Minute, func() bool {
-		list := harness.Must(r.t, r.c.Admin().ListAgents, &pb.ListAgentsRequest{Filter: "connected=true"})
-		return len(list.GetAgents()) == machines
+	testkit.Eventually(r.t, 5*time.Minute, func() bool {
+		list := harness.Must(r.t, r.c.Admin().ListAgents, &pb.ListAgentsRequest{Filter: "connected=true", PageSize: 1})
+		return list.GetTotalSize() == machines+many
 	}, "the machines do not connect")
+	r.serve()
 	for i := 1; i <= machines; i++ {
 		if i%8 == 0 {
 			continue // stays new
@@ -118,6 +101,73 @@ func (r *rig) fill() {
 		}
 	}
 	r.ingot("flag", "web-5", "RMA", "--comment", "power supply ordered")
+}
+
+// one is the name of one of the many machines.
+func one(i int) string { return fmt.Sprintf("node-%04d", i) }
+
+// register makes the many machines, and tokens for their agents.
+func (r *rig) register() []string {
+	r.t.Helper()
+	bundles := make([]string, many)
+	machines, admin := r.c.Machines(), r.c.Admin()
+	r.all(func(ctx context.Context, i int) error {
+		_, err := machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: one(i),
+			Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 100+i/40), Group: fmt.Sprintf("g%d", i%5)}}})
+		if err != nil {
+			return err
+		}
+		t, err := admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{MachineId: one(i)})
+		bundles[i] = t.GetBundle()
+		return err
+	})
+	return bundles
+}
+
+// serve puts the many machines in service, and has some of them reboot.
+func (r *rig) serve() {
+	r.t.Helper()
+	machines := r.c.Machines()
+	r.all(func(ctx context.Context, i int) error {
+		_, err := machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: one(i), RequestId: "enter"})
+		return err
+	})
+	r.await("phase=MAINTENANCE")
+	r.all(func(ctx context.Context, i int) error {
+		_, err := machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: one(i), RequestId: "exit"})
+		return err
+	})
+	r.await("effective_state=IDLE")
+	r.all(func(ctx context.Context, i int) error {
+		if i%10 != 0 {
+			return nil
+		}
+		_, err := machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: one(i), RequestId: "reboot"})
+		return err
+	})
+	testkit.Eventually(r.t, 5*time.Minute, func() bool {
+		ops := harness.Must(r.t, r.c.Operations().ListOperations,
+			&pb.ListOperationsRequest{Filter: "type=REBOOT,phase=SUCCEEDED", PageSize: 1})
+		return ops.GetTotalSize() == many/10
+	}, "the machines do not reboot")
+	r.await("effective_state=IDLE")
+}
+
+func (r *rig) all(do func(ctx context.Context, i int) error) {
+	r.t.Helper()
+	if err := fleet.Parallel(r.t.Context(), many, do); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// await waits until a filter matches all of the many machines.
+func (r *rig) await(filter string) {
+	r.t.Helper()
+	testkit.Eventually(r.t, 5*time.Minute, func() bool {
+		c := harness.Must(r.t, r.c.Machines().CountMachines,
+			&pb.CountMachinesRequest{Filter: "machine_id=node-*," + filter})
+		return c.GetTotal() == many
+	}, "not all machines are at "+filter)
 }
 
 func name(i int) string { return fmt.Sprintf("web-%d", i) }

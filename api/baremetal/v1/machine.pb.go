@@ -351,7 +351,7 @@ func (x MachineEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MachineEvent_Kind.Descriptor instead.
 func (MachineEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14, 0}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Machine is a physical server with a stable identity.
@@ -1798,6 +1798,261 @@ func (x *MachineGroup) GetCount() int32 {
 	return 0
 }
 
+// MapMachinesRequest says which machines are mapped, in which groups, and with which value of each.
+type MapMachinesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListMachinesRequest.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// At most 3 keys of filter. Without one all machines are one group.
+	GroupBy []string `protobuf:"bytes,2,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
+	// One more key of filter, whose value comes with each machine, such as labels.team or image. Empty: none comes.
+	ValueOf string `protobuf:"bytes,3,opt,name=value_of,json=valueOf,proto3" json:"value_of,omitempty"`
+	// Maps the machines as they were at this moment of the past. See ListMachinesRequest.as_of.
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapMachinesRequest) Reset() {
+	*x = MapMachinesRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapMachinesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapMachinesRequest) ProtoMessage() {}
+
+func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapMachinesRequest.ProtoReflect.Descriptor instead.
+func (*MapMachinesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *MapMachinesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *MapMachinesRequest) GetGroupBy() []string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return nil
+}
+
+func (x *MapMachinesRequest) GetValueOf() string {
+	if x != nil {
+		return x.ValueOf
+	}
+	return ""
+}
+
+func (x *MapMachinesRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+// MapMachinesResponse is the machines of one moment. What many machines have in common is written once, and numbered from 0.
+type MapMachinesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of their values, the first key first. Numbers in texts count as numbers: r2 comes before r10.
+	Groups []*MachineMapGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The effective states, as a filter takes them.
+	States []string `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"`
+	// Why machines need somebody: names of Reason, as status.attention_reason. The first is empty.
+	Reasons []string `protobuf:"bytes,3,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	// The values of value_of, in the order of groups; empty where a machine has none. Without value_of there are none.
+	Values []string `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty"`
+	// Machines of all groups.
+	Total int32 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	// Every change that was committed before this time is in it. The moment that was asked for, where one was.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Where WatchMachines with the same filter goes on, or a reconcile. Empty with as_of.
+	NextCursor    string `protobuf:"bytes,7,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapMachinesResponse) Reset() {
+	*x = MapMachinesResponse{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapMachinesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapMachinesResponse) ProtoMessage() {}
+
+func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapMachinesResponse.ProtoReflect.Descriptor instead.
+func (*MapMachinesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *MapMachinesResponse) GetGroups() []*MachineMapGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *MapMachinesResponse) GetStates() []string {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *MapMachinesResponse) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *MapMachinesResponse) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *MapMachinesResponse) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *MapMachinesResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *MapMachinesResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+// MachineMapGroup is the machines that have the same values of group_by. Its lists are columns: an entry for each machine.
+type MachineMapGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each key of group_by, as a filter takes it; empty where the machines have none.
+	Values []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	// In order; numbers in them count as numbers.
+	MachineIds []string `protobuf:"bytes,2,rep,name=machine_ids,json=machineIds,proto3" json:"machine_ids,omitempty"`
+	// Numbers of MapMachinesResponse.states.
+	MachineStates []int32 `protobuf:"varint,3,rep,packed,name=machine_states,json=machineStates,proto3" json:"machine_states,omitempty"`
+	// Numbers of MapMachinesResponse.reasons. Empty where no machine of the group needs somebody.
+	MachineReasons []int32 `protobuf:"varint,4,rep,packed,name=machine_reasons,json=machineReasons,proto3" json:"machine_reasons,omitempty"`
+	// Numbers of MapMachinesResponse.values. Empty without value_of.
+	MachineValues []int32 `protobuf:"varint,5,rep,packed,name=machine_values,json=machineValues,proto3" json:"machine_values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineMapGroup) Reset() {
+	*x = MachineMapGroup{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineMapGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineMapGroup) ProtoMessage() {}
+
+func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineMapGroup.ProtoReflect.Descriptor instead.
+func (*MachineMapGroup) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *MachineMapGroup) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *MachineMapGroup) GetMachineIds() []string {
+	if x != nil {
+		return x.MachineIds
+	}
+	return nil
+}
+
+func (x *MachineMapGroup) GetMachineStates() []int32 {
+	if x != nil {
+		return x.MachineStates
+	}
+	return nil
+}
+
+func (x *MachineMapGroup) GetMachineReasons() []int32 {
+	if x != nil {
+		return x.MachineReasons
+	}
+	return nil
+}
+
+func (x *MachineMapGroup) GetMachineValues() []int32 {
+	if x != nil {
+		return x.MachineValues
+	}
+	return nil
+}
+
 // WatchMachinesRequest says which machines are watched, and from where.
 type WatchMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1812,7 +2067,7 @@ type WatchMachinesRequest struct {
 
 func (x *WatchMachinesRequest) Reset() {
 	*x = WatchMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +2079,7 @@ func (x *WatchMachinesRequest) String() string {
 func (*WatchMachinesRequest) ProtoMessage() {}
 
 func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +2092,7 @@ func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMachinesRequest.ProtoReflect.Descriptor instead.
 func (*WatchMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchMachinesRequest) GetFilter() string {
@@ -1869,7 +2124,7 @@ type MachineEvent struct {
 
 func (x *MachineEvent) Reset() {
 	*x = MachineEvent{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2136,7 @@ func (x *MachineEvent) String() string {
 func (*MachineEvent) ProtoMessage() {}
 
 func (x *MachineEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2149,7 @@ func (x *MachineEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineEvent.ProtoReflect.Descriptor instead.
 func (*MachineEvent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MachineEvent) GetKind() MachineEvent_Kind {
@@ -1935,7 +2190,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2202,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2215,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -1998,7 +2253,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2265,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2278,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -2065,7 +2320,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2332,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2345,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -2146,7 +2401,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2413,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2426,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -2231,7 +2486,7 @@ type TestMachineRequest struct {
 
 func (x *TestMachineRequest) Reset() {
 	*x = TestMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2498,7 @@ func (x *TestMachineRequest) String() string {
 func (*TestMachineRequest) ProtoMessage() {}
 
 func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2511,7 @@ func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestMachineRequest.ProtoReflect.Descriptor instead.
 func (*TestMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TestMachineRequest) GetMachineId() string {
@@ -2334,7 +2589,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2601,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2614,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -2438,7 +2693,7 @@ type SystemSeed struct {
 
 func (x *SystemSeed) Reset() {
 	*x = SystemSeed{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2705,7 @@ func (x *SystemSeed) String() string {
 func (*SystemSeed) ProtoMessage() {}
 
 func (x *SystemSeed) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +2718,7 @@ func (x *SystemSeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemSeed.ProtoReflect.Descriptor instead.
 func (*SystemSeed) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SystemSeed) GetHostname() string {
@@ -2510,7 +2765,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2777,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2790,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -2580,7 +2835,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2847,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2860,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -2643,7 +2898,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2910,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2923,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -2702,7 +2957,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2969,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2982,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -2749,7 +3004,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +3016,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +3029,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -2848,7 +3103,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +3115,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +3128,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -3059,7 +3314,7 @@ type ExplainMachinesRequest struct {
 
 func (x *ExplainMachinesRequest) Reset() {
 	*x = ExplainMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3326,7 @@ func (x *ExplainMachinesRequest) String() string {
 func (*ExplainMachinesRequest) ProtoMessage() {}
 
 func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3339,7 @@ func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainMachinesRequest) GetFilter() string {
@@ -3122,7 +3377,7 @@ type ExplainMachinesResponse struct {
 
 func (x *ExplainMachinesResponse) Reset() {
 	*x = ExplainMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3389,7 @@ func (x *ExplainMachinesResponse) String() string {
 func (*ExplainMachinesResponse) ProtoMessage() {}
 
 func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3402,7 @@ func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainMachinesResponse) GetMachines() []*ExplainedMachine {
@@ -3184,7 +3439,7 @@ type ExplainedMachine struct {
 
 func (x *ExplainedMachine) Reset() {
 	*x = ExplainedMachine{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3451,7 @@ func (x *ExplainedMachine) String() string {
 func (*ExplainedMachine) ProtoMessage() {}
 
 func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3464,7 @@ func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedMachine.ProtoReflect.Descriptor instead.
 func (*ExplainedMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainedMachine) GetMachine() *Machine {
@@ -3241,7 +3496,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3508,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3521,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -3310,7 +3565,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3577,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3590,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -3395,7 +3650,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3662,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3675,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -3478,7 +3733,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3745,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3758,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -3640,7 +3895,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3652,7 +3907,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3665,7 +3920,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -3823,7 +4078,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +4090,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4103,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -3886,7 +4141,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4153,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4166,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -3958,7 +4213,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4225,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4238,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -4047,7 +4302,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4314,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4327,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -4112,7 +4367,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4379,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4392,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -4212,7 +4467,7 @@ type InventoryChange struct {
 
 func (x *InventoryChange) Reset() {
 	*x = InventoryChange{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4479,7 @@ func (x *InventoryChange) String() string {
 func (*InventoryChange) ProtoMessage() {}
 
 func (x *InventoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4492,7 @@ func (x *InventoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryChange.ProtoReflect.Descriptor instead.
 func (*InventoryChange) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InventoryChange) GetAt() *timestamppb.Timestamp {
@@ -4301,7 +4556,7 @@ type GetHardwareTestsRequest struct {
 
 func (x *GetHardwareTestsRequest) Reset() {
 	*x = GetHardwareTestsRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4313,7 +4568,7 @@ func (x *GetHardwareTestsRequest) String() string {
 func (*GetHardwareTestsRequest) ProtoMessage() {}
 
 func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4326,7 +4581,7 @@ func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHardwareTestsRequest.ProtoReflect.Descriptor instead.
 func (*GetHardwareTestsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetHardwareTestsRequest) GetMachineId() string {
@@ -4356,7 +4611,7 @@ type HardwareTests struct {
 
 func (x *HardwareTests) Reset() {
 	*x = HardwareTests{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4623,7 @@ func (x *HardwareTests) String() string {
 func (*HardwareTests) ProtoMessage() {}
 
 func (x *HardwareTests) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4636,7 @@ func (x *HardwareTests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTests.ProtoReflect.Descriptor instead.
 func (*HardwareTests) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HardwareTests) GetMachineId() string {
@@ -4419,7 +4674,7 @@ type HardwareTest struct {
 
 func (x *HardwareTest) Reset() {
 	*x = HardwareTest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4686,7 @@ func (x *HardwareTest) String() string {
 func (*HardwareTest) ProtoMessage() {}
 
 func (x *HardwareTest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4699,7 @@ func (x *HardwareTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTest.ProtoReflect.Descriptor instead.
 func (*HardwareTest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HardwareTest) GetOperationId() string {
@@ -4518,7 +4773,7 @@ type HardwareTestResult struct {
 
 func (x *HardwareTestResult) Reset() {
 	*x = HardwareTestResult{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4530,7 +4785,7 @@ func (x *HardwareTestResult) String() string {
 func (*HardwareTestResult) ProtoMessage() {}
 
 func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4543,7 +4798,7 @@ func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTestResult.ProtoReflect.Descriptor instead.
 func (*HardwareTestResult) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HardwareTestResult) GetTest() string {
@@ -4781,7 +5036,28 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"<\n" +
 	"\fMachineGroup\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x05R\x05count\"F\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\x93\x01\n" +
+	"\x12MapMachinesRequest\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
+	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\x12\x19\n" +
+	"\bvalue_of\x18\x03 \x01(\tR\avalueOf\x12/\n" +
+	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xfe\x01\n" +
+	"\x13MapMachinesResponse\x125\n" +
+	"\x06groups\x18\x01 \x03(\v2\x1d.baremetal.v1.MachineMapGroupR\x06groups\x12\x16\n" +
+	"\x06states\x18\x02 \x03(\tR\x06states\x12\x18\n" +
+	"\areasons\x18\x03 \x03(\tR\areasons\x12\x16\n" +
+	"\x06values\x18\x04 \x03(\tR\x06values\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x05R\x05total\x12/\n" +
+	"\x05as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12\x1f\n" +
+	"\vnext_cursor\x18\a \x01(\tR\n" +
+	"nextCursor\"\xc1\x01\n" +
+	"\x0fMachineMapGroup\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\x12\x1f\n" +
+	"\vmachine_ids\x18\x02 \x03(\tR\n" +
+	"machineIds\x12%\n" +
+	"\x0emachine_states\x18\x03 \x03(\x05R\rmachineStates\x12'\n" +
+	"\x0fmachine_reasons\x18\x04 \x03(\x05R\x0emachineReasons\x12%\n" +
+	"\x0emachine_values\x18\x05 \x03(\x05R\rmachineValues\"F\n" +
 	"\x14WatchMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xe9\x01\n" +
@@ -5074,13 +5350,14 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\xf1\r\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\xc5\x0e\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
 	"GetMachine\x12\x1f.baremetal.v1.GetMachineRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
 	"\fListMachines\x12!.baremetal.v1.ListMachinesRequest\x1a\".baremetal.v1.ListMachinesResponse\x12X\n" +
-	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12Q\n" +
+	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12R\n" +
+	"\vMapMachines\x12 .baremetal.v1.MapMachinesRequest\x1a!.baremetal.v1.MapMachinesResponse\x12Q\n" +
 	"\rWatchMachines\x12\".baremetal.v1.WatchMachinesRequest\x1a\x1a.baremetal.v1.MachineEvent0\x01\x12J\n" +
 	"\rUpdateMachine\x12\".baremetal.v1.UpdateMachineRequest\x1a\x15.baremetal.v1.Machine\x12J\n" +
 	"\rDeleteMachine\x12\".baremetal.v1.DeleteMachineRequest\x1a\x15.baremetal.v1.Machine\x12L\n" +
@@ -5112,7 +5389,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -5131,157 +5408,165 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*CountMachinesRequest)(nil),       // 14: baremetal.v1.CountMachinesRequest
 	(*CountMachinesResponse)(nil),      // 15: baremetal.v1.CountMachinesResponse
 	(*MachineGroup)(nil),               // 16: baremetal.v1.MachineGroup
-	(*WatchMachinesRequest)(nil),       // 17: baremetal.v1.WatchMachinesRequest
-	(*MachineEvent)(nil),               // 18: baremetal.v1.MachineEvent
-	(*UpdateMachineRequest)(nil),       // 19: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 20: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 21: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 22: baremetal.v1.NetbootMachineRequest
-	(*TestMachineRequest)(nil),         // 23: baremetal.v1.TestMachineRequest
-	(*ReimageMachineRequest)(nil),      // 24: baremetal.v1.ReimageMachineRequest
-	(*SystemSeed)(nil),                 // 25: baremetal.v1.SystemSeed
-	(*ReconfigureMachineRequest)(nil),  // 26: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 27: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 28: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 29: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 30: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 31: baremetal.v1.ExplainMachineResponse
-	(*ExplainMachinesRequest)(nil),     // 32: baremetal.v1.ExplainMachinesRequest
-	(*ExplainMachinesResponse)(nil),    // 33: baremetal.v1.ExplainMachinesResponse
-	(*ExplainedMachine)(nil),           // 34: baremetal.v1.ExplainedMachine
-	(*OperatorAction)(nil),             // 35: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 36: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 37: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 38: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 39: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 40: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 41: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 42: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 43: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 44: baremetal.v1.Inventory
-	(*InventoryChange)(nil),            // 45: baremetal.v1.InventoryChange
-	(*GetHardwareTestsRequest)(nil),    // 46: baremetal.v1.GetHardwareTestsRequest
-	(*HardwareTests)(nil),              // 47: baremetal.v1.HardwareTests
-	(*HardwareTest)(nil),               // 48: baremetal.v1.HardwareTest
-	(*HardwareTestResult)(nil),         // 49: baremetal.v1.HardwareTestResult
-	nil,                                // 50: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 51: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 52: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 53: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 54: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 55: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 56: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 57: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 58: baremetal.v1.Operation
+	(*MapMachinesRequest)(nil),         // 17: baremetal.v1.MapMachinesRequest
+	(*MapMachinesResponse)(nil),        // 18: baremetal.v1.MapMachinesResponse
+	(*MachineMapGroup)(nil),            // 19: baremetal.v1.MachineMapGroup
+	(*WatchMachinesRequest)(nil),       // 20: baremetal.v1.WatchMachinesRequest
+	(*MachineEvent)(nil),               // 21: baremetal.v1.MachineEvent
+	(*UpdateMachineRequest)(nil),       // 22: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 23: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 24: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 25: baremetal.v1.NetbootMachineRequest
+	(*TestMachineRequest)(nil),         // 26: baremetal.v1.TestMachineRequest
+	(*ReimageMachineRequest)(nil),      // 27: baremetal.v1.ReimageMachineRequest
+	(*SystemSeed)(nil),                 // 28: baremetal.v1.SystemSeed
+	(*ReconfigureMachineRequest)(nil),  // 29: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 30: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 31: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 32: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 33: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 34: baremetal.v1.ExplainMachineResponse
+	(*ExplainMachinesRequest)(nil),     // 35: baremetal.v1.ExplainMachinesRequest
+	(*ExplainMachinesResponse)(nil),    // 36: baremetal.v1.ExplainMachinesResponse
+	(*ExplainedMachine)(nil),           // 37: baremetal.v1.ExplainedMachine
+	(*OperatorAction)(nil),             // 38: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 39: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 40: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 41: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 42: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 43: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 44: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 45: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 46: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 47: baremetal.v1.Inventory
+	(*InventoryChange)(nil),            // 48: baremetal.v1.InventoryChange
+	(*GetHardwareTestsRequest)(nil),    // 49: baremetal.v1.GetHardwareTestsRequest
+	(*HardwareTests)(nil),              // 50: baremetal.v1.HardwareTests
+	(*HardwareTest)(nil),               // 51: baremetal.v1.HardwareTest
+	(*HardwareTestResult)(nil),         // 52: baremetal.v1.HardwareTestResult
+	nil,                                // 53: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 54: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 55: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 56: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 57: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 58: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 59: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 60: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 61: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	50, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	53, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	55, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	55, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	55, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	58, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	58, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	58, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	55, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	55, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	55, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	58, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	58, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	58, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	55, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	58, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
 	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	55, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	55, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	55, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	58, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	58, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	58, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	55, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	55, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	55, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	58, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	58, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	58, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	4,  // 23: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	55, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	55, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	58, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	58, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	16, // 26: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	55, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 28: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,  // 29: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,  // 30: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	56, // 31: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	25, // 32: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	57, // 33: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	55, // 34: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	55, // 35: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	35, // 36: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	55, // 37: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	55, // 38: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	34, // 39: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	4,  // 40: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	31, // 41: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	55, // 42: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	55, // 43: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	38, // 44: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	39, // 45: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	55, // 46: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	51, // 47: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	55, // 48: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,  // 49: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	52, // 50: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	53, // 51: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	54, // 52: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	42, // 53: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	55, // 54: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	45, // 55: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	55, // 56: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	48, // 57: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	55, // 58: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	49, // 59: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10, // 60: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 61: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 62: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 63: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 64: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	19, // 65: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	20, // 66: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	21, // 67: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	22, // 68: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	24, // 69: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	26, // 70: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	23, // 71: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	27, // 72: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	28, // 73: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	29, // 74: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	30, // 75: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	32, // 76: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	36, // 77: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	40, // 78: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	43, // 79: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	46, // 80: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	4,  // 81: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 82: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 83: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 84: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 85: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 86: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 87: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	58, // 88: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	58, // 89: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	58, // 90: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	58, // 91: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	58, // 92: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	58, // 93: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	58, // 94: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	58, // 95: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	31, // 96: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	33, // 97: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	37, // 98: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	41, // 99: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	44, // 100: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	47, // 101: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	81, // [81:102] is the sub-list for method output_type
-	60, // [60:81] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	58, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	58, // 28: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	19, // 29: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
+	58, // 30: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 31: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,  // 32: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,  // 33: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	59, // 34: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	28, // 35: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	60, // 36: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	58, // 37: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	58, // 38: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	38, // 39: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	58, // 40: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	58, // 41: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	37, // 42: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	4,  // 43: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	34, // 44: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	58, // 45: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	58, // 46: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	41, // 47: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	42, // 48: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	58, // 49: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	54, // 50: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	58, // 51: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,  // 52: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	55, // 53: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	56, // 54: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	57, // 55: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	45, // 56: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	58, // 57: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	48, // 58: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	58, // 59: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	51, // 60: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	58, // 61: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	52, // 62: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10, // 63: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 64: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 65: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 66: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 67: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	20, // 68: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	22, // 69: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	23, // 70: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	24, // 71: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	25, // 72: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	27, // 73: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	29, // 74: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	26, // 75: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	30, // 76: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	31, // 77: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	32, // 78: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	33, // 79: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	35, // 80: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	39, // 81: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	43, // 82: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	46, // 83: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	49, // 84: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	4,  // 85: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 86: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 87: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 88: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 89: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	21, // 90: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 91: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 92: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	61, // 93: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	61, // 94: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	61, // 95: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	61, // 96: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	61, // 97: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	61, // 98: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	61, // 99: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	61, // 100: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	34, // 101: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	36, // 102: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	40, // 103: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	44, // 104: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	47, // 105: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	50, // 106: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	85, // [85:107] is the sub-list for method output_type
+	63, // [63:85] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -5296,7 +5581,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   51,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -715,8 +715,8 @@ const (
 	// INVALID_ARGUMENT: machines cannot be counted by these keys.
 	// Next: at most three of those that the message names, each once.
 	Reason_INVALID_GROUP_BY Reason = 430
-	// FAILED_PRECONDITION: the machines that match have more than 1,000 different values.
-	// Next: count by fewer keys, or narrow the filter.
+	// FAILED_PRECONDITION: the machines that match have more than 1,000 different values, or are more than a map holds.
+	// Next: count by fewer keys, or narrow the filter by a text, such as site=berlin.
 	Reason_TOO_MANY_GROUPS Reason = 431
 	// INVALID_ARGUMENT: machines are not listed in this order.
 	// Next: one key that the message names, with ` desc` behind it for the other way round; none in a reconcile.

@@ -44,8 +44,8 @@ func (s *Store) CountAlike(ctx context.Context, c Counter) (groups []Counted, as
 	if err != nil {
 		return nil, asOf, err
 	}
-	keys, regexps := f.patterns(false)
-	notKeys, notRegexps := f.patterns(true)
+	keys, regexps := f.Regexps(false)
+	notKeys, notRegexps := f.Regexps(true)
 	rows, err := s.db.CustomPlan().CountByValues(ctx, dbsqlc.CountByValuesParams{
 		GroupBy: pgtx.NonNil(c.Values), Facts: c.Facts, Conditions: pgtx.NonNil(c.Conditions), MaxRows: c.MaxRows,
 		Among: pgtx.NonNil(f.MachineIDs), Provider: f.Provider, Site: f.Site, Region: f.Region, Labels: labels, Spec: spec,
@@ -64,11 +64,28 @@ func (s *Store) CountAlike(ctx context.Context, c Counter) (groups []Counted, as
 	return groups, asOf, nil
 }
 
-// alike is a machine of which only what its state is made of is known.
+// Facts are what the state of machines is made of that are alike.
+type Facts struct {
+	Phase, NodeState                         string
+	Operating, InWorkflow, Fenced, Agentless bool
+	// Conditions has a bit for each condition that was asked for and is true; Why is the reason of NeedsIntervention.
+	Conditions int32
+	Why        string
+}
+
 func alike(r dbsqlc.CountByValuesRow, conditions []string) *baremetalv1.Machine {
+	return Facts{
+		Phase: r.Phase, NodeState: r.NodeState, Operating: r.Operating, InWorkflow: r.InWorkflow, Fenced: r.Fenced,
+		Conditions: r.Conditions,
+	}.Like(conditions)
+}
+
+// Like is a machine of which only what its state is made of is known, and its state.
+func (r Facts) Like(conditions []string) *baremetalv1.Machine {
 	f := fleet.Facts{
 		Phase: fleet.Phase(r.Phase), NodeState: fleet.NodeState(r.NodeState), ActiveOperation: r.Operating,
-		ActiveWorkflow: r.InWorkflow, Conditions: map[fleet.ConditionType]bool{},
+		ActiveWorkflow: r.InWorkflow, Agentless: r.Agentless, Conditions: map[fleet.ConditionType]bool{},
+		Intervention: fleet.Attention{Reason: r.Why},
 	}
 	st := &baremetalv1.MachineStatus{
 		Phase:     baremetalv1.MachineStatus_Phase(baremetalv1.MachineStatus_Phase_value[r.Phase]),
@@ -87,7 +104,9 @@ func alike(r dbsqlc.CountByValuesRow, conditions []string) *baremetalv1.Machine 
 		f.Conditions[fleet.ConditionType(c)] = true
 		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: c, Status: true})
 	}
-	state := baremetalv1.MachineStatus_EffectiveState_value[string(fleet.Effective(f))]
-	st.EffectiveState = baremetalv1.MachineStatus_EffectiveState(state)
+	state, attention := fleet.Evaluate(f)
+	st.EffectiveState = baremetalv1.MachineStatus_EffectiveState(
+		baremetalv1.MachineStatus_EffectiveState_value[string(state)])
+	st.AttentionReason = attention.Reason
 	return &baremetalv1.Machine{Status: st}
 }

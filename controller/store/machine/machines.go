@@ -338,8 +338,8 @@ type Pattern struct {
 	Not         bool
 }
 
-// patterns are the keys and expressions of those that must match, or that must not.
-func (f MachineFilter) patterns(not bool) (keys, regexps []string) {
+// Regexps are the keys and expressions of patterns that must match, or that must not.
+func (f MachineFilter) Regexps(not bool) (keys, regexps []string) {
 	keys, regexps = []string{}, []string{}
 	for _, p := range f.Patterns {
 		if p.Not == not {
@@ -385,8 +385,8 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	if err != nil || none {
 		return nil, err
 	}
-	keys, regexps := f.patterns(false)
-	notKeys, notRegexps := f.patterns(true)
+	keys, regexps := f.Regexps(false)
+	notKeys, notRegexps := f.Regexps(true)
 	rows, err := s.db.CustomPlanLists(ctx).WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider,
 		Site:   f.Site,

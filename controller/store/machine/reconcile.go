@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -141,6 +142,8 @@ func (s *Store) CheckCursor(ctx context.Context, text string) error {
 type Change struct {
 	Machine *baremetalv1.Machine
 	Cursor  string
+	// Xid is the transaction of the change.
+	Xid uint64
 }
 
 // Follow is Reconcile after a cursor with a cursor for each machine. more says that there is more to read right now.
@@ -164,7 +167,7 @@ func (s *Store) Follow(
 	for _, m := range machines {
 		at.Machine = m.GetMachineId()
 		at.Xid = fmt.Sprint(places[at.Machine])
-		all = append(all, Change{Machine: m, Cursor: at.String()})
+		all = append(all, Change{Machine: m, Cursor: at.String(), Xid: places[at.Machine]})
 	}
 	return all, page.Next, page.More, nil
 }
@@ -242,4 +245,24 @@ func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Tim
 	}
 	here.Xid = bounds.Xmin
 	return here.String(), bounds.SafeTime, nil
+}
+
+// Spot is a place in the order of changes: behind the change of a machine by a transaction, or before all of a transaction
+// where it names no machine.
+type Spot struct {
+	Xid     uint64
+	Machine string
+}
+
+// SpotOf reads a cursor.
+func SpotOf(text string) (Spot, error) {
+	c, err := parseCursor(text)
+	if err != nil {
+		return Spot{}, err
+	}
+	xid, err := strconv.ParseUint(c.Xid, 10, 64)
+	if err != nil {
+		return Spot{}, failure.Invalid("INVALID_CURSOR", "the cursor is not one of ours").WithField("cursor", "malformed")
+	}
+	return Spot{Xid: xid, Machine: c.Machine}, nil
 }

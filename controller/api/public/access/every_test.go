@@ -249,7 +249,7 @@ var wholeFleet = map[protoreflect.Name]bool{
 var open = map[protoreflect.Name]bool{
 	"GetCaller": true, "GetServerInfo": true,
 	"SetView": true, "GetView": true, "ListViews": true, "DeleteView": true,
-	"ListMachines": true, "ListNodes": true, "ExplainMachines": true,
+	"ListMachines": true, "ListNodes": true, "ExplainMachines": true, "MapMachines": true,
 }
 
 // opens says which roles open what needs a scope. It is written down here once more, not asked of the code.

@@ -16,10 +16,11 @@ type Server struct {
 	*service.Base
 
 	normals normals
+	feed    *feed
 }
 
 // Register adds the services of this package to a server.
 func Register(r grpc.ServiceRegistrar, b *service.Base) {
-	s := &Server{Base: b}
+	s := &Server{Base: b, feed: &feed{read: b.Store.Follow, clock: b.Clock}}
 	baremetalv1.RegisterMachineServiceServer(r, s)
 }

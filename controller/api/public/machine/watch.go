@@ -33,7 +33,7 @@ func (s *Server) WatchMachines(
 	}
 	ctx, end := s.Streaming(stream.Context())
 	w := &watcher{
-		Base: s.Base, Pacer: service.Pacer{Base: s.Base}, filter: machinefilter.Of(terms),
+		Base: s.Base, feed: s.feed, Pacer: service.Pacer{Base: s.Base}, filter: machinefilter.Of(terms),
 		out: service.NewSender(stream.Send, s.Clock, s.Config.SendTimeout), has: map[string]bool{},
 		resumed: r.GetCursor() != "", last: s.Clock.Now(),
 	}
@@ -47,6 +47,7 @@ func (s *Server) WatchMachines(
 type watcher struct {
 	*service.Base
 	service.Pacer
+	feed   *feed
 	filter machinefilter.Filter
 	out    *service.Sender[*baremetalv1.MachineEvent]
 	// has says of machines whether the client has them as ones that match. Without a word of a machine it has it not,
@@ -138,7 +139,7 @@ func (w *watcher) current(ctx context.Context, list service.List[*baremetalv1.Ma
 func (w *watcher) follow(ctx context.Context, at string) error {
 	for {
 		changed := w.Mark()
-		page, next, more, err := w.Store.Follow(ctx, at, w.Config.PageRows)
+		page, next, more, err := w.feed.after(ctx, at, w.Config.PageRows)
 		if err != nil {
 			return err
 		}

@@ -88,7 +88,9 @@ func IsText(key string) bool {
 	return slices.Contains(Machines.Text, key) || strings.HasPrefix(key, "labels.")
 }
 
-func badGroupBy(format string, args ...any) error {
-	e := failure.Invalid("INVALID_GROUP_BY", "group_by: "+format, args...)
-	return e.WithField("group_by", strings.TrimPrefix(e.Message, "group_by: "))
+func badGroupBy(format string, args ...any) error { return badKey("group_by", format, args...) }
+
+func badKey(field, format string, args ...any) error {
+	e := failure.Invalid("INVALID_GROUP_BY", field+": "+format, args...)
+	return e.WithField(field, strings.TrimPrefix(e.Message, field+": "))
 }

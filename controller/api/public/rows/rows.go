@@ -172,6 +172,9 @@ func (o Order) Compare(a, b Place) int {
 // Natural compares texts by their parts: digits as numbers, all else byte by byte. Texts that differ in leading zeros
 // alone are not equal.
 func Natural(a, b string) int {
+	if by, known := atFirstDifference(a, b); known {
+		return by
+	}
 	x, y := a, b
 	for x != "" && y != "" {
 		var p, q string
@@ -182,6 +185,26 @@ func Natural(a, b string) int {
 		}
 	}
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
+}
+
+// atFirstDifference compares texts of which the first bytes that differ settle it: two that are no digits, or two of numbers
+// that end at the same place.
+func atFirstDifference(a, b string) (by int, known bool) {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	if i == len(a) || i == len(b) || digit(a[i]) != digit(b[i]) {
+		return 0, false
+	}
+	end := i
+	for digit(a[i]) && end < len(a) && end < len(b) && digit(a[end]) && digit(b[end]) {
+		end++
+	}
+	if digit(a[i]) && (end < len(a) && digit(a[end]) || end < len(b) && digit(b[end])) {
+		return 0, false
+	}
+	return cmp.Compare(a[i], b[i]), true
 }
 
 // part cuts off the first run of digits, or of what is none.

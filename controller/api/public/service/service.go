@@ -91,6 +91,8 @@ type Config struct {
 	LogGrace time.Duration
 	// PageRows is the number of events or log chunks that a stream reads at once; 0 means 100.
 	PageRows int32
+	// MostMapped is how many machines a map has at most; 0 means 250,000.
+	MostMapped int32
 }
 
 // Base is what every service works with.
@@ -117,6 +119,7 @@ func New(c Config) *Base {
 	c.BookmarkEvery = cmp.Or(c.BookmarkEvery, 10*time.Second)
 	c.LogGrace = cmp.Or(c.LogGrace, 500*time.Millisecond)
 	c.PageRows = cmp.Or(c.PageRows, 100)
+	c.MostMapped = cmp.Or(c.MostMapped, 250_000)
 	return &Base{Config: c, Engine: c.Engine, Store: c.Store, Clock: c.Clock}
 }
 

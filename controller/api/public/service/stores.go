@@ -18,6 +18,7 @@ import (
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/machinemap"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
@@ -102,6 +103,7 @@ type Machines interface {
 	WalkInOrder(ctx context.Context, filters []machinestore.MachineFilter, order machinestore.Order, afterID string,
 		after machinestore.Place, limit int32) ([]*baremetalv1.Machine, error)
 	CountAlike(ctx context.Context, c machinestore.Counter) (groups []machinestore.Counted, asOf time.Time, err error)
+	MapMachines(ctx context.Context, c machinestore.Counter) (all []machinemap.Part, asOf time.Time, err error)
 	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*machinestore.Changes, error)
 	Follow(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool, err error)
 	CheckCursor(ctx context.Context, cursor string) error
@@ -115,6 +117,7 @@ type Machines interface {
 type Past interface {
 	MachinesAt(ctx context.Context, moment time.Time, afterID string, limit int32) ([]*baremetalv1.Machine, error)
 	MachineAt(ctx context.Context, id string, moment time.Time) (*baremetalv1.Machine, error)
+	MapMachinesAt(ctx context.Context, c machinestore.Counter, moment time.Time) ([]machinemap.Part, error)
 	StatesSince(ctx context.Context) (time.Time, error)
 }
 

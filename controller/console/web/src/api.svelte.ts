@@ -50,7 +50,7 @@ export const connection = new Connection()
 
 setInterval(() => (connection.now = Date.now()), 1000)
 
-type Query = Record<string, string | number | boolean | undefined>
+type Query = Record<string, string | number | boolean | string[] | undefined>
 
 async function send(path: string, init: RequestInit, signal?: AbortSignal): Promise<Response> {
   const timeout = init.method === 'GET' ? readTime : writeTime
@@ -103,7 +103,9 @@ export function path(strings: TemplateStringsArray, ...parts: string[]): string 
 
 function withQuery(where: string, query?: Query): string {
   const q = new URLSearchParams()
-  for (const [k, v] of Object.entries(query ?? {})) if (v !== undefined && v !== '') q.set(k, String(v))
+  for (const [k, v] of Object.entries(query ?? {})) {
+    for (const one of Array.isArray(v) ? v : [v]) if (one !== undefined && one !== '') q.append(k, String(one))
+  }
   const text = q.toString()
   return '/api/v1' + where + (text ? '?' + text : '')
 }

@@ -1,56 +1,143 @@
-// What the page knows of every machine, kept up to date by the API's reconcile cursor. A row keeps what the map, the
-// numbers and the attention list need, and no more.
-import { get, poll } from './api.svelte'
-import { stateOf } from './states'
-import type { Counts, Machine } from './types'
+// What the page knows of every machine: the API's map of the fleet, in columns, kept up to date by its watch.
+import { connection, get, lines, poll, Refusal, Unreachable } from './api.svelte'
+import { stateOf, states } from './states'
+import type { Counts, Machine, MachineEvent, MachineMap } from './types'
 
+// Row is a machine that needs somebody.
 export interface Row {
   id: string
   state: string
   site: string
   rack: string
-  group: string
-  provider: string
-  image: string
   reason: string
   message: string
-  simulated: boolean
-  version: string
 }
 
-export interface Answer {
-  machines: Machine[]
-  next_page_token: string
-  next_cursor: string
-  total_size: number
-  more: boolean
+// Look is what of the fleet is on the map, in which groups within its sites, and in the colours of which value.
+export interface Look {
+  filter: string
+  by: string
+  colour: string
 }
 
-// Beyond so many machines the map shows the first ones, and says so; numbers are then asked of the controller.
-export const most = 20_000
-const page = 1000
+export const plain: Look = { filter: '', by: 'rack', colour: 'effective_state' }
+
+export function same(a: Look, b: Look): boolean {
+  return a.filter === b.filter && a.by === b.by && a.colour === b.colour
+}
+
+// Group is machines beside each other in the columns.
+export interface Group {
+  site: string
+  name: string
+  from: number
+  count: number
+}
+
+// Fleets that are too large for one map are refused with this reason.
+const tooLarge = 'TOO_MANY_GROUPS'
 
 // Shown is what the first screen shows of a fleet: as it is, or as it was.
 export class Shown {
-  rows = new Map<string, Row>()
-  // version changes when rows has, and structure when a machine has come, gone or moved.
+  // The columns. A state and a reason are the number of a word; gone is a machine that is no longer there.
+  ids: string[] = []
+  groups: Group[] = []
+  state = new Uint8Array()
+  reason = new Uint16Array()
+  value = new Uint32Array()
+  reasons: string[] = ['']
+  values: string[] = []
+  look = $state.raw(plain)
+  // version changes with what is known, at most some times a second, and structure when machines have come, gone or moved.
   version = $state(0)
   structure = $state(0)
   total = $state(0)
-  // known is how many rows there are.
+  // known is how many machines are on the map.
   known = $state(0)
-  complete = $state(false)
   begun = $state(false)
+  // refused says why there is no map, if there is none.
+  refused = $state('')
   // counts are of the whole fleet, or not known yet.
   counts = $state<Record<string, number> | null>(null)
+  protected places = new Map<string, number>()
+  protected tally: number[] = []
+  protected paint: ((places: Iterable<number>) => void) | null = null
 
-  get partial(): boolean {
-    return this.begun && !this.complete
+  // painted tells a painter of the places of machines that have changed, until what it returns is called.
+  painted(by: (places: Iterable<number>) => void): () => void {
+    this.paint = by
+    return () => {
+      if (this.paint === by) this.paint = null
+    }
   }
 
-  protected show(rows: Map<string, Row>, complete: boolean): void {
-    this.rows = rows
-    this.complete = complete
+  // partial: not every machine is on the map.
+  get partial(): boolean {
+    return this.begun && (this.refused !== '' || this.look.filter !== '')
+  }
+
+  stateAt(i: number): string {
+    return states[this.state[i] ?? gone]?.name ?? ''
+  }
+
+  reasonAt(i: number): string {
+    return this.reasons[this.reason[i] ?? 0] ?? ''
+  }
+
+  // groupAt finds the group of a machine: they are in order.
+  groupAt(i: number): Group | undefined {
+    let low = 0
+    let high = this.groups.length - 1
+    while (low < high) {
+      const middle = (low + high + 1) >> 1
+      if ((this.groups[middle]?.from ?? 0) <= i) low = middle
+      else high = middle - 1
+    }
+    return this.groups[low]
+  }
+
+  // needy are the first machines that need somebody, worst first.
+  needy(most: number): Row[] {
+    const out: Row[] = []
+    for (const wanted of [0, 1]) {
+      for (let i = this.state.indexOf(wanted); i >= 0 && out.length < most; i = this.state.indexOf(wanted, i + 1)) {
+        const g = this.groupAt(i)
+        out.push({
+          id: this.ids[i] ?? '', state: this.stateAt(i), site: g?.site ?? '', reason: this.reasonAt(i), message: '',
+          rack: this.look.by === 'rack' ? (g?.name ?? '') : '',
+        })
+      }
+    }
+    return out
+  }
+
+  protected show(m: MachineMap, look: Look): void {
+    const n = m.total
+    // The server numbers states in its own order.
+    const numbers = m.states.map((s) => states.indexOf(stateOf(s)))
+    this.ids = []
+    this.groups = []
+    this.state = new Uint8Array(n)
+    this.reason = new Uint16Array(n)
+    this.value = new Uint32Array(n)
+    this.reasons = m.reasons
+    this.values = m.values
+    this.tally = states.map(() => 0)
+    for (const g of m.groups) {
+      const from = this.ids.length
+      this.groups.push({ site: g.values[0] ?? '', name: g.values[1] ?? '', from, count: g.machine_ids.length })
+      for (let i = 0; i < g.machine_ids.length; i++) {
+        const s = numbers[g.machine_states[i] ?? 0] ?? gone
+        this.ids.push(g.machine_ids[i] ?? '')
+        this.state[from + i] = s
+        this.reason[from + i] = g.machine_reasons[i] ?? 0
+        this.value[from + i] = g.machine_values[i] ?? 0
+        this.tally[s] = (this.tally[s] ?? 0) + 1
+      }
+    }
+    this.places = new Map()
+    this.look = look
+    this.refused = ''
     this.begun = true
     this.structure++
     this.changed()
@@ -58,115 +145,244 @@ export class Shown {
 
   protected changed(): void {
     this.version++
-    this.known = this.rows.size
-    if (!this.complete) return
-    this.total = this.rows.size
-    const counts: Record<string, number> = {}
-    for (const r of this.rows.values()) counts[r.state] = (counts[r.state] ?? 0) + 1
-    this.counts = counts
+    this.known = this.ids.length
+    if (this.partial) return
+    this.total = this.known
+    this.counts = Object.fromEntries(states.map((s, i) => [s.name, this.tally[i] ?? 0]))
   }
 
   protected clear(): void {
-    this.rows = new Map()
-    this.begun = this.complete = false
+    this.ids = []
+    this.groups = []
+    this.state = new Uint8Array()
+    this.places = new Map()
+    this.begun = false
+    this.refused = ''
     this.counts = null
   }
 
-  // askCounts has the controller count what is too much for the page.
-  protected async askCounts(signal: AbortSignal, moment?: string): Promise<void> {
-    const a = await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of: moment }, signal)
-    this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
-    this.total = a.total
+  // read asks for the whole map.
+  protected async read(look: Look, signal: AbortSignal, as_of?: string): Promise<string> {
+    const query = {
+      filter: look.filter, group_by: look.by === 'site' ? ['site'] : ['site', look.by],
+      value_of: look.colour === plain.colour ? '' : look.colour, as_of,
+    }
+    try {
+      const m = await get<MachineMap>('/machine-map', query, signal)
+      this.show(m, look)
+      return m.next_cursor
+    } catch (e) {
+      if (!(e instanceof Refusal) || e.reason === 'MOMENT_NOT_KEPT') throw e
+      this.clear()
+      this.look = look
+      this.refused = e.reason === tooLarge ? 'These machines are too many for a map. Filter them, by a site for one.' : e.message
+      this.begun = true
+      this.structure++
+      return ''
+    }
+  }
+
+  // askCounts has the controller count the fleet where the map is of a part.
+  protected async askCounts(signal: AbortSignal, as_of?: string): Promise<void> {
+    try {
+      const a = await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of }, signal)
+      this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
+      this.total = a.total
+    } catch (e) {
+      // Who may see some machines alone may not count all.
+      if (!(e instanceof Refusal) || e.status !== 403) throw e
+      this.counts = Object.fromEntries(states.map((s, i) => [s.name, this.tally[i] ?? 0]))
+      this.total = this.known
+    }
   }
 }
 
+// gone is the state of a machine that is no longer on the map.
+const gone = 255
+
+// Changes are put on the screen so often, and a whole map is read again no sooner than this after the one before.
+const together = 100
+const apart = 1000
+
 class Fleet extends Shown {
+  // dirty are the places of machines that have changed and are not painted yet.
+  private dirty = new Set<number>()
   private cursor = ''
-  private stop: (() => void) | null = null
+  // held: the caller may not watch the fleet, and reads it again and again.
+  private held = false
+  private stops: (() => void)[] = []
+  private wanted: Look = plain
+  private again: AbortController | null = null
+  private flush = 0
+  private took = 0
+  private readAt = 0
 
   start(): void {
-    this.stop ??= poll(1000, (signal) => this.step(signal))
+    if (this.stops.length) return
+    this.stops = [
+      poll(1000, (signal) => this.step(signal)),
+      poll(3000, async (signal) => {
+        if (this.partial) await this.askCounts(signal)
+      }),
+    ]
   }
 
   end(): void {
-    this.stop?.()
-    this.stop = null
+    for (const stop of this.stops) stop()
+    this.stops = []
+    this.again?.abort()
     this.cursor = ''
+    this.held = false
+    this.wanted = plain
     this.clear()
   }
 
+  // see shows the fleet in another way.
+  see(look: Look): void {
+    if (same(look, this.wanted)) return
+    this.wanted = look
+    this.cursor = ''
+    this.again?.abort()
+  }
+
   private async step(signal: AbortSignal): Promise<void> {
-    if (!this.cursor) await this.walk(signal)
-    else await this.reconcile(signal)
-    if (!this.complete) await this.askCounts(signal)
-  }
-
-  private async walk(signal: AbortSignal): Promise<void> {
-    const rows = new Map<string, Row>()
-    let token = ''
-    let cursor = ''
-    do {
-      const a: Answer = await get('/machines', { page_size: page, page_token: token }, signal)
-      // Changes that come while pages are read are after the first page's cursor.
-      cursor ||= a.next_cursor
-      if (!token) this.total = a.total_size
-      for (const m of a.machines) rows.set(m.machine_id, rowOf(m))
-      token = a.next_page_token
-      if (!this.begun || token) this.show(rows, !token)
-      if (token && !this.counts) await this.askCounts(signal)
-    } while (token && rows.size < most)
-    this.total = Math.max(this.total, rows.size)
-    this.show(rows, !token)
-    this.cursor = cursor
-  }
-
-  private async reconcile(signal: AbortSignal): Promise<void> {
-    let changed = false
-    let moved = false
-    for (let more = true; more; ) {
-      let a: Answer
-      try {
-        a = await get('/machines', { cursor: this.cursor, page_size: page }, signal)
-      } catch (e) {
-        // A cursor of before a restore is refused: begin again.
-        if ((e as { status?: number }).status === 400) this.cursor = ''
-        throw e
+    while (!signal.aborted && !document.hidden) {
+      if (!this.cursor || this.held) {
+        const before = Date.now()
+        this.cursor = await this.read(this.wanted, signal)
+        this.readAt = Date.now()
+        this.took = this.readAt - before
       }
-      for (const m of a.machines) {
-        const known = this.rows.get(m.machine_id)
-        if (m.deleted_at) moved = this.rows.delete(m.machine_id) || moved
-        else if (known?.version !== m.version || known.state !== stateOf(m.status?.effective_state).name) {
-          const row = rowOf(m)
-          if (known || this.complete) this.rows.set(m.machine_id, row)
-          moved ||= !known || placeOf(known) !== placeOf(row)
-          changed = true
-        }
-      }
-      this.cursor = a.next_cursor
-      more = a.more
+      // A look may have been asked for meanwhile.
+      if (this.look !== this.wanted) this.cursor = ''
+      else if (this.refused || this.held) await this.rest(this.refused ? 30_000 : 5000, signal)
+      else await this.follow(signal)
     }
-    if (moved) this.structure++
-    if (changed || moved) this.changed()
+  }
+
+  // rest waits, unless another look is asked for.
+  private async rest(ms: number, signal: AbortSignal): Promise<void> {
+    const again = (this.again = new AbortController())
+    await new Promise<void>((done) => {
+      const timer = setTimeout(done, ms)
+      for (const s of [signal, again.signal]) s.addEventListener('abort', () => (clearTimeout(timer), done()), { once: true })
+    })
+  }
+
+  // follow takes changes until something has moved, the page is hidden, or the stream ends.
+  private async follow(signal: AbortSignal): Promise<void> {
+    const again = (this.again = new AbortController())
+    const hidden = () => document.hidden && again.abort()
+    document.addEventListener('visibilitychange', hidden)
+    let moved = 0
+    try {
+      const query = { filter: this.look.filter, cursor: this.cursor }
+      await lines<MachineEvent>('/machine-events', query, AbortSignal.any([signal, again.signal]), (e) => {
+        connection.lastOk = Date.now()
+        this.cursor = e.cursor
+        if (e.machine && this.take(e.kind, e.machine)) return
+        if (!e.machine || moved) return
+        // Machines that come all the time take a tenth of it.
+        moved = window.setTimeout(() => {
+          this.cursor = ''
+          again.abort()
+        }, Math.max(200, this.readAt + Math.max(apart, 10 * this.took) - Date.now()))
+      })
+      await this.rest(500, signal) // it ended well, as when a controller stops
+    } catch (e) {
+      if (again.signal.aborted || signal.aborted) return
+      if (!(e instanceof Refusal)) {
+        connection.failing = 'the controller does not answer'
+        throw new Unreachable(connection.failing)
+      }
+      if (e.status === 403) this.held = true
+      else if (/CURSOR/.test(e.reason)) this.cursor = '' // of before a restore: begin again
+      else throw e
+    } finally {
+      clearTimeout(moved)
+      document.removeEventListener('visibilitychange', hidden)
+    }
+  }
+
+  // take notes a change; false where the map must be read again for it.
+  private take(kind: string, m: Machine): boolean {
+    if (!this.places.size) for (let i = 0; i < this.ids.length; i++) this.places.set(this.ids[i] ?? '', i)
+    const i = this.places.get(m.machine_id)
+    const leaves = kind === 'LEFT' || kind === 'DELETED'
+    if (i === undefined) return leaves
+    const g = this.groupAt(i)
+    if (leaves || g?.site !== valueOf(m, 'site') || (this.look.by !== 'site' && g.name !== valueOf(m, this.look.by))) {
+      this.put(i, gone)
+      return false
+    }
+    const reason = m.status?.attention_reason ?? ''
+    this.reason[i] = numberOf(this.reasons, reason)
+    if (this.look.colour !== plain.colour) this.value[i] = numberOf(this.values, valueOf(m, this.look.colour))
+    this.put(i, states.indexOf(stateOf(m.status?.effective_state)))
+    return true
+  }
+
+  private put(i: number, state: number): void {
+    const before = this.state[i] ?? gone
+    this.tally[before] = (this.tally[before] ?? 0) - 1
+    this.tally[state] = (this.tally[state] ?? 0) + 1
+    this.state[i] = state
+    this.dirty.add(i)
+    this.flush ||= window.setTimeout(() => {
+      this.flush = 0
+      this.paint?.(this.dirty)
+      this.dirty.clear()
+      this.changed()
+    }, together)
   }
 }
 
-const placeOf = (r: Row): string => [r.site, r.rack, r.group, r.provider].join('\n')
+function numberOf(words: string[], word: string): number {
+  const n = words.indexOf(word)
+  return n >= 0 ? n : words.push(word) - 1
+}
 
+// valueOf is a machine's value of a key of a filter, as the API's map has it.
+export function valueOf(m: Machine, key: string): string {
+  const [family = '', ...rest] = key.split('.')
+  const name = rest.join('.')
+  if (name && family.startsWith('label')) return m.labels[name] ?? ''
+  if (name) return String(m.status?.conditions.find((c) => c.type === name)?.status ?? false)
+  switch (key) {
+    case 'machine_id':
+      return m.machine_id
+    case 'image':
+      return m.status?.os_image_digest ?? ''
+    case 'state':
+    case 'effective_state':
+      return stateOf(m.status?.effective_state).name
+    case 'phase':
+      return m.status?.phase ?? ''
+    case 'node_state':
+      return (m.status?.node_state ?? '').replace('NODE_STATE_', '').toLowerCase()
+    case 'cluster':
+      return m.spec?.target_cluster_ref ?? ''
+    case 'site':
+    case 'rack':
+    case 'region':
+    case 'group':
+    case 'provider':
+    case 'location':
+    case 'serial':
+      return m.spec?.[key] ?? ''
+  }
+  return ''
+}
+
+// rowOf is what the list of those that need somebody has of a machine.
 export function rowOf(m: Machine): Row {
-  const s = m.status
-  const spec = m.spec
   return {
     id: m.machine_id,
-    state: stateOf(s?.effective_state).name,
-    site: spec?.site ?? '',
-    rack: spec?.rack || m.labels.rack || '',
-    group: spec?.group ?? '',
-    provider: spec?.provider ?? '',
-    image: (s?.os_image_digest ?? '').slice(0, 19),
-    reason: s?.attention_reason ?? '',
-    message: s?.attention_message ?? '',
-    simulated: s?.simulated ?? false,
-    version: m.version,
+    state: stateOf(m.status?.effective_state).name,
+    site: m.spec?.site ?? '',
+    rack: m.spec?.rack ?? '',
+    reason: m.status?.attention_reason ?? '',
+    message: m.status?.attention_message ?? '',
   }
 }
 

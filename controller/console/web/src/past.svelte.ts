@@ -1,6 +1,7 @@
 // The fleet as it was at a moment, which the controller answers from what it has kept.
 import { get, Refusal, said, Unreachable } from './api.svelte'
-import { most, rowOf, Shown, type Answer, type Row } from './fleet.svelte'
+import { plain, rowOf, same, Shown, type Look, type Row } from './fleet.svelte'
+import type { Machine } from './types'
 
 const minute = 60_000
 // So long a moment stays on the screen while the past is played, and in so many of them it goes by.
@@ -16,6 +17,9 @@ class Past extends Shown {
   // span is how far back the slider goes, since the first moment that is kept, as far as that is known.
   span = $state(24 * 60 * minute)
   since = $state(0)
+  // needing are the first machines that needed somebody.
+  needing = $state.raw<Row[]>([])
+  private asked: Look = plain
   private busy: Promise<void> | null = null
   private stop = new AbortController()
 
@@ -72,18 +76,25 @@ class Past extends Shown {
     }
   }
 
+  // see shows the moment in another way.
+  see(look: Look): void {
+    if (same(look, this.asked)) return
+    this.asked = look
+    if (!this.on) return
+    this.at = 0
+    void this.seek(this.wanted)
+  }
+
   private async walk(moment: number, signal: AbortSignal): Promise<void> {
     const as_of = new Date(moment).toISOString()
-    const rows = new Map<string, Row>()
-    let token = ''
-    do {
-      const a: Answer = await get('/machines', { as_of, page_token: token }, signal)
-      for (const m of a.machines) rows.set(m.machine_id, rowOf(m))
-      token = a.next_page_token
-    } while (token && rows.size < most)
-    if (token) await this.askCounts(signal, as_of)
-    this.at = moment
-    this.show(rows, !token)
+    const look = this.asked
+    await this.read(look, signal, as_of)
+    if (this.partial) await this.askCounts(signal, as_of)
+    const filter = 'effective_state in (BLOCKED, ATTENTION)'
+    const needing = (this.counts?.BLOCKED ?? 0) + (this.counts?.ATTENTION ?? 0)
+    const a = needing ? await get<{ machines: Machine[] }>('/machines', { filter, as_of, page_size: 12 }, signal) : { machines: [] }
+    this.needing = a.machines.map(rowOf).sort((x, y) => Number(y.state === 'BLOCKED') - Number(x.state === 'BLOCKED'))
+    if (look === this.asked) this.at = moment
   }
 }
 

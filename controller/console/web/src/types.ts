@@ -17,6 +17,8 @@ type Plain = string | number | boolean | unknown[] | { [key: string]: string }
 type Of<N extends string> = `baremetal.v1.${N}` extends keyof Schemas ? Full<Schemas[`baremetal.v1.${N}`]> : never
 
 export type Machine = Of<'Machine'>
+export type MachineMap = Of<'MapMachinesResponse'>
+export type MachineEvent = Of<'MachineEvent'>
 export type Counts = Of<'CountMachinesResponse'>
 export type Explained = Of<'ExplainMachinesResponse'>
 export type Condition = Of<'Condition'>

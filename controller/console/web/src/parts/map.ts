@@ -1,13 +1,5 @@
-// Where each machine's square is: sites beside each other, racks within a site, machines within a rack in their natural
-// order.
-import { natural } from '../format'
-import type { Row } from '../fleet.svelte'
-
-export interface Square {
-  id: string
-  x: number
-  y: number
-}
+// Where each machine's square is: sites below each other, racks within a site, machines within a rack in their order.
+import type { Group } from '../fleet.svelte'
 
 export interface Label {
   text: string
@@ -17,73 +9,97 @@ export interface Label {
   strong: boolean
 }
 
+// Block is the squares of one group, row by row.
+export interface Block {
+  from: number
+  count: number
+  x: number
+  y: number
+  wide: number
+}
+
 export interface Layout {
-  squares: Square[]
+  blocks: Block[]
   labels: Label[]
   size: number
+  pitch: number
   height: number
 }
 
-export type Grouping = 'rack' | 'group' | 'provider' | 'state'
-
-const gapRack = 10
 const gapSite = 26
 const labelHeight = 17
-
-// groups orders machines into sites and, within them, into what they are grouped by.
-export function groups(rows: Iterable<Row>, by: Grouping): [string, [string, Row[]][]][] {
-  const sites = new Map<string, Map<string, Row[]>>()
-  for (const r of rows) {
-    let site = sites.get(r.site)
-    if (!site) sites.set(r.site, (site = new Map()))
-    const list = site.get(r[by])
-    if (list) list.push(r)
-    else site.set(r[by], [r])
-  }
-  const ordered = <T>(m: Map<string, T>): [string, T][] => [...m].sort(([a], [b]) => natural(a, b))
-  return ordered(sites).map(([site, racks]) => [
-    site,
-    ordered(racks).map(([rack, rows]) => [rack, rows.sort((a, b) => natural(a.id, b.id))]),
-  ])
-}
+// Sizes of a square, and from the left of one to the left of the next. The smallest touch each other.
+const sizes: [number, number][] = [
+  ...Array.from({ length: 21 }, (_, i): [number, number] => [24 - i, 24 - i + (24 - i > 6 ? 2 : 1)]), [3, 4], [2, 3], [2, 2],
+]
 
 // layout finds the largest squares with which everything fits into the height that is wished for.
-export function layout(grouped: ReturnType<typeof groups>, width: number, wished: number): Layout {
-  for (let size = 24; size > 3; size--) {
-    if (place(grouped, width, size, false).height <= wished) return place(grouped, width, size, true)
+export function layout(groups: Group[], width: number, wished: number): Layout {
+  let l: Layout | undefined
+  for (const [size, pitch] of sizes) {
+    l = place(groups, width, size, pitch)
+    if (l.height <= wished) break
   }
-  return place(grouped, width, 3, true)
+  return l ?? place([], width, 2, 2)
 }
 
-// place without squares only measures.
-function place(grouped: ReturnType<typeof groups>, width: number, size: number, whole: boolean): Layout {
-  const pitch = size + (size > 6 ? 2 : 1)
-  const squares: Square[] = []
+function place(groups: Group[], width: number, size: number, pitch: number): Layout {
+  const blocks: Block[] = []
   const labels: Label[] = []
+  const gap = Math.min(10, pitch + 1)
+  const fits = Math.max(1, Math.floor(width / pitch))
   let y = 0
-  for (const [site, racks] of grouped) {
-    labels.push({ text: site || 'no site', x: 0, y: y + 12, width, strong: true })
-    y += labelHeight
-    let x = 0
-    let tall = 0
-    for (const [rack, rows] of racks) {
-      // A rack is a column of machines, as it stands there, and as wide as it needs to be.
-      const columns = Math.max(Math.ceil(rows.length / 42), Math.min(rows.length, Math.ceil(Math.sqrt(rows.length * 1.6))))
-      const fits = Math.max(1, Math.floor(width / pitch))
-      const wide = Math.min(columns, fits)
-      const w = Math.max(wide * pitch, size > 8 ? Math.min(width, 7 * rack.length + 4) : 0)
-      if (x > 0 && x + w > width) {
-        x = 0
-        y += tall + gapRack
-        tall = 0
-      }
-      const top = size > 8 ? labelHeight - 2 : 0
-      if (top) labels.push({ text: rack || 'no rack', x, y: y + 11, width: w, strong: false })
-      if (whole) rows.forEach((row, i) => squares.push({ id: row.id, x: x + (i % wide) * pitch, y: y + top + Math.floor(i / wide) * pitch }))
-      tall = Math.max(tall, top + Math.ceil(rows.length / wide) * pitch)
-      x += w + gapRack
+  let x = 0
+  let tall = 0
+  let site: string | undefined
+  for (const g of groups) {
+    if (g.site !== site) {
+      if (site !== undefined) y += tall + gapSite
+      site = g.site
+      labels.push({ text: site || 'no site', x: 0, y: y + 12, width, strong: true })
+      y += labelHeight
+      x = tall = 0
     }
-    y += tall + gapSite
+    // A rack is a column of machines, as it stands there, and as wide as it needs to be.
+    const columns = Math.max(Math.ceil(g.count / 42), Math.min(g.count, Math.ceil(Math.sqrt(g.count * 1.6))))
+    const wide = Math.min(columns, fits)
+    const w = Math.max(wide * pitch, size > 8 ? Math.min(width, 7 * g.name.length + 4) : 0)
+    if (x > 0 && x + w > width) {
+      x = 0
+      y += tall + gap
+      tall = 0
+    }
+    const top = size > 8 ? labelHeight - 2 : 0
+    if (top) labels.push({ text: g.name || 'none', x, y: y + 11, width: w, strong: false })
+    blocks.push({ from: g.from, count: g.count, x, y: y + top, wide })
+    tall = Math.max(tall, top + Math.ceil(g.count / wide) * pitch)
+    x += w + gap
   }
-  return { squares, labels, size, height: Math.max(0, y - gapSite) }
+  return { blocks, labels, size, pitch, height: y + tall }
+}
+
+// squareAt is the place of the machine whose square is there; -1 where none is.
+export function squareAt(l: Layout, x: number, y: number): number {
+  for (const b of l.blocks) {
+    const column = Math.floor((x - b.x) / l.pitch)
+    const row = Math.floor((y - b.y) / l.pitch)
+    const i = row * b.wide + column
+    if (column >= 0 && column < b.wide && row >= 0 && i < b.count) return b.from + i
+  }
+  return -1
+}
+
+// positionOf is where a machine's square is.
+export function positionOf(l: Layout, place: number): { x: number; y: number } {
+  let low = 0
+  let high = l.blocks.length - 1
+  while (low < high) {
+    const middle = (low + high + 1) >> 1
+    if ((l.blocks[middle]?.from ?? 0) <= place) low = middle
+    else high = middle - 1
+  }
+  const b = l.blocks[low]
+  if (!b) return { x: 0, y: 0 }
+  const i = place - b.from
+  return { x: b.x + (i % b.wide) * l.pitch, y: b.y + Math.floor(i / b.wide) * l.pitch }
 }
