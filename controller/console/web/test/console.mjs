@@ -4,6 +4,7 @@ import { readFile, mkdir } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
+import { further } from './further.mjs'
 
 const base = process.env.CONSOLE_URL + '/console/'
 const shots = process.env.CONSOLE_SHOTS
@@ -130,7 +131,9 @@ say('the fleet as it was')
 // --- every page
 for (const [where, heading] of [
   ['machines', 'Machines'], ['operations', 'Operations'], ['rollouts', 'Rollouts'], ['sites', 'Sites'], ['images', 'Images'],
-  ['audit', 'Audit'], ['health', 'Health'], ['nowhere', 'There is no such page'],
+  ['audit', 'Audit'], ['health', 'Health'], ['workflows', 'Workflows'], ['more', 'More'], ['access', 'Access'],
+  ['budgets', 'Budgets and freeze'], ['webhooks', 'Webhooks'], ['bmcs', 'Certificates of BMCs'], ['scripts', 'Scripts'],
+  ['about', 'About'], ['nowhere', 'There is no such page'],
 ]) {
   await open(where)
   await page.getByRole('heading', { name: heading, exact: false, level: 1 }).waitFor()
@@ -191,6 +194,8 @@ await open('machines/no-such-machine')
 await page.getByRole('alert').filter({ hasText: 'no-such-machine' }).waitFor()
 say('a machine was rebooted by a button')
 
+await further({ page, browser, base, ask, say, open, accessible, shot, axe, watch })
+
 // --- a freeze is a red banner with who and why
 await ask('ingot', 'server', 'freeze', '--comment', 'cooling in hall 2 is down')
 await open('')
@@ -240,7 +245,7 @@ watch(small)
 await small.goto(await ask('link'))
 await small.getByRole('heading', { name: 'Needs you' }).waitFor()
 assert.equal(new URL(small.url()).hash, '', 'the code is off the address')
-for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts', 'sites', 'audit', 'health']) {
+for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts', 'sites', 'sites/berlin', 'audit', 'health', 'workflows', 'more', 'access', 'budgets', 'webhooks', 'bmcs', 'scripts', 'about']) {
   await small.goto(base + where)
   await small.locator('main h1').first().waitFor()
   await small.waitForTimeout(700)
@@ -280,7 +285,7 @@ say('links and revocation')
 // --- when many need somebody, the worst are shown, and where all are
 await page.goto(base)
 await ask('end-agents')
-await page.getByRole('heading', { name: /^(1[3-9]|2\d) of 64 machines need you/ }).waitFor({ timeout: 60_000 })
+await page.getByRole('heading', { name: /^(1[3-9]|2\d) of 68 machines need you/ }).waitFor({ timeout: 60_000 })
 const needy = page.locator('section', { has: page.getByRole('heading', { name: 'Needs you' }) })
 const listed = needy.locator(':scope > ul > li')
 await listed.nth(11).waitFor()
