@@ -1,7 +1,7 @@
 // What can be done to a machine, which call does it, and which command line does the same.
 import { path, post } from './api.svelte'
 import type { Person } from './api.svelte'
-import { comment, flag, list, quoted, type Deed, type Field } from './deeds'
+import { comment, flag, list, quoted, type Action, type Field } from './actions'
 import type { Machine } from './types'
 
 export interface Verb {
@@ -162,8 +162,8 @@ export const verbs: Verb[] = [
   },
 ]
 
-// deedOf is a verb for one machine, as its dialog takes it.
-export function deedOf(verb: Verb, m: Machine): Deed {
+// actionOf is a verb for one machine, as its dialog takes it.
+export function actionOf(verb: Verb, m: Machine): Action {
   const id = m.machine_id
   return {
     word: verb.word,

@@ -24,6 +24,7 @@ const browser = await chromium.launch({
 })
 // The root certificate is the test's own. The tool's scripts are let past the page's policy in contexts for axe only.
 const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1440, height: 900 } })
+context.setDefaultTimeout(90_000)
 const page = await context.newPage()
 const faults = []
 function watch(p) {

@@ -12,7 +12,7 @@ export interface Field {
   hint?: string
 }
 
-export interface Deed {
+export interface Action {
   word: string
   // of is what it is about; empty where the word says it all.
   of?: string
@@ -41,9 +41,9 @@ export const comment: Field = { key: 'comment', label: 'Why (audit log)' }
 export const quoted = (s: string): string => (/^[\w.:/@=*-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`)
 export const flag = (name: string, value: string | undefined): string => (value ? ` --${name} ${quoted(value)}` : '')
 
-export function refusal(deed: Pick<Deed, 'refused' | 'scope'>): string {
-  if (deed.refused) return deed.refused
-  return connection.may(deed.scope) ? '' : `your token has scope ${connection.person?.scope}, this needs ${deed.scope}`
+export function refusal(action: Pick<Action, 'refused' | 'scope'>): string {
+  if (action.refused) return action.refused
+  return connection.may(action.scope) ? '' : `your token has scope ${connection.person?.scope}, this needs ${action.scope}`
 }
 
 // list reads words between commas or spaces.

@@ -1,6 +1,6 @@
 // The pages, their keys and where they are. All but the first are loaded behind it.
 import type { Component } from 'svelte'
-import type * as Further from './pages/further'
+import type * as Lazy from './pages/lazy'
 
 interface Place {
   key: string
@@ -8,8 +8,8 @@ interface Place {
   name: string
   // says is there of those that "More" leads to.
   says?: string
-  list?: keyof typeof Further
-  one?: keyof typeof Further
+  list?: keyof typeof Lazy
+  one?: keyof typeof Lazy
 }
 
 export const places: Place[] = [
@@ -34,7 +34,7 @@ export const places: Place[] = [
 export const more = places.filter((p) => p.says)
 
 // pageOf loads a page.
-export async function pageOf(name: keyof typeof Further): Promise<Component<{ id: string }>> {
-  const further = await import('./pages/further')
-  return further[name] as Component<{ id: string }>
+export async function pageOf(name: keyof typeof Lazy): Promise<Component<{ id: string }>> {
+  const lazy = await import('./pages/lazy')
+  return lazy[name] as Component<{ id: string }>
 }
