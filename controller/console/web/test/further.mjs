@@ -23,10 +23,10 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   // act opens what a button offers and does it. It gives what is shown once, if that is asked for.
   async function act(opener, values = {}, { word, shows = false, p = page } = {}) {
     const d = p.locator('dialog')
+    const name = word ?? (await opener.evaluate((e) => e.firstChild.textContent))
     await opener.click()
     await fill(values, p)
     await d.getByText('ingot ').first().waitFor()
-    const name = word ?? (await opener.evaluate((e) => e.firstChild.textContent))
     await d.getByRole('button', { name, exact: true }).click()
     if (!shows) return d.waitFor({ state: 'detached' })
     await d.getByRole('status').first().waitFor()
@@ -145,7 +145,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   // --- her session is listed, and ends
   await open('access')
   await act(button(/^End\W*session of/))
-  await ada.getByRole('heading', { name: 'Sign on to Ingot' }).waitFor({ timeout: 10_000 })
+  await ada.getByRole('heading', { name: 'Sign on to Ingot' }).waitFor({ timeout: 30_000 })
   say('a session was ended')
 
   // --- sites: discovered machines, leases, pools
@@ -161,7 +161,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   await page.getByRole('heading', { name: 'Site berlin' }).waitFor()
   await page.getByText('somebody').waitFor()
   await page.getByText('4 of 11').waitFor()
-  await page.getByText('on line').waitFor()
+  await page.getByText('on line').first().waitFor()
   await refused(button(/^Approve…/), 'select machines first')
   await accessible(page, 'site')
   await shot('site')
@@ -270,7 +270,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   await page.getByText('The catalogue is empty.').waitFor()
   await act(button('Add…'), { Name: 'hello-1', 'Script': '#!/bin/sh\necho grüß dich\n' })
   await page.getByText('hello-1').waitFor()
-  assert.equal(JSON.parse(await ask('ingot', 'script', 'show', 'hello-1', '-o', 'json')).size_bytes, String(Buffer.byteLength('#!/bin/sh\necho grüß dich\n')))
+  assert.equal(String(JSON.parse(await ask('ingot', 'script', 'show', 'hello-1', '-o', 'json')).size_bytes), String(Buffer.byteLength('#!/bin/sh\necho grüß dich\n')))
   await accessible(page, 'scripts')
   await act(button(/^Remove/))
   await page.getByText('The catalogue is empty.').waitFor()
