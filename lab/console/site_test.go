@@ -12,10 +12,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/ingot-metal/ingot/agent/transport"
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
