@@ -20,11 +20,13 @@ import (
 	"github.com/ingot-metal/ingot/lab/fleet"
 	"github.com/ingot-metal/ingot/lab/harness"
 	"github.com/ingot-metal/ingot/lab/process"
+	"github.com/ingot-metal/ingot/lab/signon"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	harness.RemoveBinaries()
+	signon.RemoveProgram()
 	os.Exit(code)
 }
 
@@ -46,7 +48,11 @@ type rig struct {
 
 // TestConsole has a browser open every page, do work for real, and see its controller die and come back.
 func TestConsole(t *testing.T) {
-	r := &rig{t: t, c: harness.NewControllerProcessWith(t, ""), rest: harness.NewRelay(t, "tcp", ""), dir: t.TempDir()}
+	p := signon.New(t)
+	r := &rig{t: t, rest: harness.NewRelay(t, "tcp", ""), dir: t.TempDir(),
+		c: harness.NewControllerProcessWith(t, p.Config()+"webhooks: {allow_loopback: true}\n")}
+	p.Person("ada", "second-eyes")
+	p.Start(r.rest.Address(), time.Hour)
 	r.start()
 	r.fill()
 	r.browse("console.mjs", fmt.Sprintf("CONSOLE_MACHINES=%d", machines+many+spare))
@@ -191,6 +197,7 @@ func (r *rig) browse(script string, env ...string) {
 	cmd := exec.CommandContext(r.t.Context(), "node", "test/"+script)
 	cmd.Dir = web
 	cmd.Env = append(os.Environ(), "CONSOLE_URL=https://"+r.rest.Address(), "CONSOLE_TOKEN="+r.c.Token(),
+		"CONSOLE_PASSWORD="+signon.Password,
 		"CONSOLE_SHOTS="+os.Getenv("CONSOLE_SHOTS"))
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
@@ -236,6 +243,8 @@ func (r *rig) do(what string, args []string) string {
 		}
 	case "start":
 		r.start()
+	case "site":
+		r.site()
 	case "freeze":
 		r.rest.Freeze()
 	case "thaw":

@@ -1,4 +1,5 @@
 // The one way to the controller: the public REST API, with the cookie of the session.
+import { untrack } from 'svelte'
 
 export interface Person {
   name: string
@@ -114,9 +115,13 @@ export async function get<T>(where: string, query?: Query, signal?: AbortSignal)
   return read<T>(await send(withQuery(where, query), { method: 'GET' }, signal), signal)
 }
 
-export async function post<T>(where: string, body: unknown): Promise<T> {
-  return read<T>(await send(withQuery(where), { method: 'POST', body: JSON.stringify(body) }))
+async function write<T>(method: string, where: string, body?: unknown, query?: Query): Promise<T> {
+  return read<T>(await send(withQuery(where, query), { method, body: body === undefined ? undefined : JSON.stringify(body) }))
 }
+export const post = <T>(where: string, body: unknown): Promise<T> => write('POST', where, body)
+export const put = <T>(where: string, body: unknown, query?: Query): Promise<T> => write('PUT', where, body, query)
+export const patch = <T>(where: string, body: unknown, query?: Query): Promise<T> => write('PATCH', where, body, query)
+export const remove = <T>(where: string, query?: Query): Promise<T> => write('DELETE', where, undefined, query)
 
 // read takes an answer whose end may never come.
 async function read<T>(answer: Response, signal?: AbortSignal): Promise<T> {
@@ -237,8 +242,9 @@ export function poll(every: number, run: (signal: AbortSignal) => Promise<void>)
     if (!stop.signal.aborted) timer = window.setTimeout(round, connection.failing ? Math.max(every, 2000) : every)
   }
   const seen = () => void round()
+  // What a round reads is no reason to begin anew: an effect that asks depends on what it reads itself.
   document.addEventListener('visibilitychange', seen)
-  void round()
+  untrack(seen)
   return () => {
     stop.abort()
     clearTimeout(timer)

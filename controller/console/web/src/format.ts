@@ -57,3 +57,8 @@ export function words(name: string | undefined, prefix = ''): string {
 export function text(base64: string): string {
   return new TextDecoder().decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)))
 }
+
+// base64 is how the API takes bytes.
+export function base64(text: string): string {
+  return btoa(Array.from(new TextEncoder().encode(text), (b) => String.fromCharCode(b)).join(''))
+}

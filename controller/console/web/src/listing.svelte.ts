@@ -18,7 +18,7 @@ export class Listing<T> {
     private where: string,
     private field: string,
     private size: number,
-    private key: (row: T) => string,
+    readonly key: (row: T) => string,
   ) {}
 
   query: Record<string, string | undefined> = {}

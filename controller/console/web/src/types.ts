@@ -42,6 +42,22 @@ export type Controller = Of<'Controller'>
 export type Budget = Of<'Budget'>
 export type Workflow = Of<'Workflow'>
 export type Inventory = Of<'Inventory'>
+export type HardwareTests = Of<'HardwareTests'>
+export type ErasureCertificate = Of<'ErasureCertificate'>
+export type Caller = Of<'Caller'>
+export type APIToken = Of<'APIToken'>
+export type RoleBinding = Of<'RoleBinding'>
+export type Session = Of<'Session'>
+export type BootstrapToken = Of<'BootstrapToken'>
+export type Segment = Of<'Segment'>
+export type SiteLease = Of<'SiteLease'>
+export type Webhook = Of<'Webhook'>
+export type WebhookDelivery = Of<'WebhookDelivery'>
+export type BudgetSlot = Of<'BudgetSlot'>
+export type BMCCertificate = Of<'BMCCertificate'>
+export type Script = Of<'Script'>
+export type Authority = Of<'Authority'>
+export type SignOn = Of<'SignOn'>
 
 // A time as the API writes it, or nothing.
 export type Time = string | undefined

@@ -1,22 +1,16 @@
 // What can be done to a machine, which call does it, and which command line does the same.
 import { path, post } from './api.svelte'
 import type { Person } from './api.svelte'
+import { comment, flag, list, quoted, type Action, type Field } from './actions'
 import type { Machine } from './types'
-
-export interface Field {
-  key: string
-  label: string
-  required: boolean
-  choices?: string[]
-  value?: string
-}
 
 export interface Verb {
   name: string
   word: string
   says: string
   scope: Person['scope']
-  destructive: boolean
+  // warns says what is lost or interrupted.
+  warns?: string
   fields: Field[]
   // offered: shown only where an explanation names it.
   offered?: boolean
@@ -28,20 +22,24 @@ export interface Verb {
   call(id: string, values: Record<string, string>, request: string): Promise<unknown>
 }
 
-const comment: Field = { key: 'comment', label: 'Why (audit log)', required: false }
+const underWay = (m: Machine): string => (m.status?.active_operation_id ? `${m.status.active_operation_id} is under way` : '')
 
-function busy(m: Machine): string {
-  const s = m.status
-  if (s?.active_operation_id) return `${s.active_operation_id} is under way`
-  if (s?.effective_state === 'BLOCKED') return 'the machine is blocked; see why it is'
-  return ''
-}
+const busy = (m: Machine): string =>
+  underWay(m) || (m.status?.effective_state === 'BLOCKED' ? 'the machine is blocked; see why it is' : '')
 
 const inPhase = (m: Machine, phases: string[], how: string): string =>
   busy(m) || (phases.includes(m.status?.phase ?? '') ? '' : `the machine is in phase ${m.status?.phase ?? 'unknown'}; ${how}`)
 
-const quoted = (s: string): string => (/^[\w.:/@=-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`)
-const flag = (name: string, value: string | undefined): string => (value ? ` --${name} ${quoted(value)}` : '')
+const enterFirst: Field = { key: 'enter-maintenance', label: 'Enter maintenance first, where it is not in it', kind: 'check' }
+const enters = (v: Record<string, string>): string => (v['enter-maintenance'] ? ' --enter-maintenance' : '')
+
+function startWorkflow(id: string, kind: string, v: Record<string, string>, request: string): Promise<unknown> {
+  const params: Record<string, string> = {}
+  if (v.image) params.image_ref = v.image
+  if (v.path) params.path = v.path
+  const mode = v.mode?.toUpperCase().replaceAll('-', '_')
+  return post('/workflows', { machine_id: id, request_id: request, kind, mode, params, enter_maintenance: v['enter-maintenance'] === 'yes' })
+}
 
 export const verbs: Verb[] = [
   {
@@ -49,7 +47,6 @@ export const verbs: Verb[] = [
     word: 'Enter maintenance',
     says: 'Takes the machine out of service, so that work on it is allowed. It drains nothing.',
     scope: 'operate',
-    destructive: false,
     fields: [comment],
     refused: (m) => busy(m) || (m.status?.phase === 'MAINTENANCE' ? 'it is in maintenance' : ''),
     command: (id, v) => `ingot enter-maintenance ${quoted(id)}${flag('comment', v.comment)}`,
@@ -60,7 +57,6 @@ export const verbs: Verb[] = [
     word: 'Exit maintenance',
     says: 'Puts the machine into service.',
     scope: 'operate',
-    destructive: false,
     fields: [comment],
     refused: (m) => inPhase(m, ['MAINTENANCE'], 'only one in maintenance can leave it'),
     command: (id, v) => `ingot exit-maintenance ${quoted(id)}${flag('comment', v.comment)}`,
@@ -69,9 +65,9 @@ export const verbs: Verb[] = [
   {
     name: 'reboot',
     word: 'Reboot',
-    says: 'Restarts the machine. What runs on it is interrupted; the new boot must be seen.',
+    says: 'Restarts the machine; the new boot must be seen.',
+    warns: 'It interrupts what runs on the machine.',
     scope: 'operate',
-    destructive: true,
     fields: [{ key: 'mode', label: 'How', required: true, choices: ['graceful', 'force', 'bmc'], value: 'graceful' }],
     refused: (m) => inPhase(m, ['READY', 'MAINTENANCE'], 'it must be in service or in maintenance'),
     command: (id, v) => `ingot reboot ${quoted(id)}${v.mode === 'graceful' ? '' : flag('mode', v.mode)}`,
@@ -80,20 +76,63 @@ export const verbs: Verb[] = [
   {
     name: 'reimage',
     word: 'Reimage',
-    says: 'Writes an image over the system disk. What is on it is lost.',
+    says: 'Writes an image over the system disk.',
+    warns: 'It interrupts what runs on the machine, and the data on its system disk is lost.',
     scope: 'operate',
-    destructive: true,
     fields: [{ key: 'image', label: 'Image', required: true }],
     refused: (m) => inPhase(m, ['MAINTENANCE'], 'enter maintenance first'),
     command: (id, v) => `ingot reimage ${quoted(id)}${flag('image', v.image)}`,
     call: (id, v, request) => post(path`/machines/${id}/reimage`, { request_id: request, image_ref: v.image ?? '' }),
   },
   {
+    name: 'test',
+    word: 'Test the hardware',
+    says: 'Has the machine’s agent test links, processors, memory and disks for a bounded time. Nothing is written to a disk.',
+    scope: 'operate',
+    fields: [
+      { key: 'tests', label: 'Tests (nic, cpu, memory, disk; empty: all)' },
+      { key: 'duration', label: 'Seconds that all of it may take', kind: 'number', value: '120', required: true },
+    ],
+    refused: busy,
+    command: (id, v) => `ingot test ${quoted(id)}${flag('tests', list(v.tests).join(','))} --duration ${v.duration}s`,
+    call: (id, v, request) =>
+      post(path`/machines/${id}/test`, { request_id: request, tests: list(v.tests), duration_seconds: Number.parseInt(v.duration ?? '', 10) || 0 }),
+  },
+  {
+    name: 'onboard',
+    word: 'Onboard',
+    says: 'Starts a workflow that brings the machine into the fleet, in stages and as many attempts as it takes.',
+    warns: 'By path install an image is written over the system disk.',
+    scope: 'operate',
+    fields: [
+      { key: 'path', label: 'Path', choices: ['install', 'adopt'], value: 'install', required: true },
+      { key: 'image', label: 'Image (empty: the machine’s, or the server’s)' },
+      enterFirst,
+    ],
+    refused: busy,
+    command: (id, v) => `ingot onboard ${quoted(id)} --path ${v.path}${flag('image', v.image)}${enters(v)}`,
+    call: (id, v, request) => startWorkflow(id, 'ONBOARDING', v, request),
+  },
+  {
+    name: 'decommission',
+    word: 'Decommission',
+    says: 'Starts a workflow that takes the machine out of the fleet, or cleans it for its next use.',
+    warns: 'Every mode interrupts the machine; reimage, storage-cleanup and full-decommission lose its data.',
+    scope: 'operate',
+    fields: [
+      { key: 'mode', label: 'Mode', choices: ['soft-reset', 'reimage', 'storage-cleanup', 'full-decommission'], value: 'soft-reset', required: true },
+      { key: 'image', label: 'Image, where one is written (empty: the machine’s, or the server’s)' },
+      enterFirst,
+    ],
+    refused: underWay,
+    command: (id, v) => `ingot decommission ${quoted(id)} --mode ${v.mode}${flag('image', v.image)}${enters(v)}`,
+    call: (id, v, request) => startWorkflow(id, 'DECOMMISSION', v, request),
+  },
+  {
     name: 'cancel',
     word: 'Cancel the operation',
     says: 'Asks the operation to stop. What has begun on the machine ends first.',
     scope: 'operate',
-    destructive: false,
     fields: [],
     refused: (m) => (m.status?.active_operation_id ? '' : 'nothing is under way'),
     command: (_, v) => `ingot cancel ${v.operation ?? ''}`,
@@ -104,7 +143,6 @@ export const verbs: Verb[] = [
     word: 'Take the flag off',
     says: 'Work may be started on the machine again.',
     scope: 'admin',
-    destructive: false,
     offered: true,
     fields: [{ key: 'flag', label: 'Flag', required: true, choices: ['RMA', 'Retired'], value: 'RMA' }, comment],
     refused: (m) => (m.status?.conditions.some((c) => ['RMA', 'Retired'].includes(c.type) && c.status) ? '' : 'it has no flag'),
@@ -116,7 +154,6 @@ export const verbs: Verb[] = [
     word: 'Clear the intervention',
     says: 'Says that a person has settled what needed one.',
     scope: 'admin',
-    destructive: false,
     fields: [comment],
     refused: (m) =>
       m.status?.conditions.some((c) => c.type === 'NeedsIntervention' && c.status) ? '' : 'nothing waits for a person',
@@ -124,6 +161,22 @@ export const verbs: Verb[] = [
     call: (id, v) => post(path`/machines/${id}/clear-intervention`, { comment: v.comment ?? '' }),
   },
 ]
+
+// actionOf is a verb for one machine, as its dialog takes it.
+export function actionOf(verb: Verb, m: Machine): Action {
+  const id = m.machine_id
+  return {
+    word: verb.word,
+    of: id,
+    says: verb.says,
+    warns: verb.warns,
+    scope: verb.scope,
+    fields: verb.fields,
+    refused: verb.refused(m),
+    command: (v) => verb.command(id, v),
+    call: (v, request) => verb.call(id, v, request),
+  }
+}
 
 // offered finds the verb that a command line of an explanation stands for.
 export function offered(command: string, machine: string): Verb | undefined {
@@ -143,7 +196,8 @@ export function given(verb: Verb, command: string): Record<string, string> {
   if (verb.name === 'flag') found.flag = words[3] ?? ''
   for (const f of verb.fields) {
     const at = words.indexOf('--' + f.key)
-    const value = words[at + 1] ?? ''
+    const value = f.kind === 'check' ? 'yes' : (words[at + 1] ?? '').replace(/^(\d+)s$/, '$1')
+    if (f.kind === 'number' && !/^\d+$/.test(value)) continue
     // Words in capitals are for a person to fill in.
     if (at > 0 && !/^[A-Z]+$/.test(value)) found[f.key] = value
   }

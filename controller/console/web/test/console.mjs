@@ -4,6 +4,7 @@ import { readFile, mkdir } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
+import { further } from './further.mjs'
 
 const base = process.env.CONSOLE_URL + '/console/'
 const shots = process.env.CONSOLE_SHOTS
@@ -24,6 +25,7 @@ const browser = await chromium.launch({
 })
 // The root certificate is the test's own. The tool's scripts are let past the page's policy in contexts for axe only.
 const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1440, height: 900 } })
+context.setDefaultTimeout(90_000)
 const page = await context.newPage()
 const faults = []
 function watch(p) {
@@ -131,7 +133,9 @@ say('the fleet as it was')
 // --- every page
 for (const [where, heading] of [
   ['machines', 'Machines'], ['operations', 'Operations'], ['rollouts', 'Rollouts'], ['sites', 'Sites'], ['images', 'Images'],
-  ['audit', 'Audit'], ['health', 'Health'], ['nowhere', 'There is no such page'],
+  ['audit', 'Audit'], ['health', 'Health'], ['workflows', 'Workflows'], ['more', 'More'], ['access', 'Access'],
+  ['budgets', 'Budgets and freeze'], ['webhooks', 'Webhooks'], ['bmcs', 'Certificates of BMCs'], ['scripts', 'Scripts'],
+  ['about', 'About'], ['nowhere', 'There is no such page'],
 ]) {
   await open(where)
   await page.getByRole('heading', { name: heading, exact: false, level: 1 }).waitFor()
@@ -192,6 +196,8 @@ await open('machines/no-such-machine')
 await page.getByRole('alert').filter({ hasText: 'no-such-machine' }).waitFor()
 say('a machine was rebooted by a button')
 
+await further({ page, browser, base, ask, say, open, accessible, shot, axe, watch })
+
 // --- a freeze is a red banner with who and why
 await ask('ingot', 'server', 'freeze', '--comment', 'cooling in hall 2 is down')
 await open('')
@@ -241,7 +247,7 @@ watch(small)
 await small.goto(await ask('link'))
 await small.getByRole('heading', { name: 'Needs you' }).waitFor()
 assert.equal(new URL(small.url()).hash, '', 'the code is off the address')
-for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts', 'sites', 'audit', 'health']) {
+for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts', 'sites', 'sites/berlin', 'audit', 'health', 'workflows', 'more', 'access', 'budgets', 'webhooks', 'bmcs', 'scripts', 'about']) {
   await small.goto(base + where)
   await small.locator('main h1').first().waitFor()
   await small.waitForTimeout(700)

@@ -1,0 +1,50 @@
+// What a person can do here: what it does, which call does it, and which command line does the same.
+import { connection, type Person } from './api.svelte'
+
+export interface Field {
+  key: string
+  label: string
+  required?: boolean
+  choices?: string[]
+  value?: string
+  // check is 'yes' or empty, number is digits, area has lines; else it is a line of text.
+  kind?: 'check' | 'number' | 'area'
+  hint?: string
+}
+
+export interface Action {
+  word: string
+  // of is what it is about; empty where the word says it all.
+  of?: string
+  says: string
+  warns?: string
+  scope: Person['scope']
+  fields?: Field[]
+  // refused says why it cannot be done now; empty when it can, as far as the page can tell. The controller has the last word.
+  refused?: string
+  // once says that a repeat after a lost answer would do it again.
+  once?: boolean
+  command(values: Record<string, string>): string
+  // request names the work: asked again under the same name it is done once.
+  call(values: Record<string, string>, request: string): Promise<unknown>
+  // shown is what only this answer has, such as a secret.
+  shown?(answer: unknown): Shown
+}
+
+export interface Shown {
+  says: string
+  text: string
+}
+
+export const comment: Field = { key: 'comment', label: 'Why (audit log)' }
+
+export const quoted = (s: string): string => (/^[\w.:/@=*-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`)
+export const flag = (name: string, value: string | undefined): string => (value ? ` --${name} ${quoted(value)}` : '')
+
+export function refusal(action: Pick<Action, 'refused' | 'scope'>): string {
+  if (action.refused) return action.refused
+  return connection.may(action.scope) ? '' : `your token has scope ${connection.person?.scope}, this needs ${action.scope}`
+}
+
+// list reads words between commas or spaces.
+export const list = (s: string | undefined): string[] => (s ?? '').split(/[\s,]+/).filter(Boolean)
