@@ -185,7 +185,7 @@ func (c *Controller) openStore(ctx context.Context) (err error) {
 	c.store, err = store.New(ctx, store.Config{
 		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
 		InstallerCmdline: c.cfg.InstallerCmdline, DefaultImage: c.cfg.DefaultImage, Now: c.clock.Now,
-		Traceparent: c.traces.Traceparent,
+		Traceparent: c.traces.Traceparent, OpenSeed: c.secrets.OpenSeed,
 	})
 	return err
 }

@@ -18,7 +18,8 @@ type SeedFlags struct {
 func (f *SeedFlags) Register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil,
 		"file with public ssh keys for the image's default user; may be repeated")
-	cmd.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init's user-data; - is standard input")
+	cmd.Flags().StringVar(&f.userData, "user-data", "",
+		"file with user-data for cloud-init, or for Ignition where the image has that; - is standard input")
 	cmd.Flags().StringVar(&f.networkConfig, "network-config", "",
 		"file with cloud-init's network configuration (default: DHCP on the interface that the machine boots from)")
 	cmd.Flags().StringVar(&f.hostname, "hostname", "", "host name of the new system (default: the machine's id)")

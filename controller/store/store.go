@@ -51,7 +51,9 @@ type Config struct {
 	DefaultImage string
 	// Traceparent is the place of a command in the trace of its operation; nil: there are no traces.
 	Traceparent func(operationID, commandID string) string
-	Logger      *slog.Logger
+	// OpenSeed opens a sealed seed by its id; nil: none is opened.
+	OpenSeed func(id string, sealed []byte) ([]byte, error)
+	Logger   *slog.Logger
 	// Now is the time for what has no time of its own; nil means time.Now.
 	Now func() time.Time
 	// Tracer watches what is sent to the database; nil for none.
@@ -150,7 +152,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,
-		Traceparent: c.Traceparent,
+		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed,
 	})
 	s.identities = identitystore.New(db, s.machines)
 	s.nodestates = nodestate.New(db, s.machines)

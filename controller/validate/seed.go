@@ -14,6 +14,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ignition"
 )
 
 // ParamSeed names the seed of the new system, which is stored sealed. Clients give the seed, and never its name.
@@ -38,7 +39,7 @@ func SystemSeed(path string, s *baremetalv1.SystemSeed) error {
 	for i, key := range s.GetSshAuthorizedKeys() {
 		f.add(fmt.Sprintf("%s.ssh_authorized_keys[%d]", path, i), publicKey(key))
 	}
-	f.add(path+".user_data", cloudInitData(s.GetUserData()))
+	f.add(path+".user_data", seedData(s.GetUserData()))
 	f.add(path+".network_config", networkConfig(s.GetNetworkConfig()))
 	return f.err()
 }
@@ -60,14 +61,18 @@ func publicKey(line string) string {
 // plainHeaders are beginnings of user-data whose rest is cloud-init's business alone (cloud-init, "User-data formats").
 var plainHeaders = []string{"#!", "#include", "#cloud-boothook", "#part-handler", "## template: jinja"}
 
-func cloudInitData(s string) string {
+func seedData(s string) string {
 	first, _, _ := strings.Cut(s, "\n")
 	first = strings.TrimRight(first, "\r ")
-	switch {
+	switch is, err := ignition.Check(s); {
 	case s == "":
 		return ""
 	case len(s) > maxSeedText:
 		return fmt.Sprintf("at most %d bytes", maxSeedText)
+	case err != nil:
+		return "a configuration of Ignition, and " + err.Error() + "; translate it with butane or ignition-converter"
+	case is:
+		return ""
 	case first == "#cloud-config":
 		return yamlOf(s, yaml.MappingNode, "a mapping")
 	case first == "#cloud-config-archive":
@@ -84,7 +89,7 @@ func cloudInitData(s string) string {
 		}
 	}
 	return "cloud-init would ignore it: it begins with none of #cloud-config, #!, #include, #cloud-boothook, " +
-		"## template: jinja, or MIME headers"
+		"## template: jinja, or MIME headers; nor is it a configuration of Ignition, which is JSON with an ignition.version"
 }
 
 func networkConfig(s string) string {
@@ -159,6 +164,12 @@ var phoneHomeLine = regexp.MustCompile(`(?m)^["']?phone_home["']?[ \t]*:`)
 
 // preventsPhoneHome says what in user-data does; "" where nothing is seen to.
 func preventsPhoneHome(data string) string {
+	if is, _ := ignition.Check(data); is {
+		if strings.Contains(data, "ingot-phone-home.service") {
+			return "it changes ingot-phone-home.service"
+		}
+		return ""
+	}
 	first, _, _ := strings.Cut(data, "\n")
 	switch strings.TrimRight(first, "\r ") {
 	case "#cloud-config":

@@ -1,6 +1,6 @@
 // Package firstboot adds to an operating system, as its vendor ships it, what its first boot on this machine needs: a
-// seed for cloud-init (data source NoCloud), and the agent with its units, or the order to phone home in place of the
-// agent. It works on the mounted root file system and returns the list of what it wrote.
+// seed for cloud-init (data source NoCloud) or a configuration for Ignition, and the agent with its units, or the order
+// to phone home in place of the agent. It works on the mounted file system and returns the list of what it wrote.
 //
 // # State model
 //
@@ -27,6 +27,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/ignition"
 )
 
 //go:embed files
@@ -128,13 +130,16 @@ func exists(tree *os.Root, names ...string) bool {
 // ErrUnsupported says that the system cannot carry out what the seed asks for, or cannot hold the agent.
 var ErrUnsupported = errors.New("the image's system does not support this")
 
-// File is one that is added. Its content is Data, or that of the file Source outside of the tree, or a link to Link.
+// File is one that is added. Its content is Data, or that of the file Source outside of the tree, or a link to Link, or
+// what Stream gives, at most Most bytes.
 type File struct {
 	Path   string
 	Mode   fs.FileMode
 	Data   []byte
 	Source string
 	Link   string
+	Stream func() (io.ReadCloser, error)
+	Most   int64
 }
 
 // Change names a file that was added, without its content.
@@ -151,11 +156,17 @@ const (
 	sourceFile = "etc/cloud/cloud.cfg.d/99_ingot.cfg"
 	unitDir    = "etc/systemd/system/"
 	program    = "usr/bin/ingot-agent"
+	starter    = "usr/lib/ingot/start-agent"
+	// stateLabel is the name of the state partition, and of its file system.
+	stateLabel = "INGOT-STATE"
 )
 
 // Files decides what the system needs. A system with the agent in it and nothing asked of it needs nothing.
 func (s System) Files(c Config) ([]File, error) {
 	var files []File
+	if is, _ := ignition.Check(c.Seed.UserData); is {
+		return nil, notIgnition()
+	}
 	switch {
 	case c.agentless() && !s.CloudInit:
 		return nil, fmt.Errorf("%w: it has no cloud-init, which must phone home", ErrUnsupported)
@@ -242,7 +253,7 @@ func (c Config) agent() []File {
 	mount := strings.ReplaceAll(content("var-lib-ingot.mount"), "@STATE@", c.StateID)
 	return []File{
 		{Path: program, Mode: 0o755, Source: c.Program},
-		text("usr/lib/ingot/start-agent", 0o755, content("start-agent")),
+		text(starter, 0o755, content("start-agent")),
 		text(unitDir+"ingot-agent.service", 0o644, content("ingot-agent.service")),
 		text(unitDir+"ingot-firewall.service", 0o644, content("ingot-firewall.service")),
 		text(unitDir+"ingot-rollback.service", 0o644, content("ingot-rollback.service")),
@@ -267,7 +278,7 @@ func content(name string) string {
 func Size(files []File) (sum int64, err error) {
 	const block = 4096
 	for _, f := range files {
-		size := int64(len(f.Data))
+		size := int64(len(f.Data)) + f.Most
 		if f.Source != "" {
 			info, err := os.Stat(f.Source)
 			if err != nil {
@@ -320,7 +331,10 @@ func write(tree *os.Root, f File) (Change, error) {
 }
 
 func (f File) open() (io.ReadCloser, error) {
-	if f.Source != "" {
+	switch {
+	case f.Stream != nil:
+		return f.Stream()
+	case f.Source != "":
 		return os.Open(f.Source)
 	}
 	return io.NopCloser(bytes.NewReader(f.Data)), nil

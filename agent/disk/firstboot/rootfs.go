@@ -67,6 +67,18 @@ func FileSystem(b []byte) string {
 	return ""
 }
 
+// Label returns the label of a file system by its beginning; "" where it has none, or is none that FileSystem names
+// with one (Linux, fs/ext4/ext4.h, s_volume_name; fs/xfs/libxfs/xfs_format.h, sb_fname; btrfs_tree.h, label).
+func Label(b []byte) string {
+	field := map[string]struct{ at, size int }{"ext4": {1024 + 120, 16}, "xfs": {108, 12}, "btrfs": {64<<10 + 299, 256}}
+	f, known := field[FileSystem(b)]
+	if !known || len(b) < f.at+f.size {
+		return ""
+	}
+	name, _, _ := bytes.Cut(b[f.at:f.at+f.size], []byte{0})
+	return string(name)
+}
+
 // Subtrees are where the root of a system may lie in a file system: btrfs shows its subvolumes as directories.
 func Subtrees(fileSystem string) []string {
 	if fileSystem == "btrfs" {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path"
 	"unicode/utf16"
+
+	"github.com/ingot-metal/ingot/internal/ignition"
 )
 
 // VolumeName is the label by which cloud-init finds a NoCloud seed on a file system of its own.
@@ -27,6 +29,9 @@ trap 'umount "$dir"; rmdir "$dir"' EXIT
 // Volume makes a FAT file system with the seed, and with an agent for cloud-init to install unless there is none. The
 // reader gives size bytes.
 func (c Config) Volume() (r io.ReadCloser, size int64, changes []Change, err error) {
+	if is, _ := ignition.Check(c.Seed.UserData); is {
+		return nil, 0, nil, notIgnition()
+	}
 	seed := c.SeedFiles()
 	var files []File
 	if !c.agentless() {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
@@ -61,7 +63,10 @@ func (w *writer) customize(ctx context.Context) error {
 
 // unlessKnown makes an error of a disk out of one that says nothing else of itself.
 func unlessKnown(err error) error {
-	if errors.Is(err, firstboot.ErrUnsupported) {
+	switch {
+	case errors.Is(err, firstboot.ErrSeed):
+		return &Error{Reason: baremetalv1.Reason_INVALID_FIELD, err: err}
+	case errors.Is(err, firstboot.ErrUnsupported):
 		return notSupported("%w", err)
 	}
 	return err

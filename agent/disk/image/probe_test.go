@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -46,7 +47,7 @@ func TestProbeFindsAnImageThatCannotBeWritten(t *testing.T) {
 		err := image.Probe(t.Context(), image.Source{
 			URL: server.URL, Size: int64(c.size), Client: image.NewClient(), Clock: hurried{clock.Real()},
 			Log: slog.New(slog.DiscardHandler), Patience: 100 * time.Millisecond,
-		}, c.format, 512, nil)
+		}, c.format, 512, firstboot.For{}, nil)
 		server.Close()
 		if got := reasonOf(err); got != c.want || c.want == 0 && err != nil {
 			t.Errorf("%s: %v (%s), want %s", name, err, got, c.want)

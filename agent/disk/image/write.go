@@ -12,6 +12,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/internal/disk"
 )
@@ -151,10 +152,11 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 }
 
 // Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
-// partition table for a disk with sectors of so many bytes. It changes nothing. Its errors are *Error, or the cause of
-// ctx's end.
+// partition table for a disk with sectors of so many bytes, or cannot be given the seed. It changes nothing. Its errors
+// are *Error, or the cause of ctx's end.
 func Probe(
-	ctx context.Context, s Source, format Format, sector int, others func() (map[string][]gpt.Partition, error),
+	ctx context.Context, s Source, format Format, sector int, seed firstboot.For,
+	others func() (map[string][]gpt.Partition, error),
 ) (err error) {
 	raw, err := Open(ctx, s, format)
 	if err != nil {
@@ -170,6 +172,9 @@ func Probe(
 	table, err := tableOf(head, sector)
 	if err != nil {
 		return err
+	}
+	if err := seed.Fits(table.DiskID(), table.Partitions()); err != nil {
+		return unlessKnown(err)
 	}
 	return clash(table, others)
 }

@@ -8,6 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/host/disks"
@@ -15,7 +16,8 @@ import (
 )
 
 // Preflight proves that a repave can begin, from the installer that would write: the machine starts the image, one disk
-// is meant and large enough, and the image's beginning can be fetched and read. It changes nothing.
+// is meant and large enough, and the image's beginning can be fetched and read, and says nothing against the seed. It
+// changes nothing.
 type Preflight struct{ cfg DiskConfig }
 
 var _ executor.Executor = (*Preflight)(nil)
@@ -41,6 +43,7 @@ func (p *Preflight) Execute(ctx context.Context, job executor.Job) (executor.Res
 	job.Logf("the image would be written to %s", dev)
 	err = p.cfg.Installer.ProbeImage(ctx, disks.WriteImage{
 		URL: p.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()), Disk: dev.Ref(),
+		Seed: firstboot.For{Ignition: a.GetSeedIgnition(), Unfit: a.GetSeedUnfit()},
 	}, dev.Sector)
 	var e *image.Error
 	switch {

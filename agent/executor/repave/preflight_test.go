@@ -40,6 +40,10 @@ func TestPreflightRefusesWhatARepaveWould(t *testing.T) {
 		"image damaged": {func(r *rig, _ *fleetv1.RepaveAction) {
 			r.m.probe = &image.Error{Reason: baremetalv1.Reason_IMAGE_DIGEST_MISMATCH}
 		}, baremetalv1.Reason_IMAGE_DIGEST_MISMATCH, false},
+		"a seed for another kind of image": {func(r *rig, a *fleetv1.RepaveAction) {
+			a.SeedIgnition, a.SeedUnfit = true, "why"
+			r.m.probe = &image.Error{Reason: baremetalv1.Reason_INVALID_FIELD}
+		}, baremetalv1.Reason_INVALID_FIELD, false},
 		"image away": {func(r *rig, _ *fleetv1.RepaveAction) {
 			r.m.probe = &image.Error{Reason: baremetalv1.Reason_IMAGE_UNAVAILABLE, Retryable: true}
 		}, baremetalv1.Reason_IMAGE_UNAVAILABLE, true},
@@ -61,6 +65,9 @@ func TestPreflightRefusesWhatARepaveWould(t *testing.T) {
 		got, err := exec.Execute(t.Context(), job)
 		if err != nil || got.Reason != c.want || got.Retryable != c.retryable || r.m.writes != 0 {
 			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if r.m.asked.Seed.Ignition != a.GetSeedIgnition() || r.m.asked.Seed.Unfit != a.GetSeedUnfit() {
+			t.Errorf("%s: asked for a seed %+v", name, r.m.asked.Seed)
 		}
 		if r.m.probe != nil {
 			continue // only the preflight reads the image before the grant

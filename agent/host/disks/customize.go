@@ -34,8 +34,8 @@ type customizer struct {
 	out  image.Custom
 }
 
-// customize finds the root file system by what it holds, and adds files to it. Where none can be mounted, cloud-init
-// gets its seed on a partition of its own.
+// customize adds a configuration to an image that Ignition sets up. Else it finds the root file system by what it holds,
+// and adds files to it. Where none can be mounted, cloud-init gets its seed on a partition of its own.
 func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, next NextSystem) (image.Custom, error) {
 	c := customizer{Storage: s, disk: d, next: next}
 	with := firstboot.Config{
@@ -48,13 +48,16 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 		PhoneHome:  next.PhoneHome,
 	}
 	images := layout.Partitions[:len(layout.Partitions):len(layout.Partitions)]
+	if done, err := c.ignition(ctx, images, with); done || err != nil {
+		return c.out, err
+	}
 	bounds := append(images, gpt.Partition{Offset: layout.End})
 	var unread []string
 	for _, p := range firstboot.Candidates(images) {
 		if p.Name == image.StateName {
 			continue
 		}
-		kind, err := c.fileSystem(p)
+		kind, _, err := c.fileSystem(p)
 		if err != nil {
 			return c.out, err
 		}
@@ -94,17 +97,18 @@ func (c *customizer) withoutRoot(with firstboot.Config, unread []string) (image.
 
 func mountable(kind string) bool { return kind == "ext4" || kind == "xfs" || kind == "btrfs" }
 
-// fileSystem reads what a partition holds, past every cache.
-func (c *customizer) fileSystem(p gpt.Partition) (string, error) {
+// fileSystem reads what a partition holds, and its label, past every cache.
+func (c *customizer) fileSystem(p gpt.Partition) (kind, label string, err error) {
 	from := p.Offset / block.Alignment * block.Alignment
 	b := block.Buffer(firstboot.ProbeSize + block.Alignment)
 	if p.Offset+int64(len(b)) > c.disk.Size() {
-		return "", nil
+		return "", "", nil
 	}
 	if _, err := c.disk.ReadAt(b, from); err != nil {
-		return "", fmt.Errorf("read partition %d: %w", p.Number, err)
+		return "", "", fmt.Errorf("read partition %d: %w", p.Number, err)
 	}
-	return firstboot.FileSystem(b[p.Offset-from:]), nil
+	b = b[p.Offset-from:]
+	return firstboot.FileSystem(b), firstboot.Label(b), nil
 }
 
 // minFree is what must stay free in the file system for its first boot, in bytes.
@@ -132,24 +136,13 @@ func (c *customizer) partition(ctx context.Context, p gpt.Partition, kind string
 	if err != nil {
 		return err
 	}
-	err = c.disk.Part(ctx, p.Offset, size, func(device string) error {
-		err := c.mountedAs(kind, device, false, func(dir string) error {
-			if err := c.grow(p, dir, kind, size); err != nil && must {
-				return err
-			} else if err != nil {
-				c.out.Warnings = append(c.out.Warnings, fmt.Sprintf("the root stays as small as the image: %v", err))
-			}
-			return inTree(dir, subtree, func(tree *os.Root) (err error) {
-				c.out.Changes, err = firstboot.Write(tree, files)
-				return err
-			})
-		})
-		if err != nil {
+	err = c.put(ctx, p, size, kind, subtree, files, func(dir string) error {
+		if err := c.grow(p, dir, kind, size); err != nil && must {
 			return err
+		} else if err != nil {
+			c.out.Warnings = append(c.out.Warnings, fmt.Sprintf("the root stays as small as the image: %v", err))
 		}
-		return c.mountedAs(kind, device, true, func(dir string) error {
-			return inTree(dir, subtree, func(tree *os.Root) error { return firstboot.Verify(tree, c.out.Changes) })
-		})
+		return nil
 	})
 	c.out.System = fmt.Sprintf("%s on partition %d (%s)", s.ID, p.Number, kind)
 	return err

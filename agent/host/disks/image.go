@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host/effect"
@@ -39,6 +40,8 @@ type WriteImage struct {
 	MinimumDisk int64
 	// Agentless: the disk gets no state partition.
 	Agentless bool
+	// Seed says which images can be given the seed. Only ProbeImage asks; whoever writes has the seed itself.
+	Seed firstboot.For
 
 	// Begin has the last word before the first byte is changed, when the image has been opened.
 	Begin func(ctx context.Context) error
@@ -136,11 +139,11 @@ func (s *Storage) otherTables(target disk.Ref) (map[string][]gpt.Partition, erro
 }
 
 // ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
-// FileSize, Format and Disk of w, and writes nothing.
+// FileSize, Format, Disk and Seed of w, and writes nothing.
 func (s *Storage) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log,
 		Patience: probePatience}
-	return image.Probe(ctx, src, w.Format, sector,
+	return image.Probe(ctx, src, w.Format, sector, w.Seed,
 		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk) })
 }
 

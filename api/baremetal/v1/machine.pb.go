@@ -2326,7 +2326,7 @@ type ReimageMachineRequest struct {
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// What the new system is given for its first boot.
 	Seed *SystemSeed `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
-	// Write the image without an agent. The new system proves itself by cloud-init's phone-home to the site's agent.
+	// Write the image without an agent. The new system proves itself by a phone-home to the site's agent.
 	Agentless     bool `protobuf:"varint,8,opt,name=agentless,proto3" json:"agentless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2418,18 +2418,19 @@ func (x *ReimageMachineRequest) GetAgentless() bool {
 	return false
 }
 
-// SystemSeed is what a new system is given for its first boot, through cloud-init. All of it is a secret: it is stored
-// sealed, shown nowhere, and sent to the machine's installer alone.
+// SystemSeed is what a new system is given for its first boot, through cloud-init or Ignition. All of it is a secret: it
+// is stored sealed, shown nowhere, and sent to the machine's installer alone.
 type SystemSeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the new system; the machine's id when empty. It fits one machine only.
 	Hostname string `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// Public keys of the image's default user, as in authorized_keys: at most 64, of 8 KiB each.
 	SshAuthorizedKeys []string `protobuf:"bytes,2,rep,name=ssh_authorized_keys,json=sshAuthorizedKeys,proto3" json:"ssh_authorized_keys,omitempty"`
-	// cloud-init's user-data, at most 64 KiB: it begins with #cloud-config, #!, or a MIME header.
+	// User-data, at most 64 KiB: cloud-init's begins with #cloud-config, #!, or a MIME header. For an image that Ignition sets
+	// up it is a configuration of Ignition 3, in JSON.
 	UserData string `protobuf:"bytes,3,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
 	// cloud-init's network configuration (version 1 or 2), at most 64 KiB. Empty: DHCP on the interface that the installer
-	// was booted from.
+	// was booted from. For Ignition: version 2 with ethernets alone.
 	NetworkConfig string `protobuf:"bytes,4,opt,name=network_config,json=networkConfig,proto3" json:"network_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1984,8 +1984,12 @@ type RepaveAction struct {
 	Arch string `protobuf:"bytes,11,opt,name=arch,proto3" json:"arch,omitempty"`
 	// Firmware kinds that start the image: "bios", "uefi". An installer that was started by another refuses it. Empty: any.
 	Firmware []string `protobuf:"bytes,12,rep,name=firmware,proto3" json:"firmware,omitempty"`
-	// Add the seed for cloud-init, and neither the agent nor a partition for its state. Capability "agentless".
-	Agentless     bool `protobuf:"varint,13,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	// Add the seed, and neither the agent nor a partition for its state. Capability "agentless".
+	Agentless bool `protobuf:"varint,13,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	// The seed's user-data is a configuration of Ignition: an image that cloud-init sets up is refused.
+	SeedIgnition bool `protobuf:"varint,14,opt,name=seed_ignition,json=seedIgnition,proto3" json:"seed_ignition,omitempty"`
+	// Why an image that Ignition sets up is refused with this seed; empty: it is not.
+	SeedUnfit     string `protobuf:"bytes,15,opt,name=seed_unfit,json=seedUnfit,proto3" json:"seed_unfit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2109,6 +2113,20 @@ func (x *RepaveAction) GetAgentless() bool {
 		return x.Agentless
 	}
 	return false
+}
+
+func (x *RepaveAction) GetSeedIgnition() bool {
+	if x != nil {
+		return x.SeedIgnition
+	}
+	return false
+}
+
+func (x *RepaveAction) GetSeedUnfit() string {
+	if x != nil {
+		return x.SeedUnfit
+	}
+	return ""
 }
 
 // CommandAck says that the command is durable at the agent.
@@ -6568,7 +6586,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\x8f\x03\n" +
+	"generation\"\xd3\x03\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -6585,7 +6603,10 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	" \x03(\tR\x0eprotectedDisks\x12\x12\n" +
 	"\x04arch\x18\v \x01(\tR\x04arch\x12\x1a\n" +
 	"\bfirmware\x18\f \x03(\tR\bfirmware\x12\x1c\n" +
-	"\tagentless\x18\r \x01(\bR\tagentless\"A\n" +
+	"\tagentless\x18\r \x01(\bR\tagentless\x12#\n" +
+	"\rseed_ignition\x18\x0e \x01(\bR\fseedIgnition\x12\x1d\n" +
+	"\n" +
+	"seed_unfit\x18\x0f \x01(\tR\tseedUnfit\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +

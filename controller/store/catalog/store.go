@@ -18,6 +18,8 @@ type Config struct {
 	// Traceparent is the place of a command in the trace of its operation, for its agent; empty where there is no trace.
 	// nil: there is none of any.
 	Traceparent func(operationID, commandID string) string
+	// OpenSeed opens what a new system is to be given, which is stored sealed under an id; nil: nothing is opened.
+	OpenSeed func(id string, sealed []byte) ([]byte, error)
 }
 
 // Store holds plans, images and scripts. It is safe for concurrent use.
@@ -28,6 +30,7 @@ type Store struct {
 	DefaultImage     string
 	InstallerCmdline string
 	Traceparent      func(operationID, commandID string) string
+	OpenSeed         func(id string, sealed []byte) ([]byte, error)
 	// plans that have been used, by their ids.
 	plans sync.Map
 }
@@ -36,7 +39,7 @@ type Store struct {
 func New(db *pgtx.DB, c Config) *Store {
 	s := &Store{
 		db: db, Defaults: orBuiltIn(c.StepDefaults), DefaultImage: c.DefaultImage, InstallerCmdline: c.InstallerCmdline,
-		Traceparent: c.Traceparent,
+		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed,
 	}
 	if s.Traceparent == nil {
 		s.Traceparent = func(string, string) string { return "" }

@@ -26,6 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ignition"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -245,7 +246,26 @@ func (o *Order) repaveAction(
 		a.Sha256Raw, a.BlobSha256, a.Format, a.RawSize = i.Sha256Raw, i.Sha256File, i.Format, i.SizeBytes
 		a.FileSize, a.MinimumDisk, a.Arch, a.Firmware = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch, i.Firmware
 	}
-	return a, nil
+	return a, o.describeSeed(ctx, q, a)
+}
+
+// describeSeed says which images can be given the operation's seed. Of one that cannot be opened here nothing is said:
+// the installer finds it out when it has it.
+func (o *Order) describeSeed(ctx context.Context, q *dbsqlc.Queries, a *fleetv1.RepaveAction) error {
+	row, err := q.SystemSeedOf(ctx, o.Operation.ID)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.Catalog.OpenSeed == nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the system's seed: %w", err)
+	}
+	var seed baremetalv1.SystemSeed
+	plain, err := o.Catalog.OpenSeed(row.SeedID, row.Sealed)
+	if err != nil || proto.Unmarshal(plain, &seed) != nil {
+		return nil //nolint:nilerr // its key may be on other controllers alone
+	}
+	a.SeedIgnition, a.SeedUnfit = ignition.Fit(seed.GetUserData(), seed.GetNetworkConfig())
+	return nil
 }
 
 // powerAction is a power cycle into the network or the attached image, or out of the installer into the disk.

@@ -16,6 +16,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
@@ -206,6 +207,45 @@ func writeAgentless(r *storetest.MetalRig, request string) (op, secret string) {
 	}
 	r.Grant(op, inst, "st-"+boot, boot)
 	return op, secret
+}
+
+// TestTheInstallerIsToldWhatTheSeedIsFor, and no more of it, so that it refuses an image before it writes.
+func TestTheInstallerIsToldWhatTheSeedIsFor(t *testing.T) {
+	for data, want := range map[string]struct {
+		is    bool
+		unfit string
+	}{
+		`{"ignition": {"version": "3.0.0"}}`: {is: true},
+		"#cloud-config\n{}\n":                {unfit: "the user-data is for cloud-init"},
+		"":                                   {},
+	} {
+		plain, err := proto.Marshal(&baremetalv1.SystemSeed{UserData: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := storetest.NewMetalRigWith(t, store.Config{OpenSeed: func(id string, sealed []byte) ([]byte, error) {
+			if id != "seed-1" || string(sealed) != "sealed" {
+				return nil, fmt.Errorf("asked for %s: %q", id, sealed)
+			}
+			return plain, nil
+		}})
+		if err := r.Store.PutSystemSeed(t.Context(), "seed-1", []byte("sealed"), storetest.Now()); err != nil {
+			t.Fatal(err)
+		}
+		op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+			Params: map[string]string{"image_ref": "tiny", "seed": "seed-1"}, Inputs: storetest.Inputs("tiny")}).GetOperationId()
+		r.Decide(op, operation.Evaluate{})
+		token := r.Applied().GetAssignments()[0].GetToken()
+		r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on"})
+		v, err := r.Vouch(token, "key", storetest.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := r.Grant(op, r.Installer(v, "boot-1"), "st-boot-1", "boot-1").GetRepave()
+		if write.GetImageRef() != "tiny" || write.GetSeedIgnition() != want.is || write.GetSeedUnfit() != want.unfit {
+			t.Errorf("%q: %v", data, write)
+		}
+	}
 }
 
 func report(op, secret string) map[string]string {

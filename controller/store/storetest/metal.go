@@ -73,7 +73,13 @@ func (r *MetalRig) Decide(op string, e operation.Event) *operationstore.Applied 
 
 func NewMetalRig(t *testing.T) *MetalRig {
 	t.Helper()
-	s := New(t)
+	return NewMetalRigWith(t, store.Config{})
+}
+
+// NewMetalRigWith is NewMetalRig on a store of a configuration.
+func NewMetalRigWith(t *testing.T, c store.Config) *MetalRig {
+	t.Helper()
+	s := With(t, c)
 	Exec(
 		t,
 		s,

@@ -3905,7 +3905,7 @@ export interface components {
             timeout_seconds?: number;
         };
         "baremetal.v1.MachineService.ReimageMachineBody": {
-            /** @description Write the image without an agent. The new system proves itself by cloud-init's phone-home to the site's agent. */
+            /** @description Write the image without an agent. The new system proves itself by a phone-home to the site's agent. */
             agentless?: boolean;
             /** @description OS image identifier, such as "ubuntu-2204". May be empty where the machine or the server has a default. */
             image_ref?: string;
@@ -5609,20 +5609,23 @@ export interface components {
          */
         "baremetal.v1.StepStatus.State": "STATE_UNSPECIFIED" | "WAITING" | "RUNNING" | "SUCCEEDED" | "FAILED";
         /**
-         * @description SystemSeed is what a new system is given for its first boot, through cloud-init. All of it is a secret: it is stored
-         *     sealed, shown nowhere, and sent to the machine's installer alone.
+         * @description SystemSeed is what a new system is given for its first boot, through cloud-init or Ignition. All of it is a secret: it
+         *     is stored sealed, shown nowhere, and sent to the machine's installer alone.
          */
         "baremetal.v1.SystemSeed": {
             /** @description Of the new system; the machine's id when empty. It fits one machine only. */
             hostname?: string;
             /**
              * @description cloud-init's network configuration (version 1 or 2), at most 64 KiB. Empty: DHCP on the interface that the installer
-             *     was booted from.
+             *     was booted from. For Ignition: version 2 with ethernets alone.
              */
             network_config?: string;
             /** @description Public keys of the image's default user, as in authorized_keys: at most 64, of 8 KiB each. */
             ssh_authorized_keys?: string[];
-            /** @description cloud-init's user-data, at most 64 KiB: it begins with #cloud-config, #!, or a MIME header. */
+            /**
+             * @description User-data, at most 64 KiB: cloud-init's begins with #cloud-config, #!, or a MIME header. For an image that Ignition sets
+             *     up it is a configuration of Ignition 3, in JSON.
+             */
             user_data?: string;
         };
         /** @description TPMStatus is the endorsement key that installers of the machine must prove to hold. */
