@@ -39,7 +39,7 @@ func SystemSeed(path string, s *baremetalv1.SystemSeed) error {
 	for i, key := range s.GetSshAuthorizedKeys() {
 		f.add(fmt.Sprintf("%s.ssh_authorized_keys[%d]", path, i), publicKey(key))
 	}
-	f.add(path+".user_data", userData(s.GetUserData()))
+	f.add(path+".user_data", seedData(s.GetUserData()))
 	f.add(path+".network_config", networkConfig(s.GetNetworkConfig()))
 	return f.err()
 }
@@ -61,7 +61,7 @@ func publicKey(line string) string {
 // plainHeaders are beginnings of user-data whose rest is cloud-init's business alone (cloud-init, "User-data formats").
 var plainHeaders = []string{"#!", "#include", "#cloud-boothook", "#part-handler", "## template: jinja"}
 
-func userData(s string) string {
+func seedData(s string) string {
 	first, _, _ := strings.Cut(s, "\n")
 	first = strings.TrimRight(first, "\r ")
 	switch is, err := ignition.Check(s); {
