@@ -1942,6 +1942,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** ListViews gives the views that are shared, and the caller's own, by name. */
+        get: operations["ViewService_ListViews"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/views/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** GetView gives a view that is shared, or the caller's own: NOT_FOUND with reason VIEW_NOT_FOUND for all others. */
+        get: operations["ViewService_GetView"];
+        /**
+         * SetView makes a view, or changes one.
+         * @description A personal view is changed by its owner, a shared one by its owner and by admins;
+         *     PERMISSION_DENIED with SCOPE_TOO_SMALL otherwise. What is shared afterwards needs scope operate. The name of somebody
+         *     else's personal view is ALREADY_EXISTS with RESOURCE_EXISTS. An owner has at most 200 views, and there are at most 5,000.
+         */
+        put: operations["ViewService_SetView"];
+        post?: never;
+        /**
+         * DeleteView removes a view, for its owner and for admins.
+         * @description An admin who removes somebody else's personal view is not
+         *     shown what was in it.
+         */
+        delete: operations["ViewService_DeleteView"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhook-deliveries": {
         parameters: {
             query?: never;
@@ -3683,6 +3728,17 @@ export interface components {
              */
             total_size?: number;
         };
+        "baremetal.v1.ListViewsResponse": {
+            /** @description Where the next page begins. Empty on the last page. */
+            next_page_token?: string;
+            /**
+             * Format: int32
+             * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+             */
+            total_size?: number;
+            /** @description By name. */
+            views?: components["schemas"]["baremetal.v1.View"][];
+        };
         "baremetal.v1.ListWebhookDeliveriesResponse": {
             /** @description Newest first. */
             deliveries?: components["schemas"]["baremetal.v1.WebhookDelivery"][];
@@ -4638,7 +4694,7 @@ export interface components {
          * @description Why a call was refused. Switch on it, never on a message. New ones may come; none goes away.
          * @enum {string}
          */
-        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED";
+        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
         /** @description Reboot ends on another boot id. */
         "baremetal.v1.Reboot": {
             /** @description "graceful" (default), "force", or "bmc" (out of band). */
@@ -5823,6 +5879,49 @@ export interface components {
             total?: string;
             /** @description One for each history of the page. */
             verdicts?: components["schemas"]["baremetal.v1.TimelineVerdict"][];
+        };
+        /** @description View is a list of machines, saved: which machines, in which order, and what is shown of them. */
+        "baremetal.v1.View": {
+            /**
+             * @description What is shown of each machine, from left to right: machine_id, effective_state, phase, node_state, attention_reason,
+             *     conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial, image
+             *     (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of them) or labels.<key>. At
+             *     most 32, each once; none leaves it to the client.
+             */
+            columns?: string[];
+            /**
+             * Format: date-time
+             * @description Set by the server.
+             */
+            readonly created_at?: string;
+            /** @description Set by the server: who made it, and owns it. */
+            readonly created_by?: string;
+            /** @description What it is for: at most 4096 bytes. */
+            description?: string;
+            /** @description Which machines, in the language of ListMachinesRequest.filter; empty is all. Keys get their own names. */
+            filter?: string;
+            /** @description What machines are grouped by: at most 3 keys of filter, as in CountMachinesRequest.group_by. */
+            group_by?: string[];
+            /** @description 1 to 63 characters of [a-z0-9.-], the first a letter or digit. No two views have one name, whoever owns them. */
+            name?: string;
+            /** @description The order, as in ListMachinesRequest.order_by. */
+            order_by?: string;
+            /** @description Set by the server: the caller is who owns it. A person is one in all sessions, and with the tokens that it has made. */
+            readonly own?: boolean;
+            /** @description Everybody who may read sees it. Otherwise the owner alone does. */
+            shared?: boolean;
+            /** @description What people call it: one line of at most 255 bytes. */
+            title?: string;
+            /**
+             * Format: date-time
+             * @description Set by the server: when it was changed last.
+             */
+            readonly updated_at?: string;
+            /**
+             * Format: int64
+             * @description Set by the server: grows with every change.
+             */
+            readonly version?: string;
         };
         /** @description WaitForAgent waits for a live session of the machine's own agent. */
         "baremetal.v1.WaitForAgent": Record<string, never>;
@@ -9891,6 +9990,179 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.VerifyTimelineResponse"];
                 };
             };
+            default: components["responses"]["Error"];
+        };
+    };
+    ViewService_ListViews: {
+        parameters: {
+            query?: {
+                /** @description 0: as many rows as fit into 4 MiB. At most 1000. */
+                page_size?: number;
+                /** @description next_page_token of the page before; empty begins with the first page. */
+                page_token?: string;
+                /** @description Terms of the fields of the rows, in the language of ListMachinesRequest.filter. */
+                filter?: string;
+                /**
+                 * @description A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+                 *     order of the first.
+                 */
+                order_by?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.ListViewsResponse"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    ViewService_GetView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The view to read. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.View"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    ViewService_SetView: {
+        parameters: {
+            query?: {
+                /**
+                 * @description title, description, filter, order_by, columns, group_by, shared: the others stay as they are. Empty, or `*`: all of
+                 *     them become what view says.
+                 */
+                update_mask?: string;
+                /** @description Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. */
+                expected_version?: string;
+                /** @description Refused with RESOURCE_EXISTS where there is one already; nothing is changed then. */
+                create_only?: boolean;
+            };
+            header?: {
+                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description 1 to 63 characters of [a-z0-9.-], the first a letter or digit. No two views have one name, whoever owns them. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description name says which. */
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * @description What is shown of each machine, from left to right: machine_id, effective_state, phase, node_state, attention_reason,
+                     *     conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial, image
+                     *     (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of them) or labels.<key>. At
+                     *     most 32, each once; none leaves it to the client.
+                     */
+                    columns?: string[];
+                    /**
+                     * Format: date-time
+                     * @description Set by the server.
+                     */
+                    created_at?: string;
+                    /** @description Set by the server: who made it, and owns it. */
+                    created_by?: string;
+                    /** @description What it is for: at most 4096 bytes. */
+                    description?: string;
+                    /** @description Which machines, in the language of ListMachinesRequest.filter; empty is all. Keys get their own names. */
+                    filter?: string;
+                    /** @description What machines are grouped by: at most 3 keys of filter, as in CountMachinesRequest.group_by. */
+                    group_by?: string[];
+                    /** @description The order, as in ListMachinesRequest.order_by. */
+                    order_by?: string;
+                    /** @description Set by the server: the caller is who owns it. A person is one in all sessions, and with the tokens that it has made. */
+                    own?: boolean;
+                    /** @description Everybody who may read sees it. Otherwise the owner alone does. */
+                    shared?: boolean;
+                    /** @description What people call it: one line of at most 255 bytes. */
+                    title?: string;
+                    /**
+                     * Format: date-time
+                     * @description Set by the server: when it was changed last.
+                     */
+                    updated_at?: string;
+                    /**
+                     * Format: int64
+                     * @description Set by the server: grows with every change.
+                     */
+                    version?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.View"];
+                };
+            };
+            412: components["responses"]["VersionConflict"];
+            default: components["responses"]["Error"];
+        };
+    };
+    ViewService_DeleteView: {
+        parameters: {
+            query?: {
+                /** @description Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. */
+                expected_version?: string;
+            };
+            header?: {
+                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The view to remove. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.View"];
+                };
+            };
+            412: components["responses"]["VersionConflict"];
             default: components["responses"]["Error"];
         };
     };
