@@ -173,7 +173,7 @@ func (r *rig) await(filter string) {
 		c := harness.Must(r.t, r.c.Machines().CountMachines,
 			&pb.CountMachinesRequest{Filter: "machine_id=node-*," + filter})
 		return c.GetTotal() == many
-	}, "not all machines are at "+filter)
+	}, "not all machines are at %s", filter)
 }
 
 func name(i int) string { return fmt.Sprintf("web-%d", i) }

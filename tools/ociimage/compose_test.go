@@ -13,8 +13,12 @@ import (
 )
 
 // settings are what the file's head asks for.
-var settings = map[string]string{"INGOT_VERSION": version, "INGOT_NAME": "ctl.example.org", "INGOT_DATABASE_PASSWORD": "secret",
-	"INGOT_SITE_INTERFACE": "site0"}
+var settings = map[string]string{
+	"INGOT_VERSION":           version,
+	"INGOT_NAME":              "ctl.example.org",
+	"INGOT_DATABASE_PASSWORD": "secret",
+	"INGOT_SITE_INTERFACE":    "site0",
+}
 
 // kindOf says which image a service runs.
 var kindOf = map[string]string{"controller": "controller", "site": "agent"}
@@ -61,7 +65,10 @@ func TestTheFileFitsTheImages(t *testing.T) {
 			t.Errorf("%s: image %s", name, s.Image)
 		}
 		for state := range c.Config.Volumes {
-			if !slices.ContainsFunc(s.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == state && v.Type == "volume" }) {
+			if !slices.ContainsFunc(
+				s.Volumes,
+				func(v types.ServiceVolumeConfig) bool { return v.Target == state && v.Type == "volume" },
+			) {
 				t.Errorf("%s: no volume at %s", name, state)
 			}
 		}
@@ -136,8 +143,14 @@ func TestTheConfigurationsAreStrict(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(programsVariable), "ingot-controller"), "config", "check",
-		"--config", file)
+	cmd := exec.CommandContext(
+		t.Context(),
+		filepath.Join(os.Getenv(programsVariable), "ingot-controller"),
+		"config",
+		"check",
+		"--config",
+		file,
+	)
 	cmd.Env = []string{"INGOT_DATABASE_URL=" + *service(t, p, "controller").Environment["INGOT_DATABASE_URL"]}
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "not_a_key") {

@@ -36,7 +36,13 @@ type container struct {
 }
 
 // newContainer mounts everything. secrets are the contents of the service's secrets, by name.
-func newContainer(t *testing.T, p *types.Project, kind string, s types.ServiceConfig, secrets map[string]string) *container {
+func newContainer(
+	t *testing.T,
+	p *types.Project,
+	kind string,
+	s types.ServiceConfig,
+	secrets map[string]string,
+) *container {
 	t.Helper()
 	c := &container{t: t, root: unpack(t, kind), image: configOf(t, kind), service: s}
 	c.mount(c.root, "/", unix.MS_BIND, "")

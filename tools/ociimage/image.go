@@ -43,9 +43,13 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"controller": {
-		name: "ingot-controller", title: "Ingot controller", description: "Keeps the truth about a fleet of machines and decides",
-		programs: []string{"ingot-controller", "ingot"}, command: []string{"run", "--config", "/etc/ingot/controller.yaml"},
-		state: "/var/lib/ingot-controller", ports: []string{"50051/tcp", "50052/tcp", "50053/tcp", "50055/tcp", "8080/tcp"},
+		name:        "ingot-controller",
+		title:       "Ingot controller",
+		description: "Keeps the truth about a fleet of machines and decides",
+		programs:    []string{"ingot-controller", "ingot"},
+		command:     []string{"run", "--config", "/etc/ingot/controller.yaml"},
+		state:       "/var/lib/ingot-controller",
+		ports:       []string{"50051/tcp", "50052/tcp", "50053/tcp", "50055/tcp", "8080/tcp"},
 	},
 	"agent": {
 		name: "ingot-agent", title: "Ingot site agent", description: "Boots, installs and powers the machines of one site",
@@ -164,8 +168,14 @@ func (a *archive) layer() (v1.Layer, error) {
 	if err := errors.Join(a.err, a.w.Close()); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
+	return tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.Bytes())), nil },
+		tarball.WithMediaType(
+			types.OCILayer,
+		),
+		tarball.WithCompressionLevel(gzip.DefaultCompression),
+		tarball.WithCompressedCaching,
+	)
 }
 
 func baseLayer(k kind, o options) (v1.Layer, error) {

@@ -52,14 +52,22 @@ func TestBothFormsAreOneImage(t *testing.T) {
 		}
 		// The blobs are verified by their digests as they are read.
 		to := filepath.Join(t.TempDir(), "loaded.tar")
-		must(t, "skopeo", "copy", "--quiet", "docker-archive:"+archiveOf(t, kind)+":"+k.name+":"+version, "docker-archive:"+to)
+		must(
+			t,
+			"skopeo",
+			"copy",
+			"--quiet",
+			"docker-archive:"+archiveOf(t, kind)+":"+k.name+":"+version,
+			"docker-archive:"+to,
+		)
 	}
 }
 
 func TestWhatIsInAnImage(t *testing.T) {
 	for kind, k := range kinds {
 		c := configOf(t, kind)
-		if c.OS != "linux" || c.Architecture != runtime.GOARCH || c.Created != time.Unix(epoch, 0).UTC().Format(time.RFC3339) ||
+		if c.OS != "linux" || c.Architecture != runtime.GOARCH ||
+			c.Created != time.Unix(epoch, 0).UTC().Format(time.RFC3339) ||
 			c.Config.User != "65532:65532" {
 			t.Errorf("%s: %+v", kind, c)
 		}

@@ -92,8 +92,10 @@ const (
 // makeImage runs the command on the programs, as make oci-images does.
 func makeImage(t testing.TB, kind, out string) {
 	t.Helper()
-	err := run([]string{"--image", kind, "--bin", os.Getenv(programsVariable), "--version", version, "--revision", revision,
-		"--epoch", fmt.Sprint(epoch), "--out", out})
+	err := run(
+		[]string{"--image", kind, "--bin", os.Getenv(programsVariable), "--version", version, "--revision", revision,
+			"--epoch", fmt.Sprint(epoch), "--out", out},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,10 @@ type imageConfig struct {
 // configOf has skopeo read the configuration.
 func configOf(t testing.TB, kind string) (c imageConfig) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(must(t, "skopeo", "inspect", "--config", "oci-archive:"+archiveOf(t, kind))), &c); err != nil {
+	if err := json.Unmarshal(
+		[]byte(must(t, "skopeo", "inspect", "--config", "oci-archive:"+archiveOf(t, kind))),
+		&c,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return c

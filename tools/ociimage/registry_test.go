@@ -17,8 +17,11 @@ func startRegistry(t *testing.T) (address string) {
 	address = "127.0.0.1:5000"
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yml")
-	text := fmt.Sprintf("version: 0.1\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", filepath.Join(dir, "root"),
-		address)
+	text := fmt.Sprintf(
+		"version: 0.1\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n",
+		filepath.Join(dir, "root"),
+		address,
+	)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,9 @@ func TestTheFileRuns(t *testing.T) {
 	p := mustLoad(t)
 	openDatabase(t, service(t, p, "postgres"))
 	c := newContainer(t, p, "controller", service(t, p, "controller"), nil)
-	lines := strings.Fields(c.must(c.entry("token", "add", "admin", "--scope", "admin", "--config", "/etc/ingot/controller.yaml")...))
+	lines := strings.Fields(
+		c.must(c.entry("token", "add", "admin", "--scope", "admin", "--config", "/etc/ingot/controller.yaml")...),
+	)
 	token := lines[len(lines)-1]
 	healthy := func() error {
 		_, err := c.try(c.service.HealthCheck.Test[1:]...)

@@ -139,7 +139,11 @@ func TestARegistryThatLies(t *testing.T) {
 	r.Push("empty")
 	r.PushManifest("hollow", ocispec.MediaTypeImageManifest, map[string]any{"layers": []any{ocispec.DescriptorEmptyJSON}})
 	r.PushManifest("text", ocispec.MediaTypeImageManifest, "not a manifest")
-	r.PushManifest("double", ocispec.MediaTypeImageManifest, map[string]any{"layers": []any{layer}, "manifests": []any{one}})
+	r.PushManifest(
+		"double",
+		ocispec.MediaTypeImageManifest,
+		map[string]any{"layers": []any{layer}, "manifests": []any{one}},
+	)
 	r.PushManifest("sized", ocispec.MediaTypeImageManifest, sized(7, layer.Digest))
 	r.PushManifest("nothing", ocispec.MediaTypeImageManifest, sized(0, layer.Digest))
 	r.PushManifest("negative", ocispec.MediaTypeImageManifest, sized(-1, layer.Digest))

@@ -128,9 +128,11 @@ func (p page) seal(s erasure.Seal) {
 		"says, and can be forged: trust what the verification shows. Compare the root's SHA-256 with one that you have from " +
 		"elsewhere.")
 	p.code("ingot certificate verify FILE.pdf --ca-file root.pem")
-	p.text("Or by other programs: take the attachment out (pdfdetach -saveall FILE.pdf), verify it as a JWS with the key " +
-		"of the first certificate in its header x5c, and verify that certificate up to the root, at the time from which it " +
-		"is valid.")
+	p.text(
+		"Or by other programs: take the attachment out (pdfdetach -saveall FILE.pdf), verify it as a JWS with the key " +
+			"of the first certificate in its header x5c, and verify that certificate up to the root, at the time from which it " +
+			"is valid.",
+	)
 }
 
 func (p page) head(text string) {

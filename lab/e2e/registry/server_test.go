@@ -93,8 +93,12 @@ func start(t *testing.T, o options) *server {
 	}
 	s := &server{t: t, address: l.Addr().String(), dir: t.TempDir(), out: &testkit.Buffer{}}
 	l.Close()
-	config := fmt.Sprintf("version: 0.1\nlog: {level: warn}\nstorage: {filesystem: {rootdirectory: %q}}\n%s\nhttp:\n  addr: %q\n",
-		filepath.Join(s.dir, "root"), o.auth, s.address)
+	config := fmt.Sprintf(
+		"version: 0.1\nlog: {level: warn}\nstorage: {filesystem: {rootdirectory: %q}}\n%s\nhttp:\n  addr: %q\n",
+		filepath.Join(s.dir, "root"),
+		o.auth,
+		s.address,
+	)
 	if !o.plain {
 		pair, cert, key := certificate(t)
 		s.cert = &pair
@@ -168,7 +172,9 @@ func (s *server) trusting() *http.Client {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
 }
 
 // push pushes an artefact as `oras push` does, and gives the digest of its manifest.
