@@ -92,16 +92,16 @@ func TestACertificateAsPDFThatIsNotMade(t *testing.T) {
 			"not signed by"},
 		"no attachment": {[]string{"certificate", "verify", empty, "--ca-file", root}, command.ExitFailed,
 			"no erasure certificate"},
-		"another command": {[]string{"certificate", "verify", empty, "-o", "pdf"}, 2, "--output must be"},
-		"an empty form":   {[]string{"list", "-o", ""}, 2, "--output must be"},
+		"another command": {[]string{"certificate", "verify", empty, "-o", "pdf"}, 1, "--output must be"},
+		"an empty form":   {[]string{"list", "-o", ""}, 1, "--output must be"},
 	} {
 		if got := f.run(t, c.args...); got.code != c.code || !strings.Contains(got.err, c.says) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	terminal := func(c *command.Config) { c.OutTerminal = true }
-	if got := f.runWith(t, terminal, "certificate", "machine-1", "-o", "pdf", "--ca-file", root); got.code !=
-		2 || !strings.Contains(got.err, "--out FILE.pdf") {
+	if got := f.runWith(t, terminal, "certificate", "machine-1", "-o", "pdf", "--ca-file", root); got.code != 1 ||
+		!strings.Contains(got.err, "--out FILE.pdf") {
 		t.Errorf("to a terminal: %+v", got)
 	}
 }

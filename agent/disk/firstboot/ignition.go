@@ -17,6 +17,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/internal/ignition"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // Vendor is a kind of image that Ignition sets up at its first boot, by a file on one of its file systems.
@@ -257,7 +258,7 @@ func configFile(name string, c ignition.Config, source string) (File, error) {
 			return nil, err
 		}
 		r, w := io.Pipe()
-		go func() {
+		task.Background("write configuration", func() {
 			_, err := w.Write(before)
 			b := base64.NewEncoder(base64.StdEncoding, w)
 			z := gzip.NewWriter(b)
@@ -269,7 +270,7 @@ func configFile(name string, c ignition.Config, source string) (File, error) {
 				_, err = w.Write(after)
 			}
 			w.CloseWithError(err)
-		}()
+		})
 		return r, nil
 	}
 	return f, nil

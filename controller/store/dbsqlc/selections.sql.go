@@ -10,6 +10,22 @@ import (
 	"time"
 )
 
+const countViews = `-- name: CountViews :one
+SELECT count(*) AS of_all, count(*) FILTER (WHERE created_by_identity = $1) AS of_owner FROM saved_views
+`
+
+type CountViewsRow struct {
+	OfAll   int64
+	OfOwner int64
+}
+
+func (q *Queries) CountViews(ctx context.Context, identity string) (CountViewsRow, error) {
+	row := q.db.QueryRow(ctx, countViews, identity)
+	var i CountViewsRow
+	err := row.Scan(&i.OfAll, &i.OfOwner)
+	return i, err
+}
+
 const deleteExpiredSelections = `-- name: DeleteExpiredSelections :exec
 DELETE FROM selections WHERE expires_at <= $1
 `
@@ -17,6 +33,40 @@ DELETE FROM selections WHERE expires_at <= $1
 func (q *Queries) DeleteExpiredSelections(ctx context.Context, now time.Time) error {
 	_, err := q.db.Exec(ctx, deleteExpiredSelections, now)
 	return err
+}
+
+const deleteView = `-- name: DeleteView :exec
+DELETE FROM saved_views WHERE name = $1
+`
+
+func (q *Queries) DeleteView(ctx context.Context, name string) error {
+	_, err := q.db.Exec(ctx, deleteView, name)
+	return err
+}
+
+const findView = `-- name: FindView :one
+SELECT name, title, description, filter, order_by, columns, group_by, shared, created_by, created_by_identity, created_at, updated_at, version FROM saved_views WHERE name = $1
+`
+
+func (q *Queries) FindView(ctx context.Context, name string) (SavedView, error) {
+	row := q.db.QueryRow(ctx, findView, name)
+	var i SavedView
+	err := row.Scan(
+		&i.Name,
+		&i.Title,
+		&i.Description,
+		&i.Filter,
+		&i.OrderBy,
+		&i.Columns,
+		&i.GroupBy,
+		&i.Shared,
+		&i.CreatedBy,
+		&i.CreatedByIdentity,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Version,
+	)
+	return i, err
 }
 
 const getSelection = `-- name: GetSelection :one
@@ -112,6 +162,121 @@ func (q *Queries) KnownMachines(ctx context.Context, machineIds []string) ([]str
 			return nil, err
 		}
 		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockViews = `-- name: LockViews :exec
+SELECT pg_advisory_xact_lock(7022147284)
+`
+
+// One change at a time, so that the bounds hold. The lock ends with the transaction.
+func (q *Queries) LockViews(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockViews)
+	return err
+}
+
+const putView = `-- name: PutView :one
+INSERT INTO saved_views (name, title, description, filter, order_by, columns, group_by, shared, created_by,
+    created_by_identity, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)
+ON CONFLICT (name) DO UPDATE SET
+    title = excluded.title, description = excluded.description, filter = excluded.filter, order_by = excluded.order_by,
+    columns = excluded.columns, group_by = excluded.group_by, shared = excluded.shared, updated_at = excluded.updated_at,
+    version = saved_views.version + 1
+RETURNING name, title, description, filter, order_by, columns, group_by, shared, created_by, created_by_identity, created_at, updated_at, version
+`
+
+type PutViewParams struct {
+	Name        string
+	Title       string
+	Description string
+	Filter      string
+	OrderBy     string
+	Columns     []string
+	GroupBy     []string
+	Shared      bool
+	Actor       string
+	Identity    string
+	Now         time.Time
+}
+
+// Whoever changes it, a view keeps its owner.
+func (q *Queries) PutView(ctx context.Context, arg PutViewParams) (SavedView, error) {
+	row := q.db.QueryRow(ctx, putView,
+		arg.Name,
+		arg.Title,
+		arg.Description,
+		arg.Filter,
+		arg.OrderBy,
+		arg.Columns,
+		arg.GroupBy,
+		arg.Shared,
+		arg.Actor,
+		arg.Identity,
+		arg.Now,
+	)
+	var i SavedView
+	err := row.Scan(
+		&i.Name,
+		&i.Title,
+		&i.Description,
+		&i.Filter,
+		&i.OrderBy,
+		&i.Columns,
+		&i.GroupBy,
+		&i.Shared,
+		&i.CreatedBy,
+		&i.CreatedByIdentity,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Version,
+	)
+	return i, err
+}
+
+const viewsAfter = `-- name: ViewsAfter :many
+SELECT name, title, description, filter, order_by, columns, group_by, shared, created_by, created_by_identity, created_at, updated_at, version FROM saved_views WHERE name > $1 AND (shared OR created_by_identity = $2)
+ORDER BY name LIMIT $3
+`
+
+type ViewsAfterParams struct {
+	AfterName string
+	Identity  string
+	PageSize  int32
+}
+
+// Those that are shared, and those of an owner.
+func (q *Queries) ViewsAfter(ctx context.Context, arg ViewsAfterParams) ([]SavedView, error) {
+	rows, err := q.db.Query(ctx, viewsAfter, arg.AfterName, arg.Identity, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SavedView
+	for rows.Next() {
+		var i SavedView
+		if err := rows.Scan(
+			&i.Name,
+			&i.Title,
+			&i.Description,
+			&i.Filter,
+			&i.OrderBy,
+			&i.Columns,
+			&i.GroupBy,
+			&i.Shared,
+			&i.CreatedBy,
+			&i.CreatedByIdentity,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Version,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
