@@ -150,9 +150,9 @@ func TestKill9DuringATest(t *testing.T) {
 	}
 
 	op = test(t, c.Client, m.ID, "agent", 4)
-	testkit.Eventually(t, rig.Soon, func() bool {
-		return strings.HasPrefix(c.Operation(op.GetOperationId()).GetProgressMessage(), "testing ")
-	}, "the agent does not begin")
+	c.WaitCommand(m.ID, "granted", func(x *baremetalv1.Command) bool {
+		return x.GetOperationId() == op.GetOperationId() && x.GetState() == "GRANTED"
+	})
 	begun := time.Now()
 	agent.Kill()
 	m.AgentProcess("")
@@ -166,8 +166,8 @@ func TestKill9DuringATest(t *testing.T) {
 			tries++
 		}
 	}
-	if tries != 2 {
-		t.Errorf("%d tries, want one that was lost and a whole one", tries)
+	if tries != 1 && tries != 2 {
+		t.Errorf("%d tries, want a whole one, and before it the one that was lost if the agent had begun", tries)
 	}
 	if got := tests(
 		t,
