@@ -133,9 +133,11 @@ type state struct{ held, ended, failed, waiting, silent int }
 func look(t *testing.T, db *pgx.Conn) (s state) {
 	t.Helper()
 	err := db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM budget_slots WHERE released_at IS NULL),
-		count(*) FILTER (WHERE phase IN ('SUCCEEDED', 'FAILED', 'CANCELED')), count(*) FILTER (WHERE phase IN ('FAILED', 'CANCELED')),
+		count(*) FILTER (WHERE phase IN ('SUCCEEDED', 'FAILED', 'CANCELED')),
+		count(*) FILTER (WHERE phase IN ('FAILED', 'CANCELED')),
 		count(*) FILTER (WHERE phase = 'PENDING' AND wait_reason = 'WAITING_FOR_BUDGET'),
-		count(*) FILTER (WHERE phase = 'PENDING' AND wait_reason <> 'WAITING_FOR_BUDGET' AND created_at < now() - interval '4 minutes'
+		count(*) FILTER (WHERE phase = 'PENDING' AND wait_reason <> 'WAITING_FOR_BUDGET'
+			AND created_at < now() - interval '4 minutes'
 			AND NOT EXISTS (SELECT 1 FROM budget_slots b WHERE b.operation_id = o.operation_id))
 		FROM operations o WHERE type = 'REIMAGE'`).Scan(&s.held, &s.ended, &s.failed, &s.waiting, &s.silent)
 	if err != nil {
@@ -162,7 +164,8 @@ func whyFailed(t *testing.T, db *pgx.Conn) (why string) {
 func overtakenSince(t *testing.T, db *pgx.Conn, begun time.Time) (n int) {
 	t.Helper()
 	err := db.QueryRow(t.Context(), `SELECT count(*) FROM (
-		SELECT o.created_at, max(o.created_at) OVER (ORDER BY s.taken_at GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+		SELECT o.created_at,
+			max(o.created_at) OVER (ORDER BY s.taken_at GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
 		FROM budget_slots s JOIN operations o USING (operation_id) WHERE s.taken_at > $1) given
 		WHERE before > created_at`, begun).Scan(&n)
 	if err != nil {
@@ -228,7 +231,8 @@ func register(t *testing.T, url string) {
 	say("%d machines", *machines)
 	_, err := connect(t, url).Exec(t.Context(),
 		`INSERT INTO machines (machine_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
-		SELECT 'storm-' || lpad(n::text, 5, '0'), '{}', jsonb_build_object('provider', 'fake', 'site', 'storm-' || n % $2), 'MAINTENANCE', 'discovered', now(), now()
+		SELECT 'storm-' || lpad(n::text, 5, '0'), '{}',
+			jsonb_build_object('provider', 'fake', 'site', 'storm-' || n % $2), 'MAINTENANCE', 'discovered', now(), now()
 		FROM generate_series(0, $1 - 1) n`, *machines, *sites)
 	if err != nil {
 		t.Fatal(err)

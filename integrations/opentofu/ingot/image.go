@@ -52,9 +52,9 @@ func (*imageResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"url": schema.StringAttribute{Optional: true, PlanModifiers: another,
 				Description: "Where the controller fetches it. Either this or source."},
 			"source": schema.StringAttribute{
-				Optional:      true,
-				PlanModifiers: another,
-				Description:   "File that is uploaded. sha256_file, or sha256_source = filesha256(…), shows a change of its content.",
+				Optional: true, PlanModifiers: another,
+				Description: "File that is uploaded. sha256_file, or sha256_source = filesha256(…), shows a change of its " +
+					"content.",
 			},
 			"format": schema.StringAttribute{Optional: true, Computed: true, PlanModifiers: given,
 				Description: "raw, raw.zst, raw.gz, raw.xz or qcow2."},

@@ -150,8 +150,8 @@ func installation(change func(*installationModel)) installationModel {
 	return m
 }
 
-// TestOnlyAHigherGenerationWrites: nothing but a new resource and a higher generation writes a disk, and what else would
-// need that is refused at the plan.
+// TestOnlyAHigherGenerationWrites: nothing but a new resource and a higher generation writes a disk, and what else
+// would need that is refused at the plan.
 func TestOnlyAHigherGenerationWrites(t *testing.T) {
 	is := installation(func(m *installationModel) { m.Seed = seed("#!") })
 	same := func(change func(*installationModel)) installationModel {

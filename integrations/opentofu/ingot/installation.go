@@ -48,8 +48,8 @@ func (*installationResource) Metadata(
 func (*installationResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	keep := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
-		Description: "An image on a machine's disk. Each generation is written at most once; destroying the resource leaves " +
-			"the disk as it is.",
+		Description: "An image on a machine's disk. Each generation is written at most once; destroying the resource " +
+			"leaves the disk as it is.",
 		Attributes: map[string]schema.Attribute{
 			"machine_id": schema.StringAttribute{Required: true, Description: "The machine.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}},
@@ -81,8 +81,8 @@ func (*installationResource) Schema(_ context.Context, _ resource.SchemaRequest,
 	}
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan: it says at the plan what an apply would write, and refuses what
-// it could not do.
+// ModifyPlan implements resource.ResourceWithModifyPlan: it says at the plan what an apply would write, and refuses
+// what it could not do.
 func (*installationResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {

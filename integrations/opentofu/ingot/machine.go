@@ -247,8 +247,8 @@ func (p machineModel) settled(m *baremetalv1.Machine) machineModel {
 	return p
 }
 
-// refreshed is the state as the machine is now: the labels that the configuration owns, and the whole spec. One that was
-// just imported takes all labels.
+// refreshed is the state as the machine is now: the labels that the configuration owns, and the whole spec. One that
+// was just imported takes all labels.
 func (p machineModel) refreshed(m *baremetalv1.Machine) machineModel {
 	if imported := p.Spec.IsNull(); imported {
 		p.Labels = types.MapNull(types.StringType)

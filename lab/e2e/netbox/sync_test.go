@@ -88,7 +88,8 @@ func (b box) fields(device int64) object {
 func (b box) interfaces(device int64) map[string]string {
 	b.t.Helper()
 	out := map[string]string{}
-	for _, i := range b.call(http.MethodGet, fmt.Sprintf("/dcim/interfaces/?device_id=%d", device), nil)["results"].([]any) {
+	list := b.call(http.MethodGet, fmt.Sprintf("/dcim/interfaces/?device_id=%d", device), nil)
+	for _, i := range list["results"].([]any) {
 		mac, _ := i.(object)["mac_address"].(string)
 		out[i.(object)["name"].(string)] = strings.ToLower(mac)
 	}

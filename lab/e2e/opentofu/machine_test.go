@@ -63,8 +63,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestAMachineFromBeginningToEnd registers a machine, changes it behind the tool's back, has that repaired, adopts it in
-// another workspace, and lets it go.
+// TestAMachineFromBeginningToEnd registers a machine, changes it behind the tool's back, has that repaired, adopts it
+// in another workspace, and lets it go.
 func TestAMachineFromBeginningToEnd(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)
@@ -264,8 +264,11 @@ data "ingot_machines" "some" {
   order_by = "machine_id desc"
 }
 data "ingot_operation" "o" { operation_id = %q }
-output "machines" { value = [for m in data.ingot_machines.some.machines : "${m.machine_id} ${m.phase} ${m.spec.rack} ${m.labels.n}"] }
-output "operation" { value = "${data.ingot_operation.o.type} ${data.ingot_operation.o.phase} ${data.ingot_operation.o.request_id}" }
+locals { o = data.ingot_operation.o }
+output "machines" {
+  value = [for m in data.ingot_machines.some.machines : "${m.machine_id} ${m.phase} ${m.spec.rack} ${m.labels.n}"]
+}
+output "operation" { value = "${local.o.type} ${local.o.phase} ${local.o.request_id}" }
 `, o.GetOperationId())
 	w := newWorkspace(t, c, config)
 	out := w.apply()
