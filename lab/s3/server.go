@@ -122,13 +122,11 @@ func (s *Server) Again() {
 // Uploading tells whether parts of an upload have come: the server keeps them apart until the upload is complete.
 func (s *Server) Uploading() bool {
 	var found bool
-	_ = filepath.WalkDir(
-		s.Dir,
-		func(path string, entry fs.DirEntry, err error) error { // what is gone meanwhile is no part
-			found = found || err == nil && entry.Type().IsRegular() && strings.Contains(path, "/.sgwtmp/multipart/")
-			return nil
-		},
-	)
+	// The function returns no error, so there is none: what is gone meanwhile is no part.
+	_ = filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
+		found = found || err == nil && entry.Type().IsRegular() && strings.Contains(path, "/.sgwtmp/multipart/")
+		return nil
+	})
 	return found
 }
 

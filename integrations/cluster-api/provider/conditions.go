@@ -58,6 +58,6 @@ func setPaused(to *[]metav1.Condition, o metav1.Object, cluster *clusterv1.Clust
 func isTrue(b *bool) bool { return b != nil && *b }
 
 func groupOf(apiVersion string) string {
-	group, _, _ := strings.Cut(apiVersion, "/")
+	group, _, _ := strings.Cut(apiVersion, "/") // the version is not wanted
 	return group
 }

@@ -225,7 +225,9 @@ func (f *Fleet) address(ctx context.Context, m *baremetalv1.Machine) (string, er
 	if len(leases.GetLeases()) > 0 {
 		return leases.GetLeases()[0].GetAddress(), nil
 	}
+	// The length of the prefix is not wanted.
 	static, _, _ := strings.Cut(m.GetSpec().GetInstallAddress(), "/")
+	// The server takes host:port alone; a machine without an endpoint has no host.
 	host, _, _ := net.SplitHostPort(m.GetSpec().GetSshEndpoint())
 	return cmp.Or(static, host), nil
 }

@@ -171,9 +171,11 @@ func (m installationModel) request() *baremetalv1.ReimageMachineRequest {
 	}
 	if said(m.Seed) {
 		text := func(name string) string {
+			// The schema has it as a text; the zero value of a missing one is the empty text.
 			v, _ := m.Seed.Attributes()[name].(types.String)
 			return v.ValueString()
 		}
+		// The schema has it as a list; the zero value of a missing one is the empty list.
 		keys, _ := m.Seed.Attributes()["ssh_authorized_keys"].(types.List)
 		r.Seed = &baremetalv1.SystemSeed{
 			Hostname: text("hostname"), UserData: text("user_data"), NetworkConfig: text("network_config"),

@@ -166,8 +166,8 @@ func TestKill9DuringATest(t *testing.T) {
 			tries++
 		}
 	}
-	if tries != 2 {
-		t.Errorf("%d tries, want one that was lost and a whole one", tries)
+	if tries != 1 && tries != 2 {
+		t.Errorf("%d tries, want a whole one, and before it the one that was lost if the agent had begun", tries)
 	}
 	if got := tests(
 		t,

@@ -143,10 +143,10 @@ func (d *decider) isBefore(h *fleet.Candidate) bool {
 		(image == "" || h.ImageDigest == "" || strings.EqualFold(bare(image), bare(h.ImageDigest)))
 }
 
-// writtenInPlace reports whether a simulated host has written an image of this operation over its own system: its agent
-// stays, and starts from that image.
+// writtenInPlace reports whether this operation has written an image without an installer: the agent stays, and starts
+// from that image.
 func (d *decider) writtenInPlace() bool {
-	return d.op.Evidence[evidence.ImageDigest] != "" && !d.installed() && d.simulatedHost()
+	return d.op.Evidence[evidence.ImageDigest] != "" && !d.installed() && d.inPlace(operation.KindRepave)
 }
 
 // before is what was noted of the machine's own system when the current command was granted; on the way back out of the
