@@ -96,7 +96,7 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 		}
 		name := m[strings.LastIndexByte(m, '/')+1:]
 		reads := false
-		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Preview", "Count"} {
+		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Preview", "Count", "Map"} {
 			reads = reads || strings.HasPrefix(name, prefix)
 		}
 		if reads != (rule.Need == NeedRead) || !reads && rule.Need != NeedOperate {

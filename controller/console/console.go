@@ -99,8 +99,8 @@ func (c *Console) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// enter turns a session into the bearer token that it stands for, and compresses what the page, or the holder of a token, is
-// answered.
+// enter turns a session into the bearer token that it stands for, and compresses what the page, or the holder of a
+// token, is answered.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, func()) {
 	if len(r.Header.Values("Authorization")) > 0 {
 		return compressed(w, r)

@@ -34,8 +34,8 @@ type customizer struct {
 	out  image.Custom
 }
 
-// customize adds a configuration to an image that Ignition sets up. Else it finds the root file system by what it holds,
-// and adds files to it. Where none can be mounted, cloud-init gets its seed on a partition of its own.
+// customize adds a configuration to an image that Ignition sets up. Else it finds the root file system by what it
+// holds, and adds files to it. Where none can be mounted, cloud-init gets its seed on a partition of its own.
 func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, next NextSystem) (image.Custom, error) {
 	c := customizer{Storage: s, disk: d, next: next}
 	with := firstboot.Config{

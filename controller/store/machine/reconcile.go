@@ -247,8 +247,8 @@ func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Tim
 	return here.String(), bounds.SafeTime, nil
 }
 
-// Spot is a place in the order of changes: behind the change of a machine by a transaction, or before all of a transaction
-// where it names no machine.
+// Spot is a place in the order of changes: behind the change of a machine by a transaction, or before all of a
+// transaction where it names no machine.
 type Spot struct {
 	Xid     uint64
 	Machine string

@@ -93,7 +93,8 @@ func (s *Store) SetView(
 	return who.message(row), nil
 }
 
-// admits refuses a change that the caller may not make, that its conditions do not allow, or for which there is no room.
+// admits refuses a change that the caller may not make, that its conditions do not allow, or for which there is no
+// room.
 func (c Caller) admits(
 	ctx context.Context, q *dbsqlc.Queries, old dbsqlc.SavedView, exists bool, next dbsqlc.SavedView, w pgtx.Conditions,
 ) error {

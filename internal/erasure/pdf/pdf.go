@@ -125,13 +125,13 @@ func (p page) seal(s erasure.Seal) {
 	p.code(s.Signature)
 	p.head("How to verify it without the controller")
 	p.text("What is signed is the file " + AttachmentName + ", which is attached to this one. These pages say what it " +
-		"says, and can be forged: trust what the verification shows. Compare the root's SHA-256 with one that you have from " +
-		"elsewhere.")
+		"says, and can be forged: trust what the verification shows. Compare the root's SHA-256 with one that you have " +
+		"from elsewhere.")
 	p.code("ingot certificate verify FILE.pdf --ca-file root.pem")
 	p.text(
 		"Or by other programs: take the attachment out (pdfdetach -saveall FILE.pdf), verify it as a JWS with the key " +
-			"of the first certificate in its header x5c, and verify that certificate up to the root, at the time from which it " +
-			"is valid.",
+			"of the first certificate in its header x5c, and verify that certificate up to the root, at the time from " +
+			"which it is valid.",
 	)
 }
 
@@ -194,10 +194,10 @@ const maxAttachment = 1 << 20
 func Document(file []byte) ([]byte, error) {
 	for _, m := range embedded.FindAllSubmatchIndex(file, -1) {
 		head, body := file[m[2]:m[3]], file[m[1]:]
-		content, found := body, true
+		content, _, whole := bytes.Cut(body, []byte("endstream"))
 		if bytes.Contains(head, []byte("/FlateDecode")) {
 			content = inflated(body)
-		} else if content, _, found = bytes.Cut(body, []byte("endstream")); !found {
+		} else if !whole {
 			continue
 		}
 		if content = bytes.TrimSpace(content); bytes.HasPrefix(content, []byte("{")) {

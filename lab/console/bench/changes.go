@@ -30,7 +30,7 @@ type changes struct {
 func (b *bench) change(ctx context.Context, rate int) *changes {
 	ctx, stop := context.WithCancel(ctx)
 	c := &changes{began: time.Now(), stop: stop, ended: make(chan struct{})}
-	group, ctx := task.New(ctx)
+	group, _ := task.New(ctx)
 	for range writers {
 		group.Go("writer", func(ctx context.Context) error { return c.write(ctx, b, float64(rate)/writers) })
 	}
@@ -49,7 +49,7 @@ func (c *changes) write(ctx context.Context, b *bench, rate float64) error {
 	if err != nil {
 		return fmt.Errorf("connect a writer: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // The server ends what it is not told of.
 	for n := 1; ; n++ {
 		due := c.began.Add(time.Duration(float64(n) / rate * float64(time.Second)))
 		select {

@@ -89,14 +89,9 @@ func TestMapMachines(t *testing.T) {
 			t.Errorf("%v:\n%s, want\n%s", c.q, got, c.want)
 		}
 	}
-	if v := mapOf(
-		r,
-		&pb.MapMachinesRequest{ValueOf: "rack"},
-	).GetValues(); !slices.Equal(
-		v,
-		[]string{"r8", "r9", "r10", "r11"},
-	) {
-		t.Errorf("values in no order: %v", v)
+	values := mapOf(r, &pb.MapMachinesRequest{ValueOf: "rack"}).GetValues()
+	if !slices.Equal(values, []string{"r8", "r9", "r10", "r11"}) {
+		t.Errorf("values in no order: %v", values)
 	}
 }
 

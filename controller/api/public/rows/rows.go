@@ -187,8 +187,8 @@ func Natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
 
-// atFirstDifference compares texts of which the first bytes that differ settle it: two that are no digits, or two of numbers
-// that end at the same place.
+// atFirstDifference compares texts of which the first bytes that differ settle it: two that are no digits, or two of
+// numbers that end at the same place.
 func atFirstDifference(a, b string) (by int, known bool) {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {
