@@ -77,8 +77,22 @@ func (r *rig) siteAgent() fleetv1.AgentServiceClient {
 	r.check(stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Hello{Hello: &fleetv1.Hello{
 		Version: "test", Roles: []string{"site"}, Capabilities: []string{"netboot", "power"}, BootId: "boot-1",
 		StateId: "state-1"}}}))
-	_, err = stream.Recv()
+	welcome, err := stream.Recv()
 	r.check(err)
+	events, err := agent.Events(r.t.Context())
+	r.check(err)
+	w := welcome.GetWelcome()
+	r.check(events.Send(&fleetv1.EventsRequest{Message: &fleetv1.EventsRequest_Hello{Hello: &fleetv1.EventsHello{
+		SessionId: w.GetSessionId(), Epoch: w.GetEpoch(), StateId: "state-1"}}}))
+	go func() {
+		for events.Send(&fleetv1.EventsRequest{Message: &fleetv1.EventsRequest_Heartbeat{Heartbeat: &fleetv1.Heartbeat{
+			Ts: timestamppb.Now(), BootId: "boot-1"}}}) == nil {
+			select {
+			case <-time.After(time.Second):
+			case <-events.Context().Done():
+			}
+		}
+	}()
 	return agent
 }
 

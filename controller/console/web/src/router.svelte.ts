@@ -12,7 +12,7 @@ class Route {
     document.addEventListener('click', (e) => {
       const a = (e.target as Element | null)?.closest?.('a')
       if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return
-      if (a.target || a.hasAttribute('download') || a.origin !== location.origin) return
+      if (a.target || a.rel === 'external' || a.hasAttribute('download') || a.origin !== location.origin) return
       if (!a.pathname.startsWith(base + '/') || (a.hash && a.pathname === location.pathname)) return
       e.preventDefault()
       this.go(a.pathname.slice(base.length) + a.search)
@@ -31,9 +31,11 @@ class Route {
     document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true })
   }
 
-  // set changes one word of the query, in place.
+  // set changes one word of the query, in place. It reads the address itself: an effect that sets a word must not run again
+  // because of it.
   set(key: string, value: string): void {
-    const q = new URLSearchParams(this.query)
+    const q = new URLSearchParams(location.search)
+    if ((q.get(key) ?? '') === value) return
     if (value) q.set(key, value)
     else q.delete(key)
     const text = q.toString()

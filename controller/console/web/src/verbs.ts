@@ -93,7 +93,7 @@ export const verbs: Verb[] = [
       { key: 'tests', label: 'Tests (nic, cpu, memory, disk; empty: all)' },
       { key: 'duration', label: 'Seconds that all of it may take', kind: 'number', value: '120', required: true },
     ],
-    refused: busy,
+    refused: (m) => inPhase(m, ['MAINTENANCE'], 'enter maintenance first'),
     command: (id, v) => `ingot test ${quoted(id)}${flag('tests', list(v.tests).join(','))} --duration ${v.duration}s`,
     call: (id, v, request) =>
       post(path`/machines/${id}/test`, { request_id: request, tests: list(v.tests), duration_seconds: Number.parseInt(v.duration ?? '', 10) || 0 }),

@@ -77,8 +77,12 @@ say('signed on by token')
 
 // --- the first screen
 const number = (state) => page.locator(`[data-number=${state}]`)
+const numbered = async (state) => Number((await number(state).textContent()).replaceAll(',', ''))
+// shows waits until so many machines are shown to be in a state.
+const shows = (state, n) => page.waitForFunction(([state, text]) => document.querySelector(`[data-number=${state}]`)?.textContent === text,
+  [state, n.toLocaleString('en')], { polling: 50 })
 await page.waitForFunction(() => document.querySelector('[data-number=BLOCKED]')?.textContent === '1')
-assert.equal(Number(await number('NEW').textContent()), 43, 'new machines')
+assert.equal(await numbered('NEW'), 43, 'new machines')
 await page.getByRole('heading', { name: 'Needs you' }).waitFor()
 await page.locator('li', { hasText: 'web-5' }).first().waitFor()
 await page.locator('canvas').waitFor()
@@ -92,11 +96,11 @@ await page.getByRole('button', { name: 'As squares' }).click()
 say('first screen')
 
 // --- a change is on the screen soon after its commit
-const idle = Number(await number('IDLE').textContent())
+const idle = await numbered('IDLE')
 const moment = new Date(Math.floor(Date.now() / 1000) * 1000)
 await ask('ingot', 'enter-maintenance', 'web-2', '--no-wait')
 const changed = Date.now()
-await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n - 1, idle, { polling: 50 })
+await shows('IDLE', idle - 1)
 say(`change on the screen after ${Date.now() - changed} ms`)
 
 // --- the first screen as it was: what has changed since is not in it, and nothing can be done there
@@ -106,7 +110,7 @@ const idleNow = idle - 1
 await at.fill(local(moment))
 await at.press('Enter')
 await page.getByText('You see the past').waitFor()
-await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n, idle)
+await shows('IDLE', idle)
 assert.match(await page.locator('h1').textContent(), /^The fleet at /)
 await page.getByRole('heading', { name: 'Needed somebody' }).waitFor()
 await page.locator('li', { hasText: 'web-5' }).first().waitFor()
@@ -118,16 +122,16 @@ await shot('past')
 assert.equal(new URL(page.url()).searchParams.get('as_of'), moment.toISOString())
 await page.reload()
 await page.getByText('You see the past').waitFor()
-await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n, idle)
+await shows('IDLE', idle)
 await page.getByLabel('Last').selectOption({ label: 'hour' })
 await page.getByRole('button', { name: 'Play' }).click()
 await page.getByText('You see the past').waitFor({ state: 'detached', timeout: 30_000 })
-await page.waitForFunction((n) => Number(document.querySelector('[data-number=IDLE]')?.textContent) === n, idleNow)
+await shows('IDLE', idleNow)
 await page.getByRole('slider').press('Home')
 await page.getByRole('alert').filter({ hasText: 'the states of machines are kept since' }).waitFor()
 await page.getByRole('button', { name: 'Back to now' }).click()
 await page.getByText('You see the past').waitFor({ state: 'detached' })
-assert.equal(Number(await number('IDLE').textContent()), idleNow)
+assert.equal(await numbered('IDLE'), idleNow)
 say('the fleet as it was')
 
 // --- every page
