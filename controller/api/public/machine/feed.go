@@ -81,6 +81,9 @@ func (f *feed) after(ctx context.Context, from string, limit int32) ([]machinest
 		f.mu.Unlock()
 		err := f.goOn(ctx, end, limit)
 		close(done)
+		if err != nil && end != from && ctx.Err() == nil {
+			return f.read(ctx, from, limit) // what is wrong may be with the shared cursor alone
+		}
 		if err != nil {
 			return nil, "", false, err
 		}

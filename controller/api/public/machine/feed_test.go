@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -144,5 +145,30 @@ func TestWatchesAtOnePlaceReadOnce(t *testing.T) {
 	}
 	if o.reads != 1 {
 		t.Errorf("%d reads", o.reads)
+	}
+}
+
+// Where the newest place that is shared can be gone on from no more, a watch at another place does not hear of it.
+func TestASharedPlaceThatHasExpiredIsNobodyElses(t *testing.T) {
+	o := &order{}
+	o.change("m-1")
+	o.change("m-2")
+	f := &feed{read: o.read, clock: clock.Real()}
+	if _, _, _, err := f.after(t.Context(), cursorOf(1, "m-1"), 100); err != nil {
+		t.Fatal(err)
+	}
+	expired := errors.New("expired")
+	f.read = func(ctx context.Context, from string, limit int32) ([]machinestore.Change, string, bool, error) {
+		if from == cursorOf(2, "m-2") {
+			return nil, "", false, expired
+		}
+		return o.read(ctx, from, limit)
+	}
+	clockPassed(f)
+	if _, next, _, err := f.after(t.Context(), cursorOf(3, "m-3"), 100); err != nil || next != cursorOf(3, "m-3") {
+		t.Errorf("at another place: %q, %v", next, err)
+	}
+	if _, _, _, err := f.after(t.Context(), cursorOf(2, "m-2"), 100); !errors.Is(err, expired) {
+		t.Errorf("at the place itself: %v", err)
 	}
 }
