@@ -112,6 +112,13 @@ func TestTheTasksOfThePage(t *testing.T) {
 	r.must("enter-maintenance", "r42-07", "--comment", "somebody looks at its fans")
 	r.shows(r.do("Find out why a machine is not free", nil), "MAINTENANCE", "exit-maintenance", "ENTER_MAINTENANCE")
 
+	r.must("machine", "update", "r42-07", "--label", "gpu=h100")
+	saved := r.do("Save a list of machines", nil)
+	r.shows(saved, "r42-07")
+	if strings.Contains(saved, "r42-08") {
+		t.Errorf("a machine without the label is in the list:\n%s", saved)
+	}
+
 	r.do("Reinstall one machine", nil)
 	r.inService("r42-07")
 

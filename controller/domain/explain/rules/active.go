@@ -135,6 +135,10 @@ func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
 	e.Actions = []explain.Action{{Command: "ingot server info",
 		Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
+	if s.Freeze.Active() {
+		e.Cause.Facts = append(e.Cause.Facts, s.freezeFact())
+	}
+	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
 func (s *scene) frozen(e *explain.Explanation) {

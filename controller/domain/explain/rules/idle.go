@@ -200,8 +200,7 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
 	}
 	if s.Freeze.Active() {
-		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": the fleet is frozen since "+s.At(s.Freeze.Since)+
-			", because "+s.Freeze.Cause())
+		e.Cause.Facts = append(e.Cause.Facts, s.freezeFact())
 	}
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
@@ -445,4 +444,9 @@ func (s *scene) idle(e *explain.Explanation) {
 	if s.Op != nil && !s.Op.FinishedAt.IsZero() {
 		e.Since = s.Op.FinishedAt
 	}
+}
+
+// freezeFact names the freeze of the fleet beside a cause that comes first.
+func (s *scene) freezeFact() string {
+	return s.Freeze.Reason() + ": the fleet is frozen since " + s.At(s.Freeze.Since) + ", because " + s.Freeze.Cause()
 }

@@ -1,12 +1,14 @@
 package rules_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
 
 // faultsOfControllers: those that are there, and begin with nothing.
@@ -68,5 +70,21 @@ func TestThirdFailedInstall(t *testing.T) {
 	if !strings.Contains(offered, "ingot node transition m-1 pending --force") ||
 		!strings.Contains(offered, "ingot reimage m-1 --image debian-12") {
 		t.Errorf("offered:\n%s", offered)
+	}
+}
+
+// TestNobodyLooksAtAFrozenFleet: what stopped first is said first, and the freeze beside it.
+func TestNobodyLooksAtAFrozenFleet(t *testing.T) {
+	l := newLab(t).host().reboot().look()
+	l.f.Freeze = fleet.Freeze{Since: l.now, WentBack: true, Comment: "it lacks beat 3"}
+	l.now = l.f.Op.WakeAt.Add(time.Minute)
+	e := l.explain()
+	if said := everything(e); e.Rule != "nobody-looks" || !strings.Contains(said, "DATABASE_WENT_BACK") {
+		t.Errorf("rule %s: %s", e.Rule, said)
+	}
+	if !slices.ContainsFunc(e.Actions, func(a explain.Action) bool {
+		return strings.HasPrefix(a.Command, "ingot server thaw")
+	}) {
+		t.Errorf("offers %v", e.Actions)
 	}
 }
