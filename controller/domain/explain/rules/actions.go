@@ -113,10 +113,8 @@ func (s *scene) activeActions() []explain.Action {
 			Consequence: "asks the executor to stop; " +
 				"without an answer within 30 s the outcome is UNKNOWN and the machine is fenced"})
 	}
-	return append(
-		out,
-		explain.Action{Command: "ingot cancel " + id, Consequence: "ends it as CANCELED; " + s.whatCancelLeaves()},
-	)
+	return append(out, explain.Action{Command: "ingot cancel " + id,
+		Consequence: "ends it as CANCELED; " + s.whatCancelLeaves()})
 }
 
 func (s *scene) whatCancelLeaves() string {

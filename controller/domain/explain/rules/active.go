@@ -123,20 +123,16 @@ func (s *scene) nobodyLooks() bool {
 
 func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
-	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) +
-		", and none has: the controllers' workers are stopped or overloaded"}
+	nobody := "a controller should have looked at it " + s.Ago(s.Op.WakeAt) + ", and none has: "
+	e.Cause = explain.Cause{Text: nobody + "the controllers' workers are stopped or overloaded"}
 	if s.Controllers == 0 {
-		e.Cause = explain.Cause{
-			Reason: "CONTROLLER_LEASE_LOST",
-			Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) +
-				", and none has: no controller holds its lease in the database",
-		}
+		e.Cause = explain.Cause{Reason: "CONTROLLER_LEASE_LOST", Text: nobody + "no controller holds its lease in the database"}
 	}
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
 	e.Actions = []explain.Action{{Command: "ingot server info",
 		Consequence: "shows the controller that answers; its log and /readyz say why it does no work"}}
 	if s.Freeze.Active() {
-		e.Cause.Facts = append(e.Cause.Facts, s.freezeFact())
+		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": "+s.frozenSince())
 	}
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
@@ -145,10 +141,8 @@ func (s *scene) frozen(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin who lifts the freeze", s.Freeze.Since
 	e.Cause = explain.Cause{
 		Reason: s.Freeze.Reason(),
-		Text: "the fleet is frozen since " + s.At(s.Freeze.Since) + ", because " +
-			s.Freeze.Cause() +
-			"; the controller gives no leave to start anything",
-		Facts: s.commandFacts(),
+		Text:   s.frozenSince() + "; the controller gives no leave to start anything",
+		Facts:  s.commandFacts(),
 	}
 	e.Actions = []explain.Action{s.thaw()}
 	if s.active {

@@ -200,7 +200,7 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
 	}
 	if s.Freeze.Active() {
-		e.Cause.Facts = append(e.Cause.Facts, s.freezeFact())
+		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": "+s.frozenSince())
 	}
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
 	e.Actions = s.settle()
@@ -446,7 +446,6 @@ func (s *scene) idle(e *explain.Explanation) {
 	}
 }
 
-// freezeFact names the freeze of the fleet beside a cause that comes first.
-func (s *scene) freezeFact() string {
-	return s.Freeze.Reason() + ": the fleet is frozen since " + s.At(s.Freeze.Since) + ", because " + s.Freeze.Cause()
+func (s *scene) frozenSince() string {
+	return "the fleet is frozen since " + s.At(s.Freeze.Since) + ", because " + s.Freeze.Cause()
 }
