@@ -126,7 +126,7 @@ func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	nobody := "a controller should have looked at it " + s.Ago(s.Op.WakeAt) + ", and none has: "
 	e.Cause = explain.Cause{Text: nobody + "the controllers' workers are stopped or overloaded"}
 	if s.Controllers == 0 {
-		e.Cause = explain.Cause{Reason: "CONTROLLER_LEASE_LOST", Text: nobody + "no controller holds its lease in the database"}
+		e.Cause.Reason, e.Cause.Text = "CONTROLLER_LEASE_LOST", nobody+"no controller holds its lease in the database"
 	}
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
 	e.Actions = []explain.Action{{Command: "ingot server info",
