@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -155,7 +156,7 @@ func sign(name string, by *tls.Certificate, ca bool) (tls.Certificate, error) {
 	if by != nil {
 		parent, parentKey = by.Leaf, by.PrivateKey
 	}
-	der, err := x509.CreateCertificate(nil, t, parent, key.Public(), parentKey)
+	der, err := x509.CreateCertificate(rand.Reader, t, parent, key.Public(), parentKey)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("make certificate: %w", err)
 	}
