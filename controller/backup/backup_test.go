@@ -168,8 +168,8 @@ func unpacked(t *testing.T, raw []byte) []byte {
 	return plain
 }
 
-// TestADamagedBackupIsRefused flips a bit at many places, and cuts the file short. Another way to write the same bytes, such
-// as a reference to other zeros, is no damage.
+// TestADamagedBackupIsRefused flips a bit at many places, and cuts the file short. Another way to write the same bytes,
+// such as a reference to other zeros, is no damage.
 func TestADamagedBackupIsRefused(t *testing.T) {
 	raw, _ := made(t, true)
 	plain := unpacked(t, raw)

@@ -52,7 +52,7 @@ func (r *rig) site() {
 	}
 }
 
-// siteAgent enrols, and opens the session that reports need.
+// siteAgent enrols, and opens the session that reports need. Heartbeats keep it until the test ends.
 func (r *rig) siteAgent() fleetv1.AgentServiceClient {
 	r.t.Helper()
 	bundle, err := pki.ParseBundle(r.c.IssueToken(&pb.IssueBootstrapTokenRequest{

@@ -30,7 +30,7 @@ type changes struct {
 func (b *bench) change(ctx context.Context, rate int) *changes {
 	ctx, stop := context.WithCancel(ctx)
 	c := &changes{began: time.Now(), stop: stop, ended: make(chan struct{})}
-	group, _ := task.New(ctx)
+	group, _ := task.New(ctx) // each writer is given the group's context by Go
 	for range writers {
 		group.Go("writer", func(ctx context.Context) error { return c.write(ctx, b, float64(rate)/writers) })
 	}

@@ -41,9 +41,10 @@ export const comment: Field = { key: 'comment', label: 'Why (audit log)' }
 export const quoted = (s: string): string => (/^[\w.:/@=*-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`)
 export const flag = (name: string, value: string | undefined): string => (value ? ` --${name} ${quoted(value)}` : '')
 
+// refusal says why it may not be done: a right that is missing comes first, as no wait mends it.
 export function refusal(action: Pick<Action, 'refused' | 'scope'>): string {
-  if (action.refused) return action.refused
-  return connection.may(action.scope) ? '' : `your token has scope ${connection.person?.scope}, this needs ${action.scope}`
+  if (!connection.may(action.scope)) return `your token has scope ${connection.person?.scope}, this needs ${action.scope}`
+  return action.refused ?? ''
 }
 
 // list reads words between commas or spaces.
