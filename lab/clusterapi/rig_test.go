@@ -154,7 +154,7 @@ func (g *management) startCore() {
 	}
 	g.core = g.run([]string{"KUBECONFIG=" + g.adminConfig, "POD_NAMESPACE=default", "POD_NAME=core", "POD_UID=core"},
 		named(g.t, envCore), "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics", "--health-addr=127.0.0.1:0",
-		"--webhook-port="+kubetest.FreePort(g.t), "--webhook-cert-dir="+certs,
+		"--webhook-port="+testkit.FreePort(g.t), "--webhook-cert-dir="+certs,
 		"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 }
 

@@ -5,7 +5,6 @@ package prometheus
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -32,14 +31,7 @@ func Start(t *testing.T, files map[string]string) *Server {
 			t.Fatal(err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Server{t, l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	p := &Server{t, "127.0.0.1:" + testkit.FreePort(t)}
 	said := &testkit.Buffer{}
 	server, err := process.Start(process.Config{Path: "/usr/bin/prometheus", Output: said, Args: []string{
 		"--config.file=" + filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path=" + filepath.Join(dir, "data"),

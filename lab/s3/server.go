@@ -73,7 +73,7 @@ func Start(t testing.TB, o Options) *Server {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := "127.0.0.1:" + testkit.FreePort(t)
 	s.URL = "http://" + address
 	s.args = []string{"--port", address, "--access", AccessKey, "--secret", SecretKey, "--quiet"}
 	if o.TLS {
@@ -206,16 +206,6 @@ func (s *Server) Objects() (out []string) {
 		s.t.Fatal(err)
 	}
 	return out
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nobody has connected
-	return l.Addr().String()
 }
 
 // writeCertificate makes a certificate of 127.0.0.1 that vouches for itself.

@@ -78,15 +78,7 @@ func RemoveProgram() {
 // New chooses an address for a provider, which is not started yet.
 func New(t testing.TB) *Provider {
 	t.Helper()
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String()) // it is one
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return &Provider{t: t, listen: "localhost:" + port, people: filepath.Join(t.TempDir(), "people.json"),
+	return &Provider{t: t, listen: "localhost:" + testkit.FreePort(t), people: filepath.Join(t.TempDir(), "people.json"),
 		groups: map[string][]string{}}
 }
 

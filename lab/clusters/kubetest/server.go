@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -49,7 +48,7 @@ func Start(t testing.TB) *Server {
 	dir := testkit.TempDir(t)
 	ca := NewAuthority(t, "test cluster")
 	s := &Server{t: t, CA: ca}
-	port := FreePort(t)
+	port := testkit.FreePort(t)
 	s.URL = "https://127.0.0.1:" + port
 	etcd := startEtcd(t, filepath.Join(dir, "etcd"))
 	args := append(ca.flags(t, dir),
@@ -72,26 +71,11 @@ func Start(t testing.TB) *Server {
 
 func startEtcd(t testing.TB, dir string) string {
 	t.Helper()
-	client, peer := "http://127.0.0.1:"+FreePort(t), "http://127.0.0.1:"+FreePort(t)
+	client, peer := "http://127.0.0.1:"+testkit.FreePort(t), "http://127.0.0.1:"+testkit.FreePort(t)
 	run(t, dir+".log", "etcd", "--data-dir="+dir, "--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer,
 		"--unsafe-no-fsync")
 	return client
-}
-
-// FreePort gives a port that nobody has now.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nothing was sent
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // run runs a server until the test ends.

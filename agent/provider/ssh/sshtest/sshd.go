@@ -67,8 +67,14 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	s := &Server{
-		Endpoint: freePort(t), HostKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostPublic))),
-		Fingerprint: ssh.FingerprintSHA256(hostPublic), Username: me.Username, PrivateKey: private, Base: t.TempDir(),
+		Endpoint: "127.0.0.1:" + testkit.FreePort(
+			t,
+		),
+		HostKey:     strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostPublic))),
+		Fingerprint: ssh.FingerprintSHA256(hostPublic),
+		Username:    me.Username,
+		PrivateKey:  private,
+		Base:        t.TempDir(),
 	}
 	write(t, filepath.Join(dir, "host"), string(hostPrivate))
 	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(public)))
@@ -98,16 +104,6 @@ func write(t testing.TB, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // nothing was written to it
-	return l.Addr().String()
 }
 
 func answers(endpoint string) bool {
