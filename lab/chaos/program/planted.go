@@ -22,6 +22,8 @@ var Classes = map[string]string{
 	"shared-time":      "step-controller",
 	"expiry-clock":     "step-agent",
 	"known-time":       "step-agent,kill-agent",
+	"intent-record":    "failpoint-agent,kill-agent",
+	"dedup-cache":      "repeat-agent",
 }
 
 // Edit takes one protection of package planted away in a copy of a source file: one text stands for another.

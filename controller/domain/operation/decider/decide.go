@@ -368,8 +368,7 @@ func (d *decider) askedByAnother(e operation.GrantAsked) bool {
 func (d *decider) grantedInAnotherBoot(e operation.GrantAsked) bool {
 	return d.cmd.State == operation.Granted && d.cmd.ExecutorRole == "host" &&
 		operation.ProvesReboot(d.cmd.BootIDBefore, e.BootID) &&
-		!planted.MemoryNumbers &&
-		!planted.StateID
+		!planted.MemoryNumbers && !planted.StateID && !planted.DedupCache && !planted.IntentRecord
 }
 
 // bootedSinceGrant settles a granted command whose executor asks in a later boot: nothing that was begun before it goes
