@@ -80,12 +80,15 @@ func gzipOf(t *testing.T, b []byte) []byte {
 func wantImage(t *testing.T, c *harness.ControllerProcess, name string, content []byte, url string) {
 	t.Helper()
 	code, out := c.Ingot("image", "show", name, "--output", "json")
-	var im struct{ Sha256Raw, Url string }
+	var im struct {
+		Digest string `json:"sha256_raw"`
+		URL    string `json:"url"`
+	}
 	if err := json.Unmarshal([]byte(out), &im); code != 0 || err != nil {
 		t.Errorf("image show %s: %d, %v\n%s", name, code, err, out)
 		return
 	}
-	if im.Sha256Raw != digestOf(content) || im.Url != url {
+	if im.Digest != digestOf(content) || im.URL != url {
 		t.Errorf("%s: %+v", name, im)
 	}
 }
