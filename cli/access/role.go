@@ -65,11 +65,12 @@ counts within 2 s. The same role for the same member and selection again changes
 }
 
 func (a commands) listRolesCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List who has which role",
 		Long:    `List the role bindings, newest first; those that have ended too.`,
-		Example: "  ingot role list",
+		Example: "  ingot role list\n  ingot role list --filter role=admin --order-by expires_at",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			svc, err := a.Services()
@@ -77,7 +78,8 @@ func (a commands) listRolesCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RoleBinding, string, error) {
-				r, err := svc.Access.ListRoleBindings(cmd.Context(), &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page})
+				r, err := svc.Access.ListRoleBindings(cmd.Context(), &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page,
+					Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 				return r.GetBindings(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -92,6 +94,8 @@ func (a commands) listRolesCmd() *cobra.Command {
 			}, names...)
 		},
 	}
+	narrow.Register(cmd, "role=operator,group=night", "expires_at desc")
+	return cmd
 }
 
 func (a commands) revokeRoleCmd() *cobra.Command {
@@ -124,15 +128,17 @@ func (a commands) sessionCmd() *cobra.Command {
 		Example: "  ingot session list\n  ingot session revoke ss-0a1b",
 	}
 	var all bool
+	var narrow command.Narrow
 	list := &cobra.Command{
 		Use:     "list",
 		Short:   "List who is signed on",
 		Long:    `List the sessions whose tokens have not ended, newest first; --all those of 90 days.`,
-		Example: "  ingot session list",
+		Example: "  ingot session list\n  ingot session list --all --filter name=ada",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd, all) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd, all, narrow) },
 	}
 	list.Flags().BoolVar(&all, "all", false, "revoked and expired ones, too")
+	narrow.Register(list, "name=ada", "last_seen_at desc")
 	revoke := &cobra.Command{
 		Use:   "revoke SESSION",
 		Short: "End a session",
@@ -157,13 +163,14 @@ the session count no more. The person can sign on again; take roles away to prev
 	return cmd
 }
 
-func (a commands) listSessions(cmd *cobra.Command, ended bool) error {
+func (a commands) listSessions(cmd *cobra.Command, ended bool, narrow command.Narrow) error {
 	svc, err := a.Services()
 	if err != nil {
 		return err
 	}
 	all, err := command.Pages(0, func(size int32, page string) ([]*pb.Session, string, error) {
-		r, err := svc.Access.ListSessions(cmd.Context(), &pb.ListSessionsRequest{PageSize: size, PageToken: page, All: ended})
+		r, err := svc.Access.ListSessions(cmd.Context(), &pb.ListSessionsRequest{PageSize: size, PageToken: page, All: ended,
+			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 		return r.GetSessions(), r.GetNextPageToken(), err
 	})
 	if err != nil {

@@ -140,6 +140,7 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 
 func (a commands) bmcCertificatesCmd() *cobra.Command {
 	var r pb.ListBMCCertificatesRequest
+	var narrow command.Narrow
 	cmd := &cobra.Command{
 		Use:   "certificates",
 		Short: "List the certificates that BMCs have shown",
@@ -149,6 +150,7 @@ bmc trust".`,
 		Example: "  ingot bmc certificates --changed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			r.Filter, r.OrderBy = narrow.Filter, narrow.OrderBy
 			all, err := a.bmcCertificates(cmd.Context(), &r)
 			if err != nil {
 				return err
@@ -164,6 +166,7 @@ bmc trust".`,
 	}
 	cmd.Flags().BoolVar(&r.Changed, "changed", false, "only those that have changed and wait for an admin")
 	cmd.Flags().StringVar(&r.MachineId, "machine", "", "only that of this machine's BMC")
+	narrow.Register(cmd, "site=berlin", "pinned_at desc")
 	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
 	return cmd
 }
@@ -178,6 +181,7 @@ func (a commands) bmcCertificates(
 	return command.Pages(0, func(size int32, page string) ([]*pb.BMCCertificate, string, error) {
 		resp, err := svc.Admin.ListBMCCertificates(ctx, &pb.ListBMCCertificatesRequest{
 			Changed: r.GetChanged(), MachineId: r.GetMachineId(), PageSize: size, PageToken: page,
+			Filter: r.GetFilter(), OrderBy: r.GetOrderBy(),
 		})
 		return resp.GetCertificates(), resp.GetNextPageToken(), err
 	})
@@ -263,7 +267,8 @@ When the end of a change is not known, start it again: the new password is tried
 }
 
 func (a commands) credentialsListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the credentials of BMCs, without passwords",
 		Long:    `List the credentials of BMCs. Passwords are never shown.`,
@@ -276,7 +281,7 @@ func (a commands) credentialsListCmd() *cobra.Command {
 			}
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
 				r, err := svc.Admin.ListBMCCredentials(cmd.Context(),
-					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token})
+					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 				return r.GetCredentials(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -290,6 +295,8 @@ func (a commands) credentialsListCmd() *cobra.Command {
 				func() string { return a.Style().Credentials(all).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "adopted=true", "updated_at desc")
+	return cmd
 }
 
 func (a commands) credentialsDeleteCmd() *cobra.Command {

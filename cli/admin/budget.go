@@ -66,26 +66,28 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 	return cmd
 }
 
-func (a commands) budgets(cmd *cobra.Command) ([]*pb.Budget, error) {
+func (a commands) budgets(cmd *cobra.Command, narrow command.Narrow) ([]*pb.Budget, error) {
 	svc, err := a.Services()
 	if err != nil {
 		return nil, err
 	}
 	return command.Pages(0, func(size int32, token string) ([]*pb.Budget, string, error) {
-		r, err := svc.Budgets.ListBudgets(cmd.Context(), &pb.ListBudgetsRequest{PageSize: size, PageToken: token})
+		r, err := svc.Budgets.ListBudgets(cmd.Context(), &pb.ListBudgetsRequest{PageSize: size, PageToken: token,
+			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 		return r.GetBudgets(), r.GetNextPageToken(), err
 	})
 }
 
 func (a commands) budgetListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List budgets",
 		Long:    `List all budgets by name.`,
 		Example: "  ingot budget list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.budgets(cmd)
+			all, err := a.budgets(cmd, narrow)
 			if err != nil {
 				return err
 			}
@@ -97,6 +99,8 @@ func (a commands) budgetListCmd() *cobra.Command {
 				names...)
 		},
 	}
+	narrow.Register(cmd, "domain=site", "at_once desc")
+	return cmd
 }
 
 func (a commands) budgetDeleteCmd() *cobra.Command {
@@ -123,7 +127,8 @@ budget is in the way.`,
 }
 
 func (a commands) budgetSlotsCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:   "slots",
 		Short: "List the slots that are held",
 		Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or
@@ -136,7 +141,10 @@ CANCELED wait for a success on the machine, or for ingot budget release.`,
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.BudgetSlot, string, error) {
-				r, err := svc.Budgets.ListBudgetSlots(cmd.Context(), &pb.ListBudgetSlotsRequest{PageSize: size, PageToken: page})
+				r, err := svc.Budgets.ListBudgetSlots(
+					cmd.Context(),
+					&pb.ListBudgetSlotsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
+				)
 				return r.GetSlots(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -150,6 +158,8 @@ CANCELED wait for a success on the machine, or for ingot budget release.`,
 				func() string { return a.Style().BudgetSlots(all, a.Now()).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "operation_phase=FAILED", "taken_at desc")
+	return cmd
 }
 
 func (a commands) budgetReleaseCmd() *cobra.Command {

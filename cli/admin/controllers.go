@@ -9,6 +9,7 @@ import (
 
 func (a commands) controllersCmd() *cobra.Command {
 	var all bool
+	var narrow command.Narrow
 	cmd := &cobra.Command{
 		Use:   "controllers",
 		Short: "List the controllers of this installation",
@@ -27,8 +28,16 @@ long before.`,
 				return err
 			}
 			list, err := command.Pages(0, func(size int32, page string) ([]*pb.Controller, string, error) {
-				r, err := svc.Admin.ListControllers(cmd.Context(),
-					&pb.ListControllersRequest{All: all, PageSize: size, PageToken: page})
+				r, err := svc.Admin.ListControllers(
+					cmd.Context(),
+					&pb.ListControllersRequest{
+						All:       all,
+						PageSize:  size,
+						PageToken: page,
+						Filter:    narrow.Filter,
+						OrderBy:   narrow.OrderBy,
+					},
+				)
 				return r.GetControllers(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -44,5 +53,6 @@ long before.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those of the last seven days that have ended, too")
+	narrow.Register(cmd, "version!=v9", "sessions desc")
 	return cmd
 }

@@ -88,7 +88,8 @@ func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDa
 }
 
 func (a commands) maasListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List MAAS regions",
 		Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
@@ -100,7 +101,10 @@ func (a commands) maasListCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.MAASRegion, string, error) {
-				r, err := svc.MAAS.ListMAASRegions(cmd.Context(), &pb.ListMAASRegionsRequest{PageSize: size, PageToken: page})
+				r, err := svc.MAAS.ListMAASRegions(
+					cmd.Context(),
+					&pb.ListMAASRegionsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
+				)
 				return r.GetRegions(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -114,6 +118,8 @@ func (a commands) maasListCmd() *cobra.Command {
 				func() string { return a.Style().MAASRegions(all).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "region_ref=lab*", "region_ref desc")
+	return cmd
 }
 
 func (a commands) maasDeleteCmd() *cobra.Command {

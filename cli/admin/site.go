@@ -117,7 +117,8 @@ func (a commands) siteGetCmd() *cobra.Command {
 }
 
 func (a commands) siteListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List sites",
 		Long:    `List sites with their agents and revisions.`,
@@ -129,7 +130,10 @@ func (a commands) siteListCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Site, string, error) {
-				r, err := svc.Admin.ListSites(cmd.Context(), &pb.ListSitesRequest{PageSize: size, PageToken: token})
+				r, err := svc.Admin.ListSites(
+					cmd.Context(),
+					&pb.ListSitesRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
+				)
 				return r.GetSites(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -143,10 +147,13 @@ func (a commands) siteListCmd() *cobra.Command {
 				names...)
 		},
 	}
+	narrow.Register(cmd, "site=ber*", "applied_at desc")
+	return cmd
 }
 
 func (a commands) siteLeasesCmd() *cobra.Command {
 	var machine string
+	var narrow command.Narrow
 	cmd := &cobra.Command{
 		Use:   "leases SITE",
 		Short: "Show the addresses that a site's agent has given",
@@ -162,8 +169,16 @@ alone.`,
 				return err
 			}
 			leases, err := command.Pages(0, func(size int32, page string) ([]*pb.SiteLease, string, error) {
-				r, err := svc.Admin.ListSiteLeases(cmd.Context(),
-					&pb.ListSiteLeasesRequest{Site: args[0], PageSize: size, PageToken: page})
+				r, err := svc.Admin.ListSiteLeases(
+					cmd.Context(),
+					&pb.ListSiteLeasesRequest{
+						Site:      args[0],
+						PageSize:  size,
+						PageToken: page,
+						Filter:    narrow.Filter,
+						OrderBy:   narrow.OrderBy,
+					},
+				)
 				return r.GetLeases(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -182,11 +197,13 @@ alone.`,
 		},
 	}
 	cmd.Flags().StringVar(&machine, "machine", "", "those of this machine alone")
+	narrow.Register(cmd, "segment=r42", "expires_at desc")
 	return cmd
 }
 
 func (a commands) siteDiscoveredCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:   "discovered [SITE]",
 		Short: "Show machines that asked to boot and are in no inventory",
 		Long: `Show the machines that asked to boot at a site, or at any, and are in no inventory. Take one in with
@@ -199,7 +216,7 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 			if err != nil {
 				return err
 			}
-			req := &pb.ListDiscoveredRequest{}
+			req := &pb.ListDiscoveredRequest{Filter: narrow.Filter, OrderBy: narrow.OrderBy}
 			if len(args) == 1 {
 				req.Site = args[0]
 			}
@@ -219,4 +236,6 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 				func() string { return a.Style().Discovered(all, a.Now()).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "arch=x86_64", "last_seen_at desc")
+	return cmd
 }

@@ -68,7 +68,8 @@ the user's authorized_keys.`,
 }
 
 func (a commands) sshListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List SSH credentials, with their public keys",
 		Long:    `List SSH credentials. Private keys are never shown.`,
@@ -81,7 +82,7 @@ func (a commands) sshListCmd() *cobra.Command {
 			}
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
 				r, err := svc.Scripts.ListSSHCredentials(cmd.Context(),
-					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page})
+					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 				return r.GetCredentials(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -95,6 +96,8 @@ func (a commands) sshListCmd() *cobra.Command {
 				func() string { return a.Style().SSHCredentials(all).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "credentials_ref=rack-*", "updated_at desc")
+	return cmd
 }
 
 func (a commands) sshDeleteCmd() *cobra.Command {

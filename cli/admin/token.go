@@ -142,16 +142,21 @@ beside it.`,
 
 func (a commands) tokenListCmd() *cobra.Command {
 	var enrolment, all bool
+	var narrow command.Narrow
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List bearer tokens, or enrolment tokens",
 		Long: `List the bearer tokens that are in force: those of the controller's file, then those of the
-database. --enrolment lists the one-shot tokens of agents instead: open, used, expired and revoked.`,
-		Example: "  ingot token list\n  ingot token list --all\n  ingot token list --enrolment",
+database. --enrolment lists the one-shot tokens of agents instead: open, used, expired and revoked;
+these alone can be filtered and sorted.`,
+		Example: "  ingot token list\n  ingot token list --all\n  ingot token list --enrolment --filter site=berlin",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if enrolment {
-				return a.listEnrolmentTokens(cmd)
+				return a.listEnrolmentTokens(cmd, narrow)
+			}
+			if narrow != (command.Narrow{}) {
+				return command.Usagef("--filter and --order-by are for --enrolment: bearer tokens come as they are")
 			}
 			svc, err := a.Services()
 			if err != nil {
@@ -176,17 +181,20 @@ database. --enrolment lists the one-shot tokens of agents instead: open, used, e
 	}
 	cmd.Flags().BoolVar(&enrolment, "enrolment", false, "the one-shot tokens of agents")
 	cmd.Flags().BoolVar(&all, "all", false, "revoked and expired bearer tokens, too")
+	narrow.Register(cmd, "role=SITE", "expires_at desc")
 	return cmd
 }
 
-func (a commands) listEnrolmentTokens(cmd *cobra.Command) error {
+func (a commands) listEnrolmentTokens(cmd *cobra.Command, narrow command.Narrow) error {
 	svc, err := a.Services()
 	if err != nil {
 		return err
 	}
 	tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.BootstrapToken, string, error) {
 		r, err := svc.Admin.ListBootstrapTokens(cmd.Context(),
-			&pb.ListBootstrapTokensRequest{PageSize: size, PageToken: page})
+			&pb.ListBootstrapTokensRequest{
+				PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
+			})
 		return r.GetTokens(), r.GetNextPageToken(), err
 	})
 	if err != nil {

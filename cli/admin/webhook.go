@@ -99,15 +99,19 @@ shows no secret.`,
 	return cmd
 }
 
-func webhooks(ctx context.Context, svc *command.Services, limit int) ([]*pb.Webhook, error) {
+func webhooks(
+	ctx context.Context, svc *command.Services, limit int, narrow command.Narrow,
+) ([]*pb.Webhook, error) {
 	return command.Pages(limit, func(size int32, token string) ([]*pb.Webhook, string, error) {
-		r, err := svc.Admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token})
+		r, err := svc.Admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token,
+			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 		return r.GetWebhooks(), r.GetNextPageToken(), err
 	})
 }
 
 func (a commands) webhookListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List webhooks",
 		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
@@ -118,7 +122,7 @@ func (a commands) webhookListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := webhooks(cmd.Context(), svc, 0)
+			all, err := webhooks(cmd.Context(), svc, 0, narrow)
 			if err != nil {
 				return err
 			}
@@ -131,6 +135,8 @@ func (a commands) webhookListCmd() *cobra.Command {
 			}, names...)
 		},
 	}
+	narrow.Register(cmd, "enabled=true", "pending_deliveries desc")
+	return cmd
 }
 
 // oneWebhook makes a command that makes one call for one webhook.
@@ -206,7 +212,7 @@ func (a commands) webhookDeleteCmd() *cobra.Command {
 
 func (a commands) completeWebhooks() command.Completion {
 	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		all, err := webhooks(ctx, svc, 1000)
+		all, err := webhooks(ctx, svc, 1000, command.Narrow{})
 		var out []string
 		for _, w := range all {
 			out = append(out, w.GetWebhookId()+"\t"+w.GetState()+" "+view.Clean(w.GetUrl()))

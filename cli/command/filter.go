@@ -33,6 +33,15 @@ func (f *FilterFlags) String() string {
 		f.filter)
 }
 
+// Narrow is the flags that filter and sort a short list, by the fields of its rows.
+type Narrow struct{ Filter, OrderBy string }
+
+// Register adds the flags to a command, with a term and an order as examples.
+func (n *Narrow) Register(cmd *cobra.Command, term, order string) {
+	cmd.Flags().StringVar(&n.Filter, "filter", "", "terms of the fields that -o json shows, such as "+term)
+	cmd.Flags().StringVar(&n.OrderBy, "order-by", "", `one of these fields, such as "`+order+`"`)
+}
+
 // JoinFilter joins key=value terms and leaves out those without a value; without a key the value is a term.
 func JoinFilter(pairs ...string) string {
 	var terms []string

@@ -69,7 +69,8 @@ no more.`,
 }
 
 func (a commands) clusterListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List clusters",
 		Long:    `List the clusters that machines can be joined to.`,
@@ -81,7 +82,10 @@ func (a commands) clusterListCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Cluster, string, error) {
-				r, err := svc.Clusters.ListClusters(cmd.Context(), &pb.ListClustersRequest{PageSize: size, PageToken: page})
+				r, err := svc.Clusters.ListClusters(
+					cmd.Context(),
+					&pb.ListClustersRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
+				)
 				return r.GetClusters(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -95,6 +99,8 @@ func (a commands) clusterListCmd() *cobra.Command {
 				names...)
 		},
 	}
+	narrow.Register(cmd, "cluster_ref=prod-*", "updated_at desc")
+	return cmd
 }
 
 func (a commands) clusterGetCmd() *cobra.Command {

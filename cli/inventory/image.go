@@ -71,6 +71,7 @@ func (a commands) printImage(im *pb.Image) error {
 
 func (a commands) imageListCmd() *cobra.Command {
 	var kind, arch string
+	var narrow command.Narrow
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List images",
@@ -84,7 +85,8 @@ func (a commands) imageListCmd() *cobra.Command {
 			}
 			images, err := command.Pages(0, func(size int32, page string) ([]*pb.Image, string, error) {
 				r, err := svc.Admin.ListImages(cmd.Context(), &pb.ListImagesRequest{
-					Filter: terms("kind", kind, "arch", arch), PageSize: size, PageToken: page,
+					Filter:  command.JoinFilter("kind", kind, "arch", arch, "", narrow.Filter),
+					OrderBy: narrow.OrderBy, PageSize: size, PageToken: page,
 				})
 				return r.GetImages(), r.GetNextPageToken(), err
 			})
@@ -104,21 +106,8 @@ func (a commands) imageListCmd() *cobra.Command {
 	cmd.Flags().StringVar(&arch, "arch", "", "only images for this architecture")
 	command.Fixed(cmd, "kind", "os", "installer-kernel", "installer-initrd", "installer-uki")
 	command.Fixed(cmd, "arch", "amd64", "arm64")
+	narrow.Register(cmd, "image_ref=debian-*", "size_bytes desc")
 	return cmd
-}
-
-// terms makes a filter of the pairs that have a value.
-func terms(pairs ...string) string {
-	out := ""
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			if out != "" {
-				out += ","
-			}
-			out += pairs[i] + "=" + pairs[i+1]
-		}
-	}
-	return out
 }
 
 func (a commands) imageShowCmd() *cobra.Command {

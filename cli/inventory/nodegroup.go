@@ -97,7 +97,8 @@ active by itself. Without it a person does, by taking the machine out of mainten
 }
 
 func (a commands) nodeGroupListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List groups",
 		Long:    "List the groups that were set or that a machine names.",
@@ -108,7 +109,7 @@ func (a commands) nodeGroupListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := groups(cmd.Context(), svc)
+			all, err := groups(cmd.Context(), svc, narrow)
 			if err != nil {
 				return err
 			}
@@ -120,18 +121,21 @@ func (a commands) nodeGroupListCmd() *cobra.Command {
 				func() string { return a.Style().NodeGroups(all, a.Now()).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "auto_promote=true", "nodes desc")
+	return cmd
 }
 
-func groups(ctx context.Context, svc *command.Services) ([]*pb.NodeGroup, error) {
+func groups(ctx context.Context, svc *command.Services, narrow command.Narrow) ([]*pb.NodeGroup, error) {
 	return command.Pages(0, func(size int32, token string) ([]*pb.NodeGroup, string, error) {
-		r, err := svc.Nodes.ListNodeGroups(ctx, &pb.ListNodeGroupsRequest{PageSize: size, PageToken: token})
+		r, err := svc.Nodes.ListNodeGroups(ctx, &pb.ListNodeGroupsRequest{PageSize: size, PageToken: token,
+			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
 		return r.GetGroups(), r.GetNextPageToken(), err
 	})
 }
 
 func (a commands) completeGroups() command.Completion {
 	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		all, err := groups(ctx, svc)
+		all, err := groups(ctx, svc, command.Narrow{})
 		var out []string
 		for _, g := range all {
 			out = append(out, g.GetGroup())

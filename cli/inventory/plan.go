@@ -20,7 +20,8 @@ func (a commands) planCmd() *cobra.Command {
 }
 
 func (a commands) planListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List plans",
 		Long:    `List the built-in plans and your own.`,
@@ -32,7 +33,10 @@ func (a commands) planListCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Plan, string, error) {
-				r, err := svc.Plans.ListPlans(cmd.Context(), &pb.ListPlansRequest{PageSize: size, PageToken: token})
+				r, err := svc.Plans.ListPlans(
+					cmd.Context(),
+					&pb.ListPlansRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
+				)
 				return r.GetPlans(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -45,6 +49,8 @@ func (a commands) planListCmd() *cobra.Command {
 			return a.Print(&pb.ListPlansResponse{Plans: all}, func() string { return a.Style().Plans(all).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "plan_id=re*", "plan_id desc")
+	return cmd
 }
 
 func (a commands) planGetCmd() *cobra.Command {

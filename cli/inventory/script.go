@@ -70,7 +70,8 @@ a reimage.`,
 }
 
 func (a commands) scriptListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List scripts",
 		Long:    `List the scripts of the catalogue.`,
@@ -82,7 +83,10 @@ func (a commands) scriptListCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Script, string, error) {
-				r, err := svc.Scripts.ListScripts(cmd.Context(), &pb.ListScriptsRequest{PageSize: size, PageToken: page})
+				r, err := svc.Scripts.ListScripts(
+					cmd.Context(),
+					&pb.ListScriptsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
+				)
 				return r.GetScripts(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -96,6 +100,8 @@ func (a commands) scriptListCmd() *cobra.Command {
 				func() string { return a.Style().Scripts(all, a.Now()).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "script_ref=fix-*", "created_at desc")
+	return cmd
 }
 
 func (a commands) scriptShowCmd() *cobra.Command {

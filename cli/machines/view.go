@@ -30,7 +30,8 @@ is its owner's alone. A shared one is everybody's to see, and its owner's and ad
 }
 
 func (a commands) viewListCmd() *cobra.Command {
-	return &cobra.Command{
+	var narrow command.Narrow
+	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the views that are shared, and your own",
 		Long:    `List the views that are shared, and your own, by name.`,
@@ -42,7 +43,9 @@ func (a commands) viewListCmd() *cobra.Command {
 				return err
 			}
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.View, string, error) {
-				r, err := svc.Views.ListViews(cmd.Context(), &pb.ListViewsRequest{PageSize: size, PageToken: token})
+				r, err := svc.Views.ListViews(cmd.Context(), &pb.ListViewsRequest{
+					PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
+				})
 				return r.GetViews(), r.GetNextPageToken(), err
 			})
 			if err != nil {
@@ -55,6 +58,8 @@ func (a commands) viewListCmd() *cobra.Command {
 			return a.Print(&pb.ListViewsResponse{Views: all}, func() string { return a.Style().Views(all).String() }, names...)
 		},
 	}
+	narrow.Register(cmd, "shared=true", "updated_at desc")
+	return cmd
 }
 
 func (a commands) viewShowCmd() *cobra.Command {

@@ -277,6 +277,9 @@ func TestRightsEndWithTheToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if int(got.GetTotalSize()) != len(got.GetSessions()) {
+			t.Fatalf("there are %d sessions in all: %v", got.GetTotalSize(), got)
+		}
 		his := 0
 		for _, s := range got.GetSessions() {
 			if s.GetName() == "bob" {

@@ -5894,6 +5894,8 @@ type ListBMCCertificatesResponse struct {
 	Certificates []*BMCCertificate `protobuf:"bytes,1,rep,name=certificates,proto3" json:"certificates,omitempty"`
 	// Where the next page begins. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5940,6 +5942,13 @@ func (x *ListBMCCertificatesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListBMCCertificatesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type UnparkBMCRequest struct {
@@ -6417,6 +6426,9 @@ type ListAPITokensResponse struct {
 	Tokens []*APIToken `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	// Where the next page begins. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows on all pages, those of this controller's file too. 0 beside rows: they could not be counted in 250 ms.
+	// See docs/reference/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6463,6 +6475,13 @@ func (x *ListAPITokensResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListAPITokensResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
 }
 
 type RevokeAPITokenRequest struct {
@@ -7390,10 +7409,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x16\n" +
 	"\x06filter\x18\x05 \x01(\tR\x06filter\x12\x19\n" +
-	"\border_by\x18\x06 \x01(\tR\aorderBy\"\x87\x01\n" +
+	"\border_by\x18\x06 \x01(\tR\aorderBy\"\xa6\x01\n" +
 	"\x1bListBMCCertificatesResponse\x12@\n" +
 	"\fcertificates\x18\x01 \x03(\v2\x1c.baremetal.v1.BMCCertificateR\fcertificates\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"K\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"K\n" +
 	"\x10UnparkBMCRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
@@ -7433,10 +7454,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x10\n" +
-	"\x03all\x18\x03 \x01(\bR\x03all\"o\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"\x8e\x01\n" +
 	"\x15ListAPITokensResponse\x12.\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x16.baremetal.v1.APITokenR\x06tokens\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"2\n" +
 	"\x15RevokeAPITokenRequest\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\"\x8a\x01\n" +
 	"\x19ListBMCCredentialsRequest\x12\x1b\n" +

@@ -119,8 +119,22 @@ func TestTokensOfTheDatabase(t *testing.T) {
 	publictest.Wants(t, err, invalid, "INVALID_FIELD", "scope")
 	list, err := r.Admin.ListAPITokens(t.Context(), &pb.ListAPITokensRequest{})
 	if err != nil || len(list.GetTokens()) != 1 || list.GetTokens()[0].GetName() != "ci" ||
-		list.GetTokens()[0].GetSource() != "database" {
+		list.GetTokens()[0].GetSource() != "database" || list.GetTotalSize() != 1 {
 		t.Errorf("%v, %v", list, err)
+	}
+	if _, err := r.Admin.CreateAPIToken(t.Context(),
+		&pb.CreateAPITokenRequest{Name: "cd", Scope: "read"}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := r.Admin.ListAPITokens(t.Context(), &pb.ListAPITokensRequest{PageSize: 1})
+	if err != nil || len(first.GetTokens()) != 1 || first.GetTotalSize() != 2 {
+		t.Fatalf("a page of one: %v, %v", first, err)
+	}
+	last, err := r.Admin.ListAPITokens(t.Context(),
+		&pb.ListAPITokensRequest{PageSize: 1, PageToken: first.GetNextPageToken()})
+	if err != nil || len(last.GetTokens()) != 1 || last.GetTotalSize() != 2 || last.GetNextPageToken() != "" ||
+		last.GetTokens()[0].GetName() == first.GetTokens()[0].GetName() {
+		t.Errorf("the last page: %v, %v", last, err)
 	}
 	if strings.Contains(list.String(), made.GetSecret()) {
 		t.Error("the list shows the secret")

@@ -135,8 +135,13 @@ func TestRoleBindings(t *testing.T) {
 		t.Error(err)
 	}
 	list, err := r.Access.ListRoleBindings(t.Context(), &pb.ListRoleBindingsRequest{})
-	if err != nil || len(list.GetBindings()) != 2 || list.GetBindings()[0].GetSubject() != "ada" {
+	if err != nil || len(list.GetBindings()) != 2 || list.GetBindings()[0].GetSubject() != "ada" ||
+		list.GetTotalSize() != 2 {
 		t.Errorf("%v, %v", list, err)
+	}
+	list, err = r.Access.ListRoleBindings(t.Context(), &pb.ListRoleBindingsRequest{PageSize: 1})
+	if err != nil || len(list.GetBindings()) != 1 || list.GetTotalSize() != 2 {
+		t.Errorf("a page of one: %v, %v", list, err)
 	}
 	if _, err := r.Access.DeleteRoleBinding(t.Context(),
 		&pb.DeleteRoleBindingRequest{BindingId: one.GetBindingId()}); err != nil {

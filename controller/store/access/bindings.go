@@ -102,7 +102,7 @@ func (s *Store) DeleteRoleBinding(
 func (s *Store) ListRoleBindings(
 	ctx context.Context, beforeID string, limit int32,
 ) ([]*baremetalv1.RoleBinding, error) {
-	rows, err := s.db.Q.ListRoleBindings(ctx, dbsqlc.ListRoleBindingsParams{BeforeID: beforeID, PageSize: limit})
+	rows, err := s.db.Lists(ctx).ListRoleBindings(ctx, dbsqlc.ListRoleBindingsParams{BeforeID: beforeID, PageSize: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list role bindings: %w", err)
 	}

@@ -58,7 +58,7 @@ func (s *Store) RecordSessions(ctx context.Context, all []auth.Seen) error {
 func (s *Store) ListSessions(
 	ctx context.Context, all bool, beforeTime time.Time, beforeID string, limit int32, now time.Time,
 ) ([]*baremetalv1.Session, error) {
-	rows, err := s.db.Q.ListSignOnSessions(ctx, dbsqlc.ListSignOnSessionsParams{
+	rows, err := s.db.Lists(ctx).ListSignOnSessions(ctx, dbsqlc.ListSignOnSessionsParams{
 		AllOfThem: all, BeforeID: beforeID, BeforeTime: beforeTime, PageSize: limit, Now: now,
 	})
 	if err != nil {

@@ -121,8 +121,8 @@ func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.T
 func (s *Store) ListAPITokens(
 	ctx context.Context, all bool, beforeID string, limit int32, now time.Time,
 ) ([]*baremetalv1.APIToken, error) {
-	rows, err := s.db.Q.ListAPITokens(ctx, dbsqlc.ListAPITokensParams{AllOfThem: all, BeforeID: beforeID, PageSize: limit,
-		Now: now})
+	rows, err := s.db.Lists(ctx).ListAPITokens(ctx, dbsqlc.ListAPITokensParams{AllOfThem: all, BeforeID: beforeID,
+		PageSize: limit, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}

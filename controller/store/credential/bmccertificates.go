@@ -70,7 +70,7 @@ func (s *Store) ListBMCCertificates(
 		}
 		p.Site, p.Endpoint = m.Site, m.BmcEndpoint
 	}
-	rows, err := s.db.Q.ListBMCCertificates(ctx, p)
+	rows, err := s.db.Lists(ctx).ListBMCCertificates(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("list certificates of BMCs: %w", err)
 	}

@@ -709,6 +709,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/machine-map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * MapMachines gives the machines that match a filter in groups, each with its effective state and a value, in columns: for
+         *     a picture of the whole fleet.
+         * @description Scope: read. TOO_MANY_GROUPS beyond 250,000 machines. Its answer may be larger than the 4 MiB
+         *     that gRPC clients take by default: some 25 bytes a machine. A caller whose roles are for some machines gets those.
+         */
+        get: operations["MachineService_MapMachines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/machines": {
         parameters: {
             query?: never;
@@ -3436,6 +3458,12 @@ export interface components {
             next_page_token?: string;
             /** @description Newest first. The first page begins with those of the file, which page_size does not count. */
             tokens?: components["schemas"]["baremetal.v1.APIToken"][];
+            /**
+             * Format: int32
+             * @description Rows on all pages, those of this controller's file too. 0 beside rows: they could not be counted in 250 ms.
+             *     See docs/reference/api.md.
+             */
+            total_size?: number;
         };
         "baremetal.v1.ListAgentsResponse": {
             /** @description By id. */
@@ -3464,6 +3492,11 @@ export interface components {
             certificates?: components["schemas"]["baremetal.v1.BMCCertificate"][];
             /** @description Where the next page begins. Empty on the last page. */
             next_page_token?: string;
+            /**
+             * Format: int32
+             * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+             */
+            total_size?: number;
         };
         "baremetal.v1.ListBMCCredentialsResponse": {
             /** @description By name. */
@@ -3644,6 +3677,11 @@ export interface components {
             bindings?: components["schemas"]["baremetal.v1.RoleBinding"][];
             /** @description Where the next page begins. Empty on the last page. */
             next_page_token?: string;
+            /**
+             * Format: int32
+             * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+             */
+            total_size?: number;
         };
         "baremetal.v1.ListRolloutMachinesResponse": {
             /** @description In the rollout's order, the refused ones last. */
@@ -3705,6 +3743,11 @@ export interface components {
             next_page_token?: string;
             /** @description Newest first. */
             sessions?: components["schemas"]["baremetal.v1.Session"][];
+            /**
+             * Format: int32
+             * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+             */
+            total_size?: number;
         };
         "baremetal.v1.ListSiteLeasesResponse": {
             /** @description By segment and MAC address. */
@@ -3908,6 +3951,19 @@ export interface components {
              */
             count?: number;
             /** @description One for each key of group_by, in its order, as a filter takes it; empty where the machine has none. */
+            values?: string[];
+        };
+        /** @description MachineMapGroup is the machines that have the same values of group_by. Its lists are columns: an entry for each machine. */
+        "baremetal.v1.MachineMapGroup": {
+            /** @description In order; numbers in them count as numbers. */
+            machine_ids?: string[];
+            /** @description Numbers of MapMachinesResponse.reasons. Empty where no machine of the group needs somebody. */
+            machine_reasons?: number[];
+            /** @description Numbers of MapMachinesResponse.states. */
+            machine_states?: number[];
+            /** @description Numbers of MapMachinesResponse.values. Empty without value_of. */
+            machine_values?: number[];
+            /** @description One for each key of group_by, as a filter takes it; empty where the machines have none. */
             values?: string[];
         };
         "baremetal.v1.MachineService.CancelOperationBody": Record<string, never>;
@@ -4177,6 +4233,29 @@ export interface components {
          * @enum {string}
          */
         "baremetal.v1.MachineStatus.Phase": "PHASE_UNSPECIFIED" | "FACTORY_READY" | "READY" | "PROVISIONING" | "IN_SERVICE" | "MAINTENANCE" | "RMA" | "RETIRED";
+        /** @description MapMachinesResponse is the machines of one moment. What many machines have in common is written once, and numbered from 0. */
+        "baremetal.v1.MapMachinesResponse": {
+            /**
+             * Format: date-time
+             * @description Every change that was committed before this time is in it. The moment that was asked for, where one was.
+             */
+            as_of?: string;
+            /** @description In the order of their values, the first key first. Numbers in texts count as numbers: r2 comes before r10. */
+            groups?: components["schemas"]["baremetal.v1.MachineMapGroup"][];
+            /** @description Where WatchMachines with the same filter goes on, or a reconcile. Empty with as_of. */
+            next_cursor?: string;
+            /** @description Why machines need somebody: names of Reason, as status.attention_reason. The first is empty. */
+            reasons?: string[];
+            /** @description The effective states, as a filter takes them. */
+            states?: string[];
+            /**
+             * Format: int32
+             * @description Machines of all groups.
+             */
+            total?: number;
+            /** @description The values of value_of, in the order of groups; empty where a machine has none. Without value_of there are none. */
+            values?: string[];
+        };
         /** @description NetReconfig is the declarative host configuration that a RECONFIGURE applies. Absent parts stay as they are. */
         "baremetal.v1.NetReconfig": {
             /**
@@ -7656,6 +7735,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ExplainMachinesResponse"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    MachineService_MapMachines: {
+        parameters: {
+            query?: {
+                /** @description As in ListMachinesRequest. */
+                filter?: string;
+                /** @description At most 3 keys of filter. Without one all machines are one group. */
+                group_by?: string[];
+                /** @description One more key of filter, whose value comes with each machine, such as labels.team or image. Empty: none comes. */
+                value_of?: string;
+                /** @description Maps the machines as they were at this moment of the past. See ListMachinesRequest.as_of. */
+                as_of?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.MapMachinesResponse"];
                 };
             };
             default: components["responses"]["Error"];

@@ -90,7 +90,7 @@ func (s *Server) ListRoleBindings(
 	ctx context.Context, r *baremetalv1.ListRoleBindingsRequest,
 ) (*baremetalv1.ListRoleBindingsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.RoleBinding]{
-		Name: "role-bindings", Short: true, Uncounted: true,
+		Name: "role-bindings", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.RoleBinding, error) {
 			return s.Store.ListRoleBindings(ctx, after.ID, limit)
 		},
@@ -99,7 +99,7 @@ func (s *Server) ListRoleBindings(
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListRoleBindingsResponse{Bindings: p.Rows, NextPageToken: p.Next}, nil
+	return &baremetalv1.ListRoleBindingsResponse{Bindings: p.Rows, NextPageToken: p.Next, TotalSize: p.Total}, nil
 }
 
 // DeleteRoleBinding implements AccessService.
@@ -122,7 +122,7 @@ func (s *Server) ListSessions(
 	ctx context.Context, r *baremetalv1.ListSessionsRequest,
 ) (*baremetalv1.ListSessionsResponse, error) {
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Session]{
-		Name: "sessions", Short: true, Filter: fmt.Sprint(r.GetAll()), Uncounted: true,
+		Name: "sessions", Short: true, Filter: fmt.Sprint(r.GetAll()),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Session, error) {
 			return s.Store.ListSessions(ctx, r.GetAll(), after.Time, after.ID, limit, s.Clock.Now())
 		},
@@ -133,7 +133,7 @@ func (s *Server) ListSessions(
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListSessionsResponse{Sessions: p.Rows, NextPageToken: p.Next}, nil
+	return &baremetalv1.ListSessionsResponse{Sessions: p.Rows, NextPageToken: p.Next, TotalSize: p.Total}, nil
 }
 
 // RevokeSession implements AccessService.

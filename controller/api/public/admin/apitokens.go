@@ -90,33 +90,32 @@ func (s *Server) refreshTokens() {
 func (s *Server) ListAPITokens(
 	ctx context.Context, r *baremetalv1.ListAPITokensRequest,
 ) (*baremetalv1.ListAPITokensResponse, error) {
-	size, err := validate.PageSize(r.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
 	of := ""
 	if r.GetAll() {
 		of = "all"
 	}
-	page, err := validate.ParsePage(r.GetPageToken(), "api-tokens", of)
+	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.APIToken]{
+		Name: "api-tokens", Filter: of,
+		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.APIToken, error) {
+			return s.Store.ListAPITokens(ctx, r.GetAll(), after.ID, limit, s.Clock.Now())
+		},
+		Place: service.ByID((*baremetalv1.APIToken).GetTokenId),
+	}, r)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Store.ListAPITokens(ctx, r.GetAll(), page.ID, size+1, s.Clock.Now())
-	if err != nil {
-		return nil, err
+	ofFile := s.fileTokens()
+	out := &baremetalv1.ListAPITokensResponse{NextPageToken: p.Next, TotalSize: p.Total}
+	first := r.GetPageToken() == ""
+	if counted := p.Total > 0 || first && len(p.Rows) == 0; counted {
+		out.TotalSize += int32(len(ofFile))
 	}
-	out := &baremetalv1.ListAPITokensResponse{}
-	if len(all) > int(size) {
-		all = all[:size]
-		out.NextPageToken = validate.Page{ID: all[size-1].GetTokenId()}.Token("api-tokens", of)
-	}
-	if r.GetPageToken() == "" {
-		for _, t := range s.fileTokens() {
+	if first {
+		for _, t := range ofFile {
 			out.Tokens = append(out.Tokens, &baremetalv1.APIToken{Name: t.Name, Scope: t.Scope.String(), Source: "file"})
 		}
 	}
-	out.Tokens = append(out.Tokens, all...)
+	out.Tokens = append(out.Tokens, p.Rows...)
 	return out, nil
 }
 

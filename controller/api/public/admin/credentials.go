@@ -94,7 +94,7 @@ func (s *Server) ListBMCCertificates(
 		return nil, err
 	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BMCCertificate]{
-		Name: "bmc-certificates", Short: true, Uncounted: true,
+		Name: "bmc-certificates", Short: true,
 		Filter: r.GetMachineId() + " " + strconv.FormatBool(r.GetChanged()),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCertificate, error) {
 			f := credentialstore.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: limit}
@@ -106,7 +106,7 @@ func (s *Server) ListBMCCertificates(
 	if err != nil {
 		return nil, err
 	}
-	return &baremetalv1.ListBMCCertificatesResponse{Certificates: p.Rows, NextPageToken: p.Next}, nil
+	return &baremetalv1.ListBMCCertificatesResponse{Certificates: p.Rows, NextPageToken: p.Next, TotalSize: p.Total}, nil
 }
 
 // TrustBMCCertificate implements AdminService.
