@@ -47,9 +47,10 @@ func Render(document []byte, s erasure.Statement) ([]byte, error) {
 	p.SetTitle("Certificate of erasure of "+s.Machine.ID, true)
 	p.SetMargins(margin, margin, margin)
 	p.SetAutoPageBreak(true, margin)
-	p.AddUTF8FontFromBytes(sans, "", goregular.TTF)
-	p.AddUTF8FontFromBytes(sans, "B", gobold.TTF)
-	p.AddUTF8FontFromBytes(mono, "", gomono.TTF)
+	// fpdf writes into the font that it is given: each page has its own, or the one before would show in the next.
+	p.AddUTF8FontFromBytes(sans, "", bytes.Clone(goregular.TTF))
+	p.AddUTF8FontFromBytes(sans, "B", bytes.Clone(gobold.TTF))
+	p.AddUTF8FontFromBytes(mono, "", bytes.Clone(gomono.TTF))
 	p.SetAttachments([]fpdf.Attachment{{Content: document, Filename: AttachmentName,
 		Description: "The signed certificate (JWS)"}})
 	p.AliasNbPages("{pages}")

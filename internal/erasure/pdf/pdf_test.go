@@ -181,3 +181,26 @@ func TestFilesThatCarryNone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestPagesDoNotDependOnThoseBefore: pages of another certificate in between change nothing. Verification compares pages
+// with those that it makes itself.
+func TestPagesDoNotDependOnThoseBefore(t *testing.T) {
+	var first, again [][]byte
+	for i := range 8 {
+		s := statement(1)
+		s.Machine.ID = strings.Repeat(string(rune('a'+i)), 3)
+		document, _ := signed(t, s)
+		for _, pages := range []*[][]byte{&first, &again} {
+			made, err := pdf.Render(document, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*pages = append(*pages, made)
+		}
+	}
+	for i := range first {
+		if !bytes.Equal(first[i], again[i]) {
+			t.Errorf("the pages of certificate %d are others the second time", i)
+		}
+	}
+}
