@@ -284,16 +284,25 @@ func openDatabase(t *testing.T, s types.ServiceConfig) {
 		t.Fatalf("INGOT_TEST_DATABASE_URL names no socket (%v); run make test-oci", err)
 	}
 	user, password := *s.Environment["POSTGRES_USER"], *s.Environment["POSTGRES_PASSWORD"]
-	sql := func(text string) { must(t, "psql", "--quiet", "--dbname", server.String(), "--command", text) }
-	sql(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, password))
-	sql(fmt.Sprintf("CREATE DATABASE %s OWNER %s", *s.Environment["POSTGRES_DB"], user))
-	t.Cleanup(func() {
-		out, err := exec.Command("psql", "--quiet", "--dbname", server.String(), "--command",
-			"DROP DATABASE "+*s.Environment["POSTGRES_DB"]+" WITH (FORCE)", "--command", "DROP ROLE "+user).CombinedOutput()
+	database := *s.Environment["POSTGRES_DB"]
+	own := server.User.Username() == user // as those of make test-oci are
+	server.Path = "/postgres"
+	sql := func(text string) {
+		out, err := exec.Command("psql", "--quiet", "--dbname", server.String(), "--command", text).CombinedOutput()
 		if err != nil {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("%s: %v\n%s", text, err, out)
 		}
-	})
+	}
+	drop := func() { sql("DROP DATABASE IF EXISTS " + database + " WITH (FORCE)") }
+	drop()
+	if own {
+		sql(fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", user, password))
+	} else {
+		sql(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, password))
+		t.Cleanup(func() { sql("DROP ROLE " + user) })
+	}
+	sql(fmt.Sprintf("CREATE DATABASE %s OWNER %s", database, user))
+	t.Cleanup(drop)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:5432")
 	if err != nil {
 		t.Fatal(err)
