@@ -109,33 +109,42 @@ func TestMapsAndListsAgreeOnEveryMachine(t *testing.T) {
 			if q.GetAsOf() != nil {
 				moment = at
 			}
-			var want, got []string
-			for _, m := range machinesOf(r, filter, moment, 1000) {
-				st := m.GetStatus()
-				want = append(want, strings.Join([]string{m.GetMachineId(), st.GetEffectiveState().String(),
-					st.GetAttentionReason(), strings.ToLower(strings.TrimPrefix(st.GetNodeState().String(), "NODE_STATE_"))}, " "))
-			}
-			m := mapOf(r, q)
-			for _, g := range m.GetGroups() {
-				for i, id := range g.GetMachineIds() {
-					reason := ""
-					if len(g.GetMachineReasons()) > 0 {
-						reason = m.GetReasons()[g.GetMachineReasons()[i]]
-					}
-					state := m.GetStates()[g.GetMachineStates()[i]]
-					if state == "MAINTENANCE" {
-						state = pb.MachineStatus_MAINTENANCE_IDLE.String()
-					}
-					got = append(got, strings.Join([]string{id, state, reason, m.GetValues()[g.GetMachineValues()[i]]}, " "))
-				}
-			}
-			slices.Sort(want)
-			slices.Sort(got)
+			want, got := statesListed(machinesOf(r, filter, moment, 1000)), statesMapped(mapOf(r, q))
 			if !slices.Equal(want, got) || filter == "" && len(got) < count {
 				t.Errorf("%v: %d mapped, %d listed of %d\n%v\n%v", q, len(got), len(want), count, head(got), head(want))
 			}
 		}
 	}
+}
+
+// statesListed are the machines of a list, each with its state, the reason for it, and its place in its life.
+func statesListed(all []*pb.Machine) (out []string) {
+	for _, m := range all {
+		st := m.GetStatus()
+		out = append(out, strings.Join([]string{m.GetMachineId(), st.GetEffectiveState().String(),
+			st.GetAttentionReason(), strings.ToLower(strings.TrimPrefix(st.GetNodeState().String(), "NODE_STATE_"))}, " "))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// statesMapped are the same of a map whose values are node_state.
+func statesMapped(m *pb.MapMachinesResponse) (out []string) {
+	for _, g := range m.GetGroups() {
+		for i, id := range g.GetMachineIds() {
+			reason := ""
+			if len(g.GetMachineReasons()) > 0 {
+				reason = m.GetReasons()[g.GetMachineReasons()[i]]
+			}
+			state := m.GetStates()[g.GetMachineStates()[i]]
+			if state == "MAINTENANCE" {
+				state = pb.MachineStatus_MAINTENANCE_IDLE.String()
+			}
+			out = append(out, strings.Join([]string{id, state, reason, m.GetValues()[g.GetMachineValues()[i]]}, " "))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func head(all []string) []string { return all[:min(len(all), 5)] }

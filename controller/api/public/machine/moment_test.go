@@ -451,5 +451,12 @@ func TestAMomentOfABusyDay(t *testing.T) {
 			t.Errorf("%v, %v", c, err)
 		}
 		t.Logf("counted in %v: %v", time.Since(began), asText(c))
+		began = time.Now()
+		m := mapOf(r, &pb.MapMachinesRequest{GroupBy: []string{"site", "rack"}, ValueOf: "node_state",
+			AsOf: timestamppb.New(s.at)})
+		t.Logf("mapped in %v", time.Since(began))
+		if !slices.Equal(statesMapped(m), statesListed(got)) {
+			t.Errorf("at %v the map is not what it was", s.at)
+		}
 	}
 }
