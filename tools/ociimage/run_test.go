@@ -48,7 +48,7 @@ func TestTheFileRuns(t *testing.T) {
 	}
 	siteToken := c.must("/usr/bin/ingot", "token", "issue", "--role", "site", "--site", "default", "--bare")
 	cli := commandLine(t, p, c, token)
-	if out := cli.must(cli.entry("token", "list")...); !strings.Contains(out, "default") {
+	if out := cli.must(cli.entry("token", "list", "--enrolment")...); !strings.Contains(out, "default") {
 		t.Errorf("the command line's own image: %s", out)
 	}
 
