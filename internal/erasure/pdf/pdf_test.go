@@ -182,8 +182,8 @@ func TestFilesThatCarryNone(t *testing.T) {
 	}
 }
 
-// TestPagesDoNotDependOnThoseBefore: pages of another certificate in between change nothing. Verification compares pages
-// with those that it makes itself.
+// TestPagesDoNotDependOnThoseBefore: pages of another certificate in between change nothing. Verification compares
+// pages with those that it makes itself.
 func TestPagesDoNotDependOnThoseBefore(t *testing.T) {
 	var first, again [][]byte
 	for i := range 8 {

@@ -67,14 +67,9 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	s := &Server{
-		Endpoint: "127.0.0.1:" + testkit.FreePort(
-			t,
-		),
-		HostKey:     strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostPublic))),
-		Fingerprint: ssh.FingerprintSHA256(hostPublic),
-		Username:    me.Username,
-		PrivateKey:  private,
-		Base:        t.TempDir(),
+		Endpoint: "127.0.0.1:" + testkit.FreePort(t), Fingerprint: ssh.FingerprintSHA256(hostPublic),
+		HostKey:  strings.TrimSpace(string(ssh.MarshalAuthorizedKey(hostPublic))),
+		Username: me.Username, PrivateKey: private, Base: t.TempDir(),
 	}
 	write(t, filepath.Join(dir, "host"), string(hostPrivate))
 	write(t, filepath.Join(dir, "authorized"), string(ssh.MarshalAuthorizedKey(public)))
