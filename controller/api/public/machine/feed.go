@@ -58,7 +58,8 @@ func (f *feed) after(ctx context.Context, from string, limit int32) ([]machinest
 		}
 		if i := f.behind(at); i < len(f.changes) {
 			last := min(i+int(limit), len(f.changes))
-			page, more := slices.Clone(f.changes[i:last]), last < len(f.changes)
+			// A read that was cut off at its limit has set readAt back: there is more in the database then.
+			page, more := slices.Clone(f.changes[i:last]), last < len(f.changes) || f.readAt.IsZero()
 			f.mu.Unlock()
 			return page, page[len(page)-1].Cursor, more, nil
 		}

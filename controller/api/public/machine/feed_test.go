@@ -148,6 +148,30 @@ func TestWatchesAtOnePlaceReadOnce(t *testing.T) {
 	}
 }
 
+// A page that is full is followed by the next at once: a fleet may change faster than a page each time that a watch
+// looks.
+func TestAFullPageIsFollowedAtOnce(t *testing.T) {
+	o := &order{}
+	o.change("m-0")
+	f := &feed{read: o.read, clock: clock.Real()}
+	at := cursorOf(1, "m-0")
+	for i := range 10 {
+		o.change(fmt.Sprint("m-", i+1))
+	}
+	got := 0
+	for more := true; more; {
+		page, next, again, err := f.after(t.Context(), at, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(page)
+		at, more = next, again
+	}
+	if got != 10 {
+		t.Errorf("%d of 10 changes before the first wait", got)
+	}
+}
+
 // Where the newest place that is shared can be gone on from no more, a watch at another place does not hear of it.
 func TestASharedPlaceThatHasExpiredIsNobodyElses(t *testing.T) {
 	o := &order{}
