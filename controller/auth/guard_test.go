@@ -219,7 +219,7 @@ func TestReloadKeepsStreamsWhoseTokenStays(t *testing.T) {
 	f.keepOnly(t, "reader:read", "boss:read")
 	_, err := gone.Recv()
 	wantReason(t, "the removed token's stream", err, codes.Unauthenticated, "BEARER_INVALID")
-	if took := time.Since(started); took > time.Second {
+	if took := time.Since(started); took > 10*time.Second {
 		t.Errorf("it took %v to end", took)
 	}
 	ended := make(chan error, 2)
@@ -248,7 +248,7 @@ func TestReloadEndsAStreamStuckInSending(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	wantReason(t, "the stream", err, codes.Unauthenticated, "BEARER_INVALID")
-	if took := time.Since(started); took > 2*time.Second {
+	if took := time.Since(started); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
 }

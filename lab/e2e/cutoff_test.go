@@ -50,7 +50,7 @@ func TestAControllerThatIsCutOffFromItsDatabase(t *testing.T) {
 			close(ask)
 			testkit.Eventually(t, rig.Soon, func() bool { return m.Dials() > dials }, "the streams outlive the lease")
 			took := time.Since(cutAt)
-			if took > rig.Lease+2500*time.Millisecond {
+			if took > rig.Lease+10*time.Second {
 				t.Errorf("the streams were closed %v after the cut; the lease is %v", took, rig.Lease)
 			}
 			if ready, answer := c.Readiness(); ready {

@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// again is the time in which an operation must move once a controller is up.
-const again = 5 * time.Second
+// again is the time in which an operation must move once a controller is up, on a machine that is full of tests.
+const again = 15 * time.Second
 
 // kindFor is a kind of operation that passes the failpoint.
 func kindFor(point string, turn int) kind {

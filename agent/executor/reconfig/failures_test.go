@@ -183,14 +183,14 @@ func TestWhoEndsTheWaitForAProof(t *testing.T) {
 			return errBroken
 		}
 		spec := order(t, 1, "192.0.2.7/24")
-		spec.GetReconfig().ConfirmTimeoutMs = 4000
+		spec.GetReconfig().ConfirmTimeoutMs = 60_000
 		job := r.prepare(spec)
 		if errors.Is(cause, executor.ErrShutdown) {
 			r.host.fails["RollBackGuard"] = errBroken
 		}
 		began := time.Now()
 		got, err := r.e.Execute(ctx, job)
-		if took := time.Since(began); took > 3*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("%v: it took %s", cause, took)
 		}
 		if errors.Is(cause, executor.ErrShutdown) {
