@@ -173,7 +173,9 @@ export class Shown {
       return m.next_cursor
     } catch (e) {
       if (!(e instanceof Refusal) || e.reason === 'MOMENT_NOT_KEPT') throw e
+      const counts = as_of ? null : this.counts // which are of the whole fleet
       this.clear()
+      this.counts = counts
       this.look = look
       this.refused = e.reason === tooLarge ? 'These machines are too many for a map. Filter them, by a site for one.' : e.message
       this.begun = true
@@ -182,12 +184,15 @@ export class Shown {
     }
   }
 
+  protected counted(a: Counts): void {
+    this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
+    this.total = a.total
+  }
+
   // askCounts has the controller count the fleet where the map is of a part.
   protected async askCounts(signal: AbortSignal, as_of?: string): Promise<void> {
     try {
-      const a = await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of }, signal)
-      this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
-      this.total = a.total
+      this.counted(await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of }, signal))
     } catch (e) {
       // Who may see some machines alone may not count all.
       if (!(e instanceof Refusal) || e.status !== 403) throw e
@@ -249,6 +254,7 @@ class Fleet extends Shown {
     while (!signal.aborted && !document.hidden) {
       if (!this.cursor || this.held) {
         const before = Date.now()
+        if (!this.begun) void this.countFirst(signal)
         this.cursor = await this.read(this.wanted, signal)
         this.readAt = Date.now()
         this.took = this.readAt - before
@@ -257,6 +263,16 @@ class Fleet extends Shown {
       if (this.look !== this.wanted) this.cursor = ''
       else if (this.refused || this.held) await this.rest(this.refused ? 30_000 : 5000, signal)
       else await this.follow(signal)
+    }
+  }
+
+  // countFirst has the numbers on the screen before the map of a large fleet is there.
+  private async countFirst(signal: AbortSignal): Promise<void> {
+    try {
+      const a = await get<Counts>('/machine-counts', { group_by: 'effective_state' }, signal)
+      if (!this.begun || this.partial) this.counted(a)
+    } catch {
+      // The map has the numbers too, and says what is wrong.
     }
   }
 
