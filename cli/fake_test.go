@@ -179,6 +179,10 @@ func (f *fakeServer) ListOperations(context.Context, *pb.ListOperationsRequest) 
 	return &pb.ListOperationsResponse{Operations: []*pb.Operation{f.op}}, nil
 }
 
+func (f *fakeServer) GetFleetSummary(context.Context, *pb.GetFleetSummaryRequest) (*pb.FleetSummary, error) {
+	return &pb.FleetSummary{RunningOperations: 2, PendingOperations: 1, FailedOperations: 3}, nil
+}
+
 func (f *fakeServer) GetErasureCertificate(
 	context.Context, *pb.GetErasureCertificateRequest,
 ) (*pb.ErasureCertificate, error) {

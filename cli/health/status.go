@@ -23,8 +23,7 @@ type fleetStatus struct {
 	// attention are the first machines that need somebody, of so many.
 	attention    []*pb.Machine
 	rollouts     []*pb.Rollout
-	running      int32
-	pending      int32
+	work         *pb.FleetSummary
 	budgets      []*pb.Budget
 	slots        []*pb.BudgetSlot
 	certificates []*pb.Agent
@@ -136,19 +135,8 @@ func (s *fleetStatus) readWork(ctx context.Context, svc *command.Services) error
 		s.rollouts = append(s.rollouts, r.GetRollouts()...)
 	}
 	var err error
-	if s.running, err = operationsIn(ctx, svc, "RUNNING"); err != nil {
-		return err
-	}
-	s.pending, err = operationsIn(ctx, svc, "PENDING")
+	s.work, err = svc.Machines.GetFleetSummary(ctx, &pb.GetFleetSummaryRequest{})
 	return err
-}
-
-func operationsIn(ctx context.Context, svc *command.Services, phase string) (int32, error) {
-	r, err := svc.Operations.ListOperations(ctx, &pb.ListOperationsRequest{Filter: "phase=" + phase, PageSize: 1})
-	if r.GetTotalSize() == 0 && len(r.GetOperations()) > 0 {
-		return -1, err
-	}
-	return r.GetTotalSize(), err
 }
 
 func (s *fleetStatus) readBudgets(ctx context.Context, svc *command.Services) error {
@@ -235,13 +223,6 @@ func (s *fleetStatus) text(style view.Style, now time.Time) string {
 	return b.String()
 }
 
-func countText(n int32) string {
-	if n < 0 {
-		return "?"
-	}
-	return fmt.Sprint(n)
-}
-
 func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style) {
 	if len(s.attention) == 0 {
 		return
@@ -257,7 +238,8 @@ func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style) {
 }
 
 func (s *fleetStatus) workText(b *strings.Builder, style view.Style) {
-	fmt.Fprintf(b, "\nOperations: %s under way, %s waiting\n", countText(s.running), countText(s.pending))
+	fmt.Fprintf(b, "\nOperations: %d under way, %d waiting, %d failed in the last 24 h\n",
+		s.work.GetRunningOperations(), s.work.GetPendingOperations(), s.work.GetFailedOperations())
 	for _, r := range s.rollouts {
 		y := r.GetTally()
 		state := r.GetState().String()
@@ -313,7 +295,8 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{
 		"as_of": now.UTC().Format(time.RFC3339), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
 		"attention": attention, "rollouts": rollouts, "certificates": certificates,
-		"operations":   map[string]any{"running": float64(s.running), "pending": float64(s.pending)},
+		"operations": map[string]any{"running": float64(s.work.GetRunningOperations()),
+			"pending": float64(s.work.GetPendingOperations()), "failed_24h": float64(s.work.GetFailedOperations())},
 		"budget_slots": map[string]any{"held": float64(len(s.slots)), "by_failed_work": float64(s.failedSlots())},
 	})
 }

@@ -351,7 +351,7 @@ func (x MachineEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MachineEvent_Kind.Descriptor instead.
 func (MachineEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17, 0}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // Machine is a physical server with a stable identity.
@@ -1798,6 +1798,142 @@ func (x *MachineGroup) GetCount() int32 {
 	return 0
 }
 
+type GetFleetSummaryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFleetSummaryRequest) Reset() {
+	*x = GetFleetSummaryRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFleetSummaryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFleetSummaryRequest) ProtoMessage() {}
+
+func (x *GetFleetSummaryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFleetSummaryRequest.ProtoReflect.Descriptor instead.
+func (*GetFleetSummaryRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+}
+
+// FleetSummary is how many machines, operations and agents there are.
+type FleetSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every change that was committed before this time is counted.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Machines by effective_state, those of the most machines first.
+	Machines []*MachineGroup `protobuf:"bytes,2,rep,name=machines,proto3" json:"machines,omitempty"`
+	// Machines in all.
+	TotalMachines int32 `protobuf:"varint,3,opt,name=total_machines,json=totalMachines,proto3" json:"total_machines,omitempty"`
+	// Operations under way.
+	RunningOperations int32 `protobuf:"varint,4,opt,name=running_operations,json=runningOperations,proto3" json:"running_operations,omitempty"`
+	// Operations that wait for their turn.
+	PendingOperations int32 `protobuf:"varint,5,opt,name=pending_operations,json=pendingOperations,proto3" json:"pending_operations,omitempty"`
+	// Operations of the last 24 h that failed.
+	FailedOperations int32 `protobuf:"varint,6,opt,name=failed_operations,json=failedOperations,proto3" json:"failed_operations,omitempty"`
+	// Agents that hold a session.
+	ConnectedAgents int32 `protobuf:"varint,7,opt,name=connected_agents,json=connectedAgents,proto3" json:"connected_agents,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *FleetSummary) Reset() {
+	*x = FleetSummary{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FleetSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FleetSummary) ProtoMessage() {}
+
+func (x *FleetSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FleetSummary.ProtoReflect.Descriptor instead.
+func (*FleetSummary) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FleetSummary) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *FleetSummary) GetMachines() []*MachineGroup {
+	if x != nil {
+		return x.Machines
+	}
+	return nil
+}
+
+func (x *FleetSummary) GetTotalMachines() int32 {
+	if x != nil {
+		return x.TotalMachines
+	}
+	return 0
+}
+
+func (x *FleetSummary) GetRunningOperations() int32 {
+	if x != nil {
+		return x.RunningOperations
+	}
+	return 0
+}
+
+func (x *FleetSummary) GetPendingOperations() int32 {
+	if x != nil {
+		return x.PendingOperations
+	}
+	return 0
+}
+
+func (x *FleetSummary) GetFailedOperations() int32 {
+	if x != nil {
+		return x.FailedOperations
+	}
+	return 0
+}
+
+func (x *FleetSummary) GetConnectedAgents() int32 {
+	if x != nil {
+		return x.ConnectedAgents
+	}
+	return 0
+}
+
 // MapMachinesRequest says which machines are mapped, in which groups, and with which value of each.
 type MapMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1815,7 +1951,7 @@ type MapMachinesRequest struct {
 
 func (x *MapMachinesRequest) Reset() {
 	*x = MapMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1963,7 @@ func (x *MapMachinesRequest) String() string {
 func (*MapMachinesRequest) ProtoMessage() {}
 
 func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1976,7 @@ func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapMachinesRequest.ProtoReflect.Descriptor instead.
 func (*MapMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MapMachinesRequest) GetFilter() string {
@@ -1894,7 +2030,7 @@ type MapMachinesResponse struct {
 
 func (x *MapMachinesResponse) Reset() {
 	*x = MapMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2042,7 @@ func (x *MapMachinesResponse) String() string {
 func (*MapMachinesResponse) ProtoMessage() {}
 
 func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2055,7 @@ func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapMachinesResponse.ProtoReflect.Descriptor instead.
 func (*MapMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MapMachinesResponse) GetGroups() []*MachineMapGroup {
@@ -1990,7 +2126,7 @@ type MachineMapGroup struct {
 
 func (x *MachineMapGroup) Reset() {
 	*x = MachineMapGroup{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2138,7 @@ func (x *MachineMapGroup) String() string {
 func (*MachineMapGroup) ProtoMessage() {}
 
 func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2151,7 @@ func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineMapGroup.ProtoReflect.Descriptor instead.
 func (*MachineMapGroup) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MachineMapGroup) GetValues() []string {
@@ -2067,7 +2203,7 @@ type WatchMachinesRequest struct {
 
 func (x *WatchMachinesRequest) Reset() {
 	*x = WatchMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2215,7 @@ func (x *WatchMachinesRequest) String() string {
 func (*WatchMachinesRequest) ProtoMessage() {}
 
 func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2228,7 @@ func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMachinesRequest.ProtoReflect.Descriptor instead.
 func (*WatchMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchMachinesRequest) GetFilter() string {
@@ -2124,7 +2260,7 @@ type MachineEvent struct {
 
 func (x *MachineEvent) Reset() {
 	*x = MachineEvent{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2272,7 @@ func (x *MachineEvent) String() string {
 func (*MachineEvent) ProtoMessage() {}
 
 func (x *MachineEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2285,7 @@ func (x *MachineEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineEvent.ProtoReflect.Descriptor instead.
 func (*MachineEvent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MachineEvent) GetKind() MachineEvent_Kind {
@@ -2190,7 +2326,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2338,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2351,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -2253,7 +2389,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2401,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2414,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -2320,7 +2456,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2468,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2481,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -2401,7 +2537,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2549,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2562,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -2486,7 +2622,7 @@ type TestMachineRequest struct {
 
 func (x *TestMachineRequest) Reset() {
 	*x = TestMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2634,7 @@ func (x *TestMachineRequest) String() string {
 func (*TestMachineRequest) ProtoMessage() {}
 
 func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2647,7 @@ func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestMachineRequest.ProtoReflect.Descriptor instead.
 func (*TestMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TestMachineRequest) GetMachineId() string {
@@ -2589,7 +2725,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2737,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2750,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -2693,7 +2829,7 @@ type SystemSeed struct {
 
 func (x *SystemSeed) Reset() {
 	*x = SystemSeed{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2841,7 @@ func (x *SystemSeed) String() string {
 func (*SystemSeed) ProtoMessage() {}
 
 func (x *SystemSeed) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2854,7 @@ func (x *SystemSeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemSeed.ProtoReflect.Descriptor instead.
 func (*SystemSeed) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SystemSeed) GetHostname() string {
@@ -2765,7 +2901,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2913,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2926,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -2835,7 +2971,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2983,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2996,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -2898,7 +3034,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3046,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3059,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -2957,7 +3093,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3105,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3118,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -3004,7 +3140,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3152,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3165,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -3103,7 +3239,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3251,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3264,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -3314,7 +3450,7 @@ type ExplainMachinesRequest struct {
 
 func (x *ExplainMachinesRequest) Reset() {
 	*x = ExplainMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3462,7 @@ func (x *ExplainMachinesRequest) String() string {
 func (*ExplainMachinesRequest) ProtoMessage() {}
 
 func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3475,7 @@ func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainMachinesRequest) GetFilter() string {
@@ -3377,7 +3513,7 @@ type ExplainMachinesResponse struct {
 
 func (x *ExplainMachinesResponse) Reset() {
 	*x = ExplainMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3525,7 @@ func (x *ExplainMachinesResponse) String() string {
 func (*ExplainMachinesResponse) ProtoMessage() {}
 
 func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3538,7 @@ func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainMachinesResponse) GetMachines() []*ExplainedMachine {
@@ -3439,7 +3575,7 @@ type ExplainedMachine struct {
 
 func (x *ExplainedMachine) Reset() {
 	*x = ExplainedMachine{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3587,7 @@ func (x *ExplainedMachine) String() string {
 func (*ExplainedMachine) ProtoMessage() {}
 
 func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3600,7 @@ func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedMachine.ProtoReflect.Descriptor instead.
 func (*ExplainedMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainedMachine) GetMachine() *Machine {
@@ -3496,7 +3632,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3644,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3657,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -3565,7 +3701,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3713,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3726,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -3650,7 +3786,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3798,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3811,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -3733,7 +3869,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3881,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3894,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -3895,7 +4031,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4043,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4056,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -4078,7 +4214,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4226,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4239,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -4141,7 +4277,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4153,7 +4289,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4166,7 +4302,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -4213,7 +4349,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4361,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4374,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -4302,7 +4438,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4450,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4463,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -4367,7 +4503,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4515,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4528,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -4467,7 +4603,7 @@ type InventoryChange struct {
 
 func (x *InventoryChange) Reset() {
 	*x = InventoryChange{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +4615,7 @@ func (x *InventoryChange) String() string {
 func (*InventoryChange) ProtoMessage() {}
 
 func (x *InventoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4492,7 +4628,7 @@ func (x *InventoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryChange.ProtoReflect.Descriptor instead.
 func (*InventoryChange) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *InventoryChange) GetAt() *timestamppb.Timestamp {
@@ -4556,7 +4692,7 @@ type GetHardwareTestsRequest struct {
 
 func (x *GetHardwareTestsRequest) Reset() {
 	*x = GetHardwareTestsRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4704,7 @@ func (x *GetHardwareTestsRequest) String() string {
 func (*GetHardwareTestsRequest) ProtoMessage() {}
 
 func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4717,7 @@ func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHardwareTestsRequest.ProtoReflect.Descriptor instead.
 func (*GetHardwareTestsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetHardwareTestsRequest) GetMachineId() string {
@@ -4611,7 +4747,7 @@ type HardwareTests struct {
 
 func (x *HardwareTests) Reset() {
 	*x = HardwareTests{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4759,7 @@ func (x *HardwareTests) String() string {
 func (*HardwareTests) ProtoMessage() {}
 
 func (x *HardwareTests) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4772,7 @@ func (x *HardwareTests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTests.ProtoReflect.Descriptor instead.
 func (*HardwareTests) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HardwareTests) GetMachineId() string {
@@ -4674,7 +4810,7 @@ type HardwareTest struct {
 
 func (x *HardwareTest) Reset() {
 	*x = HardwareTest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +4822,7 @@ func (x *HardwareTest) String() string {
 func (*HardwareTest) ProtoMessage() {}
 
 func (x *HardwareTest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +4835,7 @@ func (x *HardwareTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTest.ProtoReflect.Descriptor instead.
 func (*HardwareTest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HardwareTest) GetOperationId() string {
@@ -4773,7 +4909,7 @@ type HardwareTestResult struct {
 
 func (x *HardwareTestResult) Reset() {
 	*x = HardwareTestResult{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4785,7 +4921,7 @@ func (x *HardwareTestResult) String() string {
 func (*HardwareTestResult) ProtoMessage() {}
 
 func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4798,7 +4934,7 @@ func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTestResult.ProtoReflect.Descriptor instead.
 func (*HardwareTestResult) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HardwareTestResult) GetTest() string {
@@ -5036,7 +5172,16 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"<\n" +
 	"\fMachineGroup\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x05R\x05count\"\x93\x01\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\x18\n" +
+	"\x16GetFleetSummaryRequest\"\xd4\x02\n" +
+	"\fFleetSummary\x12/\n" +
+	"\x05as_of\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x126\n" +
+	"\bmachines\x18\x02 \x03(\v2\x1a.baremetal.v1.MachineGroupR\bmachines\x12%\n" +
+	"\x0etotal_machines\x18\x03 \x01(\x05R\rtotalMachines\x12-\n" +
+	"\x12running_operations\x18\x04 \x01(\x05R\x11runningOperations\x12-\n" +
+	"\x12pending_operations\x18\x05 \x01(\x05R\x11pendingOperations\x12+\n" +
+	"\x11failed_operations\x18\x06 \x01(\x05R\x10failedOperations\x12)\n" +
+	"\x10connected_agents\x18\a \x01(\x05R\x0fconnectedAgents\"\x93\x01\n" +
 	"\x12MapMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
 	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\x12\x19\n" +
@@ -5350,13 +5495,14 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\xc5\x0e\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\x9a\x0f\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
 	"GetMachine\x12\x1f.baremetal.v1.GetMachineRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
 	"\fListMachines\x12!.baremetal.v1.ListMachinesRequest\x1a\".baremetal.v1.ListMachinesResponse\x12X\n" +
-	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12R\n" +
+	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12S\n" +
+	"\x0fGetFleetSummary\x12$.baremetal.v1.GetFleetSummaryRequest\x1a\x1a.baremetal.v1.FleetSummary\x12R\n" +
 	"\vMapMachines\x12 .baremetal.v1.MapMachinesRequest\x1a!.baremetal.v1.MapMachinesResponse\x12Q\n" +
 	"\rWatchMachines\x12\".baremetal.v1.WatchMachinesRequest\x1a\x1a.baremetal.v1.MachineEvent0\x01\x12J\n" +
 	"\rUpdateMachine\x12\".baremetal.v1.UpdateMachineRequest\x1a\x15.baremetal.v1.Machine\x12J\n" +
@@ -5389,7 +5535,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -5408,165 +5554,171 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*CountMachinesRequest)(nil),       // 14: baremetal.v1.CountMachinesRequest
 	(*CountMachinesResponse)(nil),      // 15: baremetal.v1.CountMachinesResponse
 	(*MachineGroup)(nil),               // 16: baremetal.v1.MachineGroup
-	(*MapMachinesRequest)(nil),         // 17: baremetal.v1.MapMachinesRequest
-	(*MapMachinesResponse)(nil),        // 18: baremetal.v1.MapMachinesResponse
-	(*MachineMapGroup)(nil),            // 19: baremetal.v1.MachineMapGroup
-	(*WatchMachinesRequest)(nil),       // 20: baremetal.v1.WatchMachinesRequest
-	(*MachineEvent)(nil),               // 21: baremetal.v1.MachineEvent
-	(*UpdateMachineRequest)(nil),       // 22: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 23: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 24: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 25: baremetal.v1.NetbootMachineRequest
-	(*TestMachineRequest)(nil),         // 26: baremetal.v1.TestMachineRequest
-	(*ReimageMachineRequest)(nil),      // 27: baremetal.v1.ReimageMachineRequest
-	(*SystemSeed)(nil),                 // 28: baremetal.v1.SystemSeed
-	(*ReconfigureMachineRequest)(nil),  // 29: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 30: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 31: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 32: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 33: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 34: baremetal.v1.ExplainMachineResponse
-	(*ExplainMachinesRequest)(nil),     // 35: baremetal.v1.ExplainMachinesRequest
-	(*ExplainMachinesResponse)(nil),    // 36: baremetal.v1.ExplainMachinesResponse
-	(*ExplainedMachine)(nil),           // 37: baremetal.v1.ExplainedMachine
-	(*OperatorAction)(nil),             // 38: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 39: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 40: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 41: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 42: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 43: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 44: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 45: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 46: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 47: baremetal.v1.Inventory
-	(*InventoryChange)(nil),            // 48: baremetal.v1.InventoryChange
-	(*GetHardwareTestsRequest)(nil),    // 49: baremetal.v1.GetHardwareTestsRequest
-	(*HardwareTests)(nil),              // 50: baremetal.v1.HardwareTests
-	(*HardwareTest)(nil),               // 51: baremetal.v1.HardwareTest
-	(*HardwareTestResult)(nil),         // 52: baremetal.v1.HardwareTestResult
-	nil,                                // 53: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 54: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 55: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 56: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 57: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 58: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 59: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 60: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 61: baremetal.v1.Operation
+	(*GetFleetSummaryRequest)(nil),     // 17: baremetal.v1.GetFleetSummaryRequest
+	(*FleetSummary)(nil),               // 18: baremetal.v1.FleetSummary
+	(*MapMachinesRequest)(nil),         // 19: baremetal.v1.MapMachinesRequest
+	(*MapMachinesResponse)(nil),        // 20: baremetal.v1.MapMachinesResponse
+	(*MachineMapGroup)(nil),            // 21: baremetal.v1.MachineMapGroup
+	(*WatchMachinesRequest)(nil),       // 22: baremetal.v1.WatchMachinesRequest
+	(*MachineEvent)(nil),               // 23: baremetal.v1.MachineEvent
+	(*UpdateMachineRequest)(nil),       // 24: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 25: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 26: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 27: baremetal.v1.NetbootMachineRequest
+	(*TestMachineRequest)(nil),         // 28: baremetal.v1.TestMachineRequest
+	(*ReimageMachineRequest)(nil),      // 29: baremetal.v1.ReimageMachineRequest
+	(*SystemSeed)(nil),                 // 30: baremetal.v1.SystemSeed
+	(*ReconfigureMachineRequest)(nil),  // 31: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 32: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 33: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 34: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 35: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 36: baremetal.v1.ExplainMachineResponse
+	(*ExplainMachinesRequest)(nil),     // 37: baremetal.v1.ExplainMachinesRequest
+	(*ExplainMachinesResponse)(nil),    // 38: baremetal.v1.ExplainMachinesResponse
+	(*ExplainedMachine)(nil),           // 39: baremetal.v1.ExplainedMachine
+	(*OperatorAction)(nil),             // 40: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 41: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 42: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 43: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 44: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 45: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 46: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 47: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 48: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 49: baremetal.v1.Inventory
+	(*InventoryChange)(nil),            // 50: baremetal.v1.InventoryChange
+	(*GetHardwareTestsRequest)(nil),    // 51: baremetal.v1.GetHardwareTestsRequest
+	(*HardwareTests)(nil),              // 52: baremetal.v1.HardwareTests
+	(*HardwareTest)(nil),               // 53: baremetal.v1.HardwareTest
+	(*HardwareTestResult)(nil),         // 54: baremetal.v1.HardwareTestResult
+	nil,                                // 55: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 56: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 57: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 58: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 59: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 60: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 61: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 62: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 63: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	53, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	55, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	58, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	58, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	58, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	60, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	60, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	60, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	58, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	58, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	58, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	60, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	60, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	60, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	58, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	60, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
 	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	58, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	58, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	58, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	60, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	60, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	60, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	58, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	58, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	58, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	60, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	60, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	60, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	4,  // 23: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	58, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	58, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	60, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	60, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	16, // 26: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	58, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	58, // 28: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	19, // 29: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
-	58, // 30: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 31: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,  // 32: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,  // 33: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	59, // 34: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	28, // 35: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	60, // 36: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	58, // 37: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	58, // 38: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	38, // 39: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	58, // 40: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	58, // 41: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	37, // 42: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	4,  // 43: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	34, // 44: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	58, // 45: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	58, // 46: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	41, // 47: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	42, // 48: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	58, // 49: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	54, // 50: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	58, // 51: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,  // 52: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	55, // 53: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	56, // 54: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	57, // 55: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	45, // 56: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	58, // 57: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	48, // 58: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	58, // 59: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	51, // 60: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	58, // 61: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	52, // 62: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10, // 63: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 64: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 65: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 66: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 67: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	20, // 68: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	22, // 69: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	23, // 70: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	24, // 71: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	25, // 72: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	27, // 73: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	29, // 74: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	26, // 75: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	30, // 76: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	31, // 77: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	32, // 78: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	33, // 79: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	35, // 80: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	39, // 81: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	43, // 82: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	46, // 83: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	49, // 84: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	4,  // 85: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 86: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 87: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 88: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 89: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	21, // 90: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 91: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 92: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	61, // 93: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	61, // 94: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	61, // 95: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	61, // 96: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	61, // 97: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	61, // 98: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	61, // 99: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	61, // 100: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	34, // 101: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	36, // 102: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	40, // 103: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	44, // 104: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	47, // 105: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	50, // 106: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	85, // [85:107] is the sub-list for method output_type
-	63, // [63:85] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	60, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	60, // 28: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
+	16, // 29: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
+	60, // 30: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	21, // 31: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
+	60, // 32: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 33: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,  // 34: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,  // 35: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	61, // 36: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	30, // 37: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	62, // 38: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	60, // 39: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	60, // 40: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	40, // 41: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	60, // 42: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	60, // 43: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	39, // 44: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	4,  // 45: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	36, // 46: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	60, // 47: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	60, // 48: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	43, // 49: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	44, // 50: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	60, // 51: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	56, // 52: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	60, // 53: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,  // 54: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	57, // 55: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	58, // 56: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	59, // 57: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	47, // 58: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	60, // 59: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	50, // 60: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	60, // 61: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	53, // 62: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	60, // 63: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	54, // 64: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10, // 65: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 66: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 67: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 68: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 69: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	19, // 70: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	22, // 71: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	24, // 72: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	25, // 73: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	26, // 74: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	27, // 75: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	29, // 76: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	31, // 77: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	28, // 78: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	32, // 79: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	33, // 80: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	34, // 81: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	35, // 82: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	37, // 83: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	41, // 84: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	45, // 85: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	48, // 86: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	51, // 87: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	4,  // 88: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 89: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 90: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 91: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 92: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	20, // 93: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	23, // 94: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 95: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 96: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	63, // 97: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	63, // 98: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	63, // 99: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	63, // 100: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	63, // 101: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	63, // 102: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	63, // 103: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	63, // 104: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	36, // 105: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	38, // 106: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	42, // 107: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	46, // 108: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	49, // 109: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	52, // 110: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	88, // [88:111] is the sub-list for method output_type
+	65, // [65:88] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -5581,7 +5733,7 @@ func file_baremetal_v1_machine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	MachineService_GetMachine_FullMethodName         = "/baremetal.v1.MachineService/GetMachine"
 	MachineService_ListMachines_FullMethodName       = "/baremetal.v1.MachineService/ListMachines"
 	MachineService_CountMachines_FullMethodName      = "/baremetal.v1.MachineService/CountMachines"
+	MachineService_GetFleetSummary_FullMethodName    = "/baremetal.v1.MachineService/GetFleetSummary"
 	MachineService_MapMachines_FullMethodName        = "/baremetal.v1.MachineService/MapMachines"
 	MachineService_WatchMachines_FullMethodName      = "/baremetal.v1.MachineService/WatchMachines"
 	MachineService_UpdateMachine_FullMethodName      = "/baremetal.v1.MachineService/UpdateMachine"
@@ -63,6 +64,9 @@ type MachineServiceClient interface {
 	// CountMachines counts the machines that match a filter, by the values of up to three keys, at one moment. Scope: read.
 	// INVALID_GROUP_BY for a key that is none; TOO_MANY_GROUPS beyond 1,000 groups.
 	CountMachines(ctx context.Context, in *CountMachinesRequest, opts ...grpc.CallOption) (*CountMachinesResponse, error)
+	// GetFleetSummary gives the numbers of a first look at the whole fleet. They are up to 2 s old, so that any number of
+	// callers cost a controller as much as one. Scope: read; a caller whose roles are for some machines counts those by filter.
+	GetFleetSummary(ctx context.Context, in *GetFleetSummaryRequest, opts ...grpc.CallOption) (*FleetSummary, error)
 	// MapMachines gives the machines that match a filter in groups, each with its effective state and a value, in columns: for
 	// a picture of the whole fleet. Scope: read. TOO_MANY_GROUPS beyond 250,000 machines. Its answer may be larger than the 4 MiB
 	// that gRPC clients take by default: some 25 bytes a machine. A caller whose roles are for some machines gets those.
@@ -150,6 +154,16 @@ func (c *machineServiceClient) CountMachines(ctx context.Context, in *CountMachi
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountMachinesResponse)
 	err := c.cc.Invoke(ctx, MachineService_CountMachines_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *machineServiceClient) GetFleetSummary(ctx context.Context, in *GetFleetSummaryRequest, opts ...grpc.CallOption) (*FleetSummary, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FleetSummary)
+	err := c.cc.Invoke(ctx, MachineService_GetFleetSummary_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -365,6 +379,9 @@ type MachineServiceServer interface {
 	// CountMachines counts the machines that match a filter, by the values of up to three keys, at one moment. Scope: read.
 	// INVALID_GROUP_BY for a key that is none; TOO_MANY_GROUPS beyond 1,000 groups.
 	CountMachines(context.Context, *CountMachinesRequest) (*CountMachinesResponse, error)
+	// GetFleetSummary gives the numbers of a first look at the whole fleet. They are up to 2 s old, so that any number of
+	// callers cost a controller as much as one. Scope: read; a caller whose roles are for some machines counts those by filter.
+	GetFleetSummary(context.Context, *GetFleetSummaryRequest) (*FleetSummary, error)
 	// MapMachines gives the machines that match a filter in groups, each with its effective state and a value, in columns: for
 	// a picture of the whole fleet. Scope: read. TOO_MANY_GROUPS beyond 250,000 machines. Its answer may be larger than the 4 MiB
 	// that gRPC clients take by default: some 25 bytes a machine. A caller whose roles are for some machines gets those.
@@ -429,6 +446,9 @@ func (UnimplementedMachineServiceServer) ListMachines(context.Context, *ListMach
 }
 func (UnimplementedMachineServiceServer) CountMachines(context.Context, *CountMachinesRequest) (*CountMachinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountMachines not implemented")
+}
+func (UnimplementedMachineServiceServer) GetFleetSummary(context.Context, *GetFleetSummaryRequest) (*FleetSummary, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFleetSummary not implemented")
 }
 func (UnimplementedMachineServiceServer) MapMachines(context.Context, *MapMachinesRequest) (*MapMachinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MapMachines not implemented")
@@ -573,6 +593,24 @@ func _MachineService_CountMachines_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MachineServiceServer).CountMachines(ctx, req.(*CountMachinesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MachineService_GetFleetSummary_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFleetSummaryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).GetFleetSummary(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_GetFleetSummary_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).GetFleetSummary(ctx, req.(*GetFleetSummaryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -916,6 +954,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountMachines",
 			Handler:    _MachineService_CountMachines_Handler,
+		},
+		{
+			MethodName: "GetFleetSummary",
+			Handler:    _MachineService_GetFleetSummary_Handler,
 		},
 		{
 			MethodName: "MapMachines",

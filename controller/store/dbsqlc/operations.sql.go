@@ -143,6 +143,33 @@ func (q *Queries) CountUnwakeable(ctx context.Context, overdue *time.Time) (int6
 	return count, err
 }
 
+const countWork = `-- name: CountWork :one
+SELECT (SELECT count(*) FROM operations WHERE phase = 'RUNNING')::int AS running,
+    (SELECT count(*) FROM operations WHERE phase = 'PENDING')::int AS pending,
+    (SELECT count(*) FROM operations WHERE phase = 'FAILED' AND created_at > $1::timestamptz)::int AS failed,
+    (SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL)::int AS agents
+`
+
+type CountWorkRow struct {
+	Running int32
+	Pending int32
+	Failed  int32
+	Agents  int32
+}
+
+// Operations that run, wait, and have failed since a time, and agents that hold a session.
+func (q *Queries) CountWork(ctx context.Context, since time.Time) (CountWorkRow, error) {
+	row := q.db.QueryRow(ctx, countWork, since)
+	var i CountWorkRow
+	err := row.Scan(
+		&i.Running,
+		&i.Pending,
+		&i.Failed,
+		&i.Agents,
+	)
+	return i, err
+}
+
 const dropLog = `-- name: DropLog :exec
 DELETE FROM operation_logs WHERE operation_id = $1 AND seq <= $2
 `

@@ -214,6 +214,18 @@ func (s *Store) ListCommands(ctx context.Context, f CommandFilter) ([]*baremetal
 	return out, nil
 }
 
+// Work is how many operations there are, and how many agents that do them hold a session.
+type Work = dbsqlc.CountWorkRow
+
+// CountWork counts operations that run, that wait, and that were asked for since a time and have failed.
+func (s *Store) CountWork(ctx context.Context, since time.Time) (Work, error) {
+	w, err := s.db.Q.CountWork(ctx, since)
+	if err != nil {
+		return w, fmt.Errorf("count operations: %w", err)
+	}
+	return w, nil
+}
+
 // CountUnwakeable counts active operations that nobody has looked at for long after their time. Its normal value is 0.
 func (s *Store) CountUnwakeable(ctx context.Context, now time.Time) (int64, error) {
 	n, err := s.db.Q.CountUnwakeable(ctx, pgtx.TimePtr(now.Add(-30*time.Second)))

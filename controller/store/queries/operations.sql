@@ -70,6 +70,13 @@ WHERE (@operation_id::text = '' OR operation_id = @operation_id) AND (@machine_i
   AND (@before_id::text = '' OR (created_at, command_id) < (@before_time::timestamptz, @before_id::text))
 ORDER BY created_at DESC, command_id DESC LIMIT @page_size;
 
+-- name: CountWork :one
+-- Operations that run, wait, and have failed since a time, and agents that hold a session.
+SELECT (SELECT count(*) FROM operations WHERE phase = 'RUNNING')::int AS running,
+    (SELECT count(*) FROM operations WHERE phase = 'PENDING')::int AS pending,
+    (SELECT count(*) FROM operations WHERE phase = 'FAILED' AND created_at > @since::timestamptz)::int AS failed,
+    (SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL)::int AS agents;
+
 -- name: CountUnwakeable :one
 SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < @overdue;
 

@@ -507,6 +507,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fleet-summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetFleetSummary gives the numbers of a first look at the whole fleet.
+         * @description They are up to 2 s old, so that any number of
+         *     callers cost a controller as much as one. Scope: read; a caller whose roles are for some machines counts those by filter.
+         */
+        get: operations["MachineService_GetFleetSummary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fleet/freeze": {
         parameters: {
             query?: never;
@@ -3245,6 +3266,41 @@ export interface components {
             rate_per_second?: number;
             /** @description Source network, such as 10.0.0.0/8; empty is any. */
             source_cidr?: string;
+        };
+        /** @description FleetSummary is how many machines, operations and agents there are. */
+        "baremetal.v1.FleetSummary": {
+            /**
+             * Format: date-time
+             * @description Every change that was committed before this time is counted.
+             */
+            as_of?: string;
+            /**
+             * Format: int32
+             * @description Agents that hold a session.
+             */
+            connected_agents?: number;
+            /**
+             * Format: int32
+             * @description Operations of the last 24 h that failed.
+             */
+            failed_operations?: number;
+            /** @description Machines by effective_state, those of the most machines first. */
+            machines?: components["schemas"]["baremetal.v1.MachineGroup"][];
+            /**
+             * Format: int32
+             * @description Operations that wait for their turn.
+             */
+            pending_operations?: number;
+            /**
+             * Format: int32
+             * @description Operations under way.
+             */
+            running_operations?: number;
+            /**
+             * Format: int32
+             * @description Machines in all.
+             */
+            total_machines?: number;
         };
         "baremetal.v1.FreezeFleetRequest": {
             /** @description Goes into the audit log only. */
@@ -7367,6 +7423,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    MachineService_GetFleetSummary: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.FleetSummary"];
                 };
             };
             default: components["responses"]["Error"];

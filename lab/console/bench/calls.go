@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/benchrig"
+	"github.com/ingot-metal/ingot/lab/fill"
 	"github.com/ingot-metal/ingot/lab/measure"
 )
 
@@ -168,7 +171,44 @@ func (b *bench) calls(ctx context.Context) error {
 	return nil
 }
 
-// consoles opens the streams of many consoles, and sees what they cost the controller.
+// asked is what the first screen of a fleet in which nothing changes asks for again and again, beside its stream.
+var asked = []struct {
+	path  string
+	query url.Values
+	every time.Duration
+}{
+	{"/api/v1/fleet-summary", nil, 10 * time.Second},
+	{"/api/v1/rollouts", url.Values{"page_size": {"50"}}, 10 * time.Second},
+	{"/api/v1/server-info", nil, 5 * time.Second},
+	{"/api/v1/machine-explanations", url.Values{"page_size": {"12"}, "filter": {"machine_id in (" +
+		strings.Join(named(12), ", ") + ")"}}, 10 * time.Second},
+}
+
+func named(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fill.Machine(i))
+	}
+	return ids
+}
+
+// ask asks as the first screen does, from a moment of its own on.
+func (b *bench) ask(ctx context.Context, path string, q url.Values, every time.Duration) error {
+	for wait := rand.N(every); ; wait = every {
+		if benchrig.Pause(ctx, wait) != nil {
+			return nil
+		}
+		answer, err := b.rest.get(ctx, path, q)
+		if err == nil {
+			_, err = io.Copy(io.Discard, answer.Body)
+			err = errors.Join(err, answer.Body.Close())
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// consoles opens many consoles' first screens, and sees what they cost the controller.
 func (b *bench) consoles(ctx context.Context) error {
 	m, err := pb.NewMachineServiceClient(b.Conn).MapMachines(ctx, &pb.MapMachinesRequest{Filter: "site=none"})
 	if err != nil {
@@ -194,6 +234,9 @@ func (b *bench) consoles(ctx context.Context) error {
 			_, _ = io.Copy(counting, answer.Body) // until the end
 			return nil
 		})
+		for _, a := range asked {
+			group.Go("console's questions", func(ctx context.Context) error { return b.ask(ctx, a.path, a.query, a.every) })
+		}
 	}
 	for _, rate := range []int{0, 10} {
 		changes := b.change(ctx, rate)
@@ -206,7 +249,7 @@ func (b *bench) consoles(ctx context.Context) error {
 			return err
 		}
 		f := figure{
-			what:  fmt.Sprintf("controller, %d streams of consoles, %d changes a second", b.o.streams, rate),
+			what:  fmt.Sprintf("controller, %d open consoles, %d changes a second", b.o.streams, rate),
 			value: 100 * (cores - idle),
 			unit:  "% of a core",
 			note: fmt.Sprintf(

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/config"
@@ -119,6 +120,35 @@ func TestTheFleetAtAGlance(t *testing.T) {
 	if failure.ReasonOf(err) != "CURSOR_EXPIRED" {
 		t.Errorf("a cursor from before a restore: %v", err)
 	}
+}
+
+// TestASummaryCountsWhatThereIs: a reboot is under way, then it has failed, then its machine's agent is away.
+func TestASummaryCountsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{Script: "reboot:never@1"})
+	other := c.NewMachine(t, harness.MachineOptions{})
+	m.WaitConnected()
+	other.WaitConnected()
+	rig.Maintenance(t, c.Client, m.ID)
+	says := func(what string, want *baremetalv1.FleetSummary) {
+		t.Helper()
+		var got *baremetalv1.FleetSummary
+		testkit.Eventually(t, rig.Soon, func() bool {
+			got = harness.Must(t, c.Machines().GetFleetSummary, &baremetalv1.GetFleetSummaryRequest{})
+			counts := harness.Must(t, c.Machines().CountMachines,
+				&baremetalv1.CountMachinesRequest{GroupBy: []string{"effective_state"}})
+			want.AsOf, want.Machines, want.TotalMachines = got.GetAsOf(), counts.GetGroups(), counts.GetTotal()
+			return proto.Equal(got, want)
+		}, "%s", what)
+	}
+	says("two agents", &baremetalv1.FleetSummary{ConnectedAgents: 2})
+	op := rig.Reboot(t, c.Client, m.ID, "r", 12)
+	says("a reboot under way", &baremetalv1.FleetSummary{ConnectedAgents: 2, RunningOperations: 1})
+	c.Wait(op.GetOperationId(), rig.Soon)
+	says("a failed reboot", &baremetalv1.FleetSummary{ConnectedAgents: 2, FailedOperations: 1})
+	m.Isolate()
+	says("an agent that is away", &baremetalv1.FleetSummary{ConnectedAgents: 1, FailedOperations: 1})
 }
 
 // overREST asks the same with HTTP and JSON alone.

@@ -17,10 +17,12 @@ type Server struct {
 
 	normals normals
 	feed    *feed
+	summary *summary
 }
 
 // Register adds the services of this package to a server.
 func Register(r grpc.ServiceRegistrar, b *service.Base) {
 	s := &Server{Base: b, feed: &feed{read: b.Store.Follow, clock: b.Clock}}
+	s.summary = newSummary(s.readSummary, b.Clock)
 	baremetalv1.RegisterMachineServiceServer(r, s)
 }

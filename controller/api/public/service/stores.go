@@ -131,6 +131,7 @@ type Workflows interface {
 type Operations interface {
 	GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error)
 	ListOperations(ctx context.Context, f operationquery.OperationFilter) ([]*baremetalv1.Operation, error)
+	CountWork(ctx context.Context, since time.Time) (operationquery.Work, error)
 	GetRun(ctx context.Context, id string) (*baremetalv1.Run, error)
 	ListRuns(ctx context.Context, f operationquery.OperationFilter) ([]*baremetalv1.Run, error)
 	FeedHead(ctx context.Context) (operationlog.FeedPos, error)

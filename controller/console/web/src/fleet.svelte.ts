@@ -1,7 +1,7 @@
 // What the page knows of every machine: the API's map of the fleet, in columns, kept up to date by its watch.
 import { connection, get, lines, poll, Refusal, Unreachable } from './api.svelte'
 import { stateOf, states } from './states'
-import type { Counts, Machine, MachineEvent, MachineMap } from './types'
+import type { Counts, FleetSummary, Machine, MachineEvent, MachineMap } from './types'
 
 // Row is a machine that needs somebody.
 export interface Row {
@@ -146,9 +146,7 @@ export class Shown {
   protected changed(): void {
     this.version++
     this.known = this.ids.length
-    if (this.partial) return
-    this.total = this.known
-    this.counts = Object.fromEntries(states.map((s, i) => [s.name, this.tally[i] ?? 0]))
+    if (!this.partial) this.countShown()
   }
 
   protected clear(): void {
@@ -184,20 +182,25 @@ export class Shown {
     }
   }
 
-  protected counted(a: Counts): void {
-    this.counts = Object.fromEntries(a.groups.map((g) => [g.values[0] ?? '', g.count]))
-    this.total = a.total
+  protected counted(groups: Counts['groups'], total: number): void {
+    this.counts = Object.fromEntries(groups.map((g) => [g.values[0] ?? '', g.count]))
+    this.total = total
+  }
+
+  protected countShown(): void {
+    this.counts = Object.fromEntries(states.map((s, i) => [s.name, this.tally[i] ?? 0]))
+    this.total = this.known
   }
 
   // askCounts has the controller count the fleet where the map is of a part.
   protected async askCounts(signal: AbortSignal, as_of?: string): Promise<void> {
     try {
-      this.counted(await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of }, signal))
+      const a = await get<Counts>('/machine-counts', { group_by: 'effective_state', as_of }, signal)
+      this.counted(a.groups, a.total)
     } catch (e) {
       // Who may see some machines alone may not count all.
       if (!(e instanceof Refusal) || e.status !== 403) throw e
-      this.counts = Object.fromEntries(states.map((s, i) => [s.name, this.tally[i] ?? 0]))
-      this.total = this.known
+      this.countShown()
     }
   }
 }
@@ -208,6 +211,8 @@ const gone = 255
 // Changes are put on the screen so often, and a whole map is read again no sooner than this after the one before.
 const together = 100
 const apart = 1000
+// quiet is for how long numbers stand of a fleet in which nothing changes.
+const quiet = 10_000
 
 class Fleet extends Shown {
   // dirty are the places of machines that have changed and are not painted yet.
@@ -215,6 +220,10 @@ class Fleet extends Shown {
   private cursor = ''
   // held: the caller may not watch the fleet, and reads it again and again.
   private held = false
+  // summary is as old as its as_of says; null until it is known.
+  summary = $state.raw<FleetSummary | null>(null)
+  private summarizedOf = -1
+  private summarizedAt = 0
   private stops: (() => void)[] = []
   private wanted: Look = plain
   private again: AbortController | null = null
@@ -224,12 +233,7 @@ class Fleet extends Shown {
 
   start(): void {
     if (this.stops.length) return
-    this.stops = [
-      poll(1000, (signal) => this.step(signal)),
-      poll(3000, async (signal) => {
-        if (this.partial) await this.askCounts(signal)
-      }),
-    ]
+    this.stops = [poll(1000, (signal) => this.step(signal))]
   }
 
   end(): void {
@@ -239,6 +243,8 @@ class Fleet extends Shown {
     this.cursor = ''
     this.held = false
     this.wanted = plain
+    this.summary = null
+    this.summarizedOf = -1
     this.clear()
   }
 
@@ -254,7 +260,6 @@ class Fleet extends Shown {
     while (!signal.aborted && !document.hidden) {
       if (!this.cursor || this.held) {
         const before = Date.now()
-        if (!this.begun) void this.countFirst(signal)
         this.cursor = await this.read(this.wanted, signal)
         this.readAt = Date.now()
         this.took = this.readAt - before
@@ -266,13 +271,19 @@ class Fleet extends Shown {
     }
   }
 
-  // countFirst has the numbers on the screen before the map of a large fleet is there.
-  private async countFirst(signal: AbortSignal): Promise<void> {
+  // summarize has the numbers of the first screen, before the map of a large fleet is there. They are asked for again
+  // when something has changed, and now and then where that cannot be seen.
+  async summarize(signal: AbortSignal): Promise<void> {
+    if (!this.partial && this.summarizedOf === this.version && Date.now() - this.summarizedAt < quiet) return
+    this.summarizedOf = this.version
+    this.summarizedAt = Date.now()
     try {
-      const a = await get<Counts>('/machine-counts', { group_by: 'effective_state' }, signal)
-      if (!this.begun || this.partial) this.counted(a)
-    } catch {
-      // The map has the numbers too, and says what is wrong.
+      this.summary = await get<FleetSummary>('/fleet-summary', {}, signal)
+      if (!this.begun || this.partial) this.counted(this.summary.machines, this.summary.total_machines)
+    } catch (e) {
+      // Who may see some machines alone counts those that are on the map.
+      if (!(e instanceof Refusal) || e.status !== 403) throw e
+      if (this.begun) this.countShown()
     }
   }
 

@@ -19,6 +19,7 @@ type Of<N extends string> = `baremetal.v1.${N}` extends keyof Schemas ? Full<Sch
 export type Machine = Of<'Machine'>
 export type MachineMap = Of<'MapMachinesResponse'>
 export type MachineEvent = Of<'MachineEvent'>
+export type FleetSummary = Of<'FleetSummary'>
 export type Counts = Of<'CountMachinesResponse'>
 export type Explained = Of<'ExplainMachinesResponse'>
 export type Condition = Of<'Condition'>
