@@ -4,7 +4,17 @@ import (
 	"compress/gzip"
 	"net/http"
 	"strings"
+	"sync"
 )
+
+// smallest is what is compressed at least, in bytes: below it a packet is one all the same.
+const smallest = 1400
+
+// zips are compressors that nobody uses: each has most of a megabyte.
+var zips = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
+	return z
+}}
 
 // compressed gives a writer that compresses JSON, and what ends it. Streams stay as they are: their lines must not wait
 // in a compressor. Nobody can make a page of another site send a request that is answered so, and measure it.
@@ -16,33 +26,48 @@ func compressed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, fu
 	return z, z.end
 }
 
+// zipped decides with the first bytes, which are all of an answer that is small.
 type zipped struct {
 	http.ResponseWriter
-	begun bool
-	z     *gzip.Writer
+
+	code    int
+	decided bool
+	z       *gzip.Writer
 }
 
 // Unwrap is for http.ResponseController.
 func (z *zipped) Unwrap() http.ResponseWriter { return z.ResponseWriter }
 
+// WriteHeader keeps a code of JSON until the first bytes are there.
 func (z *zipped) WriteHeader(code int) {
-	if !z.begun {
-		z.begun = true
-		h := z.Header()
-		if code == http.StatusOK && strings.HasPrefix(h.Get("Content-Type"), "application/json") &&
-			h.Get("Content-Encoding") == "" {
-			h.Set("Content-Encoding", "gzip")
-			h.Add("Vary", "Accept-Encoding")
-			h.Del("Content-Length")
-			z.z, _ = gzip.NewWriterLevel(z.ResponseWriter, gzip.BestSpeed) // a level that there is
-		}
+	if z.decided || z.code != 0 {
+		return
 	}
-	z.ResponseWriter.WriteHeader(code)
+	z.code = code
+	h := z.Header()
+	if code != http.StatusOK || !strings.HasPrefix(h.Get("Content-Type"), "application/json") ||
+		h.Get("Content-Encoding") != "" {
+		z.decide(false)
+	}
+}
+
+func (z *zipped) decide(compress bool) {
+	z.decided = true
+	if compress {
+		h := z.Header()
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		h.Del("Content-Length")
+		z.z, _ = zips.Get().(*gzip.Writer) // nothing else is in it
+		z.z.Reset(z.ResponseWriter)
+	}
+	z.ResponseWriter.WriteHeader(z.code)
 }
 
 func (z *zipped) Write(b []byte) (int, error) {
-	if !z.begun {
-		z.WriteHeader(http.StatusOK)
+	z.WriteHeader(http.StatusOK)
+	if !z.decided {
+		z.decide(len(b) >= smallest)
 	}
 	if z.z != nil {
 		return z.z.Write(b)
@@ -51,7 +76,12 @@ func (z *zipped) Write(b []byte) (int, error) {
 }
 
 func (z *zipped) end() {
+	if z.code != 0 && !z.decided {
+		z.decide(false)
+	}
 	if z.z != nil {
 		_ = z.z.Close() // whoever does not read it has gone
+		zips.Put(z.z)
+		z.z = nil
 	}
 }

@@ -178,10 +178,10 @@ var asked = []struct {
 	every time.Duration
 }{
 	{"/api/v1/fleet-summary", nil, 10 * time.Second},
-	{"/api/v1/rollouts", url.Values{"page_size": {"50"}}, 10 * time.Second},
-	{"/api/v1/server-info", nil, 5 * time.Second},
+	{"/api/v1/rollouts", url.Values{"page_size": {"50"}}, 15 * time.Second},
+	{"/api/v1/server-info", nil, 8 * time.Second},
 	{"/api/v1/machine-explanations", url.Values{"page_size": {"12"}, "filter": {"machine_id in (" +
-		strings.Join(named(12), ", ") + ")"}}, 10 * time.Second},
+		strings.Join(named(12), ", ") + ")"}}, 60 * time.Second},
 }
 
 func named(n int) (ids []string) {

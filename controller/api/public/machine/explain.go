@@ -102,12 +102,24 @@ func (s *Server) ExplainMachines(
 	if err != nil {
 		return nil, err
 	}
-	now := s.Clock.Now()
-	ids := make([]string, len(p.Rows))
-	for i, m := range p.Rows {
-		ids[i] = m.GetMachineId()
+	out := &baremetalv1.ExplainMachinesResponse{NextPageToken: p.Next, TotalSize: p.Total}
+	if out.Machines, err = s.explainEach(ctx, p.Rows); err != nil {
+		return nil, err
 	}
-	all, err := s.Store.ExplainFactsOf(ctx, ids, now)
+	return out, nil
+}
+
+// explainEach explains machines in their order, without those that have gone meanwhile.
+func (s *Server) explainEach(ctx context.Context, all []*baremetalv1.Machine) ([]*baremetalv1.ExplainedMachine, error) {
+	now := s.Clock.Now()
+	found := s.explained.of(all, now)
+	var ids []string
+	for _, m := range all {
+		if found[m.GetMachineId()] == nil {
+			ids = append(ids, m.GetMachineId())
+		}
+	}
+	facts, err := s.Store.ExplainFactsOf(ctx, ids, now)
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +127,18 @@ func (s *Server) ExplainMachines(
 	if err != nil {
 		return nil, err
 	}
-	out := &baremetalv1.ExplainMachinesResponse{NextPageToken: p.Next, TotalSize: p.Total}
-	for _, facts := range all {
-		e := explained(facts.Machine.GetMachineId(), rules.Explain(facts.WithBaselines(measured)))
-		out.Machines = append(out.Machines, &baremetalv1.ExplainedMachine{Machine: facts.Machine, Explanation: e})
+	for _, f := range facts {
+		id := f.Machine.GetMachineId()
+		found[id] = &baremetalv1.ExplainedMachine{
+			Machine: f.Machine, Explanation: explained(id, rules.Explain(f.WithBaselines(measured))),
+		}
+		s.explained.keep(found[id], now)
+	}
+	var out []*baremetalv1.ExplainedMachine
+	for _, m := range all {
+		if e := found[m.GetMachineId()]; e != nil {
+			out = append(out, e)
+		}
 	}
 	return out, nil
 }

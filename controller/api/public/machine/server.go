@@ -18,6 +18,8 @@ type Server struct {
 	normals normals
 	feed    *feed
 	summary *summary
+	// explained are the explanations that may be given again.
+	explained explanations
 }
 
 // Register adds the services of this package to a server.

@@ -37,11 +37,12 @@ func (p *Pacer) Mark() <-chan struct{} {
 	return p.Base.Engine.Changed()
 }
 
-// Wait returns nil when it is time to read again: after a change, or after a while.
+// Wait returns nil when it is time to read again: after a change, or after a while. All streams look at the same moments,
+// so that one read answers them, and the processor sleeps in between.
 func (p *Pacer) Wait(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
-	case <-p.Base.Clock.After(p.Base.Config.PollEvery):
+	case <-p.Base.Clock.After(untilNext(p.Base.Clock.Now(), p.Base.Config.PollEvery)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -52,6 +53,11 @@ func (p *Pacer) Wait(ctx context.Context, changed <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// untilNext is how long it is to the next moment that is a multiple of a period since the epoch.
+func untilNext(now time.Time, every time.Duration) time.Duration {
+	return every - time.Duration(now.UnixNano())%every
 }
 
 func draining() error {

@@ -211,8 +211,6 @@ const gone = 255
 // Changes are put on the screen so often, and a whole map is read again no sooner than this after the one before.
 const together = 100
 const apart = 1000
-// quiet is for how long numbers stand of a fleet in which nothing changes.
-const quiet = 10_000
 
 class Fleet extends Shown {
   // dirty are the places of machines that have changed and are not painted yet.
@@ -222,8 +220,6 @@ class Fleet extends Shown {
   private held = false
   // summary is as old as its as_of says; null until it is known.
   summary = $state.raw<FleetSummary | null>(null)
-  private summarizedOf = -1
-  private summarizedAt = 0
   private stops: (() => void)[] = []
   private wanted: Look = plain
   private again: AbortController | null = null
@@ -244,7 +240,6 @@ class Fleet extends Shown {
     this.held = false
     this.wanted = plain
     this.summary = null
-    this.summarizedOf = -1
     this.clear()
   }
 
@@ -271,12 +266,21 @@ class Fleet extends Shown {
     }
   }
 
-  // summarize has the numbers of the first screen, before the map of a large fleet is there. They are asked for again
-  // when something has changed, and now and then where that cannot be seen.
+  // moving asks again and again: so often while machines change, and seldom while nothing does or that cannot be seen.
+  moving(every: number, seldom: number, run: (signal: AbortSignal) => Promise<void>): () => void {
+    let of = -1
+    let at = 0
+    return poll(every, async (signal) => {
+      if (!this.partial && of === this.version && Date.now() - at < seldom) return
+      const version = this.version
+      await run(signal)
+      of = version
+      at = Date.now()
+    })
+  }
+
+  // summarize has the numbers of the first screen, before the map of a large fleet is there.
   async summarize(signal: AbortSignal): Promise<void> {
-    if (!this.partial && this.summarizedOf === this.version && Date.now() - this.summarizedAt < quiet) return
-    this.summarizedOf = this.version
-    this.summarizedAt = Date.now()
     try {
       this.summary = await get<FleetSummary>('/fleet-summary', {}, signal)
       if (!this.begun || this.partial) this.counted(this.summary.machines, this.summary.total_machines)
