@@ -37,8 +37,8 @@ func (p *Pacer) Mark() <-chan struct{} {
 	return p.Base.Engine.Changed()
 }
 
-// Wait returns nil when it is time to read again: after a change, or after a while. All streams look at the same moments,
-// so that one read answers them, and the processor sleeps in between.
+// Wait returns nil when it is time to read again: after a change, or after a while. All streams look at the same
+// moments, so that one read answers them, and the processor sleeps in between.
 func (p *Pacer) Wait(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
