@@ -54,8 +54,8 @@ func TestWithoutProofTheWatchdogIsToldToGoBack(t *testing.T) {
 	if r.address() != "192.0.2.7/24" || r.moves != 0 {
 		t.Errorf("address %s, told %d times to reconnect", r.address(), r.moves)
 	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("a limit of 0.2 s took %s", took)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("a limit of 1 s took %s", took)
 	}
 }
 
@@ -68,8 +68,8 @@ func TestAProofThatHangsEndsAtTheDeadline(t *testing.T) {
 	}
 	began := time.Now()
 	r.wantResult(r.execute(order(t, 1, "192.0.2.7/24")), failed, rolledBack)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("a limit of 0.2 s took %s", took)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("a limit of 1 s took %s", took)
 	}
 }
 

@@ -237,7 +237,7 @@ func orderOf(t *testing.T, generation int64, c *baremetalv1.NetReconfig) *fleetv
 		t.Fatal(err)
 	}
 	return &fleetv1.CommandSpec{CommandId: "c-" + digestOf(config), TargetId: "m-1", Action: &fleetv1.CommandSpec_Reconfig{
-		Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 200, Generation: generation},
+		Reconfig: &fleetv1.ReconfigAction{Config: config, ConfirmTimeoutMs: 1000, Generation: generation},
 	}}
 }
 
