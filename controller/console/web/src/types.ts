@@ -20,6 +20,7 @@ export type Machine = Of<'Machine'>
 export type MachineMap = Of<'MapMachinesResponse'>
 export type MachineEvent = Of<'MachineEvent'>
 export type FleetSummary = Of<'FleetSummary'>
+export type View = Of<'View'>
 export type Counts = Of<'CountMachinesResponse'>
 export type Explained = Of<'ExplainMachinesResponse'>
 export type Condition = Of<'Condition'>
