@@ -84,8 +84,8 @@ func TestRevocationEndsALiveSession(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	took := time.Since(begin)
-	if status.Code(err) != codes.Unauthenticated ||
-		took > 10*time.Second { // 2 s are promised, of machines that are not as full as those of tests
+	// 2 s are promised, of machines that are not as full as those of tests.
+	if status.Code(err) != codes.Unauthenticated || took > 10*time.Second {
 		t.Errorf("the session ended after %v with %v", took, err)
 	}
 	t.Logf("the session ended %v after the call", took.Round(time.Millisecond))

@@ -202,14 +202,11 @@ func (e *explanations) of(machines []*baremetalv1.Machine, now time.Time) map[st
 func (e *explanations) keep(one *baremetalv1.ExplainedMachine, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(e.all) >= mostKept {
+		maps.DeleteFunc(e.all, func(_ string, x explanation) bool { return at.Sub(x.at) >= explainedFor })
+	}
 	if e.all == nil || len(e.all) >= mostKept {
-		kept := map[string]explanation{}
-		maps.Copy(kept, e.all)
-		maps.DeleteFunc(kept, func(_ string, x explanation) bool { return at.Sub(x.at) >= explainedFor })
-		if len(kept) >= mostKept {
-			clear(kept)
-		}
-		e.all = kept
+		e.all = map[string]explanation{}
 	}
 	e.all[one.GetMachine().GetMachineId()] = explanation{one, at}
 }

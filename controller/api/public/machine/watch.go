@@ -33,8 +33,9 @@ func (s *Server) WatchMachines(
 	}
 	ctx, end := s.Streaming(stream.Context())
 	w := &watcher{
-		Base: s.Base, feed: s.feed, Pacer: service.Pacer{Base: s.Base}, filter: machinefilter.Of(terms),
-		out: service.NewSender(stream.Send, s.Clock, s.Config.SendTimeout), has: map[string]bool{},
+		Base: s.Base, feed: s.feed, Pacer: service.Pacer{Base: s.Base, Together: true},
+		filter: machinefilter.Of(terms),
+		out:    service.NewSender(stream.Send, s.Clock, s.Config.SendTimeout), has: map[string]bool{},
 		resumed: r.GetCursor() != "", last: s.Clock.Now(),
 	}
 	list := func(start service.WalkStart) (service.List[*baremetalv1.Machine], error) {

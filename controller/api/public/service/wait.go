@@ -28,7 +28,10 @@ func (s *Base) Streaming(ctx context.Context) (context.Context, func(error) erro
 // Pacer paces the reads of one stream.
 type Pacer struct {
 	Base *Base
-	last time.Time
+	// Together has the stream look at the same moments as all others that set it: those whose reads are shared. Others
+	// would only be in each other's way.
+	Together bool
+	last     time.Time
 }
 
 // Mark notes that the stream reads now, and gives what tells of changes after that.
@@ -37,12 +40,15 @@ func (p *Pacer) Mark() <-chan struct{} {
 	return p.Base.Engine.Changed()
 }
 
-// Wait returns nil when it is time to read again: after a change, or after a while. All streams look at the same
-// moments, so that one read answers them, and the processor sleeps in between.
+// Wait returns nil when it is time to read again: after a change, or after a while.
 func (p *Pacer) Wait(ctx context.Context, changed <-chan struct{}) error {
+	while := p.Base.Config.PollEvery
+	if p.Together {
+		while = untilNext(p.Base.Clock.Now(), while)
+	}
 	select {
 	case <-changed:
-	case <-p.Base.Clock.After(untilNext(p.Base.Clock.Now(), p.Base.Config.PollEvery)):
+	case <-p.Base.Clock.After(while):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
