@@ -189,6 +189,8 @@ await page.getByRole('button', { name: 'Remove the view' }).click()
 await page.getByRole('dialog').getByRole('button', { name: 'Remove the view' }).click()
 await page.getByRole('columnheader', { name: 'Lifecycle' }).waitFor()
 assert.equal(new URL(page.url()).search, '')
+await open('machines?view=rack-2')
+await page.getByRole('alert').filter({ hasText: 'No view is called rack-2' }).waitFor()
 say('a view saved, opened by its link, and removed')
 
 await open('machines?filter=' + encodeURIComponent('effective_state=IDLE, rack=r3'))
