@@ -184,6 +184,9 @@ func TestAMachineThatWasOffPastItsExpiryComesBackByItself(t *testing.T) {
 		old = next
 	}
 	testkit.Eventually(t, rig.Soon, func() bool { return time.Now().After(old.Leaf().NotAfter) }, "does not expire")
+	testkit.Eventually(t, rig.Soon, func() bool {
+		return !harness.Must(t, c.Admin().GetAgent, &baremetalv1.GetAgentRequest{AgentId: id}).GetConnected()
+	}, "the session that ended counts as connected")
 	// The first answer is lost.
 	m.FP.Set("agent.reenroll-before-save", failpoint.Error().At(1))
 	m.Start()
