@@ -16,6 +16,8 @@ type Candidate struct {
 type NoUniqueMatch struct {
 	Rule       Rule
 	Candidates []Candidate
+	// Mirror is the rule of the second disk where a pair was looked for; nil: one disk was.
+	Mirror *Rule
 	// Twins reports that the candidates were taken for paths to one disk, by WWN and serial number, and hold different
 	// data.
 	Twins bool
@@ -56,6 +58,10 @@ func (e *NoUniqueMatch) Error() string {
 	if list == "" {
 		list = "the machine has no disk"
 	}
+	if e.Mirror != nil {
+		return fmt.Sprintf("with the rules %q and, for the mirror, %q, not exactly one pair of disks fits (%s)", e.Rule,
+			*e.Mirror, list)
+	}
 	return fmt.Sprintf("%s %d disks fit, not one (%s)", rule, fits, list)
 }
 
@@ -73,6 +79,38 @@ func Choose(devices []Device, rule Rule, protected []Rule) (Device, error) {
 	}
 	if len(found) != 1 {
 		return Device{}, &NoUniqueMatch{Rule: rule, Candidates: all}
+	}
+	return found[0], nil
+}
+
+// Pair is the two disks of a mirror.
+type Pair struct{ First, Second Device }
+
+// ChoosePair gives the only pair of disks that may be written of which one fits the rule and the other that of the
+// mirror. Where each fits both, the order is that of their names.
+func ChoosePair(devices []Device, rule, mirror Rule, protected []Rule) (Pair, error) {
+	var found []Pair
+	all := make([]Candidate, len(devices))
+	for i, d := range devices {
+		all[i] = Candidate{Device: d, Why: against(devices, d, rule, protected)}
+		if all[i].Why != "" && mirror.Match(d) {
+			all[i].Why = against(devices, d, mirror, protected)
+		}
+	}
+	fits := func(d Device, r Rule) bool { return against(devices, d, r, protected) == "" }
+	for i, a := range devices {
+		for _, b := range devices[i+1:] {
+			switch {
+			case a.mayBe(b):
+			case fits(a, rule) && fits(b, mirror):
+				found = append(found, Pair{a, b})
+			case fits(b, rule) && fits(a, mirror):
+				found = append(found, Pair{b, a})
+			}
+		}
+	}
+	if len(found) != 1 {
+		return Pair{}, &NoUniqueMatch{Rule: rule, Mirror: &mirror, Candidates: all}
 	}
 	return found[0], nil
 }

@@ -43,6 +43,28 @@ func (i Image) Needs() int64 {
 	return max(i.MinimumDisk, i.RawSize+Reserve)
 }
 
+// mirrorReserve is how much of each disk of a mirror is not the mirror's, at least, and what its size is a multiple of.
+const mirrorReserve = 1 << 20
+
+// MirrorSize is that of a mirror of two disks of these sizes, in bytes.
+func MirrorSize(a, b int64) int64 {
+	return max(0, min(a, b)-mirrorReserve) / mirrorReserve * mirrorReserve
+}
+
+// FitsOnPair returns why the image cannot be written to a mirror of both; nil where it can.
+func (i Image) FitsOnPair(p Pair) *Misfit {
+	switch smaller := MirrorSize(p.First.Size, p.Second.Size); {
+	case p.First.Sector != p.Second.Sector:
+		return misfit(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH,
+			"%s and %s make no mirror: one has sectors of %d bytes, the other of %d", p.First, p.Second, p.First.Sector,
+			p.Second.Sector)
+	case smaller < i.Needs():
+		return misfit(baremetalv1.Reason_IMAGE_TOO_LARGE, "a mirror of %s and %s is too small: image %q needs %s", p.First,
+			p.Second, i.Ref, FormatSize(i.Needs()))
+	}
+	return nil
+}
+
 // StartsOn returns why a machine of this architecture and firmware kind cannot start the image; nil where it can, or
 // where either is unknown ("").
 func (i Image) StartsOn(arch, firmware string) *Misfit {
@@ -111,6 +133,60 @@ func Fit(m Machine, i Image, rule Rule, protected []Rule) *Misfit {
 		return misfit(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "%v", &NoUniqueMatch{Rule: rule, Candidates: all})
 	case !slices.ContainsFunc(possible, func(d Device) bool { return !tooSmall(d) }):
 		return i.FitsOn(possible[0])
+	}
+	return nil
+}
+
+// FitRules is Fit, or FitPair where there is a rule for a mirror, for rules as they are written. Rules that cannot be
+// read are no misfit: they are checked where they are set, and the installer has the last word.
+func FitRules(m Machine, i Image, rule, mirror string, protected []string) *Misfit {
+	first, bad := ParseRule(rule)
+	second, wrong := ParseRule(mirror)
+	keep, worse := ParseRules(protected)
+	switch {
+	case bad != nil || wrong != nil || worse != nil:
+		return nil
+	case second.Empty():
+		return Fit(m, i, first, keep)
+	}
+	return FitPair(m, i, first, second, keep)
+}
+
+// FitPair is Fit for a mirror of two disks.
+func FitPair(m Machine, i Image, rule, mirror Rule, protected []Rule) *Misfit {
+	if why := i.StartsOn(m.Arch, m.Firmware); why != nil || !m.DisksKnown {
+		return why
+	}
+	all := make([]Candidate, len(m.Disks))
+	var possible []Pair
+	certain := 0
+	for n, a := range m.Disks {
+		one, why := expect(a, rule, protected)
+		other, _ := expect(a, mirror, protected)
+		if all[n].Device = a; max(one, other) == no {
+			all[n].Why = why
+		}
+		for _, b := range m.Disks[:n] {
+			first, _ := expect(b, rule, protected)
+			second, _ := expect(b, mirror, protected)
+			v := max(min(one, second), min(other, first))
+			if v == no || a.mayBe(b) {
+				continue
+			}
+			if possible = append(possible, Pair{b, a}); v == yes {
+				certain++
+			}
+		}
+	}
+	tooSmall := func(p Pair) bool {
+		return p.First.Size > 0 && p.Second.Size > 0 && MirrorSize(p.First.Size, p.Second.Size) < i.Needs()
+	}
+	switch {
+	case len(possible) == 0 || certain > 1:
+		return misfit(baremetalv1.Reason_DISK_RULE_NO_UNIQUE_MATCH, "%v",
+			&NoUniqueMatch{Rule: rule, Mirror: &mirror, Candidates: all})
+	case !slices.ContainsFunc(possible, func(p Pair) bool { return !tooSmall(p) }):
+		return i.FitsOnPair(possible[0])
 	}
 	return nil
 }

@@ -99,8 +99,8 @@ func (d *Disk) measure() error {
 	return nil
 }
 
-// unclaimed gives the claim up while fn runs, since the kernel takes it for somebody else's.
-func (d *Disk) unclaimed(fn func() error) (err error) {
+// Unclaimed gives the claim up while fn runs, since the kernel takes it for somebody else's.
+func (d *Disk) Unclaimed(fn func() error) (err error) {
 	if d.claim == nil {
 		return fn()
 	}
@@ -165,7 +165,7 @@ func (d *Disk) RereadTable() error {
 	if !d.device {
 		return nil
 	}
-	return d.unclaimed(func() error {
+	return d.Unclaimed(func() error {
 		if err := d.ioctl(unix.BLKRRPART, nil); err != nil {
 			return fmt.Errorf("read the partition table again: %w", err)
 		}

@@ -51,7 +51,7 @@ func (d *Disk) Part(ctx context.Context, off, n int64, fn func(path string) erro
 	if !d.device {
 		return fmt.Errorf("make a partition of a file: %w", ErrUnsupported)
 	}
-	return d.unclaimed(func() error { return d.part(ctx, off, n, fn) })
+	return d.Unclaimed(func() error { return d.part(ctx, off, n, fn) })
 }
 
 func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) error) (err error) {
@@ -65,7 +65,7 @@ func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) erro
 		}
 	}()
 	path := partitionPath(d.f.Name(), spareNumber)
-	if err := waitFor(ctx, path); err != nil {
+	if err := WaitFor(ctx, path); err != nil {
 		return err
 	}
 	return fn(path)
@@ -109,13 +109,14 @@ func partitionPath(disk string, number int) string {
 	return fmt.Sprintf("%s%s%d", disk, p, number)
 }
 
-func waitFor(ctx context.Context, path string) error {
+// WaitFor waits for the kernel to make a node.
+func WaitFor(ctx context.Context, path string) error {
 	limit := clock.Real().Now().Add(nodeTimeout)
 	for {
 		if _, err := os.Stat(path); err == nil {
 			return nil
 		} else if clock.Real().Now().After(limit) {
-			return fmt.Errorf("wait for the partition's node: %w", err)
+			return fmt.Errorf("wait for %s: %w", path, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -293,6 +293,9 @@ func (a ataHandle) ATA(c erase.ATACommand) error {
 	return a.h.slot.unit.ATADrive.ATA(c)
 }
 
+// Unclaimed has no claim to give up.
+func (h *Handle) Unclaimed(fn func() error) error { return fn() }
+
 // Part makes a loop device of the part, and writes to the disk what it holds when fn has returned. It needs root and
 // losetup.
 func (h *Handle) Part(_ context.Context, off, n int64, fn func(path string) error) (err error) {

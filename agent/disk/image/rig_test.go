@@ -81,6 +81,7 @@ var stateFS = bytes.Repeat([]byte("state "), 300_000)
 // rig is one Write with everything that can go wrong with it.
 type rig struct {
 	disk     *disktest.Disk
+	to       image.Disk // nil: disk
 	file     []byte
 	format   image.Format
 	handler  http.Handler // nil: serves file
@@ -134,7 +135,9 @@ func (r *rig) write(ctx context.Context, t *testing.T) (image.Evidence, error) {
 		Log: slog.New(slog.DiscardHandler), Patience: r.patience,
 	}
 	defer src.Client.CloseIdleConnections()
-	r.job.Disk = r.disk
+	if r.job.Disk = r.to; r.to == nil {
+		r.job.Disk = r.disk
+	}
 	if r.job.Open == nil {
 		r.job.Open = func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, r.format) }
 		defer func() { r.job.Open = nil }()
