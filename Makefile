@@ -395,14 +395,21 @@ lab-debian: deps debian-image ## Install a Debian image on BIOS and UEFI machine
 	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) go test -tags metal -timeout 30m -count 1 -v -run TestMetalDebian ./lab
 
 # An image as its vendor ships it: make lab-stock STOCK_IMAGE=/path/to/debian-13-genericcloud-amd64.raw.zst, or
-# STOCK_LAYOUT=lvm for a root on XFS in a logical volume.
+# STOCK_LAYOUT=lvm for a root on XFS in a logical volume, STOCK_LAYOUT=mdadm for one that can start a mirror.
 STOCK_LAYOUT ?= plain
-STOCK_IMAGE ?= $(CURDIR)/dist/stock$(if $(filter lvm,$(STOCK_LAYOUT)),-lvm).raw.zst
+STOCK_IMAGE ?= $(CURDIR)/dist/stock$(filter-out -plain,-$(STOCK_LAYOUT)).raw.zst
 
 .PHONY: lab-stock
 lab-stock: deps ## Install an image that knows nothing of Ingot on BIOS and UEFI machines, and log in by ssh (root)
 	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE) bookworm $(STOCK_LAYOUT); }
 	INGOT_TEST_STOCK=$(STOCK_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalStock ./lab
+
+MIRROR_IMAGE ?= $(CURDIR)/dist/stock-mdadm.raw.zst
+
+.PHONY: lab-mirror
+lab-mirror: deps ## Install an image on two disks of BIOS and UEFI machines, as a mirror, and take one disk out (root)
+	@[ -e $(MIRROR_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(MIRROR_IMAGE)) && scripts/stock-image $(MIRROR_IMAGE) bookworm mdadm; }
+	INGOT_TEST_STOCK=$(MIRROR_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalMirror ./lab
 
 .PHONY: first-rack
 first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debian beside three empty machines (root; 20 minutes)

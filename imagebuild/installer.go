@@ -136,7 +136,7 @@ func (cfg InstallerConfig) parts(ctx context.Context) (kernel, initrd []byte, er
 	machine := MachineConfig(cfg.Agent, cfg.Kernel, cfg.FirmwareDir, cfg.Compression, map[string][]byte{
 		pid1.StateTemplate: state,
 	})
-	machine.Hardware = append(machine.Hardware, fileSystemModules()...)
+	machine.Hardware = append(machine.Hardware, onDemandModules()...)
 	initrd, err = Initramfs(machine)
 	return kernel, initrd, err
 }

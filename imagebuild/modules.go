@@ -44,9 +44,9 @@ func HardwareModules() []string {
 	}
 }
 
-// fileSystemModules are those of root file systems that an installer adds files to, beside ext4. They are inserted when
-// an image has such a one: each costs memory, and btrfs a second of measuring.
-func fileSystemModules() []string { return []string{"xfs", "btrfs"} }
+// onDemandModules are those of root file systems that an installer adds files to, beside ext4, and of mirrors. They are
+// inserted when an image has such a one: each costs memory, and btrfs a second of measuring.
+func onDemandModules() []string { return []string{"xfs", "btrfs", "raid1"} }
 
 type index struct {
 	paths   map[string]string

@@ -58,12 +58,15 @@ func TestMetalStock(t *testing.T) {
 	}
 }
 
-func (s *site) installsStock(m *metal.Machine, image string) {
+// key is the path of the key that installsStock has made.
+func (s *site) key() string { return filepath.Join(s.dir, "id") }
+
+func (s *site) installsStock(m *metal.Machine, image string) *pb.Operation {
 	s.Helper()
 	if err := s.api.Upload(s.ctx, image, &pb.Image{ImageRef: "stock", Format: "raw.zst"}); err != nil {
 		s.Fatal(err)
 	}
-	key := filepath.Join(s.dir, "id")
+	key := s.key()
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
 		s.Fatalf("ssh-keygen (package openssh-client): %v: %s", err, out)
 	}
@@ -101,6 +104,7 @@ func (s *site) installsStock(m *metal.Machine, image string) {
 	if most := metal.DiskBytes >> 20; err != nil || size < most*3/4 {
 		s.Errorf("the root has %q of a disk of %d MiB: it was not grown", words[len(words)-1], most)
 	}
+	return op
 }
 
 // endedWithin waits for the operation's end longer than ended does.

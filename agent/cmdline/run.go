@@ -183,10 +183,10 @@ const tokenOnDisk = "bootstrap-token"
 // runAsInit runs the agent on what the state disk holds.
 func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) error {
 	machine := host.Config{
-		Rebooter:       func(context.Context, boot.RebootMode) error { return sys.Reboot() },
-		Kexec:          func(context.Context) error { return sys.Kexec() },
-		LoadFileSystem: func(kind string) error { return pid1.LoadFileSystem(log, kind) },
-		Log:            log,
+		Rebooter:   func(context.Context, boot.RebootMode) error { return sys.Reboot() },
+		Kexec:      func(context.Context) error { return sys.Kexec() },
+		LoadModule: func(alias string) error { return pid1.LoadModule(log, alias) },
+		Log:        log,
 	}
 	if boot := sys.Installer(); boot != nil {
 		return installer.Run(ctx, installer.Config{

@@ -63,7 +63,9 @@ const (
 	CapPreflight = "preflight"
 	// CapAgentless: an installer can write a system without the agent, which proves itself by phoning home.
 	CapAgentless = "agentless"
-	CapReset     = "reset_devices"
+	// CapMirror: an installer can write two disks as a RAID 1.
+	CapMirror = "mirror"
+	CapReset  = "reset_devices"
 	// CapTest: the machine's hardware can be tested.
 	CapTest  = "test_hardware"
 	CapKexec = "kexec"

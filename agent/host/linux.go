@@ -56,8 +56,8 @@ type Config struct {
 	BootNetwork *firstboot.Network
 	// Program is the agent's static binary, which systems without it are given. "": this process's own.
 	Program string
-	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
-	LoadFileSystem func(kind string) error
+	// LoadModule inserts a driver by its alias, such as "fs-xfs"; nil: the kernel finds it by itself.
+	LoadModule func(alias string) error
 	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
 	OpenDisk func(path string, write bool) (disks.Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
@@ -96,7 +96,7 @@ func New(cfg Config) *Linux {
 	l.Control = &boot.Control{System: l.System, EFIVars: cfg.EFIVars, Rebooter: cfg.Rebooter, Kexec: cfg.Kexec}
 	l.Storage = disks.NewStorage(l.System, cfg.Disks, cfg.StateTemplate, cfg.OpenDisk, cfg.HTTP)
 	l.Storage.BootNetwork = cfg.BootNetwork
-	l.Storage.BootMAC, l.Storage.Program, l.Storage.LoadFileSystem = cfg.BootMAC, cfg.Program, cfg.LoadFileSystem
+	l.Storage.BootMAC, l.Storage.Program, l.Storage.LoadModule = cfg.BootMAC, cfg.Program, cfg.LoadModule
 	l.Configurator = &network.Configurator{System: l.System}
 	l.Watchdog = &rollback.Watchdog{System: l.System, Table: l.Nftables, Interfaces: l.Configurator}
 	l.Joiner = &kubeadm.Joiner{System: l.System, Program: cfg.Kubeadm}
@@ -147,7 +147,7 @@ func (l *Linux) Capabilities() []string {
 		}
 	}
 	if l.CanWriteDisks() {
-		caps = append(caps, CapRepave, CapErase, CapPreflight, CapAgentless)
+		caps = append(caps, CapRepave, CapErase, CapPreflight, CapAgentless, CapMirror)
 	}
 	if l.Kernel.Euid() == 0 {
 		caps = append(caps, CapReset, CapTest)

@@ -58,9 +58,9 @@ func loadModules(log *slog.Logger) error {
 	return nil
 }
 
-// LoadFileSystem inserts the module of a file system, and what it depends on, from HardwareList. A file system that is
+// LoadModule inserts the module with an alias, such as "fs-xfs", and what it depends on, from HardwareList. One that is
 // built into the kernel, or was loaded before, needs nothing.
-func LoadFileSystem(log *slog.Logger, kind string) error {
+func LoadModule(log *slog.Logger, alias string) error {
 	text, err := os.ReadFile(HardwareList)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -68,7 +68,7 @@ func LoadFileSystem(log *slog.Logger, kind string) error {
 	if err != nil {
 		return fmt.Errorf("read list of drivers: %w", err)
 	}
-	found, _ := match(parseDrivers(string(text)), []string{"fs-" + kind})
+	found, _ := match(parseDrivers(string(text)), []string{alias})
 	for _, d := range found {
 		for _, p := range d.paths {
 			insert(log, p, "")

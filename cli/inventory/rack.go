@@ -48,7 +48,8 @@ not have, and a cell that is empty, change nothing. Every line is checked before
 written; what is wrong is named by line and column.
 
 Columns: machine_id (or name), rack, position, mac_addresses, bmc_endpoint, bmc_credentials_ref,
-serial, site, location, group, external_id, install_disk, install_path, install_address, labels.KEY.
+serial, site, location, group, external_id, install_disk, install_mirror, install_path,
+install_address, labels.KEY.
 The position becomes a label.
 A table of devices that NetBox exports as CSV (all data), and the JSON of its API, are read as they
 are: the out-of-band address is the BMC's; --interfaces names its table of interfaces, for the MAC

@@ -73,7 +73,8 @@ var columns = map[string]string{
 	"serial": "serial", "serial_number": "serial", "asset_tag": "labels.asset-tag", "site": "site",
 	"location": "location", "region": "region", "group": "group", "external_id": "external_id",
 	"install_path": "install_path", "install_address": "install_address",
-	"install_disk": "install_disk", "default_image_ref": "default_image_ref", "image": "default_image_ref",
+	"install_disk": "install_disk", "install_mirror": "install_mirror",
+	"default_image_ref": "default_image_ref", "image": "default_image_ref",
 	"role": "labels.role", "device_role": "labels.role", "tenant": "labels.tenant", "provider": "provider",
 }
 

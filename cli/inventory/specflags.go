@@ -32,6 +32,8 @@ var specHelp = map[protoreflect.Name]string{
 	"bmc_credentials_ref": "name under which the BMC's credentials are stored",
 	"install_disk": "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms " +
 		"joined by commas",
+	"install_mirror": "which second disk becomes a RAID 1 with the first; exactly one pair of disks must fit both " +
+		"rules, which may be the same",
 	"install_path":    "how a reimage that names no path gets into the installer: auto, kexec, bootnext, bmc or media",
 	"install_address": "address of the installer with its prefix length, where nobody gives it one",
 	"protected_disks": "rule of disks that are never written; may be given several times",

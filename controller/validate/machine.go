@@ -68,6 +68,7 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".site", name(s.GetSite()))
 	f.add(path+".default_image_ref", imageRef(s.GetDefaultImageRef()))
 	f.add(path+".install_disk", diskRule(s.GetInstallDisk()))
+	f.add(path+".install_mirror", diskRule(s.GetInstallMirror()))
 	f.add(path+".install_path", among(s.GetInstallPath(), append([]string{""}, plan.InstallerPaths...)...))
 	f.add(path+".install_address", installAddress(s.GetInstallAddress()))
 	protectedDisks(f, path+".protected_disks", s.GetProtectedDisks())

@@ -35,6 +35,8 @@ func stepBody(path string, s *baremetalv1.Step) error {
 		return NetReconfig(path+".net", c)
 	}
 	var f faults
+	f.add(path+".repave.disk", diskRule(s.GetRepave().GetDisk()))
+	f.add(path+".repave.mirror", diskRule(s.GetRepave().GetMirror()))
 	f.add(path+".repave.image", imageRef(s.GetRepave().GetImage()))
 	return f.err()
 }

@@ -48,6 +48,8 @@ const (
 	BootNextProof = "boot_next_proof"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
 	ImageDigest = "image_digest"
+	// MirrorDisk is the second disk of a RAID 1, with the same bytes.
+	MirrorDisk = "mirror_disk"
 	// AddedTo is the system of the image that files were added to, and where it lies; AddedFiles lists them in JSON, each
 	// with path, mode, size in bytes and SHA-256. They were added after the image had been read back.
 	AddedTo    = "added_to"

@@ -39,8 +39,8 @@ type MachineConfig struct {
 	NetworkFirst, NoPXE bool
 
 	MemoryMB int
-	// InstallDisk: see pb.MachineSpec.
-	InstallDisk string
+	// InstallDisk and InstallMirror: see pb.MachineSpec.
+	InstallDisk, InstallMirror string
 	// TPM gives the machine a TPM 2.0 of its own.
 	TPM bool
 	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its
@@ -186,6 +186,7 @@ func (m *Machine) record() *pb.Machine {
 	about := m.About()
 	spec := &pb.MachineSpec{
 		MacAddresses: about.MACs, Serial: about.Serial, Site: SiteName, InstallDisk: m.cfg.InstallDisk,
+		InstallMirror: m.cfg.InstallMirror,
 	}
 	if m.cfg.Media {
 		spec.InstallPath, spec.InstallAddress = "media", m.InstallAddress()

@@ -71,6 +71,8 @@ type Config struct {
 	// PhoneHome is the URL that cloud-init posts to when the system is up. It is secret. Where it is set, nothing of the
 	// agent is added.
 	PhoneHome string
+	// Mirror: the system lies on a RAID 1, which its own mdadm must start.
+	Mirror bool
 }
 
 // agentless reports whether the system gets no agent.
@@ -84,6 +86,8 @@ type System struct {
 	CloudInit, Growpart, Systemd bool
 	// Agent reports whether the agent is baked in, and mounts the state partition by itself.
 	Agent bool
+	// Mdadm reports whether it can start a software RAID.
+	Mdadm bool
 }
 
 // ErrNoSystem says that a file system is not the root of an operating system.
@@ -108,6 +112,7 @@ func Inspect(tree *os.Root) (System, error) {
 	}
 	s.CloudInit = exists(tree, "usr/bin/cloud-init", "usr/local/bin/cloud-init")
 	s.Growpart = exists(tree, "usr/bin/growpart", "usr/sbin/growpart")
+	s.Mdadm = exists(tree, "usr/sbin/mdadm", "sbin/mdadm")
 	s.Systemd = exists(tree, "usr/lib/systemd/systemd", "lib/systemd/systemd")
 	fstab, err := tree.ReadFile("etc/fstab")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -168,6 +173,8 @@ func (s System) Files(c Config) ([]File, error) {
 		return nil, notIgnition()
 	}
 	switch {
+	case c.Mirror && !s.Mdadm:
+		return nil, fmt.Errorf("%w: it has no mdadm, which starts the mirror", ErrUnsupported)
 	case c.agentless() && !s.CloudInit:
 		return nil, fmt.Errorf("%w: it has no cloud-init, which must phone home", ErrUnsupported)
 	case c.agentless() && s.Agent:

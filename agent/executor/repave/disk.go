@@ -28,7 +28,9 @@ import (
 type Installer interface {
 	ChooseDisk(rule string, protected []string) (disk.Device, error)
 	WriteImage(ctx context.Context, e effect.Cause, w disks.WriteImage) (disk.Device, image.Evidence, error)
-	CheckImage(ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit) error
+	// ChoosePair is ChooseDisk for a mirror.
+	ChoosePair(rule, mirror string, protected []string) (disk.Pair, error)
+	CheckImage(ctx context.Context, w disks.WriteImage, c image.Commit) error
 	// ProbeImage reads the image's beginning, for a disk with sectors of so many bytes, and writes nothing.
 	ProbeImage(ctx context.Context, w disks.WriteImage, sector int) error
 	// FirmwareKind is "bios" or "uefi", or "" where that cannot be known.
@@ -56,28 +58,71 @@ func NewDisk(cfg DiskConfig) *Disk { return &Disk{cfg: cfg} }
 
 // diskIntent. Commit is there as soon as the disk may be bootable.
 type diskIntent struct {
-	ImageRef string        `json:"image_ref"`
-	Digest   string        `json:"digest"`
-	RawSize  int64         `json:"raw_size"`
-	Disk     string        `json:"disk"`
-	Seqs     []uint64      `json:"seqs,omitempty"` // see disk.Ref
-	Path     string        `json:"path"`
-	Commit   *image.Commit `json:"commit,omitempty"`
+	ImageRef string   `json:"image_ref"`
+	Digest   string   `json:"digest"`
+	RawSize  int64    `json:"raw_size"`
+	Disk     string   `json:"disk"`
+	Seqs     []uint64 `json:"seqs,omitempty"` // see disk.Ref
+	Path     string   `json:"path"`
+	// Mirror is the second disk; nil: there is none.
+	Mirror *mirrorIntent `json:"mirror,omitempty"`
+	Commit *image.Commit `json:"commit,omitempty"`
 }
 
-func (in diskIntent) ref() disk.Ref { return disk.Ref{ID: in.Disk, Seqs: in.Seqs} }
+type mirrorIntent struct {
+	disk.Ref
+	Path string `json:"path"`
+}
+
+// written is what the disk or disks were chosen for.
+func (in diskIntent) written() disks.WriteImage {
+	w := disks.WriteImage{Disk: disk.Ref{ID: in.Disk, Seqs: in.Seqs}, RawSize: in.RawSize, Digest: in.Digest}
+	if in.Mirror != nil {
+		w.Mirror = in.Mirror.Ref
+	}
+	return w
+}
+
+// names the disk, or both of a mirror, for people.
+func (in diskIntent) names() string {
+	if in.Mirror == nil {
+		return fmt.Sprintf("%s, disk %s", in.Path, in.Disk)
+	}
+	return fmt.Sprintf("%s and %s, a mirror of the disks %s and %s", in.Path, in.Mirror.Path, in.Disk, in.Mirror.ID)
+}
+
+// held is what the disks are called in a sentence that begins with "disk".
+func (in diskIntent) held() string {
+	if in.Mirror == nil {
+		return in.Disk
+	}
+	return in.Disk + " and its mirror " + in.Mirror.ID
+}
+
+// about is what the evidence says of where the image is.
+func (in diskIntent) about(e map[string]string) map[string]string {
+	e["disk"], e["disk_path"] = in.Disk, in.Path
+	if in.Mirror != nil {
+		e[evidence.MirrorDisk], e["mirror_path"] = in.Mirror.ID, in.Mirror.Path
+	}
+	return e
+}
 
 // Prepare chooses the disk and refuses what could not be written or verified. It writes nothing.
 func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	a := spec.GetRepave()
-	dev, refused, err := fitting(d.cfg.Installer, a)
+	to, refused, err := fitting(d.cfg.Installer, a)
 	if refused != nil || err != nil {
 		return nil, refused, err
 	}
-	return diskIntent{
-		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(), Disk: dev.ID(),
-		Seqs: dev.Seqs, Path: dev.Path,
-	}, nil, nil
+	in := diskIntent{
+		ImageRef: a.GetImageRef(), Digest: "sha256:" + hexOf(a.GetSha256Raw()), RawSize: a.GetRawSize(),
+		Disk: to.First.ID(), Seqs: to.First.Seqs, Path: to.First.Path,
+	}
+	if to.Second.Path != "" {
+		in.Mirror = &mirrorIntent{to.Second.Ref(), to.Second.Path}
+	}
+	return in, nil, nil
 }
 
 func hexOf(digest string) string { return strings.ToLower(strings.TrimPrefix(digest, "sha256:")) }
@@ -111,27 +156,35 @@ func chosen(err error) *executor.Result {
 	return nil
 }
 
-// fitting gives the disk that the order means, on a machine that can start the image and has room for it.
-func fitting(m Installer, a *fleetv1.RepaveAction) (disk.Device, *executor.Result, error) {
+// fitting gives the disk that the order means, and the second one of a mirror, on a machine that can start the image
+// and has room for it.
+func fitting(m Installer, a *fleetv1.RepaveAction) (to disk.Pair, refused *executor.Result, err error) {
 	if problem := problemOf(a); problem != "" {
 		r := executor.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
-		return disk.Device{}, &r, nil
+		return to, &r, nil
 	}
 	im := disk.Image{
 		Ref: a.GetImageRef(), Arch: a.GetArch(), Firmware: a.GetFirmware(), RawSize: a.GetRawSize(),
 		MinimumDisk: a.GetMinimumDisk(),
 	}
 	if r := misfit(im.StartsOn(runtime.GOARCH, m.FirmwareKind())); r != nil {
-		return disk.Device{}, r, nil
+		return to, r, nil
 	}
-	dev, err := m.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())
+	if a.GetMirrorRule() == "" {
+		to.First, err = m.ChooseDisk(a.GetDiskRule(), a.GetProtectedDisks())
+	} else {
+		to, err = m.ChoosePair(a.GetDiskRule(), a.GetMirrorRule(), a.GetProtectedDisks())
+	}
 	if r := chosen(err); r != nil {
-		return dev, r, nil
+		return to, r, nil
 	}
 	if err != nil {
-		return dev, nil, fmt.Errorf("choose disk: %w", err)
+		return to, nil, fmt.Errorf("choose disk: %w", err)
 	}
-	return dev, misfit(im.FitsOn(dev)), nil
+	if a.GetMirrorRule() == "" {
+		return to, misfit(im.FitsOn(to.First)), nil
+	}
+	return to, misfit(im.FitsOnPair(to)), nil
 }
 
 func misfit(why *disk.Misfit) *executor.Result {
@@ -154,10 +207,12 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 		return executor.Result{}, errors.New("this command has written the disk before") // nobody resumes by executing again
 	}
 	a := job.Spec.GetRepave()
-	job.Logf("writing image %s (%s) to %s, disk %s", in.ImageRef, in.Digest, in.Path, in.Disk)
+	job.Logf("writing image %s (%s) to %s", in.ImageRef, in.Digest, in.names())
 	var stop func() (executor.Result, error)
-	dev, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), disks.WriteImage{
-		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: in.ref(),
+	chosen := in.written()
+	_, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), disks.WriteImage{
+		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: chosen.Disk,
+		MirrorRule: a.GetMirrorRule(), Mirror: chosen.Mirror,
 		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
 		Agentless: a.GetAgentless(),
@@ -186,7 +241,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 	case err != nil:
 		return concluded(ctx, job, in, got, err)
 	}
-	job.Logf("wrote %s: %s", dev, summary(got))
+	job.Logf("wrote %s: %s", in.names(), summary(got))
 	for _, c := range got.Changes {
 		job.Logf("added %s, mode %s, %d bytes, sha256:%s", c.Path, c.Mode, c.Size, c.SHA256)
 	}
@@ -259,13 +314,13 @@ func concluded(
 		return *r, nil
 	}
 	job.Logf("not written: %v", err)
-	holds := fmt.Sprintf("disk %s %s", in.Disk, got.Left)
+	holds := fmt.Sprintf("disk %s %s", in.held(), got.Left)
 	var e *image.Error
 	switch {
 	case errors.As(err, &e):
 		r := executor.Failed(e.Reason, "%v; %s", e, holds)
 		r.Retryable = e.Retryable
-		return r.WithEvidence(map[string]string{"disk": in.Disk, "written_bytes": strconv.FormatInt(got.Written, 10)}), nil
+		return r.WithEvidence(in.about(map[string]string{"written_bytes": strconv.FormatInt(got.Written, 10)})), nil
 	case errors.Is(err, executor.ErrCanceled):
 		return executor.Canceled("stopped; %s", holds), nil
 	case errors.Is(err, executor.ErrTimeout):
@@ -287,14 +342,14 @@ func (d *Disk) Resume(ctx context.Context, job executor.Job) (executor.Verdict, 
 		return executor.Settle(
 			interrupted("the agent was restarted before the image was whole; what the disk holds was not looked at")), nil
 	}
-	job.Logf("reading back the image on disk %s", in.Disk)
-	err := d.cfg.Installer.CheckImage(ctx, in.ref(), in.Digest, in.RawSize, *in.Commit)
+	job.Logf("reading back the image on %s", in.names())
+	err := d.cfg.Installer.CheckImage(ctx, in.written(), *in.Commit)
 	switch {
 	case err == nil:
-		return executor.Settle(executor.Succeeded(withChanges(map[string]string{
-			evidence.ImageDigest: in.Digest, "disk": in.Disk, "disk_path": in.Path, "bytes": strconv.FormatInt(in.RawSize, 10),
+		return executor.Settle(executor.Succeeded(withChanges(in.about(map[string]string{
+			evidence.ImageDigest: in.Digest, "bytes": strconv.FormatInt(in.RawSize, 10),
 			"state_partition": in.Commit.StateID, "verified": verified(in.Commit),
-		}, in.Commit.System, in.Commit.Changes))), nil
+		}), in.Commit.System, in.Commit.Changes))), nil
 	case errors.Is(err, image.ErrAnother):
 		return executor.Settle(interrupted("the agent was restarted in the last moments of the write: %v", err)), nil
 	}
@@ -322,12 +377,12 @@ func summary(e image.Evidence) string {
 func diskEvidence(in diskIntent, e image.Evidence) map[string]string {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	seconds := func(t time.Duration) string { return strconv.FormatFloat(t.Seconds(), 'f', 2, 64) }
-	return map[string]string{
-		evidence.ImageDigest: e.DigestString(), "disk": in.Disk, "disk_path": in.Path, "bytes": number(e.Bytes),
+	return in.about(map[string]string{
+		evidence.ImageDigest: e.DigestString(), "bytes": number(e.Bytes),
 		"written_bytes": number(e.Written), "write_seconds": seconds(e.Write), "verify_seconds": seconds(e.Verify),
 		"total_seconds":           seconds(e.Total),
 		"write_bytes_per_second":  number(image.Rate(e.Bytes, e.Write)),
 		"verify_bytes_per_second": number(image.Rate(e.Bytes, e.Verify)),
 		"state_partition":         e.StateID,
-	}
+	})
 }

@@ -31,6 +31,7 @@ var sda = disk.Device{Path: "/dev/sda", Serial: "S1", Size: 1 << 30}
 // machine counts what is asked of it, and answers as it is told to.
 type machine struct {
 	choose error
+	second disk.Device
 	dev    disk.Device
 	write  func(ctx context.Context, w disks.WriteImage) error
 	check  error
@@ -52,6 +53,10 @@ func (m *machine) ProbeImage(_ context.Context, w disks.WriteImage, _ int) error
 
 func (m *machine) ChooseDisk(string, []string) (disk.Device, error) { return m.dev, m.choose }
 
+func (m *machine) ChoosePair(string, string, []string) (disk.Pair, error) {
+	return disk.Pair{First: m.dev, Second: m.second}, m.choose
+}
+
 func (m *machine) WriteImage(
 	ctx context.Context, _ effect.Cause, w disks.WriteImage,
 ) (disk.Device, image.Evidence, error) {
@@ -62,7 +67,8 @@ func (m *machine) WriteImage(
 		Verify: 2 * time.Second, StateID: "p-1"}, err
 }
 
-func (m *machine) CheckImage(context.Context, disk.Ref, string, int64, image.Commit) error {
+func (m *machine) CheckImage(_ context.Context, w disks.WriteImage, _ image.Commit) error {
+	m.asked = w
 	m.checks++
 	return m.check
 }

@@ -137,7 +137,12 @@ func TestWhatAFailedWriteShows(t *testing.T) {
 		return &image.Error{Reason: baremetalv1.Reason_DISK_WRITE_ERROR}
 	}
 	got, err := r.exec.Execute(t.Context(), r.job(t.Context()))
-	if want := map[string]string{"disk": "S1", "written_bytes": "12345"}; err != nil || !maps.Equal(got.Evidence, want) {
+	if want := map[string]string{
+		"disk":          "S1",
+		"disk_path":     "/dev/sda",
+		"written_bytes": "12345",
+	}; err != nil ||
+		!maps.Equal(got.Evidence, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	stages := slices.DeleteFunc(slices.Clone(r.lines), func(l string) bool { return !strings.HasPrefix(l, "stage: ") })

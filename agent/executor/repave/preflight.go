@@ -33,17 +33,27 @@ func (p *Preflight) Prepare(context.Context, *fleetv1.CommandSpec) (any, *execut
 // Execute reads the machine's disks and the image's first MiB.
 func (p *Preflight) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
 	a := job.Spec.GetPreflight()
-	dev, refused, err := fitting(p.cfg.Installer, a)
+	to, refused, err := fitting(p.cfg.Installer, a)
 	if err != nil {
 		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v", err).AndRetry(), nil
 	}
 	if refused != nil {
 		return *refused, nil
 	}
+	dev := to.First
 	job.Logf("the image would be written to %s", dev)
+	if to.Second.Path != "" {
+		job.Logf("and, as its mirror, to %s", to.Second)
+	}
 	err = p.cfg.Installer.ProbeImage(ctx, disks.WriteImage{
-		URL: p.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()), Disk: dev.Ref(),
-		Seed: firstboot.For{Ignition: a.GetSeedIgnition(), Unfit: a.GetSeedUnfit()},
+		URL: p.cfg.url(
+			a,
+		),
+		FileSize: a.GetFileSize(),
+		Format:   image.Format(a.GetFormat()),
+		Disk:     dev.Ref(),
+		Mirror:   to.Second.Ref(),
+		Seed:     firstboot.For{Ignition: a.GetSeedIgnition(), Unfit: a.GetSeedUnfit()},
 	}, dev.Sector)
 	var e *image.Error
 	switch {

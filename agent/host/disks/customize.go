@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -46,6 +47,7 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 		Program:    s.Program,
 		StateID:    layout.StateID,
 		PhoneHome:  next.PhoneHome,
+		Mirror:     isMirror(d),
 	}
 	images := layout.Partitions[:len(layout.Partitions):len(layout.Partitions)]
 	if done, err := c.ignition(ctx, images, with); done || err != nil {
@@ -80,6 +82,10 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 
 // withoutRoot leaves an image as it is that has no root file system which can be mounted.
 func (c *customizer) withoutRoot(with firstboot.Config, unread []string) (image.Custom, error) {
+	if with.Mirror {
+		return c.out, fmt.Errorf("%w: it cannot be seen whether it has mdadm, which starts the mirror%s",
+			firstboot.ErrUnsupported, strings.Join(append([]string{""}, unread...), "; "))
+	}
 	if !with.Seed.Asks() && with.PhoneHome == "" {
 		return c.out, nil
 	}
@@ -223,10 +229,8 @@ func (c *customizer) grow(p gpt.Partition, dir, kind string, size int64) error {
 
 // mountedAs mounts a file system of a kind whose driver may have to be inserted first.
 func (c *customizer) mountedAs(kind, device string, readOnly bool, fn func(dir string) error) error {
-	if c.LoadFileSystem != nil {
-		if err := c.LoadFileSystem(kind); err != nil {
-			return fmt.Errorf("load the driver of %s: %w", kind, err)
-		}
+	if err := c.loadModule("fs-" + kind); err != nil {
+		return fmt.Errorf("load the driver of %s: %w", kind, err)
 	}
 	return mounted(kind, device, readOnly, fn)
 }

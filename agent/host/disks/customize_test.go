@@ -205,9 +205,7 @@ func TestAStockImageIsGivenWhatItNeeds(t *testing.T) {
 	})
 	if err := l.CheckImage(
 		t.Context(),
-		disk.Ref{ID: "LOOP-1"},
-		fmt.Sprintf("%x", e.Digest),
-		int64(len(raw)),
+		WriteImage{Disk: disk.Ref{ID: "LOOP-1"}, Digest: fmt.Sprintf("%x", e.Digest), RawSize: int64(len(raw))},
 		commit,
 	); err != nil {
 		t.Errorf("after a restart: %v", err)

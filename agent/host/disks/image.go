@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/agent/disk/mirror"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -30,6 +32,9 @@ type WriteImage struct {
 	Protected []string
 	// Disk is what was chosen before; the zero Ref takes what the rule gives.
 	Disk disk.Ref
+	// MirrorRule means the second disk of a mirror, and Mirror is what was chosen before; "": one disk is written.
+	MirrorRule string
+	Mirror     disk.Ref
 
 	URL      string
 	FileSize int64 // 0 is unknown
@@ -66,18 +71,11 @@ func (s *Storage) WriteImage(
 	if err != nil {
 		return disk.Device{}, none, effect.Refuse(effect.ErrInvalid, effect.ReasonInvalid, "%v", err)
 	}
-	dev, err := s.ChooseDisk(w.DiskRule, w.Protected)
+	to, err := s.openTarget(w)
 	if err != nil {
-		return dev, none, err
+		return to.Device, none, err
 	}
-	if w.Disk.ID != "" && !w.Disk.Is(dev) {
-		return dev, none, fmt.Errorf("the rule means %s now, and meant another disk when it was chosen, %s: %w", dev,
-			w.Disk.ID, ErrNotWritten)
-	}
-	d, err := s.openForWriting(dev)
-	if err != nil {
-		return dev, none, fmt.Errorf("%w: %w", ErrNotWritten, err)
-	}
+	d, dev := to.Disk, to.Device
 	defer func() { err = errors.Join(err, d.Close()) }()
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log}
 	var next NextSystem
@@ -89,8 +87,8 @@ func (s *Storage) WriteImage(
 		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
 		Open:   func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
 		State:  state,
-		Begin:  w.Begin,
-		Others: func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref()) },
+		Begin:  func(ctx context.Context) error { return to.begin(ctx, w.Begin) },
+		Others: func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref(), w.Mirror) },
 		Identity: func(ctx context.Context) (_ map[string][]byte, err error) {
 			next, err = w.Identity(ctx)
 			return next.Files, err
@@ -98,7 +96,8 @@ func (s *Storage) WriteImage(
 		Customize: func(ctx context.Context, layout image.Layout) (image.Custom, error) {
 			return s.customize(ctx, d, layout, next)
 		},
-		Committing: w.Committing, Progress: w.Progress, Clock: clock.Real(),
+		Committing: func(ctx context.Context, c image.Commit) error { return to.commit(ctx, c, w.Committing) },
+		Progress:   w.Progress, Clock: clock.Real(),
 		Fill: func(ctx context.Context, off, size int64, files map[string][]byte) error {
 			return s.fillPartition(ctx, d, off, size, files)
 		},
@@ -106,18 +105,82 @@ func (s *Storage) WriteImage(
 	return dev, out, err
 }
 
+// target is what an image is written to: a disk, or two of a mirror.
+type target struct {
+	disk.Device
+	Disk   Disk
+	mirror *mirrored // nil for one disk
+}
+
+// openTarget chooses again, and opens what was chosen before.
+func (s *Storage) openTarget(w WriteImage) (t target, err error) {
+	var second disk.Device
+	if w.MirrorRule == "" {
+		t.Device, err = s.ChooseDisk(w.DiskRule, w.Protected)
+	} else {
+		var p disk.Pair
+		p, err = s.ChoosePair(w.DiskRule, w.MirrorRule, w.Protected)
+		t.Device, second = p.First, p.Second
+	}
+	if err != nil {
+		return t, err
+	}
+	if w.Disk.ID != "" && (!w.Disk.Is(t.Device) || w.MirrorRule != "" && !w.Mirror.Is(second)) {
+		return t, fmt.Errorf(
+			"the rule means %s now, and meant another disk when it was chosen, %s: %w",
+			strings.Join(
+				slices.DeleteFunc([]string{t.String(), second.String()}, func(s string) bool { return s == "" }),
+				" and ",
+			),
+			w.Disk.ID,
+			ErrNotWritten,
+		)
+	}
+	if w.MirrorRule == "" {
+		t.Disk, err = s.openForWriting(t.Device)
+	} else if t.mirror, err = s.openPair(disk.Pair{First: t.Device, Second: second}); err == nil {
+		t.Disk = *t.mirror
+	}
+	if err != nil {
+		return t, fmt.Errorf("%w: %w", ErrNotWritten, err)
+	}
+	return t, nil
+}
+
+// begin takes away what the disks of a mirror were part of before, once it may be written.
+func (t target) begin(ctx context.Context, may func(context.Context) error) error {
+	if may != nil {
+		if err := may(ctx); err != nil {
+			return err
+		}
+	}
+	if t.mirror == nil {
+		return nil
+	}
+	return t.mirror.Clear()
+}
+
+// commit makes the disks a mirror before they can become bootable.
+func (t target) commit(ctx context.Context, c image.Commit, durable func(context.Context, image.Commit) error) error {
+	if err := durable(ctx, c); err != nil || t.mirror == nil {
+		return err
+	}
+	return t.mirror.Label(time.Now())
+}
+
 // probePatience is how long an image may take to bring its first bytes, when nothing but that is asked.
 const probePatience = 30 * time.Second
 
-// otherTables reads the partition tables of all disks but one. A disk that cannot be read, or has no table, has none.
-func (s *Storage) otherTables(target disk.Ref) (map[string][]gpt.Partition, error) {
+// otherTables reads the partition tables of all disks but the targets. A disk that cannot be read, or has no table, has
+// none.
+func (s *Storage) otherTables(targets ...disk.Ref) (map[string][]gpt.Partition, error) {
 	all, err := s.Disks()
 	if err != nil {
 		return nil, err
 	}
 	out := map[string][]gpt.Partition{}
 	for _, dev := range all {
-		if target.Is(dev) || dev.Size < gpt.HeadSize {
+		if dev.Size < gpt.HeadSize || slices.ContainsFunc(targets, func(t disk.Ref) bool { return t.Is(dev) }) {
 			continue
 		}
 		d, err := s.open(dev.Path, false)
@@ -139,12 +202,12 @@ func (s *Storage) otherTables(target disk.Ref) (map[string][]gpt.Partition, erro
 }
 
 // ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
-// FileSize, Format, Disk and Seed of w, and writes nothing.
+// FileSize, Format, Disk, Mirror and Seed of w, and writes nothing.
 func (s *Storage) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log,
 		Patience: probePatience}
 	return image.Probe(ctx, src, w.Format, sector, w.Seed,
-		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk) })
+		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk, w.Mirror) })
 }
 
 // loaderKexec is the boot loader type of a kernel that kexec_file_load(2) has started (Documentation/arch/x86/boot.rst,
@@ -163,19 +226,26 @@ func (s *Storage) FirmwareKind() string {
 	return "bios"
 }
 
-// CheckImage says whether the disk holds what was committed to it: see image.Check. It writes nothing.
-func (s *Storage) CheckImage(
-	ctx context.Context, ref disk.Ref, digest string, rawSize int64, c image.Commit,
-) (err error) {
-	want, err := ParseDigest(digest)
+// CheckImage says whether the disk, or both of a mirror, hold what was committed: see image.Check. It takes
+// Disk, Mirror, Digest and RawSize of w, and writes nothing.
+func (s *Storage) CheckImage(ctx context.Context, w WriteImage, c image.Commit) (err error) {
+	want, err := ParseDigest(w.Digest)
 	if err != nil {
 		return err
+	}
+	if w.Mirror.ID != "" {
+		m, err := s.openMirrored(w.Disk, w.Mirror)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		return checkMirror(ctx, m, w.RawSize, want, c)
 	}
 	all, err := s.Disks()
 	if err != nil {
 		return err
 	}
-	dev, err := disk.Find(all, ref)
+	dev, err := disk.Find(all, w.Disk)
 	if err != nil {
 		return err
 	}
@@ -184,7 +254,19 @@ func (s *Storage) CheckImage(
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	return image.Check(ctx, d, rawSize, want, c)
+	return image.Check(ctx, d, w.RawSize, want, c)
+}
+
+// checkMirror is image.Check for both disks of a mirror. Disks that differ, or are no mirror, hold something else.
+func checkMirror(ctx context.Context, m *mirror.Disk, size int64, digest [sha256.Size]byte, c image.Commit) error {
+	err := m.Check()
+	if err == nil {
+		err = image.Check(ctx, m, size, digest, c)
+	}
+	if errors.Is(err, mirror.ErrNoMirror) || errors.Is(err, mirror.ErrDiffer) {
+		err = fmt.Errorf("%w: %w", image.ErrAnother, err)
+	}
+	return err
 }
 
 // ParseDigest reads "sha256:<hex>", or the hex alone.

@@ -119,14 +119,23 @@ func TestWriteImageOnARealDevice(t *testing.T) {
 			t.Errorf("%s: %s (%v)", tool, out, err)
 		}
 	}
-	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, got.DigestString(), int64(len(raw)), commit); err != nil {
+	written := func(id, digest string) WriteImage {
+		return WriteImage{Disk: disk.Ref{ID: id}, Digest: digest, RawSize: int64(len(raw))}
+	}
+	if err := h.CheckImage(t.Context(), written("LOOP-1", got.DigestString()), commit); err != nil {
 		t.Errorf("CheckImage: %v", err)
 	}
-	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-1"}, "sha256:"+strings.Repeat("00", 32), int64(len(raw)),
-		commit); !errors.Is(err, image.ErrAnother) {
+	if err := h.CheckImage(
+		t.Context(),
+		written("LOOP-1", "sha256:"+strings.Repeat("00", 32)),
+		commit,
+	); !errors.Is(
+		err,
+		image.ErrAnother,
+	) {
 		t.Errorf("CheckImage with another digest: %v", err)
 	}
-	if err := h.CheckImage(t.Context(), disk.Ref{ID: "LOOP-2"}, got.DigestString(), int64(len(raw)), commit); err == nil {
+	if err := h.CheckImage(t.Context(), written("LOOP-2", got.DigestString()), commit); err == nil {
 		t.Error("CheckImage of a disk that is not there")
 	}
 }

@@ -27,6 +27,8 @@ type Disk interface {
 	io.Closer
 	// Seq is the kernel's number of the medium that is open: see disk.Device.Seqs. 0 is unknown.
 	Seq() uint64
+	// Unclaimed lets others claim the disk for as long as fn runs.
+	Unclaimed(fn func() error) error
 	// Part makes a part of the disk a device of its own for as long as fn runs.
 	Part(ctx context.Context, off, n int64, fn func(path string) error) error
 }

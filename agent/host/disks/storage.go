@@ -32,8 +32,8 @@ type Storage struct {
 	BootNetwork *firstboot.Network
 	// Program is the agent's static binary, which systems without it are given.
 	Program string
-	// LoadFileSystem inserts the driver of a file system; nil: the kernel finds it by itself.
-	LoadFileSystem func(kind string) error
+	// LoadModule inserts a driver by its alias, such as "fs-xfs"; nil: the kernel finds it by itself.
+	LoadModule func(alias string) error
 
 	patience Patience
 	template string // the file system of a new state partition, compressed by zstd
@@ -78,6 +78,14 @@ func (s *Storage) ChooseDisk(rule string, protected []string) (disk.Device, erro
 
 // CanWriteDisks: whole disks are overwritten from a system that runs from none of them, and nowhere else.
 func (s *Storage) CanWriteDisks() bool { return s.Installer && s.HasCapability(unix.CAP_SYS_ADMIN) }
+
+// loadModule inserts a driver, unless the kernel finds it by itself.
+func (s *Storage) loadModule(alias string) error {
+	if s.LoadModule == nil {
+		return nil
+	}
+	return s.LoadModule(alias)
+}
 
 func (s *Storage) refuseDisks() error {
 	if s.CanWriteDisks() {

@@ -28,8 +28,21 @@ const (
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
-var vmModules = []string{"virtio_pci", "virtio_net", "veth", "bonding", "8021q", "bridge", "virtio_blk", "nf_tables",
-	"nft_ct", "nft_limit", "nft_chain_nat", "nft_nat"}
+var vmModules = []string{
+	"virtio_pci",
+	"virtio_net",
+	"veth",
+	"bonding",
+	"8021q",
+	"bridge",
+	"virtio_blk",
+	"raid1",
+	"nf_tables",
+	"nft_ct",
+	"nft_limit",
+	"nft_chain_nat",
+	"nft_nat",
+}
 
 const vmInit = `#!/bin/busybox sh
 b=/bin/busybox

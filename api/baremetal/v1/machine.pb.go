@@ -514,8 +514,12 @@ type MachineSpec struct {
 	// The address that the installer takes where nobody gives it one, with the length of the prefix, such as
 	// 10.42.0.17/24. Path "media" needs it on a segment of mode "static".
 	InstallAddress string `protobuf:"bytes,27,opt,name=install_address,json=installAddress,proto3" json:"install_address,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Which second disk a reimage writes too, as a software RAID 1 of Linux that the new system boots from: a rule as
+	// install_disk. Exactly one pair of disks must match the two rules, which may be the same. Empty means one disk. The
+	// image must have mdadm, also in its initial RAM disk.
+	InstallMirror string `protobuf:"bytes,28,opt,name=install_mirror,json=installMirror,proto3" json:"install_mirror,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineSpec) Reset() {
@@ -698,6 +702,13 @@ func (x *MachineSpec) GetInstallPath() string {
 func (x *MachineSpec) GetInstallAddress() string {
 	if x != nil {
 		return x.InstallAddress
+	}
+	return ""
+}
+
+func (x *MachineSpec) GetInstallMirror() string {
+	if x != nil {
+		return x.InstallMirror
 	}
 	return ""
 }
@@ -5027,7 +5038,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x06\n" +
 	"\vMachineSpec\x12!\n" +
 	"\fssh_endpoint\x18\x01 \x01(\tR\vsshEndpoint\x12!\n" +
 	"\fbmc_endpoint\x18\x02 \x01(\tR\vbmcEndpoint\x12,\n" +
@@ -5053,7 +5064,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13ssh_credentials_ref\x18\x18 \x01(\tR\x11sshCredentialsRef\x12!\n" +
 	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\x12!\n" +
 	"\finstall_path\x18\x1a \x01(\tR\vinstallPath\x12'\n" +
-	"\x0finstall_address\x18\x1b \x01(\tR\x0einstallAddress\"\xee\f\n" +
+	"\x0finstall_address\x18\x1b \x01(\tR\x0einstallAddress\x12%\n" +
+	"\x0einstall_mirror\x18\x1c \x01(\tR\rinstallMirror\"\xee\f\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +

@@ -786,7 +786,9 @@ type RepaveImage struct {
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Set by the operation's parameter of that name; a plan cannot set it. The installer adds the seed for cloud-init and no
 	// agent, and the new system proves itself by cloud-init's phone-home.
-	Agentless     bool `protobuf:"varint,4,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	Agentless bool `protobuf:"varint,4,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	// Which second disk, for a RAID 1 of both; filled from the machine's install_mirror when empty.
+	Mirror        string `protobuf:"bytes,5,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +849,13 @@ func (x *RepaveImage) GetAgentless() bool {
 		return x.Agentless
 	}
 	return false
+}
+
+func (x *RepaveImage) GetMirror() string {
+	if x != nil {
+		return x.Mirror
+	}
+	return ""
 }
 
 // KubeadmJoin joins the machine to a cluster: a site agent makes a token for this join, the machine's own agent runs kubeadm.
@@ -1757,12 +1766,13 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\" \n" +
 	"\n" +
 	"SetNetboot\x12\x12\n" +
-	"\x04mode\x18\x01 \x01(\tR\x04mode\"i\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\"\x81\x01\n" +
 	"\vRepaveImage\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x12\n" +
 	"\x04disk\x18\x02 \x01(\tR\x04disk\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1c\n" +
-	"\tagentless\x18\x04 \x01(\bR\tagentless\".\n" +
+	"\tagentless\x18\x04 \x01(\bR\tagentless\x12\x16\n" +
+	"\x06mirror\x18\x05 \x01(\tR\x06mirror\".\n" +
 	"\vKubeadmJoin\x12\x1f\n" +
 	"\vcluster_ref\x18\x01 \x01(\tR\n" +
 	"clusterRef\"[\n" +

@@ -1989,7 +1989,10 @@ type RepaveAction struct {
 	// The seed's user-data is a configuration of Ignition: an image that cloud-init sets up is refused.
 	SeedIgnition bool `protobuf:"varint,14,opt,name=seed_ignition,json=seedIgnition,proto3" json:"seed_ignition,omitempty"`
 	// Why an image that Ignition sets up is refused with this seed; empty: it is not.
-	SeedUnfit     string `protobuf:"bytes,15,opt,name=seed_unfit,json=seedUnfit,proto3" json:"seed_unfit,omitempty"`
+	SeedUnfit string `protobuf:"bytes,15,opt,name=seed_unfit,json=seedUnfit,proto3" json:"seed_unfit,omitempty"`
+	// Which second disk: a rule as disk_rule. Exactly one pair of disks must match both, and becomes a RAID 1. Empty means
+	// one disk. Capability "mirror".
+	MirrorRule    string `protobuf:"bytes,16,opt,name=mirror_rule,json=mirrorRule,proto3" json:"mirror_rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2125,6 +2128,13 @@ func (x *RepaveAction) GetSeedIgnition() bool {
 func (x *RepaveAction) GetSeedUnfit() string {
 	if x != nil {
 		return x.SeedUnfit
+	}
+	return ""
+}
+
+func (x *RepaveAction) GetMirrorRule() string {
+	if x != nil {
+		return x.MirrorRule
 	}
 	return ""
 }
@@ -6586,7 +6596,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xd3\x03\n" +
+	"generation\"\xf4\x03\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -6606,7 +6616,9 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\tagentless\x18\r \x01(\bR\tagentless\x12#\n" +
 	"\rseed_ignition\x18\x0e \x01(\bR\fseedIgnition\x12\x1d\n" +
 	"\n" +
-	"seed_unfit\x18\x0f \x01(\tR\tseedUnfit\"A\n" +
+	"seed_unfit\x18\x0f \x01(\tR\tseedUnfit\x12\x1f\n" +
+	"\vmirror_rule\x18\x10 \x01(\tR\n" +
+	"mirrorRule\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +

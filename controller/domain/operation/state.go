@@ -166,7 +166,9 @@ type Step struct {
 	// it is the way into the installer; of workflow_stage the stage.
 	Mode string
 	// Agentless: the system that a repave writes has no agent, and proves itself by phoning home.
-	Agentless  bool `json:",omitempty"`
+	Agentless bool `json:",omitempty"`
+	// Mirror: a repave writes two disks, as a RAID 1.
+	Mirror     bool `json:",omitempty"`
 	State      StepState
 	RetryCount int
 	RetryAt    time.Time

@@ -236,7 +236,8 @@ func (o *Order) repaveAction(
 	ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage,
 ) (*fleetv1.RepaveAction, error) {
 	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), o.Spec.GetInstallDisk()),
-		ProtectedDisks: o.Spec.GetProtectedDisks(), Agentless: r.GetAgentless()}
+		ProtectedDisks: o.Spec.GetProtectedDisks(), Agentless: r.GetAgentless(),
+		MirrorRule: pgtx.OrText(r.GetMirror(), o.Spec.GetInstallMirror())}
 	i, err := q.ImageByRef(ctx, r.GetImage())
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

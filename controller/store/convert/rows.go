@@ -83,6 +83,7 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 		return s, err
 	}
 	s.Mode, s.Agentless = modeOf(spec), spec.GetRepave().GetAgentless()
+	s.Mirror = spec.GetRepave().GetMirror() != ""
 	return s, nil
 }
 

@@ -114,6 +114,7 @@ var SpecFields = map[string]func(*baremetalv1.MachineSpec, string){
 	"default_image_ref":   func(s *baremetalv1.MachineSpec, v string) { s.DefaultImageRef = v },
 	"bmc_credentials_ref": func(s *baremetalv1.MachineSpec, v string) { s.BmcCredentialsRef = v },
 	"install_disk":        func(s *baremetalv1.MachineSpec, v string) { s.InstallDisk = v },
+	"install_mirror":      func(s *baremetalv1.MachineSpec, v string) { s.InstallMirror = v },
 	"install_path":        func(s *baremetalv1.MachineSpec, v string) { s.InstallPath = v },
 	"install_address":     func(s *baremetalv1.MachineSpec, v string) { s.InstallAddress = v },
 	"protected_disks":     func(s *baremetalv1.MachineSpec, v string) { s.ProtectedDisks = append(s.ProtectedDisks, v) },

@@ -62,7 +62,7 @@ func (d drawn) spec(t *testing.T) []byte {
 		Rack:     d.text(),
 		Location: d.text(), Region: d.text(), CustomerId: d.text(), ExternalId: d.text(), Group: d.text(), Site: d.text(),
 		DefaultImageRef: d.text(), BmcCredentialsRef: d.text(), InstallDisk: d.text(), SshCredentialsRef: d.text(),
-		ProviderRef: d.text(),
+		ProviderRef: d.text(), InstallMirror: d.text(),
 	}
 	for d.some() {
 		s.MacAddresses = append(s.MacAddresses, d.text())

@@ -136,15 +136,11 @@ func (l *OperationContext) unfit(
 	if missing, err := catalogstore.NoInstallerFor(ctx, q, known.Arch); missing != nil || err != nil {
 		return missing, err
 	}
-	rule, bad := disk.ParseRule(pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()))
-	protected, worse := disk.ParseRules(l.spec.GetProtectedDisks())
-	if bad != nil || worse != nil {
-		return nil, nil //nolint:nilerr // rules are checked where they are set; the installer has the last word
-	}
-	why := disk.Fit(known, disk.Image{
+	why := disk.FitRules(known, disk.Image{
 		Ref: image.ImageRef, Arch: image.Arch, Firmware: image.Firmware, RawSize: image.SizeBytes,
 		MinimumDisk: image.MinimumDiskBytes,
-	}, rule, protected)
+	}, pgtx.OrText(r.GetDisk(), l.spec.GetInstallDisk()), pgtx.OrText(r.GetMirror(), l.spec.GetInstallMirror()),
+		l.spec.GetProtectedDisks())
 	if why == nil {
 		return nil, nil
 	}

@@ -66,6 +66,9 @@ func (l *OperationContext) complete(ctx context.Context, q *dbsqlc.Queries, f *p
 	if l.spec, err = convert.SpecFromJSON(l.Machine.Spec); err != nil {
 		return err
 	}
+	for i, s := range l.Snap.Op.Steps {
+		l.Snap.Op.Steps[i].Mirror = s.Mirror || s.Kind == operation.KindRepave && l.spec.GetInstallMirror() != ""
+	}
 	l.Snap.World, err = l.world(ctx, q, f, now)
 	return err
 }

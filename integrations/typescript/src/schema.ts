@@ -4145,6 +4145,12 @@ export interface components {
              *     one disk must match. Empty means the only disk that may be written.
              */
             install_disk?: string;
+            /**
+             * @description Which second disk a reimage writes too, as a software RAID 1 of Linux that the new system boots from: a rule as
+             *     install_disk. Exactly one pair of disks must match the two rules, which may be the same. Empty means one disk. The
+             *     image must have mdadm, also in its initial RAM disk.
+             */
+            install_mirror?: string;
             /** @description How a reimage that names no path gets the machine into the installer; see ReimageMachineRequest.path. */
             install_path?: string;
             /** @description Where the rack is, in words of the client's own. */
@@ -4846,6 +4852,8 @@ export interface components {
             disk?: string;
             /** @description Filled from the run's image_ref, then the machine's default, when empty. */
             image?: string;
+            /** @description Which second disk, for a RAID 1 of both; filled from the machine's install_mirror when empty. */
+            mirror?: string;
             /**
              * @description How the machine gets into the installer: "auto" (default), "kexec", "bootnext", "bmc", or "media": an image that its
              *     BMC attaches (Redfish VirtualMedia). Anything but auto fails instead of falling back. Empty: the machine's
