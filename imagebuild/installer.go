@@ -133,8 +133,12 @@ func (cfg InstallerConfig) parts(ctx context.Context) (kernel, initrd []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
+	data, err := DataTemplate(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	machine := MachineConfig(cfg.Agent, cfg.Kernel, cfg.FirmwareDir, cfg.Compression, map[string][]byte{
-		pid1.StateTemplate: state,
+		pid1.StateTemplate: state, pid1.DataTemplate: data,
 	})
 	machine.Hardware = append(machine.Hardware, onDemandModules()...)
 	initrd, err = Initramfs(machine)

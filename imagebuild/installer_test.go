@@ -142,16 +142,24 @@ func checkInitrd(t *testing.T, packed []byte, agent string) {
 	if listed(t, archive, "/init") != string(program) {
 		t.Error("/init is not the agent")
 	}
-	disk := writeFile(t, t.TempDir(), "state", unzstd(t, []byte(listed(t, archive, pid1.StateTemplate))))
-	if info, err := os.Stat(disk); err != nil || info.Size() != 32<<20 {
-		t.Errorf("state template: %+v, %v", info, err)
-	}
-	if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", disk).CombinedOutput(); err != nil {
-		t.Errorf("e2fsck: %v: %s", err, out)
-	}
-	out, err := exec.Command("/usr/sbin/dumpe2fs", "-h", disk).Output()
-	if err != nil || !strings.Contains(string(out), "Filesystem volume name:   "+pid1.StateLabel) {
-		t.Errorf("dumpe2fs: %v: %s", err, out)
+	for name, c := range map[string]struct {
+		size int64
+		says string
+	}{
+		pid1.StateTemplate: {32 << 20, "Filesystem volume name:   " + pid1.StateLabel},
+		pid1.DataTemplate:  {128 << 20, "Filesystem volume name:   <none>"},
+	} {
+		disk := writeFile(t, t.TempDir(), "disk", unzstd(t, []byte(listed(t, archive, name))))
+		if info, err := os.Stat(disk); err != nil || info.Size() != c.size {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+		if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", disk).CombinedOutput(); err != nil {
+			t.Errorf("e2fsck: %v: %s", err, out)
+		}
+		out, err := exec.Command("/usr/sbin/dumpe2fs", "-h", disk).Output()
+		if err != nil || !strings.Contains(string(out), c.says) {
+			t.Errorf("dumpe2fs: %v: %s", err, out)
+		}
 	}
 }
 

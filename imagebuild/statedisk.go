@@ -98,23 +98,38 @@ func mke2fs() (string, error) {
 	return "", errors.New("mke2fs not found: install the package e2fsprogs")
 }
 
-const templateBytes = 32 << 20
+// Sizes of templates, in bytes.
+const (
+	stateTemplateBytes = 32 << 20
+	dataTemplateBytes  = 128 << 20
+)
 
-// stateTemplate makes an empty 32 MiB ext4 file system labelled pid1.StateLabel and compresses it. Identifiers, times
-// and features are given, so that the bytes depend neither on the day nor on this host's mke2fs.conf, and so that
-// kernels since 4.18 mount it.
-func stateTemplate(ctx context.Context) (packed []byte, err error) {
-	dir, err := os.MkdirTemp("", "ingot-state-*")
+// stateTemplate makes an empty 32 MiB ext4 file system labelled pid1.StateLabel and compresses it. Kernels since 4.18
+// mount it.
+func stateTemplate(ctx context.Context) ([]byte, error) {
+	return template(ctx, stateTemplateBytes, "metadata_csum", "-L", pid1.StateLabel)
+}
+
+// DataTemplate makes an empty 128 MiB ext4 file system with a journal of a quarter of that, and compresses it: what
+// data disks of any size begin with. It can be given another UUID while it is mounted (Linux 6.0).
+func DataTemplate(ctx context.Context) ([]byte, error) {
+	return template(ctx, dataTemplateBytes, "metadata_csum,metadata_csum_seed", "-J", "size=32")
+}
+
+// template makes a file system and compresses it. Identifiers, times and features are given, so that the bytes depend
+// neither on the day nor on this host's mke2fs.conf.
+func template(ctx context.Context, size int64, more string, options ...string) (packed []byte, err error) {
+	dir, err := os.MkdirTemp("", "ingot-template-*")
 	if err != nil {
-		return nil, fmt.Errorf("make state template: %w", err)
+		return nil, fmt.Errorf("make template: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	disk := filepath.Join(dir, "disk")
 	if err := os.WriteFile(disk, nil, 0o600); err != nil {
-		return nil, fmt.Errorf("make state template: %w", err)
+		return nil, fmt.Errorf("make template: %w", err)
 	}
-	if err := os.Truncate(disk, templateBytes); err != nil {
-		return nil, fmt.Errorf("make state template: %w", err)
+	if err := os.Truncate(disk, size); err != nil {
+		return nil, fmt.Errorf("make template: %w", err)
 	}
 	tool, err := mke2fs()
 	if err != nil {
@@ -122,17 +137,17 @@ func stateTemplate(ctx context.Context) (packed []byte, err error) {
 	}
 	const features = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg," +
 		"sparse_super,large_file," +
-		"huge_file,dir_nlink,extra_isize,metadata_csum"
-	_, err = run(ctx, "", "env", "E2FSPROGS_FAKE_TIME=1", tool, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-i",
-		"16384",
-		"-m", "0", "-O", features, "-L", pid1.StateLabel, "-U", templateUUID,
-		"-E", "hash_seed="+templateUUID+",root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", disk)
+		"huge_file,dir_nlink,extra_isize,"
+	args := []string{"E2FSPROGS_FAKE_TIME=1", tool, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-i", "16384",
+		"-m", "0", "-O", features + more, "-U", templateUUID,
+		"-E", "hash_seed=" + templateUUID + ",root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"}
+	_, err = run(ctx, "", "env", append(append(args, options...), disk)...)
 	if err != nil {
-		return nil, fmt.Errorf("format state template: %w", err)
+		return nil, fmt.Errorf("format template: %w", err)
 	}
 	data, err := os.ReadFile(disk)
 	if err != nil {
-		return nil, fmt.Errorf("read state template: %w", err)
+		return nil, fmt.Errorf("read template: %w", err)
 	}
 	return zstdAll(data)
 }

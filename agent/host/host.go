@@ -65,7 +65,9 @@ const (
 	CapAgentless = "agentless"
 	// CapMirror: an installer can write two disks as a RAID 1.
 	CapMirror = "mirror"
-	CapReset  = "reset_devices"
+	// CapDataDisks: an installer can give further disks a file system.
+	CapDataDisks = "data_disks"
+	CapReset     = "reset_devices"
 	// CapTest: the machine's hardware can be tested.
 	CapTest  = "test_hardware"
 	CapKexec = "kexec"

@@ -147,7 +147,7 @@ func (l *Linux) Capabilities() []string {
 		}
 	}
 	if l.CanWriteDisks() {
-		caps = append(caps, CapRepave, CapErase, CapPreflight, CapAgentless, CapMirror)
+		caps = append(caps, CapRepave, CapErase, CapPreflight, CapAgentless, CapMirror, CapDataDisks)
 	}
 	if l.Kernel.Euid() == 0 {
 		caps = append(caps, CapReset, CapTest)

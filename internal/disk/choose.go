@@ -16,6 +16,8 @@ type Candidate struct {
 type NoUniqueMatch struct {
 	Rule       Rule
 	Candidates []Candidate
+	// For is where the disk was to be mounted; "": the system's disk was looked for.
+	For string
 	// Mirror is the rule of the second disk where a pair was looked for; nil: one disk was.
 	Mirror *Rule
 	// Twins reports that the candidates were taken for paths to one disk, by WWN and serial number, and hold different
@@ -53,6 +55,9 @@ func (e *NoUniqueMatch) Error() string {
 	rule := "no rule was given, and"
 	if !e.Rule.Empty() {
 		rule = fmt.Sprintf("with the rule %q", e.Rule)
+		if e.For != "" {
+			rule += " for " + e.For
+		}
 	}
 	list := strings.Join(lines, "; ")
 	if list == "" {

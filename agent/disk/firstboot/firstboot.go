@@ -73,6 +73,8 @@ type Config struct {
 	PhoneHome string
 	// Mirror: the system lies on a RAID 1, which its own mdadm must start.
 	Mirror bool
+	// Mounts are the data disks of the machine.
+	Mounts []Mount
 }
 
 // agentless reports whether the system gets no agent.
@@ -168,6 +170,14 @@ const (
 
 // Files decides what the system needs. A system with the agent in it and nothing asked of it needs nothing.
 func (s System) Files(c Config) ([]File, error) {
+	files, err := s.files(c)
+	if err == nil && len(c.Mounts) > 0 && !s.Systemd {
+		return nil, fmt.Errorf("%w: its init is not systemd, which mounts data disks", ErrUnsupported)
+	}
+	return append(files, mountUnits(c.Mounts)...), err
+}
+
+func (s System) files(c Config) ([]File, error) {
 	var files []File
 	if is, _ := ignition.Check(c.Seed.UserData); is {
 		return nil, notIgnition()

@@ -124,9 +124,9 @@ const (
 // Ignition decides what is added to an image of the vendor: the configuration, and what of the boot loader keeps it
 // from being read. The tree is the file system that Ignition reads.
 func (v Vendor) Ignition(tree *os.Root, c Config) ([]File, error) {
-	if c.Mirror {
-		return nil, fmt.Errorf("%w: it is set up by Ignition, which makes mirrors itself; ask for one in its configuration",
-			ErrUnsupported)
+	if c.Mirror || len(c.Mounts) > 0 {
+		return nil, fmt.Errorf("%w: it is set up by Ignition, which makes mirrors and file systems itself; ask for them in "+
+			"its configuration", ErrUnsupported)
 	}
 	if _, why := ignition.Fit(c.Seed.UserData, c.Seed.NetworkConfig); why != "" {
 		return nil, unfit(why)

@@ -45,7 +45,7 @@ func (w *writer) customize(ctx context.Context) error {
 	if err != nil {
 		return unlessKnown(err)
 	}
-	w.out.System, w.out.Changes = c.System, c.Changes
+	w.out.System, w.out.Changes, w.out.Mounts = c.System, c.Changes, c.Mounts
 	w.out.Warnings = append(w.out.Warnings, c.Warnings...)
 	for number, size := range c.Grown {
 		if err := w.table.Resize(number, size); err != nil {
@@ -79,7 +79,7 @@ func (w *writer) addVolume(v *Volume) (err error) {
 	}
 	defer func() { err = errors.Join(err, v.Data.Close()) }()
 	at := w.stateAt - v.Size
-	_, err = w.table.Add(gpt.Partition{Name: v.Name, Type: v.Type, ID: newGUID(), Offset: at, Size: v.Size})
+	_, err = w.table.Add(gpt.Partition{Name: v.Name, Type: v.Type, ID: gpt.NewGUID(), Offset: at, Size: v.Size})
 	if err != nil {
 		return tooLarge("add the partition %s: %w", v.Name, err)
 	}
@@ -132,7 +132,7 @@ func (w *writer) copyState() error {
 func (w *writer) commit(ctx context.Context) error {
 	w.track.begin(StageCommit, 0)
 	c := Commit{Head: hexSum(w.newHead), Undo: gpt.Undo(w.head, w.newHead), StateID: w.out.StateID,
-		System: w.out.System, Changes: w.out.Changes}
+		System: w.out.System, Changes: w.out.Changes, Mounts: w.out.Mounts}
 	if err := w.Committing(ctx, c); err != nil {
 		return err
 	}

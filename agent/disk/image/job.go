@@ -91,6 +91,8 @@ type Custom struct {
 	Grown map[int]int64
 	// Volume is a file system for a further partition; nil: none.
 	Volume *Volume
+	// Mounts are data disks that were found or made.
+	Mounts []firstboot.Mount
 	// Warnings are faults that take nothing away from what was read back.
 	Warnings []string
 }
@@ -114,6 +116,7 @@ type Commit struct {
 	// System and Changes are what was added to the image, after it had been read back and found right.
 	System  string             `json:"system,omitempty"`
 	Changes []firstboot.Change `json:"changes,omitempty"`
+	Mounts  []firstboot.Mount  `json:"mounts,omitempty"`
 }
 
 // Progress says how far it got. Done and Total are bytes of the stage.
@@ -175,6 +178,7 @@ type Evidence struct {
 	// System and Changes are what was added to the image: see Custom.
 	System  string
 	Changes []firstboot.Change
+	Mounts  []firstboot.Mount
 	// Warnings are faults that take nothing away from what was read back.
 	Warnings []string
 }

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -120,7 +119,7 @@ func (w *writer) addState() error {
 		w.stateAt = gpt.Place(w.Disk.Size(), 0)
 		return nil
 	}
-	id := newGUID()
+	id := gpt.NewGUID()
 	w.stateAt, w.out.StateID = gpt.Place(w.Disk.Size(), StateSize), id.String()
 	_, err := w.table.Add(gpt.Partition{Name: StateName, Type: gpt.LinuxData, ID: id, Offset: w.stateAt, Size: StateSize})
 	if err != nil {
@@ -207,15 +206,6 @@ func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) 
 		}
 	}
 	return nil
-}
-
-// newGUID is a version 4 UUID (RFC 9562) in the byte order of the disk.
-func newGUID() (g gpt.GUID) {
-	// crypto/rand.Read never fails; it ends the process when the kernel has no randomness.
-	rand.Read(g[:])
-	g[7] = g[7]&0x0f | 0x40
-	g[8] = g[8]&0x3f | 0x80
-	return g
 }
 
 // ended says why the stream ended at a byte before the image's last.

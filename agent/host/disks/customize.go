@@ -37,7 +37,9 @@ type customizer struct {
 
 // customize adds a configuration to an image that Ignition sets up. Else it finds the root file system by what it
 // holds, and adds files to it. Where none can be mounted, cloud-init gets its seed on a partition of its own.
-func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, next NextSystem) (image.Custom, error) {
+func (s *Storage) customize(
+	ctx context.Context, d Disk, layout image.Layout, next NextSystem, mounts []firstboot.Mount,
+) (image.Custom, error) {
 	c := customizer{Storage: s, disk: d, next: next}
 	with := firstboot.Config{
 		Seed:       next.Seed,
@@ -48,6 +50,7 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 		StateID:    layout.StateID,
 		PhoneHome:  next.PhoneHome,
 		Mirror:     isMirror(d),
+		Mounts:     mounts,
 	}
 	images := layout.Partitions[:len(layout.Partitions):len(layout.Partitions)]
 	if done, err := c.ignition(ctx, images, with); done || err != nil {
@@ -82,8 +85,8 @@ func (s *Storage) customize(ctx context.Context, d Disk, layout image.Layout, ne
 
 // withoutRoot leaves an image as it is that has no root file system which can be mounted.
 func (c *customizer) withoutRoot(with firstboot.Config, unread []string) (image.Custom, error) {
-	if with.Mirror {
-		return c.out, fmt.Errorf("%w: it cannot be seen whether it has mdadm, which starts the mirror%s",
+	if with.Mirror || len(with.Mounts) > 0 {
+		return c.out, fmt.Errorf("%w: a mirror and data disks need a root that the installer can mount%s",
 			firstboot.ErrUnsupported, strings.Join(append([]string{""}, unread...), "; "))
 	}
 	if !with.Seed.Asks() && with.PhoneHome == "" {

@@ -35,6 +35,8 @@ type WriteImage struct {
 	// MirrorRule means the second disk of a mirror, and Mirror is what was chosen before; "": one disk is written.
 	MirrorRule string
 	Mirror     disk.Ref
+	// Data are the data disks, as disk.ParseDataDisk reads them.
+	Data []string
 
 	URL      string
 	FileSize int64 // 0 is unknown
@@ -76,6 +78,10 @@ func (s *Storage) WriteImage(
 		return to.Device, none, err
 	}
 	d, dev := to.Disk, to.Device
+	data, err := s.chooseData(w.Data, w.Protected, dev.Ref(), w.Mirror)
+	if err != nil {
+		return dev, none, errors.Join(err, d.Close())
+	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log}
 	var next NextSystem
@@ -94,7 +100,13 @@ func (s *Storage) WriteImage(
 			return next.Files, err
 		},
 		Customize: func(ctx context.Context, layout image.Layout) (image.Custom, error) {
-			return s.customize(ctx, d, layout, next)
+			mounts, err := s.makeData(ctx, data)
+			if err != nil {
+				return image.Custom{}, err
+			}
+			out, err := s.customize(ctx, d, layout, next, mounts)
+			out.Mounts = mounts
+			return out, err
 		},
 		Committing: func(ctx context.Context, c image.Commit) error { return to.commit(ctx, c, w.Committing) },
 		Progress:   w.Progress, Clock: clock.Real(),
@@ -202,8 +214,11 @@ func (s *Storage) otherTables(targets ...disk.Ref) (map[string][]gpt.Partition, 
 }
 
 // ProbeImage reads the image's beginning, for a disk with sectors of so many bytes: see image.Probe. It takes URL,
-// FileSize, Format, Disk, Mirror and Seed of w, and writes nothing.
+// FileSize, Format, Protected, Disk, Mirror, Data and Seed of w, and writes nothing.
 func (s *Storage) ProbeImage(ctx context.Context, w WriteImage, sector int) error {
+	if _, err := s.chooseData(w.Data, w.Protected, w.Disk, w.Mirror); err != nil {
+		return err
+	}
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log,
 		Patience: probePatience}
 	return image.Probe(ctx, src, w.Format, sector, w.Seed,

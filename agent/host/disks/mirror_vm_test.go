@@ -23,33 +23,21 @@ const (
 	fileSystem = 16 << 20 // of the mirror, right behind its first MiB
 )
 
-// withTwoDisks runs the calling test again in a machine with two disks that hold one ext4 file system each, the same,
-// and differ in size. It returns true in there; the caller returns when it is false.
-func withTwoDisks(t *testing.T) bool {
+// inVMWith runs the calling test again in a machine with the disks of these files, whose serial numbers are the files'
+// names. It returns true in there.
+func inVMWith(t *testing.T, files func() []string) bool {
 	t.Helper()
 	if os.Getenv(hosttest.VMVariable) == "1" {
 		return true
 	}
-	dir := t.TempDir()
-	ext4 := filepath.Join(dir, "ext4")
-	hosttest.Must(t, errors.Join(os.WriteFile(ext4, nil, 0o600), os.Truncate(ext4, fileSystem)))
-	if out, err := exec.Command("mke2fs", "-q", "-t", "ext4", ext4).CombinedOutput(); err != nil {
-		t.Fatalf("mke2fs: %v: %s", err, out)
-	}
-	content, err := os.ReadFile(ext4)
-	hosttest.Must(t, err)
-	initrd := filepath.Join(dir, "initrd")
+	initrd := filepath.Join(t.TempDir(), "initrd")
 	args := []string{
 		"-accel", "tcg", "-machine", "q35", "-m", "768", "-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none",
 		"-no-reboot", "-serial", "stdio", "-nodefaults", "-kernel", hosttest.WriteInitrd(t, initrd, "", hosttest.VMTime),
 		"-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
 	}
-	for i, name := range []string{"a", "b"} {
-		path := filepath.Join(dir, name)
-		f, err := os.Create(path)
-		hosttest.Must(t, err)
-		_, err = f.WriteAt(content, 1<<20)
-		hosttest.Must(t, errors.Join(err, f.Truncate(mirrorDisk+int64(i)<<20), f.Close()))
+	for _, path := range files() {
+		name := filepath.Base(path)
 		args = append(
 			args,
 			"-drive",
@@ -69,11 +57,33 @@ func withTwoDisks(t *testing.T) bool {
 	return false
 }
 
+// twoDisks hold one ext4 file system each, the same, and differ in size.
+func twoDisks(t *testing.T) (out []string) {
+	t.Helper()
+	dir := t.TempDir()
+	ext4 := filepath.Join(dir, "ext4")
+	hosttest.Must(t, errors.Join(os.WriteFile(ext4, nil, 0o600), os.Truncate(ext4, fileSystem)))
+	if out, err := exec.Command("mke2fs", "-q", "-t", "ext4", ext4).CombinedOutput(); err != nil {
+		t.Fatalf("mke2fs: %v: %s", err, out)
+	}
+	content, err := os.ReadFile(ext4)
+	hosttest.Must(t, err)
+	for i, name := range []string{"a", "b"} {
+		path := filepath.Join(dir, name)
+		f, err := os.Create(path)
+		hosttest.Must(t, err)
+		_, err = f.WriteAt(content, 1<<20)
+		hosttest.Must(t, errors.Join(err, f.Truncate(mirrorDisk+int64(i)<<20), f.Close()))
+		out = append(out, path)
+	}
+	return out
+}
+
 // TestTheKernelWritesBothDisksOfAMirror: what is changed through a mounted file system is on both, and an array that a
 // killed process has left is stopped before the disks are chosen again.
 func TestTheKernelWritesBothDisksOfAMirror(t *testing.T) {
 	t.Parallel()
-	if !withTwoDisks(t) {
+	if !inVMWith(t, func() []string { return twoDisks(t) }) {
 		return
 	}
 	hosttest.Must(t, unix.Mount("", "/sys", "", unix.MS_REMOUNT, ""))
