@@ -33,7 +33,7 @@ import (
 
 // installerCapabilities are what an installer is for. It could do more, and is not asked to.
 var installerCapabilities = []string{host.CapRepave, host.CapErase, host.CapReset, host.CapReboot, host.CapPreflight,
-	host.CapAgentless, host.CapMirror}
+	host.CapAgentless, host.CapMirror, host.CapDataDisks}
 
 func (l *life) isInstaller() bool { return l.who.Role == RoleInstaller }
 

@@ -29,19 +29,21 @@ func TestMetalMirror(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, nil)
-			one, other := disk("one", 2), disk("other", 3)
+			one, other, data := disk("one", 2), disk("other", 3), disk("data", 1)
 			m := s.machine(metal.MachineConfig{
-				Firmware: firmware, BMC: metal.Redfish, MemoryMB: 1024, Disks: []chassis.Disk{one, other},
-				InstallDisk: "serial=one", InstallMirror: "size>=1GiB",
+				Firmware: firmware, BMC: metal.Redfish, MemoryMB: 1024, Disks: []chassis.Disk{one, other, data},
+				InstallDisk: "serial=one", InstallMirror: "size>=2GiB", DataDisks: []string{"/srv/data serial=data"},
 			})
 			op := s.installsStock(m, image)
-			if e := op.GetEvidence(); e["disk"] != "one" || e[evidence.MirrorDisk] != "other" {
+			if e := op.GetEvidence(); e["disk"] != "one" || e[evidence.MirrorDisk] != "other" ||
+				!strings.Contains(e[evidence.DataDisks], `"made":true`) {
 				t.Errorf("evidence %v", e)
 			}
 			s.holdsMirror(m, "2", "[UU]")
+			s.keepsData(m)
 			for missing, left := range map[string]chassis.Disk{"other": one, "one": other} {
 				s.power(m, bmc.ForceOff)
-				if err := m.SetDisks(left); err != nil {
+				if err := m.SetDisks(left, data); err != nil {
 					t.Fatal(err)
 				}
 				s.power(m, bmc.PowerOn)
@@ -49,6 +51,27 @@ func TestMetalMirror(t *testing.T) {
 				s.holdsMirror(m, "1", "_")
 			}
 		})
+	}
+}
+
+// keepsData writes a file to the data disk, installs the machine anew, on the same mirror, and reads the file.
+func (s *site) keepsData(m *metal.Machine) {
+	s.Helper()
+	said := s.ssh(m, s.key(), "findmnt -no FSTYPE,SIZE /srv/data; echo it is kept | sudo tee /srv/data/file; sync")
+	if !strings.HasPrefix(said, "ext4") || !strings.Contains(said, "it is kept") {
+		s.Fatalf("the data disk: %q", said)
+	}
+	s.Logf("the data disk: %s", said)
+	op := s.reinstallsStock(m)
+	if e := op.GetEvidence(); !strings.Contains(e[evidence.DataDisks], `"made":false`) {
+		s.Errorf("evidence %v", e)
+	}
+	testkit.Eventually(s.T, stockCycle, func() bool {
+		said = s.ssh(m, s.key(), "cat /srv/data/file; cat /proc/mdstat")
+		return said != ""
+	}, "no ssh session in the system that was installed again")
+	if !strings.Contains(said, "it is kept") || !strings.Contains(said, "[UU]") {
+		s.Errorf("after another installation: %s", said)
 	}
 }
 

@@ -76,13 +76,7 @@ func (s *site) installsStock(m *metal.Machine, image string) *pb.Operation {
 	}
 	s.maintain(m.Name())
 	wire := s.capture()
-	op, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{
-		MachineId: m.Name(), RequestId: "stock", ImageRef: "stock", TimeoutSeconds: int32(stockCycle.Seconds()),
-		Seed: &pb.SystemSeed{
-			Hostname: "web-1", SshAuthorizedKeys: []string{strings.TrimSpace(string(public))}, UserData: stockUserData,
-		},
-	})
-	op = s.endedWithin(stockCycle, op, err)
+	op := s.writesStock(m, "stock", string(public))
 	s.holdsInstalled(m, op)
 	s.holdsChanges(op)
 	s.holdsNoSeed(wire(), string(public))
@@ -103,6 +97,32 @@ func (s *site) installsStock(m *metal.Machine, image string) *pb.Operation {
 	size, err := strconv.Atoi(strings.TrimSuffix(words[len(words)-1], "M"))
 	if most := metal.DiskBytes >> 20; err != nil || size < most*3/4 {
 		s.Errorf("the root has %q of a disk of %d MiB: it was not grown", words[len(words)-1], most)
+	}
+	return op
+}
+
+// writesStock installs the image that installsStock has added.
+func (s *site) writesStock(m *metal.Machine, request, public string) *pb.Operation {
+	s.Helper()
+	op, err := s.api.Machines.ReimageMachine(s.ctx, &pb.ReimageMachineRequest{
+		MachineId: m.Name(), RequestId: request, ImageRef: "stock", TimeoutSeconds: int32(stockCycle.Seconds()),
+		Seed: &pb.SystemSeed{
+			Hostname: "web-1", SshAuthorizedKeys: []string{strings.TrimSpace(public)}, UserData: stockUserData,
+		},
+	})
+	return s.endedWithin(stockCycle, op, err)
+}
+
+// reinstallsStock installs it once more.
+func (s *site) reinstallsStock(m *metal.Machine) *pb.Operation {
+	s.Helper()
+	public, err := os.ReadFile(s.key() + ".pub")
+	if err != nil {
+		s.Fatal(err)
+	}
+	op := s.writesStock(m, "again", string(public))
+	if op.GetPhase() != pb.Operation_SUCCEEDED {
+		s.Fatalf("installed again: %s, %v", op.GetPhase(), op.GetError())
 	}
 	return op
 }

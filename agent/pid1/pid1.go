@@ -21,6 +21,8 @@ const (
 	// StateTemplate is the file in an installer's image that holds an empty file system labelled StateLabel,
 	// compressed by zstd.
 	StateTemplate = "/lib/ingot/state.ext4.zst"
+	// DataTemplate is the same for data disks, without a label.
+	DataTemplate = "/lib/ingot/data.ext4.zst"
 	// StateLabel is the label of the file system that holds the state.
 	StateLabel = "INGOT-STATE"
 	// StateDir is where that file system is mounted.

@@ -36,6 +36,8 @@ var specHelp = map[protoreflect.Name]string{
 		"rules, which may be the same",
 	"install_path":    "how a reimage that names no path gets into the installer: auto, kexec, bootnext, bmc or media",
 	"install_address": "address of the installer with its prefix length, where nobody gives it one",
+	"data_disks": "path, a space and a rule of a disk that is mounted there, as '/srv serial=S1'; may be given several " +
+		"times. A reimage gives it ext4 where it is empty, and else keeps it",
 	"protected_disks": "rule of disks that are never written; may be given several times",
 	"ssh_host_keys": "key that the SSH server may show, as SHA256:… or as a line of authorized_keys; may be given " +
 		"several times",

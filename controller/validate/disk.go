@@ -22,6 +22,21 @@ func diskRule(s string) string {
 	return ""
 }
 
+// dataDisks is a list of paths with rules.
+func dataDisks(f *faults, path string, list []string) {
+	if len(list) > maxProtected {
+		f.add(path, fmt.Sprintf("more than %d disks", maxProtected))
+		return
+	}
+	for i, s := range list {
+		f.add(fmt.Sprintf("%s[%d]", path, i), text(s, maxText))
+	}
+	var bad *disk.RuleError
+	if _, err := disk.ParseDataDisks(list); errors.As(err, &bad) {
+		f.add(path, fmt.Sprintf("%q: %s", bad.Rule, bad.Why))
+	}
+}
+
 // protectedDisks is a list of rules; an empty rule, which holds for every disk, would protect them all.
 func protectedDisks(f *faults, path string, list []string) {
 	if len(list) > maxProtected {

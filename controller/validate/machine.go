@@ -71,6 +71,7 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".install_mirror", diskRule(s.GetInstallMirror()))
 	f.add(path+".install_path", among(s.GetInstallPath(), append([]string{""}, plan.InstallerPaths...)...))
 	f.add(path+".install_address", installAddress(s.GetInstallAddress()))
+	dataDisks(f, path+".data_disks", s.GetDataDisks())
 	protectedDisks(f, path+".protected_disks", s.GetProtectedDisks())
 	hostKeys(f, path+".ssh_host_keys", s.GetSshHostKeys())
 	for _, t := range []struct{ field, value string }{

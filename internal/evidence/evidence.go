@@ -50,6 +50,8 @@ const (
 	ImageDigest = "image_digest"
 	// MirrorDisk is the second disk of a RAID 1, with the same bytes.
 	MirrorDisk = "mirror_disk"
+	// DataDisks lists the data disks in JSON, each with path, disk, PARTUUID, and whether its file system was made.
+	DataDisks = "data_disks"
 	// AddedTo is the system of the image that files were added to, and where it lies; AddedFiles lists them in JSON, each
 	// with path, mode, size in bytes and SHA-256. They were added after the image had been read back.
 	AddedTo    = "added_to"

@@ -39,8 +39,9 @@ type MachineConfig struct {
 	NetworkFirst, NoPXE bool
 
 	MemoryMB int
-	// InstallDisk and InstallMirror: see pb.MachineSpec.
+	// InstallDisk, InstallMirror and DataDisks: see pb.MachineSpec.
 	InstallDisk, InstallMirror string
+	DataDisks                  []string
 	// TPM gives the machine a TPM 2.0 of its own.
 	TPM bool
 	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its
@@ -186,7 +187,7 @@ func (m *Machine) record() *pb.Machine {
 	about := m.About()
 	spec := &pb.MachineSpec{
 		MacAddresses: about.MACs, Serial: about.Serial, Site: SiteName, InstallDisk: m.cfg.InstallDisk,
-		InstallMirror: m.cfg.InstallMirror,
+		InstallMirror: m.cfg.InstallMirror, DataDisks: m.cfg.DataDisks,
 	}
 	if m.cfg.Media {
 		spec.InstallPath, spec.InstallAddress = "media", m.InstallAddress()

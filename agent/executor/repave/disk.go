@@ -212,7 +212,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 	chosen := in.written()
 	_, got, err := d.cfg.Installer.WriteImage(ctx, job.Effect(), disks.WriteImage{
 		DiskRule: a.GetDiskRule(), Protected: a.GetProtectedDisks(), Disk: chosen.Disk,
-		MirrorRule: a.GetMirrorRule(), Mirror: chosen.Mirror,
+		MirrorRule: a.GetMirrorRule(), Mirror: chosen.Mirror, Data: a.GetDataDisks(),
 		URL: d.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()),
 		RawSize: in.RawSize, Digest: in.Digest, MinimumDisk: a.GetMinimumDisk(),
 		Agentless: a.GetAgentless(),
@@ -245,14 +245,23 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 	for _, c := range got.Changes {
 		job.Logf("added %s, mode %s, %d bytes, sha256:%s", c.Path, c.Mode, c.Size, c.SHA256)
 	}
+	for _, m := range got.Mounts {
+		job.Logf("data disk %s for %s: %s", m.Disk, m.Path, map[bool]string{true: "made", false: "kept as it is"}[m.Made])
+	}
 	for _, w := range got.Warnings {
 		job.Logf("warning: %s", w)
 	}
-	return executor.Succeeded(withChanges(diskEvidence(in, got), got.System, got.Changes)), nil
+	return executor.Succeeded(withChanges(diskEvidence(in, got), got.System, got.Changes, got.Mounts)), nil
 }
 
-// withChanges adds to the evidence what was added to the image.
-func withChanges(e map[string]string, system string, changes []firstboot.Change) map[string]string {
+// withChanges adds to the evidence what was added to the image, and the data disks.
+func withChanges(
+	e map[string]string, system string, changes []firstboot.Change, mounts []firstboot.Mount,
+) map[string]string {
+	if len(mounts) > 0 {
+		list, _ := json.Marshal(mounts) // strings and truth values always encode
+		e[evidence.DataDisks] = string(list)
+	}
 	if system == "" {
 		return e
 	}
@@ -349,7 +358,7 @@ func (d *Disk) Resume(ctx context.Context, job executor.Job) (executor.Verdict, 
 		return executor.Settle(executor.Succeeded(withChanges(in.about(map[string]string{
 			evidence.ImageDigest: in.Digest, "bytes": strconv.FormatInt(in.RawSize, 10),
 			"state_partition": in.Commit.StateID, "verified": verified(in.Commit),
-		}), in.Commit.System, in.Commit.Changes))), nil
+		}), in.Commit.System, in.Commit.Changes, in.Commit.Mounts))), nil
 	case errors.Is(err, image.ErrAnother):
 		return executor.Settle(interrupted("the agent was restarted in the last moments of the write: %v", err)), nil
 	}

@@ -41,6 +41,7 @@ type machine struct {
 
 	writes, checks, probes int
 	asked                  disks.WriteImage
+	evidence               image.Evidence
 }
 
 func (m *machine) FirmwareKind() string { return m.firmware }
@@ -63,8 +64,15 @@ func (m *machine) WriteImage(
 	m.writes++
 	m.asked = w
 	err := m.write(ctx, w)
-	return m.dev, image.Evidence{Digest: [32]byte{0xaa}, Bytes: w.RawSize, Written: 12345, Write: time.Second,
-		Verify: 2 * time.Second, StateID: "p-1"}, err
+	return m.dev, image.Evidence{
+		Mounts:  m.evidence.Mounts,
+		Digest:  [32]byte{0xaa},
+		Bytes:   w.RawSize,
+		Written: 12345,
+		Write:   time.Second,
+		Verify:  2 * time.Second,
+		StateID: "p-1",
+	}, err
 }
 
 func (m *machine) CheckImage(_ context.Context, w disks.WriteImage, _ image.Commit) error {

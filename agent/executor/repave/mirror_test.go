@@ -2,12 +2,14 @@ package repave_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -56,6 +58,31 @@ func TestWhatIsLeftOfAMirrorNamesBothDisks(t *testing.T) {
 	got, err := r.exec.Execute(t.Context(), r.job(t.Context()))
 	if err != nil || !strings.Contains(got.Message, "disk S1 and its mirror S2") {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestDataDisksAreInTheOrderAndInTheEvidence, also of a commit that is found after a restart.
+func TestDataDisksAreInTheOrderAndInTheEvidence(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	r.spec.GetRepave().DataDisks = []string{"/srv serial=D"}
+	mounts := []firstboot.Mount{{Path: "/srv", Disk: "D", PartID: "p-9", Made: true}}
+	r.m.evidence = image.Evidence{Mounts: mounts}
+	r.m.write = func(ctx context.Context, w disks.WriteImage) error {
+		if len(w.Data) != 1 || w.Data[0] != "/srv serial=D" {
+			t.Errorf("asked for %q", w.Data)
+		}
+		return errors.Join(w.Begin(ctx), w.Committing(ctx, image.Commit{Head: "h", Mounts: mounts}))
+	}
+	r.prepare(t)
+	const want = `[{"path":"/srv","disk":"D","partuuid":"p-9","made":true}]`
+	got, err := r.exec.Execute(t.Context(), r.job(t.Context()))
+	if err != nil || got.Evidence[evidence.DataDisks] != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	v, err := r.exec.Resume(t.Context(), r.job(t.Context()))
+	if err != nil || v.Settled == nil || v.Settled.Evidence[evidence.DataDisks] != want {
+		t.Errorf("%+v, %v", v.Settled, err)
 	}
 }
 

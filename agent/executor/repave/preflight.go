@@ -46,15 +46,13 @@ func (p *Preflight) Execute(ctx context.Context, job executor.Job) (executor.Res
 		job.Logf("and, as its mirror, to %s", to.Second)
 	}
 	err = p.cfg.Installer.ProbeImage(ctx, disks.WriteImage{
-		URL: p.cfg.url(
-			a,
-		),
-		FileSize: a.GetFileSize(),
-		Format:   image.Format(a.GetFormat()),
-		Disk:     dev.Ref(),
-		Mirror:   to.Second.Ref(),
-		Seed:     firstboot.For{Ignition: a.GetSeedIgnition(), Unfit: a.GetSeedUnfit()},
+		URL: p.cfg.url(a), FileSize: a.GetFileSize(), Format: image.Format(a.GetFormat()), Disk: dev.Ref(),
+		Mirror: to.Second.Ref(), Protected: a.GetProtectedDisks(), Data: a.GetDataDisks(),
+		Seed: firstboot.For{Ignition: a.GetSeedIgnition(), Unfit: a.GetSeedUnfit()},
 	}, dev.Sector)
+	if r := chosen(err); r != nil {
+		return *r, nil
+	}
 	var e *image.Error
 	switch {
 	case err == nil:

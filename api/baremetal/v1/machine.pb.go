@@ -518,6 +518,9 @@ type MachineSpec struct {
 	// install_disk. Exactly one pair of disks must match the two rules, which may be the same. Empty means one disk. The
 	// image must have mdadm, also in its initial RAM disk.
 	InstallMirror string `protobuf:"bytes,28,opt,name=install_mirror,json=installMirror,proto3" json:"install_mirror,omitempty"`
+	// Disks beside the system's: a path, a space, and a rule as install_disk, such as "/srv serial=S1". The new system mounts
+	// each there. A reimage gives an empty disk a partition with ext4, keeps one that has this already, and refuses any other.
+	DataDisks     []string `protobuf:"bytes,29,rep,name=data_disks,json=dataDisks,proto3" json:"data_disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +714,13 @@ func (x *MachineSpec) GetInstallMirror() string {
 		return x.InstallMirror
 	}
 	return ""
+}
+
+func (x *MachineSpec) GetDataDisks() []string {
+	if x != nil {
+		return x.DataDisks
+	}
+	return nil
 }
 
 // MachineStatus is what the controller knows. Clients cannot write it.
@@ -5038,7 +5048,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x06\n" +
 	"\vMachineSpec\x12!\n" +
 	"\fssh_endpoint\x18\x01 \x01(\tR\vsshEndpoint\x12!\n" +
 	"\fbmc_endpoint\x18\x02 \x01(\tR\vbmcEndpoint\x12,\n" +
@@ -5065,7 +5075,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\fprovider_ref\x18\x19 \x01(\tR\vproviderRef\x12!\n" +
 	"\finstall_path\x18\x1a \x01(\tR\vinstallPath\x12'\n" +
 	"\x0finstall_address\x18\x1b \x01(\tR\x0einstallAddress\x12%\n" +
-	"\x0einstall_mirror\x18\x1c \x01(\tR\rinstallMirror\"\xee\f\n" +
+	"\x0einstall_mirror\x18\x1c \x01(\tR\rinstallMirror\x12\x1d\n" +
+	"\n" +
+	"data_disks\x18\x1d \x03(\tR\tdataDisks\"\xee\f\n" +
 	"\rMachineStatus\x127\n" +
 	"\x05phase\x18\x01 \x01(\x0e2!.baremetal.v1.MachineStatus.PhaseR\x05phase\x127\n" +
 	"\n" +

@@ -1992,7 +1992,9 @@ type RepaveAction struct {
 	SeedUnfit string `protobuf:"bytes,15,opt,name=seed_unfit,json=seedUnfit,proto3" json:"seed_unfit,omitempty"`
 	// Which second disk: a rule as disk_rule. Exactly one pair of disks must match both, and becomes a RAID 1. Empty means
 	// one disk. Capability "mirror".
-	MirrorRule    string `protobuf:"bytes,16,opt,name=mirror_rule,json=mirrorRule,proto3" json:"mirror_rule,omitempty"`
+	MirrorRule string `protobuf:"bytes,16,opt,name=mirror_rule,json=mirrorRule,proto3" json:"mirror_rule,omitempty"`
+	// Disks for data: a path, a space, and a rule as disk_rule. Capability "data_disks".
+	DataDisks     []string `protobuf:"bytes,17,rep,name=data_disks,json=dataDisks,proto3" json:"data_disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2137,6 +2139,13 @@ func (x *RepaveAction) GetMirrorRule() string {
 		return x.MirrorRule
 	}
 	return ""
+}
+
+func (x *RepaveAction) GetDataDisks() []string {
+	if x != nil {
+		return x.DataDisks
+	}
+	return nil
 }
 
 // CommandAck says that the command is durable at the agent.
@@ -6596,7 +6605,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12confirm_timeout_ms\x18\x02 \x01(\x05R\x10confirmTimeoutMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
-	"generation\"\xf4\x03\n" +
+	"generation\"\x93\x04\n" +
 	"\fRepaveAction\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x1b\n" +
 	"\timage_url\x18\x02 \x01(\tR\bimageUrl\x12\x1d\n" +
@@ -6618,7 +6627,9 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"seed_unfit\x18\x0f \x01(\tR\tseedUnfit\x12\x1f\n" +
 	"\vmirror_rule\x18\x10 \x01(\tR\n" +
-	"mirrorRule\"A\n" +
+	"mirrorRule\x12\x1d\n" +
+	"\n" +
+	"data_disks\x18\x11 \x03(\tR\tdataDisks\"A\n" +
 	"\n" +
 	"CommandAck\x12\x1d\n" +
 	"\n" +

@@ -167,8 +167,8 @@ type Step struct {
 	Mode string
 	// Agentless: the system that a repave writes has no agent, and proves itself by phoning home.
 	Agentless bool `json:",omitempty"`
-	// Mirror: a repave writes two disks, as a RAID 1.
-	Mirror     bool `json:",omitempty"`
+	// Needs are capabilities of the installer that a repave takes beside those that every one has.
+	Needs      []string `json:",omitempty"`
 	State      StepState
 	RetryCount int
 	RetryAt    time.Time

@@ -237,6 +237,7 @@ func (o *Order) repaveAction(
 ) (*fleetv1.RepaveAction, error) {
 	a := &fleetv1.RepaveAction{ImageRef: r.GetImage(), DiskRule: pgtx.OrText(r.GetDisk(), o.Spec.GetInstallDisk()),
 		ProtectedDisks: o.Spec.GetProtectedDisks(), Agentless: r.GetAgentless(),
+		DataDisks:  o.Spec.GetDataDisks(),
 		MirrorRule: pgtx.OrText(r.GetMirror(), o.Spec.GetInstallMirror())}
 	i, err := q.ImageByRef(ctx, r.GetImage())
 	switch {
@@ -248,6 +249,21 @@ func (o *Order) repaveAction(
 		a.FileSize, a.MinimumDisk, a.Arch, a.Firmware = i.FileSizeBytes, i.MinimumDiskBytes, i.Arch, i.Firmware
 	}
 	return a, o.describeSeed(ctx, q, a)
+}
+
+// Needs are the capabilities that a repave needs of its installer, by its step and by the machine's spec.
+func Needs(s operation.Step, spec *baremetalv1.MachineSpec) []string {
+	if s.Kind != operation.KindRepave {
+		return nil
+	}
+	needs := s.Needs
+	if spec.GetInstallMirror() != "" && !slices.Contains(needs, "mirror") {
+		needs = append(needs, "mirror")
+	}
+	if len(spec.GetDataDisks()) > 0 {
+		needs = append(needs, "data_disks")
+	}
+	return needs
 }
 
 // describeSeed says which images can be given the operation's seed. Of one that cannot be opened here nothing is said:

@@ -83,7 +83,9 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 		return s, err
 	}
 	s.Mode, s.Agentless = modeOf(spec), spec.GetRepave().GetAgentless()
-	s.Mirror = spec.GetRepave().GetMirror() != ""
+	if spec.GetRepave().GetMirror() != "" {
+		s.Needs = []string{"mirror"}
+	}
 	return s, nil
 }
 

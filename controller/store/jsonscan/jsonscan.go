@@ -118,6 +118,7 @@ var SpecFields = map[string]func(*baremetalv1.MachineSpec, string){
 	"install_path":        func(s *baremetalv1.MachineSpec, v string) { s.InstallPath = v },
 	"install_address":     func(s *baremetalv1.MachineSpec, v string) { s.InstallAddress = v },
 	"protected_disks":     func(s *baremetalv1.MachineSpec, v string) { s.ProtectedDisks = append(s.ProtectedDisks, v) },
+	"data_disks":          func(s *baremetalv1.MachineSpec, v string) { s.DataDisks = append(s.DataDisks, v) },
 	"ssh_host_keys":       func(s *baremetalv1.MachineSpec, v string) { s.SshHostKeys = append(s.SshHostKeys, v) },
 	"ssh_credentials_ref": func(s *baremetalv1.MachineSpec, v string) { s.SshCredentialsRef = v },
 	"provider_ref":        func(s *baremetalv1.MachineSpec, v string) { s.ProviderRef = v },

@@ -67,6 +67,7 @@ func (d drawn) spec(t *testing.T) []byte {
 	for d.some() {
 		s.MacAddresses = append(s.MacAddresses, d.text())
 		s.ProtectedDisks = append(s.ProtectedDisks, d.text())
+		s.DataDisks = append(s.DataDisks, d.text())
 		s.SshHostKeys = append(s.SshHostKeys, d.text())
 	}
 	b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(s)

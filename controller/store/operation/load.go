@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -67,7 +68,7 @@ func (l *OperationContext) complete(ctx context.Context, q *dbsqlc.Queries, f *p
 		return err
 	}
 	for i, s := range l.Snap.Op.Steps {
-		l.Snap.Op.Steps[i].Mirror = s.Mirror || s.Kind == operation.KindRepave && l.spec.GetInstallMirror() != ""
+		l.Snap.Op.Steps[i].Needs = commandspec.Needs(s, l.spec)
 	}
 	l.Snap.World, err = l.world(ctx, q, f, now)
 	return err

@@ -4129,6 +4129,11 @@ export interface components {
             bmc_endpoint?: string;
             /** @description Whose machine it is, in the client's own terms. */
             customer_id?: string;
+            /**
+             * @description Disks beside the system's: a path, a space, and a rule as install_disk, such as "/srv serial=S1". The new system mounts
+             *     each there. A reimage gives an empty disk a partition with ext4, keeps one that has this already, and refuses any other.
+             */
+            data_disks?: string[];
             /** @description Image used where a reimage names none. */
             default_image_ref?: string;
             /** @description The upstream's own identifier. Unique, and immutable once set. */

@@ -14,9 +14,6 @@ import (
 // capAgentless is what an installer must be able to do for it.
 const capAgentless = "agentless"
 
-// capMirror is what an installer must be able to do for a RAID 1.
-const capMirror = "mirror"
-
 // agentless reports whether the system that this operation has written has no agent.
 func (d *decider) agentless() bool {
 	for i := d.op.CurrentStep; i >= 0; i-- {

@@ -225,9 +225,9 @@ func (d *decider) fromInstaller(s *operation.Step, limit time.Time) {
 	case inst != nil && s.Agentless && !inst.CanDo(capAgentless):
 		d.fail("CAPABILITY_MISSING", "the installer is older than installations without an agent; add a newer one with "+
 			"`ingot image add`", false)
-	case inst != nil && s.Mirror && !inst.CanDo(capMirror):
-		d.fail("CAPABILITY_MISSING", "the installer is older than mirrors of two disks; add a newer one with "+
-			"`ingot image add`, or unset install_mirror of the machine", false)
+	case inst != nil && slices.ContainsFunc(s.Needs, func(c string) bool { return !inst.CanDo(c) }):
+		d.fail("CAPABILITY_MISSING", "the installer is older than what the machine's spec asks of it ("+
+			strings.Join(s.Needs, ", ")+"); add a newer one with `ingot image add`", false)
 	case inst != nil && needsPreflight(s, inst):
 		d.preflight(s, inst)
 	case inst != nil:

@@ -326,6 +326,24 @@ func TestAnOldInstallerDoesNotWriteWithoutAnAgent(t *testing.T) {
 	m.ends(operation.Failed, "CAPABILITY_MISSING")
 }
 
+// TestAnOldInstallerWritesNoMirror: it would write one of the two disks, and say that it is done.
+func TestAnOldInstallerWritesNoMirror(t *testing.T) {
+	for _, can := range []string{"", "mirror"} {
+		m := newMetal(t, "auto")
+		m.op.Steps[1].Needs = []string{"mirror", "data_disks"}
+		m.extra = []string{can}
+		m.toInstaller()
+		m.ends(operation.Failed, "CAPABILITY_MISSING")
+	}
+	m := newMetal(t, "auto")
+	m.op.Steps[1].Needs = []string{"mirror", "data_disks"}
+	m.extra = []string{"data_disks", "mirror"}
+	m.toInstaller()
+	if c := m.latest(); c == nil || c.Kind != operation.KindRepave {
+		t.Errorf("a newer installer gets %s", dump(c))
+	}
+}
+
 // TestARebootWithoutAnAgentIsProvenByPowerAndProbe: power read back off and on, then the system's answer; a part of it
 // proves nothing.
 func TestARebootWithoutAnAgentIsProvenByPowerAndProbe(t *testing.T) {
