@@ -138,15 +138,12 @@ func (s *Storage) openTarget(w WriteImage) (t target, err error) {
 		return t, err
 	}
 	if w.Disk.ID != "" && (!w.Disk.Is(t.Device) || w.MirrorRule != "" && !w.Mirror.Is(second)) {
-		return t, fmt.Errorf(
-			"the rule means %s now, and meant another disk when it was chosen, %s: %w",
-			strings.Join(
-				slices.DeleteFunc([]string{t.String(), second.String()}, func(s string) bool { return s == "" }),
-				" and ",
-			),
-			w.Disk.ID,
-			ErrNotWritten,
-		)
+		now, before := t.String(), w.Disk.ID
+		if w.MirrorRule != "" {
+			now, before = now+" and "+second.String(), before+" and "+w.Mirror.ID
+		}
+		return t, fmt.Errorf("the rule means %s now, and meant another disk when it was chosen, %s: %w", now, before,
+			ErrNotWritten)
 	}
 	if w.MirrorRule == "" {
 		t.Disk, err = s.openForWriting(t.Device)
