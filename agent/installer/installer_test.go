@@ -90,7 +90,9 @@ func TestInstallerRepavesItsMachine(t *testing.T) {
 	s.start()
 	session := s.c.WaitSessions(1)
 	if h := session.Hello; !slices.Equal(h.GetRoles(), []string{"installer"}) ||
-		!slices.Equal(h.GetCapabilities(), []string{"agentless", "erase", "preflight", "reboot", "repave", "reset_devices"}) {
+		!slices.Equal(h.GetCapabilities(), []string{
+			"agentless", "data_disks", "erase", "mirror", "preflight", "reboot", "repave", "reset_devices",
+		}) {
 		t.Errorf("says hello as %v with %v", h.GetRoles(), h.GetCapabilities())
 	}
 	spec := s.image(t)
