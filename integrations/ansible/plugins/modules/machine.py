@@ -89,6 +89,13 @@ options:
       install_disk:
         description: Which disk a reimage writes, such as C(serial=S4AAAA1).
         type: str
+      install_mirror:
+        description: Which second disk becomes a RAID 1 with the first, such as C(serial=S4AAAA2).
+        type: str
+      data_disks:
+        description: Path and rule of each disk that the system mounts there, such as C(/srv serial=S4AAAA3).
+        type: list
+        elements: str
       protected_disks:
         description: Rules of disks that are never written.
         type: list
@@ -164,10 +171,10 @@ from ansible_collections.ingot.metal.plugins.module_utils.rest import IngotError
 
 TEXTS = (
     "ssh_endpoint bmc_endpoint target_cluster_ref provider serial rack location region customer_id external_id group "
-    "site default_image_ref bmc_credentials_ref install_disk ssh_credentials_ref provider_ref install_path "
-    "install_address"
+    "site default_image_ref bmc_credentials_ref install_disk install_mirror ssh_credentials_ref provider_ref "
+    "install_path install_address"
 ).split()
-LISTS = "mac_addresses protected_disks ssh_host_keys".split()
+LISTS = "mac_addresses data_disks protected_disks ssh_host_keys".split()
 
 
 def mac(text):
