@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMetalMirror: an image is installed on two disks, the system's own mdadm starts them as one, and the machine starts
-// from either alone. `make lab-mirror` runs it.
+// TestMetalMirror: an image is installed on two disks, the system's own mdadm starts them as one, and the machine
+// starts from either alone. `make lab-mirror` runs it.
 func TestMetalMirror(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -86,7 +86,9 @@ func (s *site) holdsMirror(m *metal.Machine, disks, state string) {
 	}, "no ssh session in the system on a mirror")
 	s.Logf("the system says: %s", said)
 	flat := strings.Join(strings.Fields(said), " ")
-	for _, want := range []string{state, "Raid Level : raid1", "Working Devices : " + disks, "Version : 1.0", "/dev/md127p1"} {
+	for _, want := range []string{
+		state, "Raid Level : raid1", "Working Devices : " + disks, "Version : 1.0", "/dev/md127p1",
+	} {
 		if !strings.Contains(flat, want) {
 			s.Errorf("it lacks %q", want)
 		}

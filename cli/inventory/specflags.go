@@ -32,8 +32,7 @@ var specHelp = map[protoreflect.Name]string{
 	"bmc_credentials_ref": "name under which the BMC's credentials are stored",
 	"install_disk": "which disk a reimage writes, as serial=…, wwn=…, path=…, model=…, size>=100GiB; terms " +
 		"joined by commas",
-	"install_mirror": "which second disk becomes a RAID 1 with the first; exactly one pair of disks must fit both " +
-		"rules, which may be the same",
+	"install_mirror":  "second disk, for a RAID 1 with the first: a rule as of install_disk, or the same one",
 	"install_path":    "how a reimage that names no path gets into the installer: auto, kexec, bootnext, bmc or media",
 	"install_address": "address of the installer with its prefix length, where nobody gives it one",
 	"data_disks": "path, a space and a rule of a disk that is mounted there, as '/srv serial=S1'; may be given several " +

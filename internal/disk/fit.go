@@ -157,19 +157,18 @@ func FitPair(m Machine, i Image, rule, mirror Rule, protected []Rule) *Misfit {
 	if why := i.StartsOn(m.Arch, m.Firmware); why != nil || !m.DisksKnown {
 		return why
 	}
-	all := make([]Candidate, len(m.Disks))
+	var all []Candidate
 	var possible []Pair
 	certain := 0
 	for n, a := range m.Disks {
-		one, why := expect(a, rule, protected)
-		other, _ := expect(a, mirror, protected)
-		if all[n].Device = a; max(one, other) == no {
-			all[n].Why = why
+		asFirst, why := expect(a, rule, protected)
+		asSecond, other := expect(a, mirror, protected)
+		if asFirst == no && asSecond != no {
+			why = other
 		}
+		all = append(all, Candidate{a, why})
 		for _, b := range m.Disks[:n] {
-			first, _ := expect(b, rule, protected)
-			second, _ := expect(b, mirror, protected)
-			v := max(min(one, second), min(other, first))
+			v := max(min(asSecond, verdictOf(b, rule, protected)), min(asFirst, verdictOf(b, mirror, protected)))
 			if v == no || a.mayBe(b) {
 				continue
 			}
@@ -213,6 +212,12 @@ func expect(d Device, rule Rule, protected []Rule) (verdict, string) {
 		return perhaps, "it may fit"
 	}
 	return yes, ""
+}
+
+// verdictOf is expect without its reason.
+func verdictOf(d Device, rule Rule, protected []Rule) verdict {
+	v, _ := expect(d, rule, protected)
+	return v
 }
 
 // expect is Match for a disk of which the installer may see more: a serial number that could not be read, another path.

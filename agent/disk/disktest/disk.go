@@ -124,6 +124,9 @@ func (d *Disk) Size() int64 { return d.size }
 // Sector is the size of a block.
 func (d *Disk) Sector() int { return d.SectorSize }
 
+// Close leaves it as it is.
+func (d *Disk) Close() error { return nil }
+
 // RereadTable does nothing.
 func (d *Disk) RereadTable() error { return nil }
 

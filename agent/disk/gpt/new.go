@@ -2,7 +2,9 @@ package gpt
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 )
 
 // entryCount and entrySize are those of every table that is made anew: the least that the specification allows.
@@ -39,6 +41,16 @@ func NewGUID() (g GUID) {
 	// crypto/rand.Read never fails; it ends the process when the kernel has no randomness.
 	rand.Read(g[:])
 	g[7] = g[7]&0x0f | 0x40
+	g[8] = g[8]&0x3f | 0x80
+	return g
+}
+
+// GUIDOf makes the one that belongs to some words, always the same: version 8 of RFC 9562, in the byte order of the
+// disk.
+func GUIDOf(words ...string) (g GUID) {
+	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
+	copy(g[:], sum[:])
+	g[7] = g[7]&0x0f | 0x80
 	g[8] = g[8]&0x3f | 0x80
 	return g
 }

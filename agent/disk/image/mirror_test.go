@@ -8,16 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/disk/mirror"
 )
-
-type half struct{ *disktest.Disk }
-
-func (half) Close() error { return nil }
 
 // mirrored is a write to two disks.
 type mirrored struct {
@@ -36,16 +31,11 @@ func newMirrored(t *testing.T, seed uint64) *mirrored {
 		d.Kept, d.Rand = disktest.KeepSome, rand.New(rand.NewPCG(seed, uint64(i)))
 	}
 	var err error
-	if m.both, err = mirror.New(half{m.disks[0]}, half{m.disks[1]}); err != nil {
+	if m.both, err = mirror.New(m.disks[0], m.disks[1]); err != nil {
 		t.Fatal(err)
 	}
+	m.to = m.both
 	m.job.Begin = func(context.Context) error { return m.both.Clear() }
-	m.job.Fill = func(_ context.Context, off, size int64, files map[string][]byte) error {
-		b := block.Buffer(block.Alignment)
-		copy(b, files["token"])
-		_, err := m.both.WriteAt(b, off+size-block.Alignment)
-		return err
-	}
 	m.job.Committing = func(_ context.Context, c image.Commit) error {
 		m.commit = c
 		for _, d := range m.disks {
@@ -69,7 +59,6 @@ func (m *mirrored) operation() error {
 
 func (m *mirrored) run(t *testing.T) (image.Evidence, error) {
 	t.Helper()
-	m.to = m.both
 	return m.write(t.Context(), t)
 }
 
@@ -102,7 +91,7 @@ func TestAMirrorIsNeverBootableInPart(t *testing.T) {
 			d.LosePower()
 			after[i] = d.PowerOn()
 		}
-		both, err := mirror.New(half{after[0]}, half{after[1]})
+		both, err := mirror.New(after[0], after[1])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func newRig() *rig {
 	r.job.Fill = func(_ context.Context, off, size int64, files map[string][]byte) error {
 		b := block.Buffer(block.Alignment)
 		copy(b, files["token"])
-		_, err := r.disk.WriteAt(b, off+size-block.Alignment)
+		_, err := r.target().WriteAt(b, off+size-block.Alignment)
 		return err
 	}
 	r.job.Committing = func(_ context.Context, c image.Commit) error {
@@ -135,14 +135,19 @@ func (r *rig) write(ctx context.Context, t *testing.T) (image.Evidence, error) {
 		Log: slog.New(slog.DiscardHandler), Patience: r.patience,
 	}
 	defer src.Client.CloseIdleConnections()
-	if r.job.Disk = r.to; r.to == nil {
-		r.job.Disk = r.disk
-	}
+	r.job.Disk = r.target()
 	if r.job.Open == nil {
 		r.job.Open = func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, r.format) }
 		defer func() { r.job.Open = nil }()
 	}
 	return image.Write(ctx, r.job)
+}
+
+func (r *rig) target() image.Disk {
+	if r.to != nil {
+		return r.to
+	}
+	return r.disk
 }
 
 func reasonOf(err error) baremetalv1.Reason {

@@ -107,9 +107,10 @@ func stop(f *os.File) error {
 	return nil
 }
 
-// Stop ends an array that a process has left behind which was killed. Where there is none it does nothing.
-func Stop() error {
-	f, err := os.OpenFile(Node, os.O_RDWR|unix.O_CLOEXEC, 0)
+// Stop ends the array with this node, which a process has left behind that was killed. Where there is none it does
+// nothing.
+func Stop(node string) error {
+	f, err := os.OpenFile(node, os.O_RDWR|unix.O_CLOEXEC, 0)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}

@@ -20,9 +20,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
+	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/internal/disk"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -33,17 +35,10 @@ const endSize = 1 << 20
 // name of the mirror, as mdadm shows it.
 const name = "ingot"
 
-// Half is one of the two disks. Offsets, lengths and buffers are multiples of block.Alignment.
+// Half is one of the two disks.
 type Half interface {
-	ReadAt(b []byte, off int64) (int, error)
-	WriteAt(b []byte, off int64) (int, error)
-	Size() int64
-	Sector() int
-	Flush() error
-	Discard(off, n int64) error
-	Zero(off, n int64) error
-	RereadTable() error
-	Close() error
+	image.Disk
+	io.Closer
 }
 
 // Disk is both as one.

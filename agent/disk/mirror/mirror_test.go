@@ -14,11 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/mirror"
 )
 
-// half is an emulated disk that can be closed.
-type half struct{ *disktest.Disk }
-
-func (half) Close() error { return nil }
-
 func TestMdadmKnowsTheMirror(t *testing.T) {
 	t.Parallel()
 	var paths []string
@@ -78,7 +73,7 @@ func TestMdadmKnowsTheMirror(t *testing.T) {
 func TestADiskOfAMirrorThatFailsIsTheMirrorsFault(t *testing.T) {
 	t.Parallel()
 	a, b := disktest.New(16<<20), disktest.New(16<<20)
-	m, err := mirror.New(half{a}, half{b})
+	m, err := mirror.New(a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +107,7 @@ func TestADiskOfAMirrorThatFailsIsTheMirrorsFault(t *testing.T) {
 		t.Errorf("a mirror that was labelled on one disk: %v", err)
 	}
 	b.SectorSize = 4096
-	if _, err := mirror.New(half{a}, half{b}); !errors.Is(err, block.ErrUnsupported) {
+	if _, err := mirror.New(a, b); !errors.Is(err, block.ErrUnsupported) {
 		t.Errorf("disks with other sectors: %v", err)
 	}
 }

@@ -47,8 +47,8 @@ func TestAMirrorNamesBothDisks(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOfAMirrorNamesBothDisks: whoever reads the failure must know which disks to look at.
-func TestWhatIsLeftOfAMirrorNamesBothDisks(t *testing.T) {
+// TestAFailedWriteNamesBothDisksOfAMirror: an operator has to look at both.
+func TestAFailedWriteNamesBothDisksOfAMirror(t *testing.T) {
 	t.Parallel()
 	r := mirrorRig()
 	r.prepare(t)

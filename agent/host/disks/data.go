@@ -77,26 +77,70 @@ func (s *Storage) lookAt(dev disk.Device, mount string) (_ gpt.GUID, why string)
 		return none, fmt.Sprintf("it cannot be read: %v", err)
 	}
 	defer d.Close() // it was only read
+	want, err := dataTableOf(d, dev, mount)
+	if err != nil {
+		return none, fmt.Sprintf("it takes no partition table: %v", err)
+	}
 	head, tail := block.Buffer(gpt.HeadSize), block.Buffer(gpt.TailSize)
 	_, err = d.ReadAt(head, 0)
 	if err == nil {
-		_, err = d.ReadAt(tail, dev.Size-gpt.TailSize)
+		_, err = d.ReadAt(tail, d.Size()-gpt.TailSize)
 	}
 	if err != nil {
 		return none, fmt.Sprintf("it cannot be read: %v", err)
-	}
-	if zeros(head) && zeros(tail) {
-		return none, ""
 	}
 	if table, err := gpt.Parse(head, d.Sector()); err == nil {
 		if parts := table.Partitions(); len(parts) == 1 && parts[0].Name == dataName(mount) {
 			return parts[0].ID, ""
 		}
 	}
+	if begun(head, want.head, d.Sector()) && begun(tail, want.tail, d.Sector()) {
+		return none, ""
+	}
 	return none, "it is not empty, and not the data disk of " + mount + "; it is kept as it is until somebody erases it"
 }
 
-func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+// dataTable is the partition table of a data disk, with what goes to either end of the disk.
+type dataTable struct {
+	part       gpt.Partition
+	head, tail []byte
+}
+
+// dataTableOf makes the table of a data disk. It is always the same for one disk and path, so that the sectors that a
+// killed process has written of it are known.
+func dataTableOf(d Disk, dev disk.Device, mount string) (t dataTable, err error) {
+	id := func(of string) gpt.GUID { return gpt.GUIDOf("data disk", of, dev.ID(), mount) }
+	t.part = gpt.Partition{
+		Name: dataName(mount), Type: gpt.LinuxData, ID: id("partition"), Offset: gpt.HeadSize,
+		Size: gpt.Place(d.Size(), 0) - gpt.HeadSize,
+	}
+	t.head, t.tail = block.Buffer(gpt.HeadSize), block.Buffer(gpt.TailSize)
+	table := gpt.New(t.head, d.Sector(), id("table"))
+	if _, err := table.Add(t.part); err != nil {
+		return t, err
+	}
+	tail, err := table.Fit(t.head, d.Size())
+	copy(t.tail, tail)
+	return t, err
+}
+
+// begun reports whether every sector is zero or what is to be written there.
+func begun(got, want []byte, sector int) bool {
+	for at := 0; at < len(got); at += sector {
+		if is := got[at : at+sector]; len(bytes.Trim(is, "\x00")) > 0 && !bytes.Equal(is, want[at:at+sector]) {
+			return false
+		}
+	}
+	return true
+}
+
+// write makes the disk one with a file system: its beginning, by which it is recognized, comes last.
+func (t dataTable) write(d Disk) error {
+	if err := durable(d, t.tail, d.Size()-gpt.TailSize); err != nil {
+		return err
+	}
+	return durable(d, t.head, 0)
+}
 
 // makeData gives empty data disks a file system, and returns where the new system mounts each. A disk has a partition
 // table only when its file system is whole, so that one that was interrupted is empty still.
@@ -122,10 +166,11 @@ func (s *Storage) makeFileSystem(ctx context.Context, data dataDisk) (id gpt.GUI
 		return id, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	end := gpt.Place(d.Size(), 0)
-	part := gpt.Partition{
-		Name: dataName(data.mount), Type: gpt.LinuxData, ID: gpt.NewGUID(), Offset: gpt.HeadSize, Size: end - gpt.HeadSize,
+	table, err := dataTableOf(d, data.Device, data.mount)
+	if err != nil {
+		return id, err
 	}
+	part := table.part
 	if err := s.copyTemplate(d, part.Offset); err != nil {
 		return id, err
 	}
@@ -140,18 +185,7 @@ func (s *Storage) makeFileSystem(ctx context.Context, data dataDisk) (id gpt.GUI
 	if err != nil {
 		return id, err
 	}
-	head := block.Buffer(gpt.HeadSize)
-	table := gpt.New(head, d.Sector(), gpt.NewGUID())
-	if _, err := table.Add(part); err != nil {
-		return id, err
-	}
-	ends, err := table.Fit(head, d.Size())
-	if err != nil {
-		return id, err
-	}
-	tail := block.Buffer(gpt.TailSize)
-	copy(tail, ends)
-	return part.ID, errors.Join(durable(d, tail, d.Size()-gpt.TailSize), durable(d, head, 0))
+	return part.ID, table.write(d)
 }
 
 // durable writes, flushes, and compares what reads back.

@@ -90,9 +90,6 @@ func (s *Storage) ChoosePair(rule, second string, protected []string) (disk.Pair
 	if err := errors.Join(err, worse, worst); err != nil {
 		return disk.Pair{}, effect.Refuse(effect.ErrInvalid, effect.ReasonInvalid, "%v", err)
 	}
-	if err := mirror.Stop(); err != nil {
-		s.Log.Warn("an array is left of a write that was interrupted", "error", err)
-	}
 	return waitForDisks(s, func(all []disk.Device) (p disk.Pair, named bool, err error) {
 		p, err = disk.ChoosePair(all, r, other, keep)
 		return p, r.Names() && other.Names(), err

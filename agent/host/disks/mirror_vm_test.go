@@ -2,12 +2,10 @@ package disks
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,67 +21,31 @@ const (
 	fileSystem = 16 << 20 // of the mirror, right behind its first MiB
 )
 
-// inVMWith runs the calling test again in a machine with the disks of these files, whose serial numbers are the files'
-// names. It returns true in there.
-func inVMWith(t *testing.T, files func() []string) bool {
-	t.Helper()
-	if os.Getenv(hosttest.VMVariable) == "1" {
-		return true
-	}
-	initrd := filepath.Join(t.TempDir(), "initrd")
-	args := []string{
-		"-accel", "tcg", "-machine", "q35", "-m", "768", "-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display", "none",
-		"-no-reboot", "-serial", "stdio", "-nodefaults", "-kernel", hosttest.WriteInitrd(t, initrd, "", hosttest.VMTime),
-		"-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
-	}
-	for _, path := range files() {
-		name := filepath.Base(path)
-		args = append(
-			args,
-			"-drive",
-			"if=none,format=raw,id="+name+",file="+path,
-			"-device",
-			"nvme,serial="+name+",drive="+name,
-		)
-	}
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	out, err := hosttest.RunUntil(ctx, cmd, nil)
-	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
-		t.Fatalf("in the machine: %v\n%s", err, out)
-	}
-	return false
-}
-
 // twoDisks hold one ext4 file system each, the same, and differ in size.
-func twoDisks(t *testing.T) (out []string) {
+func twoDisks(t *testing.T, dir string) (args []string) {
 	t.Helper()
-	dir := t.TempDir()
-	ext4 := filepath.Join(dir, "ext4")
-	hosttest.Must(t, errors.Join(os.WriteFile(ext4, nil, 0o600), os.Truncate(ext4, fileSystem)))
+	ext4 := emptyDisk(t, filepath.Join(dir, "ext4"), fileSystem)
 	if out, err := exec.Command("mke2fs", "-q", "-t", "ext4", ext4).CombinedOutput(); err != nil {
 		t.Fatalf("mke2fs: %v: %s", err, out)
 	}
 	content, err := os.ReadFile(ext4)
 	hosttest.Must(t, err)
 	for i, name := range []string{"a", "b"} {
-		path := filepath.Join(dir, name)
-		f, err := os.Create(path)
+		path := emptyDisk(t, filepath.Join(dir, name), mirrorDisk+int64(i)<<20)
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		hosttest.Must(t, err)
 		_, err = f.WriteAt(content, 1<<20)
-		hosttest.Must(t, errors.Join(err, f.Truncate(mirrorDisk+int64(i)<<20), f.Close()))
-		out = append(out, path)
+		hosttest.Must(t, errors.Join(err, f.Close()))
+		args = append(args, nvme(path)...)
 	}
-	return out
+	return args
 }
 
 // TestTheKernelWritesBothDisksOfAMirror: what is changed through a mounted file system is on both, and an array that a
 // killed process has left is stopped before the disks are chosen again.
 func TestTheKernelWritesBothDisksOfAMirror(t *testing.T) {
 	t.Parallel()
-	if !inVMWith(t, func() []string { return twoDisks(t) }) {
+	if !inVM(t, func(dir string) []string { return twoDisks(t, dir) }) {
 		return
 	}
 	hosttest.Must(t, unix.Mount("", "/sys", "", unix.MS_REMOUNT, ""))
@@ -123,7 +85,7 @@ func TestTheKernelWritesBothDisksOfAMirror(t *testing.T) {
 	if len(all) != 2 || len(all[0].InUse) == 0 {
 		t.Errorf("an array is left, and the disks are not in use: %+v", all)
 	}
-	if again, err := h.ChoosePair("", "size>=1MiB", nil); err != nil || again.First.Path != p.First.Path {
-		t.Errorf("%+v, %v", again, err)
+	if one, err := h.ChooseDisk("serial=a", nil); err != nil || len(one.InUse) > 0 {
+		t.Errorf("%+v, %v", one, err)
 	}
 }

@@ -2,17 +2,11 @@ package disks
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/erase"
@@ -25,52 +19,15 @@ import (
 // returns true in there; the caller returns when it is false.
 func withNVMe(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(hosttest.VMVariable) == "1" {
-		return true
-	}
-	dir := t.TempDir()
-	initrd := filepath.Join(dir, "initrd")
-	args := []string{
-		"-accel",
-		"tcg",
-		"-machine",
-		"q35",
-		"-m",
-		"768",
-		"-cpu",
-		"qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2",
-		"-display",
-		"none",
-		"-no-reboot",
-		"-serial",
-		"stdio",
-		"-nodefaults",
-		"-kernel",
-		hosttest.WriteInitrd(t, initrd, "", hosttest.VMTime),
-		"-initrd",
-		initrd,
-		"-append",
-		"console=ttyS0 quiet panic=-1",
-		"-device",
-		"nvme,id=c0,serial=SHARED",
-		"-device",
-		"nvme,id=c1,serial=ALONE,smart_critical_warning=4", // bit 2: the reliability of the subsystem is degraded
-	}
-	for name, on := range map[string]string{"a": "bus=c0,nsid=1", "b": "bus=c0,nsid=2", "c": "bus=c1,nsid=1"} {
-		path := filepath.Join(dir, name)
-		hosttest.Must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 32<<20)))
-		args = append(args, "-drive", "if=none,format=raw,discard=unmap,id="+name+",file="+path, "-device", "nvme-ns,drive="+
-			name+","+on)
-	}
-	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", args...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	out, err := hosttest.RunUntil(ctx, cmd, nil)
-	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
-		t.Fatalf("in the machine: %v\n%s", err, out)
-	}
-	return false
+	return inVM(t, func(dir string) []string {
+		// Bit 2 of the warnings: the reliability of the subsystem is degraded.
+		args := []string{"-device", "nvme,id=c0,serial=SHARED", "-device", "nvme,id=c1,serial=ALONE,smart_critical_warning=4"}
+		for name, on := range map[string]string{"a": "bus=c0,nsid=1", "b": "bus=c0,nsid=2", "c": "bus=c1,nsid=1"} {
+			args = append(args, "-drive", "if=none,format=raw,discard=unmap,id="+name+",file="+
+				emptyDisk(t, filepath.Join(dir, name), 32<<20), "-device", "nvme-ns,drive="+name+","+on)
+		}
+		return args
+	})
 }
 
 // QEMU's controller has Format NVM and no sanitize, so that auto comes to the format, which is for one namespace.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/disk/mirror"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
 )
@@ -27,6 +28,10 @@ const diskPoll = 250 * time.Millisecond
 // as it is there. Others, which take what is there, are made when nothing has come for a while: else the disk that is
 // there would be taken because the right one, or one more that fits, is late.
 func waitForDisks[T any](s *Storage, choose func([]disk.Device) (T, bool, error)) (T, error) {
+	// An array of a write that was killed would keep its disks in use.
+	if err := mirror.Stop(s.Path(mirror.Node)); err != nil {
+		s.Log.Warn("an array is left of a write that was interrupted", "error", err)
+	}
 	var last []disk.Device
 	var since time.Time
 	for {

@@ -156,6 +156,12 @@ type Operation struct {
 	Steps       []Step
 }
 
+// Capabilities of an installer beside those that every one has.
+const (
+	CapMirror    = "mirror"
+	CapDataDisks = "data_disks"
+)
+
 // Step is one unit of the plan.
 type Step struct {
 	Name       string

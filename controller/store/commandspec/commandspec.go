@@ -257,11 +257,11 @@ func Needs(s operation.Step, spec *baremetalv1.MachineSpec) []string {
 		return nil
 	}
 	needs := s.Needs
-	if spec.GetInstallMirror() != "" && !slices.Contains(needs, "mirror") {
-		needs = append(needs, "mirror")
+	if spec.GetInstallMirror() != "" && !slices.Contains(needs, operation.CapMirror) {
+		needs = append(needs, operation.CapMirror)
 	}
 	if len(spec.GetDataDisks()) > 0 {
-		needs = append(needs, "data_disks")
+		needs = append(needs, operation.CapDataDisks)
 	}
 	return needs
 }

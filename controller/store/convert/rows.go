@@ -84,7 +84,7 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 	}
 	s.Mode, s.Agentless = modeOf(spec), spec.GetRepave().GetAgentless()
 	if spec.GetRepave().GetMirror() != "" {
-		s.Needs = []string{"mirror"}
+		s.Needs = []string{operation.CapMirror}
 	}
 	return s, nil
 }
