@@ -3,6 +3,7 @@ package discovery_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,8 +78,14 @@ func machine(n int, vendor, model string) *lab.Memory {
 
 func (r *rack) redfish(n int, c lab.Chassis, s lab.Shape, f lab.Faults, password string) *lab.Redfish {
 	r.Helper()
-	b, err := lab.StartRedfish(r.Context(), lab.RedfishConfig{Chassis: c, Listen: r.listen(n), User: user,
-		Password: password, Shape: s})
+	var b *lab.Redfish
+	var err error
+	// Somebody's connection may have the port for a moment: it is one that the kernel gives away.
+	testkit.Eventually(r, 30*time.Second, func() bool {
+		b, err = lab.StartRedfish(r.Context(), lab.RedfishConfig{Chassis: c, Listen: r.listen(n), User: user,
+			Password: password, Shape: s})
+		return !errors.Is(err, syscall.EADDRINUSE)
+	}, "the port of BMC %d stays in use", n)
 	if err != nil {
 		r.Fatal(err)
 	}
