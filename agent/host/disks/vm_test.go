@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ func inVM(t *testing.T, devices func(dir string) []string) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(args, devices(dir)...)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hosttest.VMTime)
 	defer cancel()
 	out, err := hosttest.RunUntil(ctx, cmd, nil)
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {

@@ -23,8 +23,8 @@ const (
 	VMVariable = "INGOT_TEST_IN_VM"
 	// NetworkdVariable says that a networkd of the test's own runs, or is to be started.
 	NetworkdVariable = "INGOT_TEST_WITH_NETWORKD"
-	// VMTime is for a machine that does much else; alone it takes 10 s.
-	VMTime = 3 * time.Minute
+	// VMTime is for a machine that does much else; alone it takes 10 to 30 s.
+	VMTime = 5 * time.Minute
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.
