@@ -105,8 +105,8 @@ install_packages() {
   for p in "$@"; do debs+=(/opt/debs/"$p"_*.deb); done
   inside "$box" sh -c 'dpkg --install '"${debs[*]}" >"$work/log" 2>&1 || die "install"
   local unit
-  for unit in ingot-controller ingot-agent ingot-site; do
-    [[ -e $work/$box/lib/systemd/system/$unit.service ]] || continue
+  for unit in ingot-controller.service ingot-agent.service ingot-site.service ingot-netbox-sync.timer; do
+    [[ -e $work/$box/lib/systemd/system/$unit ]] || continue
     [[ $(inside "$box" systemctl is-active "$unit") == inactive ]] || die "$unit was started by its installation"
     [[ $(inside "$box" systemctl is-enabled "$unit") == disabled ]] || die "$unit was enabled by its installation"
   done
