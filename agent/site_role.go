@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -33,7 +34,7 @@ type SiteConfig struct {
 	HTTPPort int
 	// MediaPort is where BMCs fetch images over http; the one behind it takes https.
 	MediaPort int
-	// BMCPoll is how often each BMC is asked how it is.
+	// BMCPoll is how often each BMC is asked how it is; its machine's hardware is read every twentieth time.
 	BMCPoll time.Duration
 	// MAASPoll is how often MAAS is asked what it says of the site's machines; 0 means 30 s. While it works for a command
 	// it is asked every 5 s, or as often as this.
@@ -91,7 +92,9 @@ func (l *life) setUpSite(log *slog.Logger) error {
 	l.providers[w.bmcs.Name()] = w.bmcs
 	w.prober = bmc.NewProber(bmc.ProberConfig{
 		Provider: w.bmcs, Clock: l.a.cfg.Clock, Log: log, Every: cfg.BMCPoll,
-		Report: func(o bmc.Observation) { w.service.Reports().BMC(bmcReport(o)) },
+		HardwareEvery: readHardware * cfg.BMCPoll,
+		Report:        func(o bmc.Observation) { w.service.Reports().BMC(bmcReport(o)) },
+		Hardware:      func(r provider.Reading) { w.service.Reports().Hardware(hardwareReport(r)) },
 	})
 	w.consoles = newConsoles(&consoles{
 		capture: w.bmcs.Console, clock: l.a.cfg.Clock, log: log,
@@ -207,4 +210,36 @@ func bmcReport(o bmc.Observation) *fleetv1.BMCObservation {
 		Reason: o.Reason, Message: o.Message, SeenAt: timestamppb.New(o.SeenAt),
 		CertificateSha256: o.Certificates.Pinned, OfferedCertificateSha256: o.Certificates.Offered, Endpoint: o.Endpoint,
 	}
+}
+
+// readHardware is after how many times of BMCPoll the hardware is read again.
+const readHardware = 20
+
+// reported is how many sensors of one machine are reported at most.
+const reported = 1024
+
+// hardwareReport takes what firmware says: no byte of it may spoil the report of the whole site.
+func hardwareReport(r provider.Reading) *fleetv1.HardwareReading {
+	text := func(s string) string { return strings.ToValidUTF8(s, "?") }
+	out := &fleetv1.HardwareReading{MachineId: r.MachineID, Endpoint: r.Endpoint, ReadAt: timestamppb.New(r.ReadAt),
+		IdentifyLight: string(r.Light)}
+	for _, n := range r.NotRead {
+		out.NotRead = append(out.NotRead, text(n))
+	}
+	for _, s := range r.Sensors[:min(len(r.Sensors), reported)] {
+		m := &fleetv1.HardwareSensor{Name: text(s.Name), Kind: text(s.Kind), Unit: text(s.Unit), State: text(s.State),
+			Health: text(s.Health)}
+		if !s.Stateful {
+			m.Value = &s.Value
+		}
+		out.Sensors = append(out.Sensors, m)
+	}
+	for _, e := range r.Events {
+		m := &fleetv1.HardwareEvent{EventId: text(e.ID), Severity: text(e.Severity), Message: text(e.Message)}
+		if !e.At.IsZero() {
+			m.At = timestamppb.New(e.At)
+		}
+		out.Events = append(out.Events, m)
+	}
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -220,6 +221,29 @@ func (f *fakeServer) GetHardwareTests(
 		}},
 	}
 	return out, nil
+}
+
+func (f *fakeServer) GetHardwareHealth(
+	_ context.Context, r *pb.GetHardwareHealthRequest,
+) (*pb.HardwareHealth, error) {
+	if r.GetMachineId() == "machine-2" {
+		return &pb.HardwareHealth{MachineId: r.GetMachineId()}, nil
+	}
+	return &pb.HardwareHealth{MachineId: r.GetMachineId(), Endpoint: "10.0.0.7", ReadAt: at(10),
+		Faults: []*pb.HardwareFault{{Component: "power supply PSU2", Severity: "critical", Said: "UnavailableOffline"}},
+		Sensors: []*pb.HardwareSensor{
+			{Kind: "power supply", Name: "PSU2", State: "UnavailableOffline", Health: "critical"},
+			{Kind: "temperature", Name: "Inlet", Value: proto.Float64(23.5), Unit: "Cel", Health: "ok"}},
+		Events:  []*pb.HardwareEvent{{EventId: "7", At: at(9), Severity: "critical", Message: "PSU2 lost its input"}},
+		NotRead: []string{"identify light: the BMC offers none"}, IdentifyLightOrdered: "on", IdentifyLightOrderedBy: "ci",
+		IdentifyLightOrderedAt: at(8)}, nil
+}
+
+func (f *fakeServer) SetIdentifyLight(
+	_ context.Context, r *pb.SetIdentifyLightRequest,
+) (*pb.HardwareHealth, error) {
+	f.sent = append(f.sent, r)
+	return &pb.HardwareHealth{MachineId: r.GetMachineId(), IdentifyLightOrdered: "on"}, nil
 }
 
 func (f *fakeServer) TestMachine(_ context.Context, r *pb.TestMachineRequest) (*pb.Operation, error) {

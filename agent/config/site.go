@@ -24,7 +24,7 @@ type Site struct {
 	HTTPPort int `yaml:"http_port"`
 	// MediaPort is where BMCs fetch the images that they attach, over http; the one behind it takes https.
 	MediaPort int `yaml:"media_port"`
-	// BMCPoll is how often each BMC is asked how it is.
+	// BMCPoll is how often each BMC is asked how it is. Its sensors and its event log are read every twentieth time.
 	BMCPoll time.Duration `yaml:"bmc_poll"`
 	// User is who the agent becomes when it is started as root, keeping only what serving segments takes; root when
 	// empty. Configuration and token must be readable for that user.

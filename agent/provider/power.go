@@ -127,13 +127,39 @@ func MachineOf(h host.Host) (Machine, bool) {
 	return Machine{}, false
 }
 
-// Sensor is one reading.
+// Sensor is one thing that a BMC watches: it has a reading, a state, or both.
 type Sensor struct {
-	Name   string
-	Kind   string // such as temperature, fan, power; as the BMC says, in lower case
-	Value  float64
-	Unit   string // such as Cel, RPM, W
-	Health string // ok, warning, critical; empty: not said
+	Name  string
+	Kind  string // such as temperature, fan, power supply; as the BMC says, in lower case
+	Value float64
+	Unit  string // such as Cel, RPM, W
+	// Stateful says that there is no Value, only State, in the BMC's words.
+	Stateful bool
+	State    string
+	Health   string // ok, warning, critical; empty: not said
+}
+
+// Light is an identify light, as it is or is to be.
+type Light string
+
+// Lights.
+const (
+	LightUnknown Light = ""
+	LightOn      Light = "on"
+	LightOff     Light = "off"
+)
+
+// Reading is what a BMC says of its machine's hardware at one moment.
+type Reading struct {
+	MachineID string
+	// Endpoint as it was asked for.
+	Endpoint string
+	ReadAt   time.Time
+	Sensors  []Sensor
+	Events   []Event // the newest first
+	Light    Light
+	// NotRead says what could not be read, and why.
+	NotRead []string
 }
 
 // Event is one entry of a BMC's log.

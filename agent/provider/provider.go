@@ -29,6 +29,8 @@ type Target struct {
 	// UUID and Serial are the system's own (SMBIOS), BIOS that its firmware is no UEFI; empty where nobody knows.
 	UUID, Serial string
 	BIOS         bool
+	// Light is what the identify light is to be, LightOn or LightOff; empty: it is left alone.
+	Light Light
 }
 
 // Base is what every provider has.

@@ -138,5 +138,14 @@ func BMCTarget(t *fleetv1.BMCTarget) provider.Target {
 		MachineID: t.GetMachineId(), BMCEndpoint: t.GetEndpoint(), CredentialsRef: t.GetCredentialsRef(),
 		CredentialsVersion: t.GetCredentialsVersion(), MACs: t.GetMacAddresses(),
 		UUID: t.GetSystemUuid(), Serial: t.GetSerialNumber(), BIOS: t.GetBios(),
+		Light: lightOf(t.GetIdentifyLight()),
 	}
+}
+
+// lightOf leaves the light alone where the order is none that is known here.
+func lightOf(order string) provider.Light {
+	if l := provider.Light(order); l == provider.LightOn || l == provider.LightOff {
+		return l
+	}
+	return provider.LightUnknown
 }

@@ -20,7 +20,8 @@ func (a commands) machineCmd() *cobra.Command {
 		Example: `  ingot machine get m-1`,
 	}
 	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(),
-		a.machineInventoryCmd(), a.machineTestsCmd(), a.machineForgetTPMCmd())
+		a.machineInventoryCmd(), a.machineForgetTPMCmd())
+	cmd.AddCommand(hardware.Commands(a.App)...)
 	return cmd
 }
 
@@ -202,36 +203,6 @@ before it.`,
 		},
 	}
 	cmd.Flags().Int32Var(&history, "history", 1, "with how many earlier inventories to compare, at most 49")
-	return cmd
-}
-
-func (a commands) machineTestsCmd() *cobra.Command {
-	var history int32
-	cmd := &cobra.Command{
-		Use:   "tests MACHINE",
-		Short: "Show what tests of the machine's hardware have found",
-		Long: `Show the last test of the machine's hardware: what was measured of each part, and what has failed.
-Each value is compared with the norm, the median of at least three other machines of its model; one far below it is a
-warning.
-ingot test MACHINE makes a test.`,
-		Example:           "  ingot machine tests m-1\n  ingot machine tests m-1 --history 9 -o json",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			all, err := svc.Machines.GetHardwareTests(cmd.Context(),
-				&pb.GetHardwareTestsRequest{MachineId: args[0], History: history})
-			if err != nil {
-				return err
-			}
-			return a.Print(all, func() string { return hardware.Tests(a.Style(), all) }, all.GetMachineId())
-		},
-	}
-	cmd.Flags().Int32Var(&history, "history", 0, "how many tests before the last one to show, at most 49")
 	return cmd
 }
 

@@ -64,6 +64,8 @@ var about = func() map[string]About {
 			baremetalv1.MachineService_VerifyTimeline_FullMethodName,
 			baremetalv1.MachineService_GetInventory_FullMethodName,
 			baremetalv1.MachineService_GetHardwareTests_FullMethodName,
+			baremetalv1.MachineService_GetHardwareHealth_FullMethodName,
+			baremetalv1.MachineService_SetIdentifyLight_FullMethodName,
 			baremetalv1.OperationService_GetOperation_FullMethodName,
 			baremetalv1.OperationService_GetErasureCertificate_FullMethodName,
 			baremetalv1.OperationService_StreamOperationLogs_FullMethodName,

@@ -114,6 +114,7 @@ func writes() []write {
 		{"MachineService/RegisterMachine",
 			`{"machine": {"machine_id": "m-bmc", "spec": {"bmc_endpoint": "10.0.0.1", "bmc_credentials_ref": "c-w"}}}`, nil},
 		{"AdminService/UnparkBMC", `{"machine_id": "m-bmc", "comment": "it was starting"}`, nil},
+		{"MachineService/SetIdentifyLight", `{"machine_id": "m-bmc", "lit": true}`, nil},
 		{"MachineService/DeleteMachine", `{"machine_id": "m-bmc", "purge": true}`, nil},
 		{"AdminService/DeleteBMCCredentials", `{"credentials_ref": "c-w"}`, nil},
 		{"AdminService/CreateAPIToken", `{"name": "t-w", "scope": "read"}`, nil},

@@ -28,6 +28,12 @@ type Faults struct {
 	NoSessions bool
 	// PasswordCut cuts the connection of the next change of the password.
 	PasswordCut Cut
+	// NoInput is a second power supply whose cord is out: critical and UnavailableOffline, as OpenBMC has it
+	// (github.com/ibm-openbmc/bmcweb, pull request 1281) and iDRAC (github.com/mrlhansen/idrac_exporter, issue 105).
+	NoInput bool
+	// BadModule is a memory module that is critical. The system's MemorySummary says that something is (DSP0268,
+	// ComputerSystem).
+	BadModule bool
 }
 
 // Cut is where a connection is cut, beside the change that it asks for.
@@ -75,6 +81,13 @@ func (d *desk) set(f Faults) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = f
+}
+
+// now gives the faults.
+func (d *desk) now() Faults {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.faults
 }
 
 // status is that of a fault, or the usual one.

@@ -24,6 +24,8 @@ type IPMIConfig struct {
 	Addr     netip.AddrPort
 	User     string
 	Password string
+	// FailedSupply is a power supply, PSU2, that says it has failed.
+	FailedSupply bool
 	// Helper is a command line (a program and its arguments) that calls ChassisControl with the arguments after its
 	// own. Empty means a script in perl; where there is none, this program with the argument "chassis-control".
 	Helper []string

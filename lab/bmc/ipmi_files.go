@@ -17,11 +17,27 @@ func (s *IPMI) writeFiles() error {
 	if err := os.WriteFile(s.path("lan.conf"), []byte(lan), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("bmc.emu"), []byte(emulation+s.fruLines()), 0o600); err != nil {
+	if err := os.WriteFile(s.path("bmc.emu"), []byte(s.emulation()+s.fruLines()), 0o600); err != nil {
 		return err
 	}
 	// It holds what the BMC keeps over a restart; a new machine has nothing there.
 	return os.MkdirAll(s.path("state"), 0o700)
+}
+
+// failedSupply is a sensor of a power supply (42.2, type 08h) of which offsets 0 and 1 are true: it is there, and has
+// failed. The long line is its compact sensor record (43.2), named "PSU2".
+const failedSupply = `sensor_add 0x20 0 2 0x08 0x6f
+sensor_set_event_support 0x20 0 2 enable scanning per-state 000000000000000 000000000000000 000000000000000 000000000000000
+sensor_set_bit 0x20 0 2 0 1 0
+sensor_set_bit 0x20 0 2 1 1 0
+main_sdr_add 0x20 0 0 0x51 2 0x1f 0x20 0 2 0x0a 2 0x67 0x40 0x08 0x6f 3 0 3 0 3 0 0xc0 0 0 0 0 0 0 0 0 0 0 0xc4 0x50 0x53 0x55 0x32
+`
+
+func (s *IPMI) emulation() string {
+	if s.cfg.FailedSupply {
+		return emulation + failedSupply
+	}
+	return emulation
 }
 
 // emulation: one controller with an event log, in which it notes its own start, and one sensor, the temperature of the

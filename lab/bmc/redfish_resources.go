@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -15,6 +16,7 @@ const (
 	chassisPath = rootPath + "/Chassis/1"
 	resetPart   = "/Actions/ComputerSystem.Reset"
 	logPath     = managerPath + "/LogServices/SEL"
+	powerPath   = chassisPath + "/Power"
 	// The machine's one network card (DSP2046, NetworkAdapter and NetworkDeviceFunction).
 	adaptersPath  = chassisPath + "/NetworkAdapters"
 	functionsPath = adaptersPath + "/1/NetworkDeviceFunctions"
@@ -44,6 +46,16 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 			object{"NetworkDeviceFunctions": link(functionsPath)})
 	})
 	mux.HandleFunc("GET "+functionsPath+"/{id}", r.getFunction)
+	get(powerPath, r.power)
+	modules := systemPath + "/Memory"
+	members(
+		modules,
+		"Memory",
+		"Memory Module Collection",
+		func() []string { return []string{modules + "/1", modules + "/2"} },
+	)
+	get(modules+"/1", func() object { return r.module(modules+"/1", "A1", false) })
+	get(modules+"/2", func() object { return r.module(modules+"/2", "A2", r.desk.now().BadModule) })
 	members(managerPath+"/LogServices", "LogService", "Log Service Collection", one(logPath))
 	members(logPath+"/Entries", "LogEntry", "Log Entry Collection", func() []string { return nil })
 	members(sessionsPath, "Session", "Session Collection", r.sessionPaths)
@@ -166,6 +178,32 @@ func (r *Redfish) manager() object {
 	return doc
 }
 
+// ill is the status of what is not well.
+func ill(state string) object { return object{"State": state, "Health": "Critical"} }
+
+// power has two supplies (DSP0268, Power).
+func (r *Redfish) power() object {
+	var all []object
+	for i, status := range []object{healthy(), healthy()} {
+		if i == 1 && r.desk.now().NoInput {
+			status = ill("UnavailableOffline")
+		}
+		id := fmt.Sprint(i)
+		all = append(all, object{"@odata.id": powerPath + "#/PowerSupplies/" + id, "MemberId": id,
+			"Name": fmt.Sprintf("PSU%d", i+1), "Status": status})
+	}
+	return entity(powerPath, "Power.v1_7_0.Power", "Power", object{"PowerSupplies": all})
+}
+
+func (r *Redfish) module(path, locator string, bad bool) object {
+	status := healthy()
+	if bad {
+		status = ill("Enabled")
+	}
+	return entity(path, "Memory.v1_17_0.Memory", path[strings.LastIndex(path, "/")+1:],
+		object{"DeviceLocator": locator, "Status": status})
+}
+
 func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
 
 func (r *Redfish) getChassis(w http.ResponseWriter, req *http.Request) {
@@ -177,8 +215,8 @@ func (r *Redfish) getChassis(w http.ResponseWriter, req *http.Request) {
 	about := r.cfg.Chassis.About()
 	r.answer(w, req, entity(chassisPath, "Chassis.v1_21_0.Chassis", "1", object{
 		"ChassisType": "RackMount", "Manufacturer": about.vendor(), "Model": about.model(), "SerialNumber": about.Serial,
-		"NetworkAdapters": link(adaptersPath),
-		"PowerState":      powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
+		"NetworkAdapters": link(adaptersPath), "Power": link(powerPath),
+		"PowerState": powerWords[power], "IndicatorLED": r.led.get(), "Status": healthy(),
 		"Links": object{"ComputerSystems": []object{link(r.cfg.Shape.system())}, "ManagedBy": []object{link(managerPath)}},
 	}))
 }

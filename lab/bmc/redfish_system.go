@@ -62,6 +62,10 @@ func (r *Redfish) system(ctx context.Context) (object, error) {
 			"target": path + resetPart, "ResetType@Redfish.AllowableValues": resetTypes(),
 		}},
 	})
+	doc["Memory"], doc["MemorySummary"] = link(path+"/Memory"), object{"Status": healthy()}
+	if r.desk.now().BadModule {
+		doc["MemorySummary"] = object{"Status": object{"State": "Enabled", "HealthRollup": "Critical"}}
+	}
 	if shape.Settings != "" {
 		doc["@Redfish.Settings"] = object{
 			"@odata.type": "#Settings.v1_3_5.Settings", "SettingsObject": link(path + "/" + shape.Settings),

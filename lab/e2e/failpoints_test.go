@@ -47,9 +47,9 @@ var elsewhere = map[string]string{
 	"webhook.after-deliveries":  "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.before-send":       "engine.TestADeathAnywhereLosesNoEvent",
 	"webhook.after-send":        "engine.TestADeathAnywhereLosesNoEvent",
-	"bmc.before-password":       "bmcpassword.TestACrashLosesNoPassword",
-	"bmc.after-password":        "bmcpassword.TestACrashLosesNoPassword",
-	"bmc.before-settle":         "bmcpassword.TestACrashLosesNoPassword",
+	"bmc.before-password":       "bmcs.TestACrashLosesNoPassword",
+	"bmc.after-password":        "bmcs.TestACrashLosesNoPassword",
+	"bmc.before-settle":         "bmcs.TestACrashLosesNoPassword",
 	"site.blob-after-part":      "cache.TestACrashInEveryPlace", "site.blob-after-rename": "cache.TestACrashInEveryPlace",
 }
 

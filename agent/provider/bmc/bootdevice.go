@@ -132,29 +132,3 @@ func (p *Provider) ClearBootNext(ctx context.Context, t provider.Target, e effec
 	_, err := p.SetBootDevice(ctx, t, e, provider.BootDefault)
 	return err
 }
-
-// Identify lights the identify light, or turns it off.
-func (p *Provider) Identify(ctx context.Context, t provider.Target, on bool) error {
-	return p.call(ctx, t, func(ctx context.Context, conn driver) error { return conn.Identify(ctx, on) })
-}
-
-// Sensors reads what the BMC measures. It may take long, up to Config.Timeout.
-func (p *Provider) Sensors(ctx context.Context, t provider.Target) (out []provider.Sensor, err error) {
-	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
-		out, err = conn.Sensors(ctx)
-		return err
-	})
-	return out, err
-}
-
-// EventLog reads the newest entries of the BMC's log, newest first, at most limit.
-func (p *Provider) EventLog(ctx context.Context, t provider.Target, limit int) (out []provider.Event, err error) {
-	if limit < 1 {
-		return nil, invalid("a log of %d entries", limit)
-	}
-	err = p.call(ctx, t, func(ctx context.Context, conn driver) (err error) {
-		out, err = conn.EventLog(ctx, limit)
-		return err
-	})
-	return out, err
-}

@@ -18,6 +18,7 @@ type driver interface {
 	// SetBootOnce says whether the BMC has only taken the order, to carry it out later.
 	SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error)
 	Identify(ctx context.Context, on bool) error
+	Light(ctx context.Context) (provider.Light, error)
 	Sensors(ctx context.Context) ([]provider.Sensor, error)
 	EventLog(ctx context.Context, limit int) ([]provider.Event, error)
 	Console(ctx context.Context, out io.Writer) error

@@ -61,9 +61,9 @@ func TestAnyService(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	sensors, err := p.Sensors(t.Context(), tg)
-	events, eventErr := p.EventLog(t.Context(), tg, 5)
-	t.Logf("%d sensors (%v), %d events (%v)", len(sensors), err, len(events), eventErr)
+	read, err := p.ReadHardware(t.Context(), tg)
+	t.Logf("%d sensors, %d events, light %q, not read: %q (%v)", len(read.Sensors), len(read.Events), read.Light,
+		read.NotRead, err)
 	if err := p.SetPower(t.Context(), tg, cause("c"), provider.PowerOff); err != nil &&
 		!errors.Is(err, effect.ErrUnsupported) {
 		t.Error(err)

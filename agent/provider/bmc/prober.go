@@ -43,6 +43,10 @@ type ProberConfig struct {
 	AtOnce int
 	// Report gets each observation. It is called from several goroutines.
 	Report func(Observation)
+	// HardwareEvery is the time between two readings of a machine's hardware; 0 means 10 minutes.
+	HardwareEvery time.Duration
+	// Hardware gets each reading, as Report does; nil: none is made, and no light is set.
+	Hardware func(provider.Reading)
 }
 
 // Prober looks at BMCs again and again.
@@ -50,6 +54,8 @@ type Prober struct {
 	cfg     ProberConfig
 	changed chan struct{}
 	slots   chan struct{}
+	// reading are the places of those whose hardware is being read, which takes longer.
+	reading chan struct{}
 
 	mu      sync.Mutex
 	targets map[string]*probed
@@ -60,12 +66,18 @@ type probed struct {
 	target provider.Target
 	due    time.Time
 	busy   bool
+	// read is when its hardware was read last, light the last order that its BMC has taken.
+	read  time.Time
+	light provider.Light
 }
 
 // NewProber makes a prober without targets.
 func NewProber(cfg ProberConfig) *Prober {
 	if cfg.Every == 0 {
 		cfg.Every = 30 * time.Second
+	}
+	if cfg.HardwareEvery == 0 {
+		cfg.HardwareEvery = 10 * time.Minute
 	}
 	if cfg.AtOnce == 0 {
 		cfg.AtOnce = 16
@@ -74,7 +86,8 @@ func NewProber(cfg ProberConfig) *Prober {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Prober{
-		cfg: cfg, changed: make(chan struct{}, 1), slots: make(chan struct{}, cfg.AtOnce), targets: map[string]*probed{},
+		cfg: cfg, changed: make(chan struct{}, 1), slots: make(chan struct{}, cfg.AtOnce),
+		reading: make(chan struct{}, max(1, cfg.AtOnce/2)), targets: map[string]*probed{},
 	}
 }
 
@@ -90,6 +103,9 @@ func (p *Prober) Replace(targets []provider.Target) {
 		old := p.targets[t.MachineID]
 		if old == nil || !sameBMC(old.target, t) {
 			old = &probed{due: p.cfg.Clock.Now()}
+		}
+		if old.target.Light != t.Light {
+			old.due = p.cfg.Clock.Now()
 		}
 		old.target = t
 		next[t.MachineID] = old
@@ -147,28 +163,70 @@ func (p *Prober) take(now time.Time) (due []*probed, next time.Duration) {
 
 func (p *Prober) probe(ctx context.Context, d *probed) {
 	p.mu.Lock()
-	t := d.target
+	t, read, light := d.target, d.read, d.light
 	p.mu.Unlock()
 	select {
 	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
 	case <-ctx.Done():
 		return
 	}
 	state, protocol, err := p.cfg.Provider.readPower(ctx, t)
+	<-p.slots
 	now := p.cfg.Clock.Now()
 	if ctx.Err() == nil {
 		o := observed(t, state, protocol, err, now)
 		o.Certificates = p.cfg.Provider.certificatesOf(t.BMCEndpoint)
 		p.cfg.Report(o)
 	}
+	if err == nil && p.cfg.Hardware != nil {
+		read, light = p.hardware(ctx, t, read, light)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.busy = false
-	if sameBMC(d.target, t) {
+	d.busy, d.read, d.light = false, read, light
+	if sameBMC(d.target, t) && d.target.Light == t.Light {
 		d.due = now.Add(p.cfg.Every + jitter(t.MachineID, now, p.cfg.Every))
 	}
 	p.wake()
+}
+
+// hardware sets the light that was ordered, and reads the hardware where its time has come or the light was set. It
+// gives when that was last, and the last order that is done with. Where all places are taken, it is for the next round:
+// whether machines are on comes first.
+func (p *Prober) hardware(
+	ctx context.Context, t provider.Target, read time.Time, light provider.Light,
+) (time.Time, provider.Light) {
+	now := p.cfg.Clock.Now()
+	due := now.Sub(read) >= p.cfg.HardwareEvery
+	if !due && (t.Light == provider.LightUnknown || t.Light == light) {
+		return read, light
+	}
+	select {
+	case p.reading <- struct{}{}:
+		defer func() { <-p.reading }()
+	default:
+		return read, light
+	}
+	if t.Light != provider.LightUnknown && t.Light != light {
+		err := p.cfg.Provider.SetLight(ctx, t, t.Light)
+		switch {
+		case err == nil, errors.Is(err, effect.ErrUnsupported):
+			light, due = t.Light, true // the reading says so of a BMC without a light
+		case ctx.Err() == nil:
+			p.cfg.Log.WarnContext(ctx, "the identify light was not set", "machine_id", t.MachineID, "error", err)
+		}
+	}
+	if !due {
+		return read, light
+	}
+	r, err := p.cfg.Provider.ReadHardware(ctx, t)
+	switch {
+	case err == nil:
+		p.cfg.Hardware(r)
+	case ctx.Err() == nil:
+		p.cfg.Log.WarnContext(ctx, "the hardware was not read", "machine_id", t.MachineID, "error", err)
+	}
+	return now, light
 }
 
 // jitter spreads machines over a fifth of the time, half of it before and half after, another way in each round.

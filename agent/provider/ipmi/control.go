@@ -157,6 +157,21 @@ func (c *Client) Identify(ctx context.Context, on bool) error {
 	})
 }
 
+// Light reads the identify light, where Get Chassis Status has it (28.2).
+func (c *Client) Light(ctx context.Context) (light provider.Light, err error) {
+	err = c.call(ctx, func() error {
+		status, err := c.api.GetChassisStatus(ctx)
+		if err != nil || !status.ChassisIdentifySupported {
+			return err
+		}
+		if light = provider.LightOn; status.ChassisIdentifyState == chassis.ChassisIdentifyStateOff {
+			light = provider.LightOff
+		}
+		return nil
+	})
+	return light, err
+}
+
 // Media: IPMI has no standard for virtual media.
 func (c *Client) Media(context.Context) ([]provider.Medium, error) {
 	return nil, refuse("IPMI has no virtual media")

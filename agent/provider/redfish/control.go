@@ -117,6 +117,24 @@ func (c *Client) Identify(ctx context.Context, on bool) error {
 	})
 }
 
+// Light reads the identify LED; one that blinks is on.
+func (c *Client) Light(ctx context.Context) (light provider.Light, err error) {
+	err = c.call(ctx, func(context.Context) error {
+		s, _, err := c.readSystem()
+		if err != nil {
+			return err
+		}
+		switch led := s.IndicatorLED.V; {
+		case s.LocationIndicatorActive != nil && s.LocationIndicatorActive.V, led == "Lit", led == "Blinking":
+			light = provider.LightOn
+		case s.LocationIndicatorActive != nil, led == "Off":
+			light = provider.LightOff
+		}
+		return nil
+	})
+	return light, err
+}
+
 // Console: Redfish services offer a serial console at best by SSH, Telnet or a vendor's web socket, none of which is
 // spoken here.
 func (c *Client) Console(context.Context, io.Writer) error {

@@ -112,6 +112,10 @@ type system struct {
 	EthernetInterfaces      path
 	LogServices             path
 	VirtualMedia            path
+	Status                  lenient[status]
+	MemorySummary           lenient[summary]
+	ProcessorSummary        lenient[summary]
+	Memory, Processors      path
 	Boot                    lenient[bootOverride]
 	Links                   lenient[struct{ Chassis, ManagedBy []path }]
 	Actions                 lenient[struct {

@@ -17,37 +17,57 @@ import (
 const (
 	maxChassis = 4
 	maxSensors = 128
+	maxParts   = 64
 	maxPages   = 5
 	maxLogs    = 4
 )
 
-type health struct{ Health lenient[string] }
+// status is how a part is (DSP0266, 9.5.4.8). HealthRollup is the worst of all below it.
+type status struct{ Health, HealthRollup, State lenient[string] }
 
-// reading is one member of Thermal, Power or Sensors; each kind has its own names for the same.
+// health of the part, or of what is below it, in lower case.
+func (s status) health() string { return strings.ToLower(cmp.Or(s.Health.V, s.HealthRollup.V)) }
+
+// worst is the health of what is below the part where that is ill, else of the part itself.
+func (s status) worst() string {
+	if rollup := strings.ToLower(s.HealthRollup.V); ill(rollup) {
+		return rollup
+	}
+	return s.health()
+}
+
+type summary struct{ Status lenient[status] }
+
+// reading is one member of Thermal, Power, Sensors, or of a collection of parts; each kind has its own names for the
+// same.
 type reading struct {
+	ID                 lenient[string] `json:"Id"`
 	Name, FanName      lenient[string]
+	DeviceLocator      lenient[string]
 	ReadingType        lenient[string]
 	ReadingUnits       lenient[string]
 	ReadingCelsius     *lenient[float64]
 	ReadingVolts       *lenient[float64]
 	PowerConsumedWatts *lenient[float64]
 	Reading            *lenient[float64]
-	Status             lenient[health]
+	Status             lenient[status]
 }
 
 type readings struct {
-	Temperatures, Fans, Voltages, PowerControl lenient[[]json.RawMessage]
+	Temperatures, Fans, Voltages, PowerControl, PowerSupplies, Redundancy lenient[[]json.RawMessage]
 }
 
 type chassis struct {
 	Thermal, Power, Sensors path
+	PowerSubsystem          path
 }
 
-// sensor gives the reading, if there is one: sensors that are absent have null.
+// sensor gives the reading, if there is one: sensors that are absent have null. Without one it is the state, of a part
+// that is not well.
 func (r reading) sensor() (provider.Sensor, bool) {
 	s := provider.Sensor{
 		Name: cmp.Or(r.Name.V, r.FanName.V), Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V,
-		Health: strings.ToLower(r.Status.V.Health.V),
+		Health: r.Status.V.health(),
 	}
 	switch {
 	case r.ReadingCelsius != nil:
@@ -60,10 +80,21 @@ func (r reading) sensor() (provider.Sensor, bool) {
 		s.Value = r.Reading.V
 		s.Kind = cmp.Or(s.Kind, "fan")
 	default:
-		return s, false
+		s = r.part(cmp.Or(s.Kind, "sensor"))
+		return s, s.Name != "" && ill(s.Health)
 	}
 	return s, s.Name != ""
 }
+
+// part is a thing with a state and no reading.
+func (r reading) part(kind string) provider.Sensor {
+	return provider.Sensor{
+		Name: cmp.Or(r.DeviceLocator.V, r.Name.V, r.FanName.V, r.ID.V), Kind: kind, Stateful: true, State: r.Status.V.State.V,
+		Health: r.Status.V.health(),
+	}
+}
+
+func ill(health string) bool { return health == "warning" || health == "critical" }
 
 // parseReadings takes a Thermal, a Power or a Sensor document.
 func parseReadings(b []byte) []provider.Sensor {
@@ -71,11 +102,12 @@ func parseReadings(b []byte) []provider.Sensor {
 	if json.Unmarshal(b, &doc) != nil {
 		return nil
 	}
+	out := parseParts("power supply", doc.PowerSupplies.V, func(s provider.Sensor) bool { return s.Health != "" })
+	out = append(out, parseParts("redundancy", doc.Redundancy.V, func(s provider.Sensor) bool { return ill(s.Health) })...)
 	parts := slices.Concat(doc.Temperatures.V, doc.Fans.V, doc.Voltages.V, doc.PowerControl.V)
-	if len(parts) == 0 {
+	if len(parts) == 0 && len(out) == 0 {
 		parts = []json.RawMessage{b}
 	}
-	var out []provider.Sensor
 	for _, part := range parts {
 		var r reading
 		if json.Unmarshal(part, &r) != nil {
@@ -88,7 +120,23 @@ func parseReadings(b []byte) []provider.Sensor {
 	return out
 }
 
-// Sensors reads what the chassis of the system measure.
+// parseParts takes documents of things with a state, and keeps some.
+func parseParts(kind string, docs []json.RawMessage, keep func(provider.Sensor) bool) (out []provider.Sensor) {
+	for _, doc := range docs {
+		var r reading
+		if json.Unmarshal(doc, &r) != nil {
+			continue
+		}
+		if s := r.part(kind); s.Name != "" && keep(s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Sensors reads what the chassis of the system measure, and how its parts are. Memory and processors are read one by
+// one only where the system says that not all of them are well: BMCs are slow. For the same reason a chassis that was
+// not read in time is no error where the system says how all of it is.
 func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		s, _, err := c.readSystem()
@@ -98,14 +146,51 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 		out = nil
 		for _, p := range s.Links.V.Chassis[:min(len(s.Links.V.Chassis), maxChassis)] {
 			found, err := c.chassisSensors(p)
-			if c.failed(err) {
+			if out = append(out, found...); c.failed(err) && s.Status.V.worst() == "" {
 				return fmt.Errorf("read sensors of %s: %w", p, err)
 			}
-			out = append(out, found...)
+		}
+		out = append(out, c.summed("memory", s.MemorySummary.V.Status.V, s.Memory)...)
+		out = append(out, c.summed("processor", s.ProcessorSummary.V.Status.V, s.Processors)...)
+		worst := s.Status.V.worst()
+		if ill(worst) && !slices.ContainsFunc(out, func(p provider.Sensor) bool { return ill(p.Health) }) {
+			out = append(out, provider.Sensor{Name: "system", Kind: "system", Stateful: true, State: s.Status.V.State.V,
+				Health: worst})
 		}
 		return nil
 	})
 	return out, err
+}
+
+// summed gives the parts that are not well where their sum is not, and the sum where none of them says so.
+func (c *Client) summed(kind string, sum status, all path) []provider.Sensor {
+	if !ill(sum.worst()) {
+		return nil
+	}
+	found, err := c.parts(kind, all)
+	if err != nil || len(found) == 0 {
+		return []provider.Sensor{{Name: kind, Kind: kind, Stateful: true, State: sum.State.V, Health: sum.worst()}}
+	}
+	return found
+}
+
+// parts reads those members of a collection that are not well.
+func (c *Client) parts(kind string, all path) ([]provider.Sensor, error) {
+	members, err := c.members(all)
+	if err != nil {
+		return nil, err
+	}
+	var docs []json.RawMessage
+	for _, p := range members[:min(len(members), maxParts)] {
+		b, _, err := c.get(p)
+		if c.failed(err) {
+			return nil, err
+		}
+		if err == nil {
+			docs = append(docs, b)
+		}
+	}
+	return parseParts(kind, docs, func(s provider.Sensor) bool { return ill(s.Health) }), nil
 }
 
 // failed says whether err is more than a link to a document that isn't there: some services have those.
@@ -135,11 +220,28 @@ func (c *Client) chassisSensors(p path) ([]provider.Sensor, error) {
 		}
 		b, _, err := c.get(doc)
 		if c.failed(err) {
-			return nil, err
+			return out, err
 		}
 		out = append(out, parseReadings(b)...)
 	}
-	return out, nil
+	if ch.Power != "" || ch.PowerSubsystem == "" {
+		return out, nil
+	}
+	found, err := c.powerSupplies(ch.PowerSubsystem)
+	return append(out, found...), err
+}
+
+// powerSupplies reads those of a PowerSubsystem, which replaces the Power document (DSP0268).
+func (c *Client) powerSupplies(p path) ([]provider.Sensor, error) {
+	b, _, err := c.get(p)
+	if err != nil {
+		return nil, err
+	}
+	var sub struct{ PowerSupplies path }
+	if err := json.Unmarshal(b, &sub); err != nil {
+		return nil, fmt.Errorf("%w: power subsystem: %w", provider.ErrProtocol, err)
+	}
+	return c.parts("power supply", sub.PowerSupplies)
 }
 
 // members of a collection; none where there is no collection.

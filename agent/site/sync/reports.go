@@ -36,7 +36,9 @@ type Reports struct {
 	toldOf map[string]*fleetv1.ProviderObservation
 	// told is what was told last of each BMC.
 	told map[string]*fleetv1.BMCObservation
-	boot map[string]string
+	// hardware is the newest reading of each machine.
+	hardware map[string]*fleetv1.HardwareReading
+	boot     map[string]string
 	// wake is called once when there is something pending.
 	wake  func()
 	pause time.Duration
@@ -53,6 +55,7 @@ func NewReports() *Reports {
 		providers: map[string]*fleetv1.ProviderObservation{}, toldOf: map[string]*fleetv1.ProviderObservation{},
 		told: map[string]*fleetv1.BMCObservation{}, boot: map[string]string{},
 		probes: map[string]*fleetv1.ProbeObservation{}, toldProbe: map[string]*fleetv1.ProbeObservation{},
+		hardware: map[string]*fleetv1.HardwareReading{},
 	}
 }
 
@@ -91,6 +94,11 @@ func (r *Reports) BMC(o *fleetv1.BMCObservation) {
 			r.bmcs[id] = o
 		}
 	})
+}
+
+// Hardware adds what a BMC said of a machine's hardware; of each only the last word counts.
+func (r *Reports) Hardware(h *fleetv1.HardwareReading) {
+	r.change(func() { r.hardware[h.GetMachineId()] = h })
 }
 
 // sameWord says whether a BMC said the same not long ago.
@@ -161,7 +169,8 @@ func (r *Reports) pending() bool {
 }
 
 func (r *Reports) isPending() bool {
-	return len(r.unknown) > 0 || len(r.bmcs) > 0 || len(r.providers) > 0 || len(r.probes) > 0 || r.now != r.sent
+	return len(r.unknown) > 0 || len(r.bmcs) > 0 || len(r.providers) > 0 || len(r.probes) > 0 ||
+		len(r.hardware) > 0 || r.now != r.sent
 }
 
 // batch is what one call carries.
@@ -191,6 +200,8 @@ func (r *Reports) take() batch {
 	maps.Copy(r.toldOf, r.providers)
 	b.req.Probes = slices.Collect(maps.Values(r.probes))
 	maps.Copy(r.toldProbe, r.probes)
+	b.req.Hardware = slices.Collect(maps.Values(r.hardware))
+	clear(r.hardware)
 	clear(r.probes)
 	clear(r.providers)
 	clear(r.unknown)
@@ -218,6 +229,11 @@ func (r *Reports) giveBack(b batch) {
 			delete(r.toldProbe, o.GetMachineId())
 			if r.probes[o.GetMachineId()] == nil {
 				r.probes[o.GetMachineId()] = o
+			}
+		}
+		for _, h := range b.req.GetHardware() {
+			if r.hardware[h.GetMachineId()] == nil {
+				r.hardware[h.GetMachineId()] = h
 			}
 		}
 		for _, o := range b.req.GetProviders() {

@@ -1211,7 +1211,7 @@ func (x *ProviderStatus) GetDeployed() string {
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reachable, BMCReachable, Provisioned, InCustomerCluster, Drained, Degraded, NeedsIntervention,
-	// OperationCanceled, RMA, Retired, ProviderDrift.
+	// OperationCanceled, RMA, Retired, ProviderDrift, HardwareFault.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// True when it holds.
 	Status bool `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
@@ -4755,6 +4755,471 @@ func (x *GetHardwareTestsRequest) GetHistory() int32 {
 	return 0
 }
 
+// GetHardwareHealthRequest names the machine.
+type GetHardwareHealthRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId     string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHardwareHealthRequest) Reset() {
+	*x = GetHardwareHealthRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHardwareHealthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHardwareHealthRequest) ProtoMessage() {}
+
+func (x *GetHardwareHealthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHardwareHealthRequest.ProtoReflect.Descriptor instead.
+func (*GetHardwareHealthRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *GetHardwareHealthRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+// SetIdentifyLightRequest orders the light.
+type SetIdentifyLightRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Whether it is to be lit.
+	Lit           bool `protobuf:"varint,2,opt,name=lit,proto3" json:"lit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetIdentifyLightRequest) Reset() {
+	*x = SetIdentifyLightRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetIdentifyLightRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetIdentifyLightRequest) ProtoMessage() {}
+
+func (x *SetIdentifyLightRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetIdentifyLightRequest.ProtoReflect.Descriptor instead.
+func (*SetIdentifyLightRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SetIdentifyLightRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *SetIdentifyLightRequest) GetLit() bool {
+	if x != nil {
+		return x.Lit
+	}
+	return false
+}
+
+// HardwareHealth is the last that a machine's BMC has said of its hardware, in the BMC's own words.
+type HardwareHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Of the BMC that said it.
+	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// When it was read; unset: never yet.
+	ReadAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
+	// What is not well, the gravest first, at most 32. The condition HardwareFault says the same.
+	Faults []*HardwareFault `protobuf:"bytes,4,rep,name=faults,proto3" json:"faults,omitempty"`
+	// By kind and name, at most 128.
+	Sensors []*HardwareSensor `protobuf:"bytes,5,rep,name=sensors,proto3" json:"sensors,omitempty"`
+	// The newest first, at most 20.
+	Events []*HardwareEvent `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
+	// What the BMC did not say, and why.
+	NotRead []string `protobuf:"bytes,7,rep,name=not_read,json=notRead,proto3" json:"not_read,omitempty"`
+	// What the BMC says of the identify light, "on" or "off"; empty where it does not.
+	IdentifyLight string `protobuf:"bytes,8,opt,name=identify_light,json=identifyLight,proto3" json:"identify_light,omitempty"`
+	// What was ordered last, "on" or "off"; empty: nothing ever.
+	IdentifyLightOrdered string `protobuf:"bytes,9,opt,name=identify_light_ordered,json=identifyLightOrdered,proto3" json:"identify_light_ordered,omitempty"`
+	// Who ordered it.
+	IdentifyLightOrderedBy string `protobuf:"bytes,10,opt,name=identify_light_ordered_by,json=identifyLightOrderedBy,proto3" json:"identify_light_ordered_by,omitempty"`
+	// When it was ordered.
+	IdentifyLightOrderedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=identify_light_ordered_at,json=identifyLightOrderedAt,proto3" json:"identify_light_ordered_at,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *HardwareHealth) Reset() {
+	*x = HardwareHealth{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareHealth) ProtoMessage() {}
+
+func (x *HardwareHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareHealth.ProtoReflect.Descriptor instead.
+func (*HardwareHealth) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *HardwareHealth) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HardwareHealth) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *HardwareHealth) GetReadAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadAt
+	}
+	return nil
+}
+
+func (x *HardwareHealth) GetFaults() []*HardwareFault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+func (x *HardwareHealth) GetSensors() []*HardwareSensor {
+	if x != nil {
+		return x.Sensors
+	}
+	return nil
+}
+
+func (x *HardwareHealth) GetEvents() []*HardwareEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *HardwareHealth) GetNotRead() []string {
+	if x != nil {
+		return x.NotRead
+	}
+	return nil
+}
+
+func (x *HardwareHealth) GetIdentifyLight() string {
+	if x != nil {
+		return x.IdentifyLight
+	}
+	return ""
+}
+
+func (x *HardwareHealth) GetIdentifyLightOrdered() string {
+	if x != nil {
+		return x.IdentifyLightOrdered
+	}
+	return ""
+}
+
+func (x *HardwareHealth) GetIdentifyLightOrderedBy() string {
+	if x != nil {
+		return x.IdentifyLightOrderedBy
+	}
+	return ""
+}
+
+func (x *HardwareHealth) GetIdentifyLightOrderedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IdentifyLightOrderedAt
+	}
+	return nil
+}
+
+// HardwareFault is one thing that is not well.
+type HardwareFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as "power supply PSU2".
+	Component string `protobuf:"bytes,1,opt,name=component,proto3" json:"component,omitempty"`
+	// "warning" or "critical".
+	Severity string `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`
+	// What the BMC says, such as "UnavailableOffline" or "83 Cel".
+	Said          string `protobuf:"bytes,3,opt,name=said,proto3" json:"said,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareFault) Reset() {
+	*x = HardwareFault{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareFault) ProtoMessage() {}
+
+func (x *HardwareFault) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareFault.ProtoReflect.Descriptor instead.
+func (*HardwareFault) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *HardwareFault) GetComponent() string {
+	if x != nil {
+		return x.Component
+	}
+	return ""
+}
+
+func (x *HardwareFault) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *HardwareFault) GetSaid() string {
+	if x != nil {
+		return x.Said
+	}
+	return ""
+}
+
+// HardwareSensor is one thing that a BMC watches.
+type HardwareSensor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the BMC names it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Such as "temperature", "fan", "power supply", "memory".
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Unset for what has a state alone.
+	Value *float64 `protobuf:"fixed64,3,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	// Of the value, such as "Cel", "RPM", "W".
+	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
+	// In the BMC's words; empty for a value alone.
+	State string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	// "ok", "warning" or "critical"; empty where the BMC does not say.
+	Health        string `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareSensor) Reset() {
+	*x = HardwareSensor{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareSensor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareSensor) ProtoMessage() {}
+
+func (x *HardwareSensor) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareSensor.ProtoReflect.Descriptor instead.
+func (*HardwareSensor) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *HardwareSensor) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetValue() float64 {
+	if x != nil && x.Value != nil {
+		return *x.Value
+	}
+	return 0
+}
+
+func (x *HardwareSensor) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+// HardwareEvent is one entry of a BMC's event log.
+type HardwareEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The BMC's own number of it.
+	EventId string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// Unset where the BMC has no time.
+	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// "ok", "warning" or "critical"; empty where the BMC does not say.
+	Severity string `protobuf:"bytes,3,opt,name=severity,proto3" json:"severity,omitempty"`
+	// In the BMC's words.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareEvent) Reset() {
+	*x = HardwareEvent{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareEvent) ProtoMessage() {}
+
+func (x *HardwareEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareEvent.ProtoReflect.Descriptor instead.
+func (*HardwareEvent) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *HardwareEvent) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
+func (x *HardwareEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *HardwareEvent) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *HardwareEvent) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // HardwareTests are what tests of a machine's hardware have found, the newest first; none where it was never tested.
 type HardwareTests struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4768,7 +5233,7 @@ type HardwareTests struct {
 
 func (x *HardwareTests) Reset() {
 	*x = HardwareTests{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +5245,7 @@ func (x *HardwareTests) String() string {
 func (*HardwareTests) ProtoMessage() {}
 
 func (x *HardwareTests) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +5258,7 @@ func (x *HardwareTests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTests.ProtoReflect.Descriptor instead.
 func (*HardwareTests) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HardwareTests) GetMachineId() string {
@@ -4831,7 +5296,7 @@ type HardwareTest struct {
 
 func (x *HardwareTest) Reset() {
 	*x = HardwareTest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5308,7 @@ func (x *HardwareTest) String() string {
 func (*HardwareTest) ProtoMessage() {}
 
 func (x *HardwareTest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5321,7 @@ func (x *HardwareTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTest.ProtoReflect.Descriptor instead.
 func (*HardwareTest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HardwareTest) GetOperationId() string {
@@ -4930,7 +5395,7 @@ type HardwareTestResult struct {
 
 func (x *HardwareTestResult) Reset() {
 	*x = HardwareTestResult{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4942,7 +5407,7 @@ func (x *HardwareTestResult) String() string {
 func (*HardwareTestResult) ProtoMessage() {}
 
 func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4955,7 +5420,7 @@ func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTestResult.ProtoReflect.Descriptor instead.
 func (*HardwareTestResult) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HardwareTestResult) GetTest() string {
@@ -5475,7 +5940,45 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x17GetHardwareTestsRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
-	"\ahistory\x18\x02 \x01(\x05R\ahistory\"`\n" +
+	"\ahistory\x18\x02 \x01(\x05R\ahistory\"9\n" +
+	"\x18GetHardwareHealthRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\"J\n" +
+	"\x17SetIdentifyLightRequest\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x10\n" +
+	"\x03lit\x18\x02 \x01(\bR\x03lit\"\xac\x04\n" +
+	"\x0eHardwareHealth\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x123\n" +
+	"\aread_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06readAt\x123\n" +
+	"\x06faults\x18\x04 \x03(\v2\x1b.baremetal.v1.HardwareFaultR\x06faults\x126\n" +
+	"\asensors\x18\x05 \x03(\v2\x1c.baremetal.v1.HardwareSensorR\asensors\x123\n" +
+	"\x06events\x18\x06 \x03(\v2\x1b.baremetal.v1.HardwareEventR\x06events\x12\x19\n" +
+	"\bnot_read\x18\a \x03(\tR\anotRead\x12%\n" +
+	"\x0eidentify_light\x18\b \x01(\tR\ridentifyLight\x124\n" +
+	"\x16identify_light_ordered\x18\t \x01(\tR\x14identifyLightOrdered\x129\n" +
+	"\x19identify_light_ordered_by\x18\n" +
+	" \x01(\tR\x16identifyLightOrderedBy\x12U\n" +
+	"\x19identify_light_ordered_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x16identifyLightOrderedAt\"]\n" +
+	"\rHardwareFault\x12\x1c\n" +
+	"\tcomponent\x18\x01 \x01(\tR\tcomponent\x12\x1a\n" +
+	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x12\n" +
+	"\x04said\x18\x03 \x01(\tR\x04said\"\x9f\x01\n" +
+	"\x0eHardwareSensor\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x19\n" +
+	"\x05value\x18\x03 \x01(\x01H\x00R\x05value\x88\x01\x01\x12\x12\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
+	"\x06health\x18\x06 \x01(\tR\x06healthB\b\n" +
+	"\x06_value\"\x8c\x01\n" +
+	"\rHardwareEvent\x12\x19\n" +
+	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1a\n" +
+	"\bseverity\x18\x03 \x01(\tR\bseverity\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"`\n" +
 	"\rHardwareTests\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x120\n" +
@@ -5519,7 +6022,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\x9a\x0f\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\xce\x10\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
@@ -5544,7 +6047,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12GetMachineTimeline\x12'.baremetal.v1.GetMachineTimelineRequest\x1a(.baremetal.v1.GetMachineTimelineResponse\x12[\n" +
 	"\x0eVerifyTimeline\x12#.baremetal.v1.VerifyTimelineRequest\x1a$.baremetal.v1.VerifyTimelineResponse\x12J\n" +
 	"\fGetInventory\x12!.baremetal.v1.GetInventoryRequest\x1a\x17.baremetal.v1.Inventory\x12V\n" +
-	"\x10GetHardwareTests\x12%.baremetal.v1.GetHardwareTestsRequest\x1a\x1b.baremetal.v1.HardwareTestsB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\x10GetHardwareTests\x12%.baremetal.v1.GetHardwareTestsRequest\x1a\x1b.baremetal.v1.HardwareTests\x12Y\n" +
+	"\x11GetHardwareHealth\x12&.baremetal.v1.GetHardwareHealthRequest\x1a\x1c.baremetal.v1.HardwareHealth\x12W\n" +
+	"\x10SetIdentifyLight\x12%.baremetal.v1.SetIdentifyLightRequest\x1a\x1c.baremetal.v1.HardwareHealthB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_machine_proto_rawDescOnce sync.Once
@@ -5559,7 +6064,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -5613,136 +6118,152 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*Inventory)(nil),                  // 49: baremetal.v1.Inventory
 	(*InventoryChange)(nil),            // 50: baremetal.v1.InventoryChange
 	(*GetHardwareTestsRequest)(nil),    // 51: baremetal.v1.GetHardwareTestsRequest
-	(*HardwareTests)(nil),              // 52: baremetal.v1.HardwareTests
-	(*HardwareTest)(nil),               // 53: baremetal.v1.HardwareTest
-	(*HardwareTestResult)(nil),         // 54: baremetal.v1.HardwareTestResult
-	nil,                                // 55: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 56: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 57: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 58: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 59: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 60: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 61: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 62: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 63: baremetal.v1.Operation
+	(*GetHardwareHealthRequest)(nil),   // 52: baremetal.v1.GetHardwareHealthRequest
+	(*SetIdentifyLightRequest)(nil),    // 53: baremetal.v1.SetIdentifyLightRequest
+	(*HardwareHealth)(nil),             // 54: baremetal.v1.HardwareHealth
+	(*HardwareFault)(nil),              // 55: baremetal.v1.HardwareFault
+	(*HardwareSensor)(nil),             // 56: baremetal.v1.HardwareSensor
+	(*HardwareEvent)(nil),              // 57: baremetal.v1.HardwareEvent
+	(*HardwareTests)(nil),              // 58: baremetal.v1.HardwareTests
+	(*HardwareTest)(nil),               // 59: baremetal.v1.HardwareTest
+	(*HardwareTestResult)(nil),         // 60: baremetal.v1.HardwareTestResult
+	nil,                                // 61: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 62: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 63: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 64: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 65: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 66: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 67: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 68: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 69: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	55, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	61, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	60, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	60, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	60, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	66, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	66, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	66, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	60, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	60, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	60, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	66, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	66, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	66, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	60, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	66, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
 	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	60, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	60, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	60, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	66, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	66, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	66, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	60, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	60, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	60, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	66, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	66, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	66, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	4,  // 23: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	60, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	60, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	66, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	66, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	16, // 26: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	60, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	60, // 28: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
+	66, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	66, // 28: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
 	16, // 29: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
-	60, // 30: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	66, // 30: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	21, // 31: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
-	60, // 32: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	66, // 32: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
 	3,  // 33: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
 	4,  // 34: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
 	4,  // 35: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	61, // 36: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	67, // 36: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
 	30, // 37: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	62, // 38: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	60, // 39: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	60, // 40: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	68, // 38: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	66, // 39: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	66, // 40: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
 	40, // 41: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	60, // 42: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	60, // 43: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	66, // 42: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	66, // 43: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
 	39, // 44: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
 	4,  // 45: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
 	36, // 46: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	60, // 47: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	60, // 48: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	66, // 47: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	66, // 48: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
 	43, // 49: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
 	44, // 50: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	60, // 51: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	56, // 52: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	60, // 53: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	66, // 51: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	62, // 52: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	66, // 53: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
 	6,  // 54: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	57, // 55: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	58, // 56: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	59, // 57: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	63, // 55: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	64, // 56: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	65, // 57: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
 	47, // 58: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	60, // 59: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	66, // 59: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
 	50, // 60: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	60, // 61: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	53, // 62: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	60, // 63: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	54, // 64: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10, // 65: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 66: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 67: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 68: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 69: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
-	19, // 70: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	22, // 71: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	24, // 72: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	25, // 73: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	26, // 74: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	27, // 75: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	29, // 76: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	31, // 77: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	28, // 78: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	32, // 79: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	33, // 80: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	34, // 81: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	35, // 82: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	37, // 83: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	41, // 84: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	45, // 85: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	48, // 86: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	51, // 87: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	4,  // 88: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 89: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 90: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 91: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 92: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
-	20, // 93: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	23, // 94: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 95: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 96: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	63, // 97: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	63, // 98: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	63, // 99: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	63, // 100: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	63, // 101: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	63, // 102: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	63, // 103: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	63, // 104: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	36, // 105: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	38, // 106: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	42, // 107: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	46, // 108: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	49, // 109: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	52, // 110: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	88, // [88:111] is the sub-list for method output_type
-	65, // [65:88] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	66, // 61: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	66, // 62: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
+	55, // 63: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
+	56, // 64: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
+	57, // 65: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
+	66, // 66: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
+	66, // 67: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	59, // 68: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	66, // 69: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	60, // 70: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10, // 71: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 72: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 73: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 74: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 75: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	19, // 76: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	22, // 77: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	24, // 78: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	25, // 79: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	26, // 80: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	27, // 81: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	29, // 82: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	31, // 83: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	28, // 84: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	32, // 85: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	33, // 86: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	34, // 87: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	35, // 88: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	37, // 89: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	41, // 90: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	45, // 91: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	48, // 92: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	51, // 93: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	52, // 94: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
+	53, // 95: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
+	4,  // 96: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 97: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 98: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 99: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 100: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	20, // 101: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	23, // 102: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 103: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 104: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	69, // 105: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	69, // 106: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	69, // 107: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	69, // 108: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	69, // 109: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	69, // 110: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	69, // 111: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	69, // 112: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	36, // 113: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	38, // 114: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	42, // 115: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	46, // 116: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	49, // 117: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	58, // 118: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	54, // 119: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
+	54, // 120: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
+	96, // [96:121] is the sub-list for method output_type
+	71, // [71:96] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -5751,13 +6272,14 @@ func file_baremetal_v1_machine_proto_init() {
 		return
 	}
 	file_baremetal_v1_operation_proto_init()
+	file_baremetal_v1_machine_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   56,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,8 @@ const (
 	MachineService_VerifyTimeline_FullMethodName     = "/baremetal.v1.MachineService/VerifyTimeline"
 	MachineService_GetInventory_FullMethodName       = "/baremetal.v1.MachineService/GetInventory"
 	MachineService_GetHardwareTests_FullMethodName   = "/baremetal.v1.MachineService/GetHardwareTests"
+	MachineService_GetHardwareHealth_FullMethodName  = "/baremetal.v1.MachineService/GetHardwareHealth"
+	MachineService_SetIdentifyLight_FullMethodName   = "/baremetal.v1.MachineService/SetIdentifyLight"
 )
 
 // MachineServiceClient is the client API for MachineService service.
@@ -110,6 +112,12 @@ type MachineServiceClient interface {
 	// GetHardwareTests shows what tests of the machine's hardware have found, and compares the last with other machines of
 	// its model. Scope: read.
 	GetHardwareTests(ctx context.Context, in *GetHardwareTestsRequest, opts ...grpc.CallOption) (*HardwareTests, error)
+	// GetHardwareHealth shows what the machine's BMC says of its hardware: what is not well, sensors, and the newest events
+	// of its log. The site's agent reads it every ten minutes. Scope: read.
+	GetHardwareHealth(ctx context.Context, in *GetHardwareHealthRequest, opts ...grpc.CallOption) (*HardwareHealth, error)
+	// SetIdentifyLight lights the machine's identify light, or turns it off, whatever else the machine does. It answers when
+	// that is ordered; GetHardwareHealth says what the BMC has read back. Scope: operate.
+	SetIdentifyLight(ctx context.Context, in *SetIdentifyLightRequest, opts ...grpc.CallOption) (*HardwareHealth, error)
 }
 
 type machineServiceClient struct {
@@ -359,6 +367,26 @@ func (c *machineServiceClient) GetHardwareTests(ctx context.Context, in *GetHard
 	return out, nil
 }
 
+func (c *machineServiceClient) GetHardwareHealth(ctx context.Context, in *GetHardwareHealthRequest, opts ...grpc.CallOption) (*HardwareHealth, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HardwareHealth)
+	err := c.cc.Invoke(ctx, MachineService_GetHardwareHealth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *machineServiceClient) SetIdentifyLight(ctx context.Context, in *SetIdentifyLightRequest, opts ...grpc.CallOption) (*HardwareHealth, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HardwareHealth)
+	err := c.cc.Invoke(ctx, MachineService_SetIdentifyLight_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MachineServiceServer is the server API for MachineService service.
 // All implementations must embed UnimplementedMachineServiceServer
 // for forward compatibility.
@@ -425,6 +453,12 @@ type MachineServiceServer interface {
 	// GetHardwareTests shows what tests of the machine's hardware have found, and compares the last with other machines of
 	// its model. Scope: read.
 	GetHardwareTests(context.Context, *GetHardwareTestsRequest) (*HardwareTests, error)
+	// GetHardwareHealth shows what the machine's BMC says of its hardware: what is not well, sensors, and the newest events
+	// of its log. The site's agent reads it every ten minutes. Scope: read.
+	GetHardwareHealth(context.Context, *GetHardwareHealthRequest) (*HardwareHealth, error)
+	// SetIdentifyLight lights the machine's identify light, or turns it off, whatever else the machine does. It answers when
+	// that is ordered; GetHardwareHealth says what the BMC has read back. Scope: operate.
+	SetIdentifyLight(context.Context, *SetIdentifyLightRequest) (*HardwareHealth, error)
 	mustEmbedUnimplementedMachineServiceServer()
 }
 
@@ -503,6 +537,12 @@ func (UnimplementedMachineServiceServer) GetInventory(context.Context, *GetInven
 }
 func (UnimplementedMachineServiceServer) GetHardwareTests(context.Context, *GetHardwareTestsRequest) (*HardwareTests, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetHardwareTests not implemented")
+}
+func (UnimplementedMachineServiceServer) GetHardwareHealth(context.Context, *GetHardwareHealthRequest) (*HardwareHealth, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHardwareHealth not implemented")
+}
+func (UnimplementedMachineServiceServer) SetIdentifyLight(context.Context, *SetIdentifyLightRequest) (*HardwareHealth, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetIdentifyLight not implemented")
 }
 func (UnimplementedMachineServiceServer) mustEmbedUnimplementedMachineServiceServer() {}
 func (UnimplementedMachineServiceServer) testEmbeddedByValue()                        {}
@@ -932,6 +972,42 @@ func _MachineService_GetHardwareTests_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MachineService_GetHardwareHealth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHardwareHealthRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).GetHardwareHealth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_GetHardwareHealth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).GetHardwareHealth(ctx, req.(*GetHardwareHealthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MachineService_SetIdentifyLight_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetIdentifyLightRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).SetIdentifyLight(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_SetIdentifyLight_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).SetIdentifyLight(ctx, req.(*SetIdentifyLightRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MachineService_ServiceDesc is the grpc.ServiceDesc for MachineService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1026,6 +1102,14 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetHardwareTests",
 			Handler:    _MachineService_GetHardwareTests_Handler,
+		},
+		{
+			MethodName: "GetHardwareHealth",
+			Handler:    _MachineService_GetHardwareHealth_Handler,
+		},
+		{
+			MethodName: "SetIdentifyLight",
+			Handler:    _MachineService_SetIdentifyLight_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

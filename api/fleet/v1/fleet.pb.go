@@ -3838,6 +3838,8 @@ type SyncSiteRequest struct {
 	BootAddresses map[string]string      `protobuf:"bytes,8,rep,name=boot_addresses,json=bootAddresses,proto3" json:"boot_addresses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Providers     []*ProviderObservation `protobuf:"bytes,9,rep,name=providers,proto3" json:"providers,omitempty"`
 	Probes        []*ProbeObservation    `protobuf:"bytes,10,rep,name=probes,proto3" json:"probes,omitempty"`
+	// What BMCs say of their machines' hardware, of each when it was read.
+	Hardware      []*HardwareReading `protobuf:"bytes,11,rep,name=hardware,proto3" json:"hardware,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3938,6 +3940,13 @@ func (x *SyncSiteRequest) GetProviders() []*ProviderObservation {
 func (x *SyncSiteRequest) GetProbes() []*ProbeObservation {
 	if x != nil {
 		return x.Probes
+	}
+	return nil
+}
+
+func (x *SyncSiteRequest) GetHardware() []*HardwareReading {
+	if x != nil {
+		return x.Hardware
 	}
 	return nil
 }
@@ -4636,7 +4645,9 @@ type BMCTarget struct {
 	SystemUuid   string `protobuf:"bytes,8,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	SerialNumber string `protobuf:"bytes,9,opt,name=serial_number,json=serialNumber,proto3" json:"serial_number,omitempty"`
 	// The machine's system was last started by a BIOS, and not by UEFI.
-	Bios          bool `protobuf:"varint,10,opt,name=bios,proto3" json:"bios,omitempty"`
+	Bios bool `protobuf:"varint,10,opt,name=bios,proto3" json:"bios,omitempty"`
+	// What the identify light is to be, "on" or "off"; empty: it is left alone.
+	IdentifyLight string `protobuf:"bytes,11,opt,name=identify_light,json=identifyLight,proto3" json:"identify_light,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4739,6 +4750,13 @@ func (x *BMCTarget) GetBios() bool {
 		return x.Bios
 	}
 	return false
+}
+
+func (x *BMCTarget) GetIdentifyLight() string {
+	if x != nil {
+		return x.IdentifyLight
+	}
+	return ""
 }
 
 // InstallerFiles are the blobs of one installer build.
@@ -5103,6 +5121,254 @@ func (x *BMCObservation) GetEndpoint() string {
 	return ""
 }
 
+// HardwareReading is what a BMC says of its machine's hardware at one moment. Its fields have the names of those of
+// baremetal.v1.HardwareHealth, which documents them.
+type HardwareReading struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MachineId string                 `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The endpoint that this is about.
+	Endpoint string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	ReadAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
+	Sensors  []*HardwareSensor      `protobuf:"bytes,4,rep,name=sensors,proto3" json:"sensors,omitempty"`
+	Events   []*HardwareEvent       `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
+	// "on" or "off"; empty where the BMC does not say.
+	IdentifyLight string   `protobuf:"bytes,6,opt,name=identify_light,json=identifyLight,proto3" json:"identify_light,omitempty"`
+	NotRead       []string `protobuf:"bytes,7,rep,name=not_read,json=notRead,proto3" json:"not_read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareReading) Reset() {
+	*x = HardwareReading{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareReading) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareReading) ProtoMessage() {}
+
+func (x *HardwareReading) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareReading.ProtoReflect.Descriptor instead.
+func (*HardwareReading) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *HardwareReading) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HardwareReading) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *HardwareReading) GetReadAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadAt
+	}
+	return nil
+}
+
+func (x *HardwareReading) GetSensors() []*HardwareSensor {
+	if x != nil {
+		return x.Sensors
+	}
+	return nil
+}
+
+func (x *HardwareReading) GetEvents() []*HardwareEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *HardwareReading) GetIdentifyLight() string {
+	if x != nil {
+		return x.IdentifyLight
+	}
+	return ""
+}
+
+func (x *HardwareReading) GetNotRead() []string {
+	if x != nil {
+		return x.NotRead
+	}
+	return nil
+}
+
+type HardwareSensor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Value         *float64               `protobuf:"fixed64,3,opt,name=value,proto3,oneof" json:"value,omitempty"`
+	Unit          string                 `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Health        string                 `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareSensor) Reset() {
+	*x = HardwareSensor{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareSensor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareSensor) ProtoMessage() {}
+
+func (x *HardwareSensor) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareSensor.ProtoReflect.Descriptor instead.
+func (*HardwareSensor) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *HardwareSensor) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetValue() float64 {
+	if x != nil && x.Value != nil {
+		return *x.Value
+	}
+	return 0
+}
+
+func (x *HardwareSensor) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *HardwareSensor) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+type HardwareEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	EventId       string                 `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Severity      string                 `protobuf:"bytes,3,opt,name=severity,proto3" json:"severity,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HardwareEvent) Reset() {
+	*x = HardwareEvent{}
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HardwareEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HardwareEvent) ProtoMessage() {}
+
+func (x *HardwareEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HardwareEvent.ProtoReflect.Descriptor instead.
+func (*HardwareEvent) Descriptor() ([]byte, []int) {
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *HardwareEvent) GetEventId() string {
+	if x != nil {
+		return x.EventId
+	}
+	return ""
+}
+
+func (x *HardwareEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *HardwareEvent) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *HardwareEvent) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // SegmentObservation is what a segment's services have noticed.
 type SegmentObservation struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -5119,7 +5385,7 @@ type SegmentObservation struct {
 
 func (x *SegmentObservation) Reset() {
 	*x = SegmentObservation{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5397,7 @@ func (x *SegmentObservation) String() string {
 func (*SegmentObservation) ProtoMessage() {}
 
 func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[57]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5410,7 @@ func (x *SegmentObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentObservation.ProtoReflect.Descriptor instead.
 func (*SegmentObservation) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{57}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SegmentObservation) GetSegment() string {
@@ -5192,7 +5458,7 @@ type GetBMCCredentialsRequest struct {
 
 func (x *GetBMCCredentialsRequest) Reset() {
 	*x = GetBMCCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5470,7 @@ func (x *GetBMCCredentialsRequest) String() string {
 func (*GetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[58]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5483,7 @@ func (x *GetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{58}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetBMCCredentialsRequest) GetMachineId() string {
@@ -5250,7 +5516,7 @@ type GetBMCCredentialsResponse struct {
 
 func (x *GetBMCCredentialsResponse) Reset() {
 	*x = GetBMCCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5262,7 +5528,7 @@ func (x *GetBMCCredentialsResponse) String() string {
 func (*GetBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[59]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5275,7 +5541,7 @@ func (x *GetBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{59}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetBMCCredentialsResponse) GetUsername() string {
@@ -5329,7 +5595,7 @@ type MakeBMCPasswordRequest struct {
 
 func (x *MakeBMCPasswordRequest) Reset() {
 	*x = MakeBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5341,7 +5607,7 @@ func (x *MakeBMCPasswordRequest) String() string {
 func (*MakeBMCPasswordRequest) ProtoMessage() {}
 
 func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[60]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5354,7 +5620,7 @@ func (x *MakeBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{60}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MakeBMCPasswordRequest) GetCommandId() string {
@@ -5379,7 +5645,7 @@ type MakeBMCPasswordResponse struct {
 
 func (x *MakeBMCPasswordResponse) Reset() {
 	*x = MakeBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5391,7 +5657,7 @@ func (x *MakeBMCPasswordResponse) String() string {
 func (*MakeBMCPasswordResponse) ProtoMessage() {}
 
 func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[61]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +5670,7 @@ func (x *MakeBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*MakeBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{61}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MakeBMCPasswordResponse) GetCurrent() *GetBMCCredentialsResponse {
@@ -5448,7 +5714,7 @@ type SettleBMCPasswordRequest struct {
 
 func (x *SettleBMCPasswordRequest) Reset() {
 	*x = SettleBMCPasswordRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5726,7 @@ func (x *SettleBMCPasswordRequest) String() string {
 func (*SettleBMCPasswordRequest) ProtoMessage() {}
 
 func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[62]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5739,7 @@ func (x *SettleBMCPasswordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordRequest.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{62}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SettleBMCPasswordRequest) GetCommandId() string {
@@ -5505,7 +5771,7 @@ type SettleBMCPasswordResponse struct {
 
 func (x *SettleBMCPasswordResponse) Reset() {
 	*x = SettleBMCPasswordResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5783,7 @@ func (x *SettleBMCPasswordResponse) String() string {
 func (*SettleBMCPasswordResponse) ProtoMessage() {}
 
 func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[63]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,7 +5796,7 @@ func (x *SettleBMCPasswordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleBMCPasswordResponse.ProtoReflect.Descriptor instead.
 func (*SettleBMCPasswordResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{63}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
 }
 
 // DiscoverBMCs asks a site agent with the capability "bmc-discovery" which BMCs answer at some addresses. It ends with the
@@ -5556,7 +5822,7 @@ type DiscoverBMCs struct {
 
 func (x *DiscoverBMCs) Reset() {
 	*x = DiscoverBMCs{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5834,7 @@ func (x *DiscoverBMCs) String() string {
 func (*DiscoverBMCs) ProtoMessage() {}
 
 func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[64]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5847,7 @@ func (x *DiscoverBMCs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCs.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCs) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{64}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DiscoverBMCs) GetDiscoveryId() string {
@@ -5649,7 +5915,7 @@ type BMCsDiscovered struct {
 
 func (x *BMCsDiscovered) Reset() {
 	*x = BMCsDiscovered{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5661,7 +5927,7 @@ func (x *BMCsDiscovered) String() string {
 func (*BMCsDiscovered) ProtoMessage() {}
 
 func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[65]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5674,7 +5940,7 @@ func (x *BMCsDiscovered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCsDiscovered.ProtoReflect.Descriptor instead.
 func (*BMCsDiscovered) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{65}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BMCsDiscovered) GetDiscoveryId() string {
@@ -5733,7 +5999,7 @@ type FoundBMC struct {
 
 func (x *FoundBMC) Reset() {
 	*x = FoundBMC{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5745,7 +6011,7 @@ func (x *FoundBMC) String() string {
 func (*FoundBMC) ProtoMessage() {}
 
 func (x *FoundBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[66]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5758,7 +6024,7 @@ func (x *FoundBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundBMC.ProtoReflect.Descriptor instead.
 func (*FoundBMC) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{66}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FoundBMC) GetEndpoint() string {
@@ -5827,7 +6093,7 @@ type GetSSHCredentialsRequest struct {
 
 func (x *GetSSHCredentialsRequest) Reset() {
 	*x = GetSSHCredentialsRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +6105,7 @@ func (x *GetSSHCredentialsRequest) String() string {
 func (*GetSSHCredentialsRequest) ProtoMessage() {}
 
 func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[67]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +6118,7 @@ func (x *GetSSHCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{67}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetSSHCredentialsRequest) GetMachineId() string {
@@ -5881,7 +6147,7 @@ type GetSSHCredentialsResponse struct {
 
 func (x *GetSSHCredentialsResponse) Reset() {
 	*x = GetSSHCredentialsResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5893,7 +6159,7 @@ func (x *GetSSHCredentialsResponse) String() string {
 func (*GetSSHCredentialsResponse) ProtoMessage() {}
 
 func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[68]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5906,7 +6172,7 @@ func (x *GetSSHCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSSHCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetSSHCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{68}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetSSHCredentialsResponse) GetUsername() string {
@@ -5955,7 +6221,7 @@ type VouchInstallerRequest struct {
 
 func (x *VouchInstallerRequest) Reset() {
 	*x = VouchInstallerRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5967,7 +6233,7 @@ func (x *VouchInstallerRequest) String() string {
 func (*VouchInstallerRequest) ProtoMessage() {}
 
 func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[69]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5980,7 +6246,7 @@ func (x *VouchInstallerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerRequest.ProtoReflect.Descriptor instead.
 func (*VouchInstallerRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{69}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *VouchInstallerRequest) GetMachineId() string {
@@ -6089,7 +6355,7 @@ type VouchInstallerResponse struct {
 
 func (x *VouchInstallerResponse) Reset() {
 	*x = VouchInstallerResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6101,7 +6367,7 @@ func (x *VouchInstallerResponse) String() string {
 func (*VouchInstallerResponse) ProtoMessage() {}
 
 func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[70]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6114,7 +6380,7 @@ func (x *VouchInstallerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VouchInstallerResponse.ProtoReflect.Descriptor instead.
 func (*VouchInstallerResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{70}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *VouchInstallerResponse) GetAgentId() string {
@@ -6204,7 +6470,7 @@ type IssueIdentityRequest struct {
 
 func (x *IssueIdentityRequest) Reset() {
 	*x = IssueIdentityRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6482,7 @@ func (x *IssueIdentityRequest) String() string {
 func (*IssueIdentityRequest) ProtoMessage() {}
 
 func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[71]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6495,7 @@ func (x *IssueIdentityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityRequest.ProtoReflect.Descriptor instead.
 func (*IssueIdentityRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{71}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *IssueIdentityRequest) GetCommandId() string {
@@ -6258,7 +6524,7 @@ type IssueIdentityResponse struct {
 
 func (x *IssueIdentityResponse) Reset() {
 	*x = IssueIdentityResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6270,7 +6536,7 @@ func (x *IssueIdentityResponse) String() string {
 func (*IssueIdentityResponse) ProtoMessage() {}
 
 func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[72]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6283,7 +6549,7 @@ func (x *IssueIdentityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueIdentityResponse.ProtoReflect.Descriptor instead.
 func (*IssueIdentityResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{72}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *IssueIdentityResponse) GetBootstrapBundle() string {
@@ -6353,7 +6619,7 @@ type FetchBlobRequest struct {
 
 func (x *FetchBlobRequest) Reset() {
 	*x = FetchBlobRequest{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6365,7 +6631,7 @@ func (x *FetchBlobRequest) String() string {
 func (*FetchBlobRequest) ProtoMessage() {}
 
 func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[73]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6378,7 +6644,7 @@ func (x *FetchBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobRequest.ProtoReflect.Descriptor instead.
 func (*FetchBlobRequest) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{73}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FetchBlobRequest) GetSha256() string {
@@ -6406,7 +6672,7 @@ type FetchBlobResponse struct {
 
 func (x *FetchBlobResponse) Reset() {
 	*x = FetchBlobResponse{}
-	mi := &file_fleet_v1_fleet_proto_msgTypes[74]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6418,7 +6684,7 @@ func (x *FetchBlobResponse) String() string {
 func (*FetchBlobResponse) ProtoMessage() {}
 
 func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fleet_v1_fleet_proto_msgTypes[74]
+	mi := &file_fleet_v1_fleet_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6431,7 +6697,7 @@ func (x *FetchBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBlobResponse.ProtoReflect.Descriptor instead.
 func (*FetchBlobResponse) Descriptor() ([]byte, []int) {
-	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{74}
+	return file_fleet_v1_fleet_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FetchBlobResponse) GetSize() int64 {
@@ -6776,7 +7042,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"w\n" +
 	"\x17RotateAgentCertResponse\x122\n" +
 	"\x15certificate_chain_pem\x18\x01 \x01(\fR\x13certificateChainPem\x12(\n" +
-	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xcd\x04\n" +
+	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\x84\x05\n" +
 	"\x0fSyncSiteRequest\x12)\n" +
 	"\x10applied_revision\x18\x01 \x01(\x03R\x0fappliedRevision\x12\x17\n" +
 	"\ahold_ms\x18\x02 \x01(\x05R\x06holdMs\x12+\n" +
@@ -6788,7 +7054,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x0eboot_addresses\x18\b \x03(\v2,.fleet.v1.SyncSiteRequest.BootAddressesEntryR\rbootAddresses\x12;\n" +
 	"\tproviders\x18\t \x03(\v2\x1d.fleet.v1.ProviderObservationR\tproviders\x122\n" +
 	"\x06probes\x18\n" +
-	" \x03(\v2\x1a.fleet.v1.ProbeObservationR\x06probes\x1a@\n" +
+	" \x03(\v2\x1a.fleet.v1.ProbeObservationR\x06probes\x125\n" +
+	"\bhardware\x18\v \x03(\v2\x19.fleet.v1.HardwareReadingR\bhardware\x1a@\n" +
 	"\x12BootAddressesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
@@ -6854,7 +7121,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x05media\x18\t \x01(\v2\x13.fleet.v1.MediaBootR\x05media\"=\n" +
 	"\tMediaBoot\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\fR\x06secret\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x8b\x03\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xb2\x03\n" +
 	"\tBMCTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
@@ -6869,7 +7136,8 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"systemUuid\x12#\n" +
 	"\rserial_number\x18\t \x01(\tR\fserialNumber\x12\x12\n" +
 	"\x04bios\x18\n" +
-	" \x01(\bR\x04bios\"\xa7\x01\n" +
+	" \x01(\bR\x04bios\x12%\n" +
+	"\x0eidentify_light\x18\v \x01(\tR\ridentifyLight\"\xa7\x01\n" +
 	"\x0eInstallerFiles\x12\x12\n" +
 	"\x04arch\x18\x01 \x01(\tR\x04arch\x12#\n" +
 	"\rkernel_sha256\x18\x02 \x01(\tR\fkernelSha256\x12#\n" +
@@ -6906,7 +7174,29 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x12certificate_sha256\x18\b \x01(\tR\x11certificateSha256\x12<\n" +
 	"\x1aoffered_certificate_sha256\x18\t \x01(\tR\x18offeredCertificateSha256\x12\x1a\n" +
 	"\bendpoint\x18\n" +
-	" \x01(\tR\bendpoint\"\xae\x01\n" +
+	" \x01(\tR\bendpoint\"\xa8\x02\n" +
+	"\x0fHardwareReading\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x123\n" +
+	"\aread_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06readAt\x122\n" +
+	"\asensors\x18\x04 \x03(\v2\x18.fleet.v1.HardwareSensorR\asensors\x12/\n" +
+	"\x06events\x18\x05 \x03(\v2\x17.fleet.v1.HardwareEventR\x06events\x12%\n" +
+	"\x0eidentify_light\x18\x06 \x01(\tR\ridentifyLight\x12\x19\n" +
+	"\bnot_read\x18\a \x03(\tR\anotRead\"\x9f\x01\n" +
+	"\x0eHardwareSensor\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x19\n" +
+	"\x05value\x18\x03 \x01(\x01H\x00R\x05value\x88\x01\x01\x12\x12\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
+	"\x06health\x18\x06 \x01(\tR\x06healthB\b\n" +
+	"\x06_value\"\x8c\x01\n" +
+	"\rHardwareEvent\x12\x19\n" +
+	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1a\n" +
+	"\bseverity\x18\x03 \x01(\tR\bseverity\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xae\x01\n" +
 	"\x12SegmentObservation\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\tR\asegment\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12.\n" +
@@ -7054,7 +7344,7 @@ func file_fleet_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_fleet_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_fleet_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_fleet_v1_fleet_proto_goTypes = []any{
 	(CommandResult_Outcome)(0),        // 0: fleet.v1.CommandResult.Outcome
 	(*AgentMessage)(nil),              // 1: fleet.v1.AgentMessage
@@ -7114,40 +7404,43 @@ var file_fleet_v1_fleet_proto_goTypes = []any{
 	(*SiteLease)(nil),                 // 55: fleet.v1.SiteLease
 	(*UnknownMachine)(nil),            // 56: fleet.v1.UnknownMachine
 	(*BMCObservation)(nil),            // 57: fleet.v1.BMCObservation
-	(*SegmentObservation)(nil),        // 58: fleet.v1.SegmentObservation
-	(*GetBMCCredentialsRequest)(nil),  // 59: fleet.v1.GetBMCCredentialsRequest
-	(*GetBMCCredentialsResponse)(nil), // 60: fleet.v1.GetBMCCredentialsResponse
-	(*MakeBMCPasswordRequest)(nil),    // 61: fleet.v1.MakeBMCPasswordRequest
-	(*MakeBMCPasswordResponse)(nil),   // 62: fleet.v1.MakeBMCPasswordResponse
-	(*SettleBMCPasswordRequest)(nil),  // 63: fleet.v1.SettleBMCPasswordRequest
-	(*SettleBMCPasswordResponse)(nil), // 64: fleet.v1.SettleBMCPasswordResponse
-	(*DiscoverBMCs)(nil),              // 65: fleet.v1.DiscoverBMCs
-	(*BMCsDiscovered)(nil),            // 66: fleet.v1.BMCsDiscovered
-	(*FoundBMC)(nil),                  // 67: fleet.v1.FoundBMC
-	(*GetSSHCredentialsRequest)(nil),  // 68: fleet.v1.GetSSHCredentialsRequest
-	(*GetSSHCredentialsResponse)(nil), // 69: fleet.v1.GetSSHCredentialsResponse
-	(*VouchInstallerRequest)(nil),     // 70: fleet.v1.VouchInstallerRequest
-	(*VouchInstallerResponse)(nil),    // 71: fleet.v1.VouchInstallerResponse
-	(*IssueIdentityRequest)(nil),      // 72: fleet.v1.IssueIdentityRequest
-	(*IssueIdentityResponse)(nil),     // 73: fleet.v1.IssueIdentityResponse
-	(*FetchBlobRequest)(nil),          // 74: fleet.v1.FetchBlobRequest
-	(*FetchBlobResponse)(nil),         // 75: fleet.v1.FetchBlobResponse
-	nil,                               // 76: fleet.v1.CommandResult.EvidenceEntry
-	nil,                               // 77: fleet.v1.Report.FieldsEntry
-	nil,                               // 78: fleet.v1.Dropped.ByPriorityEntry
-	nil,                               // 79: fleet.v1.SyncSiteRequest.BootAddressesEntry
-	(*timestamppb.Timestamp)(nil),     // 80: google.protobuf.Timestamp
-	(*ClusterAction)(nil),             // 81: fleet.v1.ClusterAction
-	(*JoinAction)(nil),                // 82: fleet.v1.JoinAction
-	(*ProviderAction)(nil),            // 83: fleet.v1.ProviderAction
-	(*ProviderObservation)(nil),       // 84: fleet.v1.ProviderObservation
-	(*ProviderTarget)(nil),            // 85: fleet.v1.ProviderTarget
-	(*GetClusterAccessRequest)(nil),   // 86: fleet.v1.GetClusterAccessRequest
-	(*GetJoinMaterialRequest)(nil),    // 87: fleet.v1.GetJoinMaterialRequest
-	(*GetMAASRegionRequest)(nil),      // 88: fleet.v1.GetMAASRegionRequest
-	(*GetClusterAccessResponse)(nil),  // 89: fleet.v1.GetClusterAccessResponse
-	(*GetJoinMaterialResponse)(nil),   // 90: fleet.v1.GetJoinMaterialResponse
-	(*GetMAASRegionResponse)(nil),     // 91: fleet.v1.GetMAASRegionResponse
+	(*HardwareReading)(nil),           // 58: fleet.v1.HardwareReading
+	(*HardwareSensor)(nil),            // 59: fleet.v1.HardwareSensor
+	(*HardwareEvent)(nil),             // 60: fleet.v1.HardwareEvent
+	(*SegmentObservation)(nil),        // 61: fleet.v1.SegmentObservation
+	(*GetBMCCredentialsRequest)(nil),  // 62: fleet.v1.GetBMCCredentialsRequest
+	(*GetBMCCredentialsResponse)(nil), // 63: fleet.v1.GetBMCCredentialsResponse
+	(*MakeBMCPasswordRequest)(nil),    // 64: fleet.v1.MakeBMCPasswordRequest
+	(*MakeBMCPasswordResponse)(nil),   // 65: fleet.v1.MakeBMCPasswordResponse
+	(*SettleBMCPasswordRequest)(nil),  // 66: fleet.v1.SettleBMCPasswordRequest
+	(*SettleBMCPasswordResponse)(nil), // 67: fleet.v1.SettleBMCPasswordResponse
+	(*DiscoverBMCs)(nil),              // 68: fleet.v1.DiscoverBMCs
+	(*BMCsDiscovered)(nil),            // 69: fleet.v1.BMCsDiscovered
+	(*FoundBMC)(nil),                  // 70: fleet.v1.FoundBMC
+	(*GetSSHCredentialsRequest)(nil),  // 71: fleet.v1.GetSSHCredentialsRequest
+	(*GetSSHCredentialsResponse)(nil), // 72: fleet.v1.GetSSHCredentialsResponse
+	(*VouchInstallerRequest)(nil),     // 73: fleet.v1.VouchInstallerRequest
+	(*VouchInstallerResponse)(nil),    // 74: fleet.v1.VouchInstallerResponse
+	(*IssueIdentityRequest)(nil),      // 75: fleet.v1.IssueIdentityRequest
+	(*IssueIdentityResponse)(nil),     // 76: fleet.v1.IssueIdentityResponse
+	(*FetchBlobRequest)(nil),          // 77: fleet.v1.FetchBlobRequest
+	(*FetchBlobResponse)(nil),         // 78: fleet.v1.FetchBlobResponse
+	nil,                               // 79: fleet.v1.CommandResult.EvidenceEntry
+	nil,                               // 80: fleet.v1.Report.FieldsEntry
+	nil,                               // 81: fleet.v1.Dropped.ByPriorityEntry
+	nil,                               // 82: fleet.v1.SyncSiteRequest.BootAddressesEntry
+	(*timestamppb.Timestamp)(nil),     // 83: google.protobuf.Timestamp
+	(*ClusterAction)(nil),             // 84: fleet.v1.ClusterAction
+	(*JoinAction)(nil),                // 85: fleet.v1.JoinAction
+	(*ProviderAction)(nil),            // 86: fleet.v1.ProviderAction
+	(*ProviderObservation)(nil),       // 87: fleet.v1.ProviderObservation
+	(*ProviderTarget)(nil),            // 88: fleet.v1.ProviderTarget
+	(*GetClusterAccessRequest)(nil),   // 89: fleet.v1.GetClusterAccessRequest
+	(*GetJoinMaterialRequest)(nil),    // 90: fleet.v1.GetJoinMaterialRequest
+	(*GetMAASRegionRequest)(nil),      // 91: fleet.v1.GetMAASRegionRequest
+	(*GetClusterAccessResponse)(nil),  // 92: fleet.v1.GetClusterAccessResponse
+	(*GetJoinMaterialResponse)(nil),   // 93: fleet.v1.GetJoinMaterialResponse
+	(*GetMAASRegionResponse)(nil),     // 94: fleet.v1.GetMAASRegionResponse
 }
 var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	3,  // 0: fleet.v1.AgentMessage.hello:type_name -> fleet.v1.Hello
@@ -7156,7 +7449,7 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	25, // 3: fleet.v1.AgentMessage.result:type_name -> fleet.v1.CommandResult
 	28, // 4: fleet.v1.AgentMessage.superseded_ack:type_name -> fleet.v1.SupersededAck
 	31, // 5: fleet.v1.AgentMessage.progress:type_name -> fleet.v1.Progress
-	66, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
+	69, // 6: fleet.v1.AgentMessage.bmcs_discovered:type_name -> fleet.v1.BMCsDiscovered
 	6,  // 7: fleet.v1.ControllerMessage.welcome:type_name -> fleet.v1.Welcome
 	7,  // 8: fleet.v1.ControllerMessage.command:type_name -> fleet.v1.Command
 	22, // 9: fleet.v1.ControllerMessage.grant:type_name -> fleet.v1.Grant
@@ -7165,13 +7458,13 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	26, // 12: fleet.v1.ControllerMessage.result_ack:type_name -> fleet.v1.ResultAck
 	27, // 13: fleet.v1.ControllerMessage.superseded:type_name -> fleet.v1.Superseded
 	29, // 14: fleet.v1.ControllerMessage.drain:type_name -> fleet.v1.Drain
-	65, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
+	68, // 15: fleet.v1.ControllerMessage.discover_bmcs:type_name -> fleet.v1.DiscoverBMCs
 	30, // 16: fleet.v1.ControllerMessage.trust:type_name -> fleet.v1.Trust
 	5,  // 17: fleet.v1.Hello.held:type_name -> fleet.v1.HeldCommand
 	4,  // 18: fleet.v1.Hello.started_grant:type_name -> fleet.v1.StartedGrant
 	22, // 19: fleet.v1.StartedGrant.grant:type_name -> fleet.v1.Grant
-	80, // 20: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
-	80, // 21: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
+	83, // 20: fleet.v1.Welcome.controller_time:type_name -> google.protobuf.Timestamp
+	83, // 21: fleet.v1.CommandSpec.expires_at:type_name -> google.protobuf.Timestamp
 	16, // 22: fleet.v1.CommandSpec.reboot:type_name -> fleet.v1.RebootAction
 	17, // 23: fleet.v1.CommandSpec.netboot:type_name -> fleet.v1.NetbootAction
 	18, // 24: fleet.v1.CommandSpec.reconfig:type_name -> fleet.v1.ReconfigAction
@@ -7180,87 +7473,92 @@ var file_fleet_v1_fleet_proto_depIdxs = []int32{
 	14, // 27: fleet.v1.CommandSpec.installer:type_name -> fleet.v1.InstallerAction
 	15, // 28: fleet.v1.CommandSpec.erase:type_name -> fleet.v1.EraseAction
 	12, // 29: fleet.v1.CommandSpec.script:type_name -> fleet.v1.ScriptAction
-	81, // 30: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
-	82, // 31: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
-	83, // 32: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
+	84, // 30: fleet.v1.CommandSpec.cluster:type_name -> fleet.v1.ClusterAction
+	85, // 31: fleet.v1.CommandSpec.join:type_name -> fleet.v1.JoinAction
+	86, // 32: fleet.v1.CommandSpec.provider_action:type_name -> fleet.v1.ProviderAction
 	19, // 33: fleet.v1.CommandSpec.preflight:type_name -> fleet.v1.RepaveAction
 	10, // 34: fleet.v1.CommandSpec.reset_devices:type_name -> fleet.v1.ResetDevicesAction
 	11, // 35: fleet.v1.CommandSpec.bmc_password:type_name -> fleet.v1.BMCPasswordAction
 	9,  // 36: fleet.v1.CommandSpec.test_hardware:type_name -> fleet.v1.TestHardwareAction
 	48, // 37: fleet.v1.RebootAction.probe:type_name -> fleet.v1.ProbeTarget
 	0,  // 38: fleet.v1.CommandResult.outcome:type_name -> fleet.v1.CommandResult.Outcome
-	76, // 39: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
-	80, // 40: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
+	79, // 39: fleet.v1.CommandResult.evidence:type_name -> fleet.v1.CommandResult.EvidenceEntry
+	83, // 40: fleet.v1.CommandResult.finished_at:type_name -> google.protobuf.Timestamp
 	33, // 41: fleet.v1.EventsRequest.hello:type_name -> fleet.v1.EventsHello
 	35, // 42: fleet.v1.EventsRequest.event:type_name -> fleet.v1.Event
 	34, // 43: fleet.v1.EventsRequest.heartbeat:type_name -> fleet.v1.Heartbeat
-	80, // 44: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
-	80, // 45: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
+	83, // 44: fleet.v1.Heartbeat.ts:type_name -> google.protobuf.Timestamp
+	83, // 45: fleet.v1.Event.ts:type_name -> google.protobuf.Timestamp
 	36, // 46: fleet.v1.Event.log:type_name -> fleet.v1.LogLines
 	37, // 47: fleet.v1.Event.inventory:type_name -> fleet.v1.InventoryReport
 	38, // 48: fleet.v1.Event.report:type_name -> fleet.v1.Report
 	39, // 49: fleet.v1.Event.dropped:type_name -> fleet.v1.Dropped
 	40, // 50: fleet.v1.Event.progress:type_name -> fleet.v1.ProgressReport
 	34, // 51: fleet.v1.Event.heartbeat:type_name -> fleet.v1.Heartbeat
-	77, // 52: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
-	78, // 53: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
+	80, // 52: fleet.v1.Report.fields:type_name -> fleet.v1.Report.FieldsEntry
+	81, // 53: fleet.v1.Dropped.by_priority:type_name -> fleet.v1.Dropped.ByPriorityEntry
 	55, // 54: fleet.v1.SyncSiteRequest.leases:type_name -> fleet.v1.SiteLease
 	56, // 55: fleet.v1.SyncSiteRequest.unknown:type_name -> fleet.v1.UnknownMachine
 	57, // 56: fleet.v1.SyncSiteRequest.bmcs:type_name -> fleet.v1.BMCObservation
-	58, // 57: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
-	79, // 58: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
-	84, // 59: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
+	61, // 57: fleet.v1.SyncSiteRequest.segments:type_name -> fleet.v1.SegmentObservation
+	82, // 58: fleet.v1.SyncSiteRequest.boot_addresses:type_name -> fleet.v1.SyncSiteRequest.BootAddressesEntry
+	87, // 59: fleet.v1.SyncSiteRequest.providers:type_name -> fleet.v1.ProviderObservation
 	49, // 60: fleet.v1.SyncSiteRequest.probes:type_name -> fleet.v1.ProbeObservation
-	46, // 61: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
-	50, // 62: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
-	51, // 63: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
-	53, // 64: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
-	54, // 65: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
-	85, // 66: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
-	47, // 67: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
-	48, // 68: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
-	80, // 69: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
-	52, // 70: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
-	80, // 71: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
-	80, // 72: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	80, // 73: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
-	80, // 74: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
-	60, // 75: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
-	60, // 76: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
-	67, // 77: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
-	1,  // 78: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
-	32, // 79: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
-	42, // 80: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
-	44, // 81: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
-	59, // 82: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
-	61, // 83: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
-	63, // 84: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
-	68, // 85: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
-	86, // 86: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
-	87, // 87: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
-	88, // 88: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
-	70, // 89: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
-	72, // 90: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
-	74, // 91: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
-	2,  // 92: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
-	41, // 93: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
-	43, // 94: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
-	45, // 95: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
-	60, // 96: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
-	62, // 97: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
-	64, // 98: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
-	69, // 99: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
-	89, // 100: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
-	90, // 101: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
-	91, // 102: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
-	71, // 103: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
-	73, // 104: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
-	75, // 105: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
-	92, // [92:106] is the sub-list for method output_type
-	78, // [78:92] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	58, // 61: fleet.v1.SyncSiteRequest.hardware:type_name -> fleet.v1.HardwareReading
+	46, // 62: fleet.v1.SyncSiteResponse.document:type_name -> fleet.v1.SiteDocument
+	50, // 63: fleet.v1.SiteDocument.segments:type_name -> fleet.v1.Segment
+	51, // 64: fleet.v1.SiteDocument.assignments:type_name -> fleet.v1.BootAssignment
+	53, // 65: fleet.v1.SiteDocument.bmcs:type_name -> fleet.v1.BMCTarget
+	54, // 66: fleet.v1.SiteDocument.installers:type_name -> fleet.v1.InstallerFiles
+	88, // 67: fleet.v1.SiteDocument.providers:type_name -> fleet.v1.ProviderTarget
+	47, // 68: fleet.v1.SiteDocument.phone_homes:type_name -> fleet.v1.PhoneHome
+	48, // 69: fleet.v1.SiteDocument.probes:type_name -> fleet.v1.ProbeTarget
+	83, // 70: fleet.v1.ProbeObservation.seen_at:type_name -> google.protobuf.Timestamp
+	52, // 71: fleet.v1.BootAssignment.media:type_name -> fleet.v1.MediaBoot
+	83, // 72: fleet.v1.BMCTarget.unparked_at:type_name -> google.protobuf.Timestamp
+	83, // 73: fleet.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	83, // 74: fleet.v1.UnknownMachine.seen_at:type_name -> google.protobuf.Timestamp
+	83, // 75: fleet.v1.BMCObservation.seen_at:type_name -> google.protobuf.Timestamp
+	83, // 76: fleet.v1.HardwareReading.read_at:type_name -> google.protobuf.Timestamp
+	59, // 77: fleet.v1.HardwareReading.sensors:type_name -> fleet.v1.HardwareSensor
+	60, // 78: fleet.v1.HardwareReading.events:type_name -> fleet.v1.HardwareEvent
+	83, // 79: fleet.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	63, // 80: fleet.v1.MakeBMCPasswordResponse.current:type_name -> fleet.v1.GetBMCCredentialsResponse
+	63, // 81: fleet.v1.DiscoverBMCs.credentials:type_name -> fleet.v1.GetBMCCredentialsResponse
+	70, // 82: fleet.v1.BMCsDiscovered.bmcs:type_name -> fleet.v1.FoundBMC
+	1,  // 83: fleet.v1.AgentService.Commands:input_type -> fleet.v1.AgentMessage
+	32, // 84: fleet.v1.AgentService.Events:input_type -> fleet.v1.EventsRequest
+	42, // 85: fleet.v1.AgentService.RotateAgentCert:input_type -> fleet.v1.RotateAgentCertRequest
+	44, // 86: fleet.v1.AgentService.SyncSite:input_type -> fleet.v1.SyncSiteRequest
+	62, // 87: fleet.v1.AgentService.GetBMCCredentials:input_type -> fleet.v1.GetBMCCredentialsRequest
+	64, // 88: fleet.v1.AgentService.MakeBMCPassword:input_type -> fleet.v1.MakeBMCPasswordRequest
+	66, // 89: fleet.v1.AgentService.SettleBMCPassword:input_type -> fleet.v1.SettleBMCPasswordRequest
+	71, // 90: fleet.v1.AgentService.GetSSHCredentials:input_type -> fleet.v1.GetSSHCredentialsRequest
+	89, // 91: fleet.v1.AgentService.GetClusterAccess:input_type -> fleet.v1.GetClusterAccessRequest
+	90, // 92: fleet.v1.AgentService.GetJoinMaterial:input_type -> fleet.v1.GetJoinMaterialRequest
+	91, // 93: fleet.v1.AgentService.GetMAASRegion:input_type -> fleet.v1.GetMAASRegionRequest
+	73, // 94: fleet.v1.AgentService.VouchInstaller:input_type -> fleet.v1.VouchInstallerRequest
+	75, // 95: fleet.v1.AgentService.IssueIdentity:input_type -> fleet.v1.IssueIdentityRequest
+	77, // 96: fleet.v1.AgentService.FetchBlob:input_type -> fleet.v1.FetchBlobRequest
+	2,  // 97: fleet.v1.AgentService.Commands:output_type -> fleet.v1.ControllerMessage
+	41, // 98: fleet.v1.AgentService.Events:output_type -> fleet.v1.EventsResponse
+	43, // 99: fleet.v1.AgentService.RotateAgentCert:output_type -> fleet.v1.RotateAgentCertResponse
+	45, // 100: fleet.v1.AgentService.SyncSite:output_type -> fleet.v1.SyncSiteResponse
+	63, // 101: fleet.v1.AgentService.GetBMCCredentials:output_type -> fleet.v1.GetBMCCredentialsResponse
+	65, // 102: fleet.v1.AgentService.MakeBMCPassword:output_type -> fleet.v1.MakeBMCPasswordResponse
+	67, // 103: fleet.v1.AgentService.SettleBMCPassword:output_type -> fleet.v1.SettleBMCPasswordResponse
+	72, // 104: fleet.v1.AgentService.GetSSHCredentials:output_type -> fleet.v1.GetSSHCredentialsResponse
+	92, // 105: fleet.v1.AgentService.GetClusterAccess:output_type -> fleet.v1.GetClusterAccessResponse
+	93, // 106: fleet.v1.AgentService.GetJoinMaterial:output_type -> fleet.v1.GetJoinMaterialResponse
+	94, // 107: fleet.v1.AgentService.GetMAASRegion:output_type -> fleet.v1.GetMAASRegionResponse
+	74, // 108: fleet.v1.AgentService.VouchInstaller:output_type -> fleet.v1.VouchInstallerResponse
+	76, // 109: fleet.v1.AgentService.IssueIdentity:output_type -> fleet.v1.IssueIdentityResponse
+	78, // 110: fleet.v1.AgentService.FetchBlob:output_type -> fleet.v1.FetchBlobResponse
+	97, // [97:111] is the sub-list for method output_type
+	83, // [83:97] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_fleet_v1_fleet_proto_init() }
@@ -7321,13 +7619,14 @@ func file_fleet_v1_fleet_proto_init() {
 		(*Event_Progress)(nil),
 		(*Event_Heartbeat)(nil),
 	}
+	file_fleet_v1_fleet_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fleet_v1_fleet_proto_rawDesc), len(file_fleet_v1_fleet_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   79,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -61,7 +61,7 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
 		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(),
 		Segments:  r.GetSegments(),
-		Providers: r.GetProviders(), Probes: r.GetProbes(),
+		Providers: r.GetProviders(), Probes: r.GetProbes(), Hardware: r.GetHardware(),
 	}, s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err

@@ -57,6 +57,8 @@ const (
 	RetiredFlag       ConditionType = "Retired"
 	// ProviderDrift: what the machine's provider says does not go with its node state.
 	ProviderDrift ConditionType = "ProviderDrift"
+	// HardwareFault: the machine's BMC says that a part of its hardware is not well.
+	HardwareFault ConditionType = "HardwareFault"
 )
 
 // Condition is the value of one condition.

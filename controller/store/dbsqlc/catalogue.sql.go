@@ -354,6 +354,35 @@ func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
 	return i, err
 }
 
+const hardwareHealth = `-- name: HardwareHealth :one
+SELECT coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint, h.document, l.lit, l.ordered_by, l.ordered_at
+FROM machines m LEFT JOIN hardware_health h ON h.machine_id = m.machine_id AND h.endpoint = m.spec ->> 'bmc_endpoint'
+LEFT JOIN identify_lights l ON l.machine_id = m.machine_id
+WHERE m.machine_id = $1
+`
+
+type HardwareHealthRow struct {
+	BmcEndpoint string
+	Document    []byte
+	Lit         *bool
+	OrderedBy   *string
+	OrderedAt   *time.Time
+}
+
+// What was read last of the BMC that the machine has now, and what its light is to be.
+func (q *Queries) HardwareHealth(ctx context.Context, machineID string) (HardwareHealthRow, error) {
+	row := q.db.QueryRow(ctx, hardwareHealth, machineID)
+	var i HardwareHealthRow
+	err := row.Scan(
+		&i.BmcEndpoint,
+		&i.Document,
+		&i.Lit,
+		&i.OrderedBy,
+		&i.OrderedAt,
+	)
+	return i, err
+}
+
 const holdImage = `-- name: HoldImage :one
 SELECT image_ref, kind, arch, url, format, sha256_file, sha256_raw, sha256_source, size_bytes, file_size_bytes, minimum_disk_bytes, firmware, created_at FROM images WHERE image_ref = $1 FOR SHARE
 `
@@ -1122,6 +1151,57 @@ func (q *Queries) RepavesUnderWay(ctx context.Context) ([]RepavesUnderWayRow, er
 		return nil, err
 	}
 	return items, nil
+}
+
+const setHardwareHealth = `-- name: SetHardwareHealth :execrows
+INSERT INTO hardware_health AS h (machine_id, endpoint, read_at, document)
+SELECT m.machine_id, $1, $2, $3::jsonb FROM machines m
+WHERE m.machine_id = $4 AND m.spec ->> 'bmc_endpoint' = $1
+ON CONFLICT (machine_id) DO UPDATE SET endpoint = excluded.endpoint, read_at = excluded.read_at, document = excluded.document
+WHERE h.read_at < excluded.read_at OR h.endpoint <> excluded.endpoint
+`
+
+type SetHardwareHealthParams struct {
+	Endpoint  string
+	ReadAt    time.Time
+	Document  []byte
+	MachineID string
+}
+
+// An older word than the one that is stored, or one of another BMC than the machine's, is not taken.
+func (q *Queries) SetHardwareHealth(ctx context.Context, arg SetHardwareHealthParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setHardwareHealth,
+		arg.Endpoint,
+		arg.ReadAt,
+		arg.Document,
+		arg.MachineID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const setIdentifyLight = `-- name: SetIdentifyLight :exec
+INSERT INTO identify_lights (machine_id, lit, ordered_by, ordered_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (machine_id) DO UPDATE SET lit = excluded.lit, ordered_by = excluded.ordered_by, ordered_at = excluded.ordered_at
+`
+
+type SetIdentifyLightParams struct {
+	MachineID string
+	Lit       bool
+	OrderedBy string
+	Now       time.Time
+}
+
+func (q *Queries) SetIdentifyLight(ctx context.Context, arg SetIdentifyLightParams) error {
+	_, err := q.db.Exec(ctx, setIdentifyLight,
+		arg.MachineID,
+		arg.Lit,
+		arg.OrderedBy,
+		arg.Now,
+	)
+	return err
 }
 
 const setSegments = `-- name: SetSegments :exec

@@ -258,6 +258,12 @@ func updateMachine(
 	if err := setMacs(ctx, q, m); err != nil {
 		return err
 	}
+	if before.GetBmcEndpoint() != m.GetSpec().GetBmcEndpoint() {
+		// Another BMC has said nothing yet.
+		if err := setFaults(ctx, q, old.MachineID, "", now); err != nil {
+			return err
+		}
+	}
 	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE", Target: old.MachineID}, now)
 }
 

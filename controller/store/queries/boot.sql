@@ -135,8 +135,9 @@ SELECT m.machine_id, coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoi
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs,
        coalesce(nullif(inv.system ->> 'uuid', ''), r.system_uuid, '')::text AS system_uuid,
        coalesce(nullif(inv.system ->> 'serial', ''), r.serial_number, '')::text AS serial_number,
-       coalesce(inv.firmware_is, '')::text AS firmware_is, m.agentless, m.probe_ip
-FROM machines m LEFT JOIN bmc_unparked u ON u.site = m.site AND u.endpoint = m.spec ->> 'bmc_endpoint'
+       coalesce(inv.firmware_is, '')::text AS firmware_is, m.agentless, m.probe_ip,
+       (CASE WHEN l.lit IS NULL THEN '' WHEN l.lit THEN 'on' ELSE 'off' END)::text AS identify_light
+FROM machines m LEFT JOIN identify_lights l ON l.machine_id = m.machine_id LEFT JOIN bmc_unparked u ON u.site = m.site AND u.endpoint = m.spec ->> 'bmc_endpoint'
 LEFT JOIN node_reports r ON r.machine_id = m.machine_id
 LEFT JOIN LATERAL (SELECT i.document -> 'system' AS system, i.document #>> '{os,firmware_is}' AS firmware_is FROM inventories i
                    WHERE i.machine_id = m.machine_id ORDER BY i.reported_at DESC LIMIT 1) inv ON m.spec ->> 'bmc_endpoint' <> ''

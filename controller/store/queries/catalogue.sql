@@ -219,3 +219,22 @@ SELECT machine_id, (spec ->> 'bmc_endpoint')::text AS bmc_endpoint FROM machines
 WHERE deleted_at IS NULL AND spec ->> 'bmc_credentials_ref' = @credentials_ref::text AND spec ->> 'bmc_endpoint' <> ''
   AND machine_id <> @machine_id AND strpos(lower(spec ->> 'bmc_endpoint'), lower(@host::text)) > 0
 ORDER BY machine_id LIMIT 1000;
+
+-- name: SetHardwareHealth :execrows
+-- An older word than the one that is stored, or one of another BMC than the machine's, is not taken.
+INSERT INTO hardware_health AS h (machine_id, endpoint, read_at, document)
+SELECT m.machine_id, @endpoint, @read_at, @document::jsonb FROM machines m
+WHERE m.machine_id = @machine_id AND m.spec ->> 'bmc_endpoint' = @endpoint
+ON CONFLICT (machine_id) DO UPDATE SET endpoint = excluded.endpoint, read_at = excluded.read_at, document = excluded.document
+WHERE h.read_at < excluded.read_at OR h.endpoint <> excluded.endpoint;
+
+-- name: HardwareHealth :one
+-- What was read last of the BMC that the machine has now, and what its light is to be.
+SELECT coalesce(m.spec ->> 'bmc_endpoint', '')::text AS bmc_endpoint, h.document, l.lit, l.ordered_by, l.ordered_at
+FROM machines m LEFT JOIN hardware_health h ON h.machine_id = m.machine_id AND h.endpoint = m.spec ->> 'bmc_endpoint'
+LEFT JOIN identify_lights l ON l.machine_id = m.machine_id
+WHERE m.machine_id = @machine_id;
+
+-- name: SetIdentifyLight :exec
+INSERT INTO identify_lights (machine_id, lit, ordered_by, ordered_at) VALUES (@machine_id, @lit, @ordered_by, @now)
+ON CONFLICT (machine_id) DO UPDATE SET lit = excluded.lit, ordered_by = excluded.ordered_by, ordered_at = excluded.ordered_at;

@@ -39,6 +39,7 @@ type SiteReport struct {
 	BMCs       []*fleetv1.BMCObservation
 	Providers  []*fleetv1.ProviderObservation
 	Probes     []*fleetv1.ProbeObservation
+	Hardware   []*fleetv1.HardwareReading
 	// Segments is nil when nothing was said of them.
 	Segments []*fleetv1.SegmentObservation
 }
@@ -69,6 +70,9 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 	}
 	if err == nil {
 		err = s.recordProbes(ctx, r, now)
+	}
+	if err == nil {
+		err = s.recordHardware(ctx, r, now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record site: %w", err)
@@ -162,6 +166,18 @@ func replaceLeases(ctx context.Context, q *dbsqlc.Queries, r SiteReport) error {
 func (s *Store) recordBMCs(ctx context.Context, r SiteReport, now time.Time) error {
 	for _, o := range r.BMCs {
 		err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return recordBMC(ctx, q, r.Site, o, now) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) recordHardware(ctx context.Context, r SiteReport, now time.Time) error {
+	for _, h := range r.Hardware {
+		err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+			return machinestore.RecordHardware(ctx, q, r.Site, h, now)
+		})
 		if err != nil {
 			return err
 		}
@@ -350,6 +366,7 @@ func addMachines(
 				CredentialsVersion: m.CredentialsVersion,
 				CertificateSha256:  m.BmcCertificate, UnparkedAt: convert.TimestampPtr(m.UnparkedAt), MacAddresses: m.Macs,
 				SystemUuid: m.SystemUuid, SerialNumber: m.SerialNumber, Bios: m.FirmwareIs == "bios",
+				IdentifyLight: m.IdentifyLight,
 			})
 		}
 	}

@@ -125,6 +125,26 @@ func (s *Server) GetHardwareTests(
 	return s.Store.GetHardwareTests(ctx, r.GetMachineId(), 1+r.GetHistory())
 }
 
+// GetHardwareHealth implements MachineService.
+func (s *Server) GetHardwareHealth(
+	ctx context.Context, r *baremetalv1.GetHardwareHealthRequest,
+) (*baremetalv1.HardwareHealth, error) {
+	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+		return nil, err
+	}
+	return s.Store.GetHardwareHealth(ctx, r.GetMachineId())
+}
+
+// SetIdentifyLight implements MachineService.
+func (s *Server) SetIdentifyLight(
+	ctx context.Context, r *baremetalv1.SetIdentifyLightRequest,
+) (*baremetalv1.HardwareHealth, error) {
+	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
+		return nil, err
+	}
+	return s.Store.SetIdentifyLight(ctx, r.GetMachineId(), r.GetLit(), service.Actor(ctx), s.Clock.Now())
+}
+
 // ListMachines implements MachineService: a walk, a reconcile when a cursor or a time is given, or a walk of the
 // machines of a moment.
 func (s *Server) ListMachines(

@@ -110,6 +110,9 @@ type Machines interface {
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error)
 	GetHardwareTests(ctx context.Context, machineID string, howMany int32) (*baremetalv1.HardwareTests, error)
+	GetHardwareHealth(ctx context.Context, machineID string) (*baremetalv1.HardwareHealth, error)
+	SetIdentifyLight(ctx context.Context, machineID string, lit bool, actor string, now time.Time) (
+		*baremetalv1.HardwareHealth, error)
 	NodeHistory(ctx context.Context, machineID string, limit, offset int32) ([]*baremetalv1.NodeStateLog, int32, error)
 }
 

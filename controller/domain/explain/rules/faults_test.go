@@ -332,6 +332,10 @@ var faultsOfAgents = []fault{
 		l.host().condition(fleet.Degraded, true, "CONFIG_DRIFT", "the difference is in the audit log")
 	},
 		"CONFIG_DRIFT", explain.OnOperator, []string{"somebody else has changed"}, "", "--accept-drift"},
+	{"a power supply has failed", func(l *lab) {
+		l.host().condition(fleet.HardwareFault, true, "HARDWARE_FAULT", "power supply PSU2 (critical)")
+	},
+		"HARDWARE_FAULT", explain.OnOperator, []string{"PSU2"}, "ten minutes", "ingot machine health"},
 	{"host cannot be given interfaces", func(l *lab) {
 		l.host().reconfigure().look().granted().fails("NETWORK_RECONFIG_NOT_WIRED", "no networkd")
 	},

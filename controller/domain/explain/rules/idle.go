@@ -53,6 +53,8 @@ var restRules = []rule{
 	{"drift", func(s *scene) bool { return s.Holds(fleet.Degraded) }, (*scene).degraded},
 	// the condition of its BMC says so.
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
+	// the BMC says that a part of the hardware is not well.
+	{"hardware-fault", func(s *scene) bool { return s.Holds(fleet.HardwareFault) }, (*scene).sayHardwareFault},
 	// the provider could not be asked.
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
 	// in service, and something is missing; `attention_reason` says what.
@@ -107,9 +109,8 @@ func (s *scene) deleted(e *explain.Explanation) {
 }
 
 func (s *scene) quarantined(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator who finds out why", explain.When(
-		s.status.GetNodeStateChangedAt(),
-	)
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator who finds out why"
+	e.Since = explain.When(s.status.GetNodeStateChangedAt())
 	e.Cause = explain.Cause{Reason: "MACHINE_QUARANTINED", Text: "the machine is quarantined: nothing is started on it"}
 	if s.heldByWorkflow() {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("%s is %s at stage %s, too", s.workflowName(), s.Workflow.State,
@@ -315,25 +316,23 @@ func inBrackets(message, text string) string {
 
 // sayIntervention: somebody must look, and it is not because of the last operation.
 func (s *scene) sayIntervention(e *explain.Explanation) {
-	c := s.Condition(fleet.NeedsIntervention)
-	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator", explain.When(c.GetLastTransition())
+	s.sayCondition(e, fleet.NeedsIntervention, "")
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator"
 	s.cures(e)
 	e.Actions = append(e.Actions, s.clear())
 	e.Summary = "needs intervention, " + s.Ago(e.Since) + ": " + e.Cause.Text
 }
 
 func (s *scene) installFailed(e *explain.Explanation) {
-	v := s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "")
-	v.into(e)
+	s.failure("INSTALL_ATTEMPTS_EXHAUSTED", "").into(e)
 	e.Since = explain.When(s.status.GetNodeStateChangedAt())
 	if _, m := s.exhaustedBy(); m != "" {
 		e.Cause.Text += "; the last one said: " + m
 	}
 	if s.lastFailed() {
 		e.OperationID, e.Step = s.Op.ID, s.Op.CurrentStage
-		e.Cause.Facts = append(e.Cause.Facts, s.failure(s.Op.Error.Code, s.Op.Error.Message).Text)
-		e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+		facts := append(e.Cause.Facts, s.failure(s.Op.Error.Code, s.Op.Error.Message).Text)
+		e.Cause.Facts = append(facts, s.commandFacts()...)
 	}
 }
 
@@ -355,17 +354,10 @@ func (s *scene) sayHostSilent(e *explain.Explanation) {
 
 func (s *scene) sayProbeSilent(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an answer of the machine"
-	if c := s.Condition(fleet.Reachable); c != nil {
-		e.Since = explain.When(c.GetLastTransition())
-	}
-	e.Cause = explain.Cause{
-		Reason: fleet.AttentionUnreachable,
-		Text: "the machine was installed without an agent, and does " +
-			"not answer the probe of its site's agent",
-	}
-	e.Cause.Facts = []string{
-		"it is asked at the address that it leases, or at " + cmp.Or(s.status.GetProbedAddress(), "none"),
-	}
+	e.Since = explain.When(s.Condition(fleet.Reachable).GetLastTransition())
+	e.Cause = explain.Cause{Reason: fleet.AttentionUnreachable,
+		Text:  "the machine was installed without an agent, and does not answer the probe of its site's agent",
+		Facts: []string{"it is asked at the address that it leases, or at " + cmp.Or(s.status.GetProbedAddress(), "none")}}
 	e.Actions = []explain.Action{s.siteGet()}
 	if s.spec.GetBmcEndpoint() != "" {
 		e.Actions = append(e.Actions, explain.Action{Command: "ingot reboot " + s.id(),
@@ -375,11 +367,16 @@ func (s *scene) sayProbeSilent(e *explain.Explanation) {
 	e.Next = "it is asked again every 30 s"
 }
 
-func (s *scene) degraded(e *explain.Explanation) {
-	c := s.Condition(fleet.Degraded)
+// sayCondition explains a condition that has a reason.
+func (s *scene) sayCondition(e *explain.Explanation, t fleet.ConditionType, so string) {
+	c := s.Condition(t)
 	s.failure(c.GetReason(), c.GetMessage()).into(e)
 	e.Since = explain.When(c.GetLastTransition())
-	e.Summary = "nothing is under way; the machine is degraded: " + e.Cause.Text
+	e.Summary = "nothing is under way; " + so + e.Cause.Text
+}
+
+func (s *scene) degraded(e *explain.Explanation) {
+	s.sayCondition(e, fleet.Degraded, "the machine is degraded: ")
 }
 
 func (s *scene) bmcTrouble() bool {
@@ -388,13 +385,15 @@ func (s *scene) bmcTrouble() bool {
 }
 
 func (s *scene) sayBMCTrouble(e *explain.Explanation) {
-	c := s.Condition(fleet.BMCReachable)
-	s.failure(c.GetReason(), c.GetMessage()).into(e)
-	e.Since = explain.When(c.GetLastTransition())
-	e.Summary = "nothing is under way; the machine cannot be switched from outside: " + e.Cause.Text
+	s.sayCondition(e, fleet.BMCReachable, "the machine cannot be switched from outside: ")
 	if e.Cause.Reason == "BMC_UNREACHABLE" {
 		e.Next = "the BMC is asked again by the site's agent, less and less often"
 	}
+}
+
+func (s *scene) sayHardwareFault(e *explain.Explanation) {
+	s.sayCondition(e, fleet.HardwareFault, "")
+	e.Next = "the BMC is read every ten minutes; it is over when the BMC says that all is well"
 }
 
 func (s *scene) wasCanceled() bool {
@@ -424,9 +423,8 @@ func (s *scene) sayNeverEnrolled(e *explain.Explanation) {
 }
 
 func (s *scene) isNew(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who takes it into service", explain.When(
-		s.Machine.GetCreatedAt(),
-	)
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "somebody who takes it into service"
+	e.Since = explain.When(s.Machine.GetCreatedAt())
 	e.Summary = "the machine is registered, and was never taken into service"
 }
 

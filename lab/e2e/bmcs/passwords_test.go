@@ -1,4 +1,4 @@
-package bmcpassword
+package bmcs
 
 import (
 	"fmt"

@@ -1,0 +1,101 @@
+package hardware
+
+import (
+	"github.com/spf13/cobra"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
+)
+
+type commands struct{ *command.App }
+
+// Commands are those of a machine's hardware.
+func Commands(app *command.App) []*cobra.Command {
+	a := commands{app}
+	return []*cobra.Command{a.testsCmd(), a.healthCmd(), a.identifyCmd()}
+}
+
+func (a commands) testsCmd() *cobra.Command {
+	var history int32
+	cmd := &cobra.Command{
+		Use:   "tests MACHINE",
+		Short: "Show what tests of the machine's hardware have found",
+		Long: `Show the last test of the machine's hardware: what was measured of each part, and what has failed.
+Each value is compared with the norm, the median of at least three other machines of its model; one far below it is a
+warning.
+ingot test MACHINE makes a test.`,
+		Example:           "  ingot machine tests m-1\n  ingot machine tests m-1 --history 9 -o json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			all, err := svc.Machines.GetHardwareTests(cmd.Context(),
+				&pb.GetHardwareTestsRequest{MachineId: args[0], History: history})
+			if err != nil {
+				return err
+			}
+			return a.Print(all, func() string { return Tests(a.Style(), all) }, all.GetMachineId())
+		},
+	}
+	cmd.Flags().Int32Var(&history, "history", 0, "how many tests before the last one to show, at most 49")
+	return cmd
+}
+
+func (a commands) healthCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "health MACHINE",
+		Short: "Show what the machine's BMC says of its hardware: faults, sensors and event log",
+		Long: `Show what the machine's BMC has said last of its hardware: which parts are not well, the newest events
+of its log, and its sensors. The site's agent reads them over Redfish or IPMI every ten minutes. Machines with a fault
+have the condition HardwareFault: ingot list --filter conditions.HardwareFault=true.`,
+		Example:           "  ingot machine health m-1\n  ingot machine health m-1 -o json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			h, err := svc.Machines.GetHardwareHealth(cmd.Context(), &pb.GetHardwareHealthRequest{MachineId: args[0]})
+			if err != nil {
+				return err
+			}
+			return a.Print(h, func() string { return Health(a.Style(), h) }, h.GetMachineId())
+		},
+	}
+}
+
+func (a commands) identifyCmd() *cobra.Command {
+	var off bool
+	cmd := &cobra.Command{
+		Use:   "identify MACHINE",
+		Short: "Light the machine's identify light, or turn it off",
+		Long: `Light the machine's identify light through its BMC, for whoever goes to it, or turn it off with --off.
+It works whatever else the machine does. ingot machine health MACHINE shows what the BMC has read back.`,
+		Example:           "  ingot machine identify m-1\n  ingot machine identify m-1 --off",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Subject.Machine = args[0]
+			svc, err := a.Services()
+			if err != nil {
+				return err
+			}
+			h, err := svc.Machines.SetIdentifyLight(cmd.Context(), &pb.SetIdentifyLightRequest{MachineId: args[0], Lit: !off})
+			if err != nil {
+				return err
+			}
+			return a.Print(h, func() string {
+				return "The identify light of " + args[0] + " is ordered " + h.GetIdentifyLightOrdered() +
+					".\nNext: ingot machine health " + args[0] + "   shows when the BMC says so\n"
+			}, h.GetMachineId())
+		},
+	}
+	cmd.Flags().BoolVar(&off, "off", false, "turn it off")
+	return cmd
+}

@@ -1,0 +1,104 @@
+package hardware
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// What is kept of one reading of a BMC: it may be of any size, and is what a stranger's firmware says.
+const (
+	mostSensors = 128
+	mostEvents  = 20
+	mostFaults  = 32
+	mostNotRead = 8
+	// mostText is in runes, of each text.
+	mostText = 200
+)
+
+// grave orders what BMCs say of a part; what is not in it is not known to be ill.
+var grave = map[string]int{"warning": 1, "critical": 2}
+
+// Settle makes of what was read what is kept: bounded, printable, in order, with its faults.
+func Settle(h *baremetalv1.HardwareHealth) {
+	for _, s := range h.GetSensors() {
+		s.Name, s.Kind, s.Unit, s.State = printable(s.GetName()), printable(s.GetKind()), printable(s.GetUnit()),
+			printable(s.GetState())
+		s.Health = known(s.GetHealth())
+	}
+	for _, e := range h.GetEvents() {
+		e.EventId, e.Severity, e.Message = printable(e.GetEventId()), known(e.GetSeverity()), printable(e.GetMessage())
+	}
+	for i, text := range h.GetNotRead() {
+		h.NotRead[i] = printable(text)
+	}
+	h.Faults = nil
+	// Those that are ill come first, so that no bound hides them.
+	slices.SortStableFunc(h.Sensors, func(a, b *baremetalv1.HardwareSensor) int {
+		return cmp.Or(cmp.Compare(grave[b.GetHealth()], grave[a.GetHealth()]), cmp.Compare(a.GetKind(), b.GetKind()),
+			cmp.Compare(a.GetName(), b.GetName()))
+	})
+	h.Sensors = h.Sensors[:min(len(h.Sensors), mostSensors)]
+	for _, s := range h.GetSensors() {
+		if grave[s.GetHealth()] > 0 && len(h.Faults) < mostFaults {
+			h.Faults = append(h.Faults, &baremetalv1.HardwareFault{Component: component(s), Severity: s.GetHealth(),
+				Said: Said(s)})
+		}
+	}
+	slices.SortStableFunc(h.Sensors, func(a, b *baremetalv1.HardwareSensor) int {
+		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	h.Events = h.Events[:min(len(h.Events), mostEvents)]
+	h.NotRead = h.NotRead[:min(len(h.NotRead), mostNotRead)]
+}
+
+// Said is what a sensor says, such as "41 Cel" or "UnavailableOffline".
+func Said(s *baremetalv1.HardwareSensor) string {
+	if s.Value == nil {
+		return s.GetState()
+	}
+	return strings.TrimSpace(fmt.Sprintf("%g %s", s.GetValue(), s.GetUnit()) + " " + s.GetState())
+}
+
+// FaultMessage names the parts that are not well, without what changes from one reading to the next; empty: all is
+// well.
+func FaultMessage(h *baremetalv1.HardwareHealth) string {
+	var parts []string
+	for _, f := range h.GetFaults() {
+		parts = append(parts, f.GetComponent()+" ("+f.GetSeverity()+")")
+	}
+	const most = 8
+	if more := len(parts) - most; more > 0 {
+		parts = append(parts[:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// component is the kind and the name, which often begins with the kind.
+func component(s *baremetalv1.HardwareSensor) string {
+	if strings.Contains(strings.ToLower(s.GetName()), strings.ToLower(s.GetKind())) {
+		return s.GetName()
+	}
+	return s.GetKind() + " " + s.GetName()
+}
+
+// known is a health in lower case, empty for a word that says nothing of it.
+func known(health string) string {
+	if h := strings.ToLower(health); h == "ok" || grave[h] > 0 {
+		return h
+	}
+	return ""
+}
+
+// printable is a text without what no terminal and no database takes, cut.
+func printable(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), unicode.IsControl), " ")
+	if r := []rune(text); len(r) > mostText {
+		return string(r[:mostText-1]) + "…"
+	}
+	return text
+}

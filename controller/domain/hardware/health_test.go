@@ -1,0 +1,53 @@
+package hardware
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// A firmware says ten thousand things, some of them ill, with bytes that no terminal takes.
+func TestSettleKeepsWhatIsIll(t *testing.T) {
+	t.Parallel()
+	h := &baremetalv1.HardwareHealth{Faults: []*baremetalv1.HardwareFault{{Component: "of an agent's own"}}}
+	for i := range 10000 {
+		h.Sensors = append(h.Sensors, &baremetalv1.HardwareSensor{Name: fmt.Sprint("T", i), Kind: "temperature",
+			Value: proto.Float64(20), Unit: "Cel", Health: "OK"})
+		h.Events = append(h.Events, &baremetalv1.HardwareEvent{Message: strings.Repeat("x", 1000), Severity: "Fatal"})
+		h.NotRead = append(h.NotRead, "\x1b[31mred")
+	}
+	h.Sensors = append(h.Sensors,
+		&baremetalv1.HardwareSensor{Name: "PSU2", Kind: "power supply", State: "Absent\x00\n\xff", Health: "Critical"},
+		&baremetalv1.HardwareSensor{Name: "Memory A2", Kind: "memory", State: "Enabled", Health: "warning"},
+		&baremetalv1.HardwareSensor{Name: "CPU1", Kind: "temperature", Value: proto.Float64(99.5), Unit: "Cel",
+			State: "hot", Health: "critical"})
+	Settle(h)
+	if len(h.GetSensors()) != 128 || len(h.GetEvents()) != 20 || len(h.GetNotRead()) != 8 {
+		t.Errorf("%d sensors, %d events, %d not read", len(h.GetSensors()), len(h.GetEvents()), len(h.GetNotRead()))
+	}
+	var faults []string
+	for _, f := range h.GetFaults() {
+		faults = append(faults, f.GetComponent()+"|"+f.GetSeverity()+"|"+f.GetSaid())
+	}
+	want := "power supply PSU2|critical|Absent ? temperature CPU1|critical|99.5 Cel hot Memory A2|warning|Enabled"
+	if got := strings.Join(faults, " "); got != want {
+		t.Errorf("%q", got)
+	}
+	if got := FaultMessage(h); got != "power supply PSU2 (critical), temperature CPU1 (critical), Memory A2 (warning)" {
+		t.Errorf("%q", got)
+	}
+	e := h.GetEvents()[0]
+	if len([]rune(e.GetMessage())) != 200 || e.GetSeverity() != "" || strings.Contains(h.GetNotRead()[0], "\x1b") {
+		t.Errorf("%v %q", e, h.GetNotRead()[0])
+	}
+	for i := range 40 {
+		h.Sensors[i].Health = "critical"
+	}
+	if Settle(h); len(h.GetFaults()) != 32 || !strings.HasSuffix(FaultMessage(h), ", and 24 more") {
+		t.Errorf("%d faults: %s", len(h.GetFaults()), FaultMessage(h))
+	}
+}

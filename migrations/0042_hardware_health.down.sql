@@ -1,0 +1,2 @@
+DROP TABLE identify_lights;
+DROP TABLE hardware_health;
