@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -19,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/ssh/sshtest"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // behind puts a line that can be cut between the agent and the machine.
@@ -240,6 +242,10 @@ func TestAMachineThatBecomesAnother(t *testing.T) {
 	}
 	got := r.must(t.Context())
 	r.openGate()
+	testkit.Eventually(t, patience, func() bool { // nobody asks for its end, and its directory is the test's
+		_, err := os.Stat(filepath.Join(r.server.Base, "cmd-1", "exit"))
+		return err == nil
+	}, "the script does not end")
 	r.wants(got, fleetv1.CommandResult_UNKNOWN, baremetalv1.Reason_OUTCOME_UNKNOWN)
 	if len(clock.waits) != 3 || !strings.Contains(got.Message, "cannot be asked any more") {
 		t.Errorf("%q after %d waits", got.Message, len(clock.waits))

@@ -235,3 +235,13 @@ func TestJitterIsSmallAndSpread(t *testing.T) {
 		t.Errorf("before and after: %v", seen)
 	}
 }
+
+// A fan of a machine that is off stands still; a power supply that has failed has failed.
+func TestValuesOfAMachineThatIsOffAreNoFaults(t *testing.T) {
+	t.Parallel()
+	read := []provider.Sensor{{Name: "FAN1", Kind: "fan", Health: "critical"},
+		{Name: "PSU2", Kind: "power supply", Stateful: true, State: "Failure", Health: "critical"}}
+	if got := atRest(read); got[0].Health != "" || got[1].Health != "critical" || read[0].Health != "critical" {
+		t.Errorf("%+v of %+v", got, read)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,7 +180,7 @@ func (p *Prober) probe(ctx context.Context, d *probed) {
 		p.cfg.Report(o)
 	}
 	if err == nil && p.cfg.Hardware != nil {
-		read, light = p.hardware(ctx, t, read, light)
+		read, light = p.hardware(ctx, t, state, read, light)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +195,7 @@ func (p *Prober) probe(ctx context.Context, d *probed) {
 // gives when that was last, and the last order that is done with. Where all places are taken, it is for the next round:
 // whether machines are on comes first.
 func (p *Prober) hardware(
-	ctx context.Context, t provider.Target, read time.Time, light provider.Light,
+	ctx context.Context, t provider.Target, power provider.PowerState, read time.Time, light provider.Light,
 ) (time.Time, provider.Light) {
 	now := p.cfg.Clock.Now()
 	due := now.Sub(read) >= p.cfg.HardwareEvery
@@ -222,11 +223,26 @@ func (p *Prober) hardware(
 	r, err := p.cfg.Provider.ReadHardware(ctx, t)
 	switch {
 	case err == nil:
+		if power != provider.PowerOn {
+			r.Sensors = atRest(r.Sensors)
+		}
 		p.cfg.Hardware(r)
 	case ctx.Err() == nil:
 		p.cfg.Log.WarnContext(ctx, "the hardware was not read", "machine_id", t.MachineID, "error", err)
 	}
 	return now, light
+}
+
+// atRest takes the judgement from values of a machine that is off: its fans stand still and its rails have no voltage,
+// which is no fault whatever the thresholds say. What has a state keeps its judgement.
+func atRest(sensors []provider.Sensor) []provider.Sensor {
+	out := slices.Clone(sensors)
+	for i := range out {
+		if !out[i].Stateful {
+			out[i].Health = ""
+		}
+	}
+	return out
 }
 
 // jitter spreads machines over a fifth of the time, half of it before and half after, another way in each round.
