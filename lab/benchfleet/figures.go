@@ -14,14 +14,20 @@ const aboutFleet = "Sessions of simulated agents by the ten thousand, all on loo
 	"reconnect storm after kill -9, a crowd over several controllers, a soak. Agents share the processors with " +
 	"controllers and Postgres."
 
-// store puts the figures of the report into the file of results. A soak alone leaves those of the other stages.
+const aboutSizing = "What one controller and its Postgres need for so many machines, operations and polls: heartbeats each " +
+	"10 s, and operations that are each polled ten times. Plan for twice that: a reconnect storm takes all there is."
+
+// store puts the figures of the report into the file of results. A soak or a sizing alone leaves those of the others.
 func (r *report) store(ctx context.Context, o options) error {
 	run, err := results.Run{Name: "fleet", Title: "A fleet", About: aboutFleet}.Here(ctx, "lab/benchfleet")
 	if err != nil {
 		return err
 	}
-	if o.stages == soakStage {
+	switch o.stages {
+	case soakStage:
 		run.Name, run.Title = "soak", "Soak"
+	case sizingStage:
+		run.Name, run.Title, run.About = "sizing", "Sizing", aboutSizing
 	}
 	for _, x := range r.Rows {
 		run.Figures = append(run.Figures, x.figure())

@@ -45,7 +45,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "",
 		"keep database, identities and logs here for the next run; empty means a directory that is removed")
 	flag.StringVar(&o.stages, "stages", defaultStages,
-		"what to measure, with commas between; soak is not among them unless it is named or --soak is given")
+		"what to measure, with commas between; soak and sizing are not among them unless they are named or --soak is given")
 	flag.StringVar(&o.results, "results", "", "store the figures in this file, such as "+results.Path)
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	flag.IntVar(&o.sessions, "sessions", 15000, "sessions on one controller")
@@ -110,11 +110,13 @@ var stages = []stage{
 	{"storm", (*bench).storm},
 	{"crowd", (*bench).crowd},
 	{soakStage, (*bench).soak},
+	{sizingStage, (*bench).sizing},
 }
 
 const (
 	defaultStages = "sizes,handshake,onboard,memory,dispatch,storm,crowd"
 	soakStage     = "soak"
+	sizingStage   = "sizing"
 )
 
 func (o options) chosen() ([]stage, error) {
