@@ -73,8 +73,8 @@ func NewServerCerts(ctx context.Context, ca *Authority, dnsNames []string, ips [
 	return s, nil
 }
 
-// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, and when the CA
-// has changed. The handshake that finds it so pays for the signature; others are served the old one meanwhile.
+// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, when the CA has
+// changed, and when it was signed by a clock that has been set back since: nobody else might take it yet. The handshake that finds it so pays for the signature; others are served the old one meanwhile.
 func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert := s.current()
 	if !s.due() || !s.renewing.TryLock() {
@@ -96,7 +96,8 @@ func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, 
 func (s *ServerCerts) due() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return !s.ca.clock.Now().Before(renewAt(s.cert.Leaf)) || s.of != s.ca.signer()
+	now, leaf := s.ca.clock.Now(), s.cert.Leaf
+	return now.Before(signedAt(leaf)) || !now.Before(renewAt(leaf)) || s.of != s.ca.signer()
 }
 
 // Ends is when the certificate does that is served now.
@@ -122,6 +123,9 @@ func (s *ServerCerts) current() *tls.Certificate {
 
 // renewAt counts the two thirds from the moment of signing, not from the backdated NotBefore.
 func renewAt(leaf *x509.Certificate) time.Time {
-	signed := leaf.NotBefore.Add(Backdate)
+	signed := signedAt(leaf)
 	return signed.Add(leaf.NotAfter.Sub(signed) * 2 / 3)
 }
+
+// signedAt is by the clock of then, in whole seconds.
+func signedAt(leaf *x509.Certificate) time.Time { return leaf.NotBefore.Add(Backdate) }

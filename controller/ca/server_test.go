@@ -212,6 +212,34 @@ func TestServerCertIsRenewedBeforeItsEnd(t *testing.T) {
 	}
 }
 
+// aheadClock is one that is set back later.
+type aheadClock struct {
+	*clock.Fake
+	ahead time.Duration
+}
+
+func (c *aheadClock) Now() time.Time { return c.Fake.Now().Add(c.ahead) }
+
+// A host that starts with its clock ahead signs for the future; once the clock is right, no client would take that.
+func TestServerCertOfAClockThatWasAheadIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := &aheadClock{clock.NewFake(start), 0}
+	a, err := New(Config{Dir: t.TempDir(), Clock: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ahead = 6 * time.Hour
+	cfg := serverConfig(t, a, c.Fake)
+	ahead := leafOf(t, cfg)
+	c.ahead = 0
+	if now := leafOf(t, cfg); now.NotBefore.After(c.Now()) || now.Equal(ahead) {
+		t.Fatalf("the certificate is not valid before %v; it is %v", now.NotBefore, c.Now())
+	}
+	if n := a.ServerSignatures(); n != 2 {
+		t.Errorf("%d signatures", n)
+	}
+}
+
 func TestFailedRenewalServesTheOldOne(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake(start)
