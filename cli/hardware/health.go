@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
-// Health is the sheet of `ingot machine health`: what is not well, the newest events, and what was measured.
+// Health is the output of `ingot machine health`: faults, the newest events, and sensors.
 func Health(s view.Style, h *pb.HardwareHealth) string {
 	f := &view.Fields{}
 	f.Add("Machine", h.GetMachineId())

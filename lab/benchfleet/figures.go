@@ -14,8 +14,9 @@ const aboutFleet = "Sessions of simulated agents by the ten thousand, all on loo
 	"reconnect storm after kill -9, a crowd over several controllers, a soak. Agents share the processors with " +
 	"controllers and Postgres."
 
-const aboutSizing = "What one controller and its Postgres need for so many machines, operations and polls: heartbeats each " +
-	"10 s, and operations that are each polled ten times. Plan for twice that: a reconnect storm takes all there is."
+const aboutSizing = "What one controller and its Postgres need for so many machines, operations and polls: " +
+	"heartbeats each 10 s, and operations that are each polled ten times. Plan for twice that: a reconnect storm takes " +
+	"all there is."
 
 // store puts the figures of the report into the file of results. A soak or a sizing alone leaves those of the others.
 func (r *report) store(ctx context.Context, o options) error {

@@ -178,15 +178,15 @@ func (r *Redfish) manager() object {
 	return doc
 }
 
-// ill is the status of what is not well.
-func ill(state string) object { return object{"State": state, "Health": "Critical"} }
+// critical is the status of a failed part.
+func critical(state string) object { return object{"State": state, "Health": "Critical"} }
 
 // power has two supplies (DSP0268, Power).
 func (r *Redfish) power() object {
 	var all []object
 	for i, status := range []object{healthy(), healthy()} {
 		if i == 1 && r.desk.now().NoInput {
-			status = ill("UnavailableOffline")
+			status = critical("UnavailableOffline")
 		}
 		id := fmt.Sprint(i)
 		all = append(all, object{"@odata.id": powerPath + "#/PowerSupplies/" + id, "MemberId": id,
@@ -198,7 +198,7 @@ func (r *Redfish) power() object {
 func (r *Redfish) module(path, locator string, bad bool) object {
 	status := healthy()
 	if bad {
-		status = ill("Enabled")
+		status = critical("Enabled")
 	}
 	return entity(path, "Memory.v1_17_0.Memory", path[strings.LastIndex(path, "/")+1:],
 		object{"DeviceLocator": locator, "Status": status})

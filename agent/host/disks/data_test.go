@@ -59,7 +59,7 @@ func dataOrder(t *testing.T, raw []byte) WriteImage {
 }
 
 // TestADataDiskIsMadeOnce: an empty disk gets a file system that fills it, and other programs agree; another
-// installation keeps every byte of it. It is done in a machine whose kernel grows file systems for whoever is root.
+// installation keeps every byte of it. It runs in a virtual machine, because growing a file system needs CAP_SYS_RESOURCE.
 func TestADataDiskIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	var empty string
@@ -148,7 +148,7 @@ func TestADataDiskIsEmptyOrMadeWheneverThePowerIsLost(t *testing.T) {
 		hosttest.Must(t, err)
 		table, err := dataTableOf(d, dev, "/srv/data-1")
 		hosttest.Must(t, err)
-		// What is not zero is in the last sectors of the end, and in the first of the beginning. A sector is written whole.
+		// Only the table's first and last sectors are not zero. The disk writes whole sectors.
 		ends := []int64{gpt.TailSize - 34*512, gpt.TailSize - 512, gpt.TailSize, gpt.TailSize + 512, gpt.TailSize + 1024,
 			gpt.TailSize + 1536, gpt.TailSize + 9216}
 		data.Kept, data.Rand = disktest.KeepSome, rand.New(rand.NewPCG(seed, 7))

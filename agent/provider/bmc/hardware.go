@@ -32,7 +32,7 @@ const readEvents = 20
 
 // ReadHardware reads what the BMC says of its machine's hardware. Each question is one of its own, so that a command to
 // the same BMC waits for one of them at most. What the BMC does not offer is in NotRead. Sensors that could not be read
-// are an error: without them nobody knows what is not well.
+// are an error, because a reading without them would clear all faults.
 func (p *Provider) ReadHardware(ctx context.Context, t provider.Target) (provider.Reading, error) {
 	r := provider.Reading{MachineID: t.MachineID, Endpoint: t.BMCEndpoint}
 	questions := []struct {

@@ -28,9 +28,9 @@ type status struct{ Health, HealthRollup, State lenient[string] }
 // health of the part, or of what is below it, in lower case.
 func (s status) health() string { return strings.ToLower(cmp.Or(s.Health.V, s.HealthRollup.V)) }
 
-// worst is the health of what is below the part where that is ill, else of the part itself.
+// worst is the rollup where that is unhealthy, else the part's own health.
 func (s status) worst() string {
-	if rollup := strings.ToLower(s.HealthRollup.V); ill(rollup) {
+	if rollup := strings.ToLower(s.HealthRollup.V); unhealthy(rollup) {
 		return rollup
 	}
 	return s.health()
@@ -62,8 +62,7 @@ type chassis struct {
 	PowerSubsystem          path
 }
 
-// sensor gives the reading, if there is one: sensors that are absent have null. Without one it is the state, of a part
-// that is not well.
+// sensor returns the reading; absent sensors have null. Without a reading it returns the state of an unhealthy part.
 func (r reading) sensor() (provider.Sensor, bool) {
 	s := provider.Sensor{
 		Name: cmp.Or(r.Name.V, r.FanName.V), Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V,
@@ -81,7 +80,7 @@ func (r reading) sensor() (provider.Sensor, bool) {
 		s.Kind = cmp.Or(s.Kind, "fan")
 	default:
 		s = r.part(cmp.Or(s.Kind, "sensor"))
-		return s, s.Name != "" && ill(s.Health)
+		return s, s.Name != "" && unhealthy(s.Health)
 	}
 	return s, s.Name != ""
 }
@@ -94,7 +93,7 @@ func (r reading) part(kind string) provider.Sensor {
 	}
 }
 
-func ill(health string) bool { return health == "warning" || health == "critical" }
+func unhealthy(health string) bool { return health == "warning" || health == "critical" }
 
 // parseReadings takes a Thermal, a Power or a Sensor document.
 func parseReadings(b []byte) []provider.Sensor {
@@ -103,7 +102,9 @@ func parseReadings(b []byte) []provider.Sensor {
 		return nil
 	}
 	out := parseParts("power supply", doc.PowerSupplies.V, func(s provider.Sensor) bool { return s.Health != "" })
-	out = append(out, parseParts("redundancy", doc.Redundancy.V, func(s provider.Sensor) bool { return ill(s.Health) })...)
+	out = append(
+		out,
+		parseParts("redundancy", doc.Redundancy.V, func(s provider.Sensor) bool { return unhealthy(s.Health) })...)
 	parts := slices.Concat(doc.Temperatures.V, doc.Fans.V, doc.Voltages.V, doc.PowerControl.V)
 	if len(parts) == 0 && len(out) == 0 {
 		parts = []json.RawMessage{b}
@@ -135,8 +136,8 @@ func parseParts(kind string, docs []json.RawMessage, keep func(provider.Sensor) 
 }
 
 // Sensors reads what the chassis of the system measure, and how its parts are. Memory and processors are read one by
-// one only where the system says that not all of them are well: BMCs are slow. For the same reason a chassis that was
-// not read in time is no error where the system says how all of it is.
+// one only where the system says that not all of them are well: BMCs are slow. A chassis that
+// was not read is an error, because half a reading would clear the faults of the other half.
 func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		s, _, err := c.readSystem()
@@ -146,14 +147,14 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 		out = nil
 		for _, p := range s.Links.V.Chassis[:min(len(s.Links.V.Chassis), maxChassis)] {
 			found, err := c.chassisSensors(p)
-			if out = append(out, found...); c.failed(err) && s.Status.V.worst() == "" {
+			if out = append(out, found...); c.failed(err) {
 				return fmt.Errorf("read sensors of %s: %w", p, err)
 			}
 		}
 		out = append(out, c.summed("memory", s.MemorySummary.V.Status.V, s.Memory)...)
 		out = append(out, c.summed("processor", s.ProcessorSummary.V.Status.V, s.Processors)...)
 		worst := s.Status.V.worst()
-		if ill(worst) && !slices.ContainsFunc(out, func(p provider.Sensor) bool { return ill(p.Health) }) {
+		if unhealthy(worst) && !slices.ContainsFunc(out, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
 			out = append(out, provider.Sensor{Name: "system", Kind: "system", Stateful: true, State: s.Status.V.State.V,
 				Health: worst})
 		}
@@ -162,9 +163,9 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 	return out, err
 }
 
-// summed gives the parts that are not well where their sum is not, and the sum where none of them says so.
+// summed returns the unhealthy parts of an unhealthy summary, or the summary itself where no part is unhealthy.
 func (c *Client) summed(kind string, sum status, all path) []provider.Sensor {
-	if !ill(sum.worst()) {
+	if !unhealthy(sum.worst()) {
 		return nil
 	}
 	found, err := c.parts(kind, all)
@@ -174,7 +175,7 @@ func (c *Client) summed(kind string, sum status, all path) []provider.Sensor {
 	return found
 }
 
-// parts reads those members of a collection that are not well.
+// parts reads the unhealthy members of a collection.
 func (c *Client) parts(kind string, all path) ([]provider.Sensor, error) {
 	members, err := c.members(all)
 	if err != nil {
@@ -190,7 +191,7 @@ func (c *Client) parts(kind string, all path) ([]provider.Sensor, error) {
 			docs = append(docs, b)
 		}
 	}
-	return parseParts(kind, docs, func(s provider.Sensor) bool { return ill(s.Health) }), nil
+	return parseParts(kind, docs, func(s provider.Sensor) bool { return unhealthy(s.Health) }), nil
 }
 
 // failed says whether err is more than a link to a document that isn't there: some services have those.

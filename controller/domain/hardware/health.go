@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// What is kept of one reading of a BMC: it may be of any size, and is what a stranger's firmware says.
+// Bounds of one stored reading.
 const (
 	mostSensors = 128
 	mostEvents  = 20
@@ -20,10 +20,10 @@ const (
 	mostText = 200
 )
 
-// grave orders what BMCs say of a part; what is not in it is not known to be ill.
-var grave = map[string]int{"warning": 1, "critical": 2}
+// faultRank orders the severities that are faults. A health that is not in it is no fault.
+var faultRank = map[string]int{"warning": 1, "critical": 2}
 
-// Settle makes of what was read what is kept: bounded, printable, in order, with its faults.
+// Settle bounds, cleans and sorts a reading, and fills in its faults. Firmware may say anything of any size.
 func Settle(h *baremetalv1.HardwareHealth) {
 	for _, s := range h.GetSensors() {
 		s.Name, s.Kind, s.Unit, s.State = printable(s.GetName()), printable(s.GetKind()), printable(s.GetUnit()),
@@ -37,14 +37,14 @@ func Settle(h *baremetalv1.HardwareHealth) {
 		h.NotRead[i] = printable(text)
 	}
 	h.Faults = nil
-	// Those that are ill come first, so that no bound hides them.
+	// Faults come first, so that the bound cuts none of them off.
 	slices.SortStableFunc(h.Sensors, func(a, b *baremetalv1.HardwareSensor) int {
-		return cmp.Or(cmp.Compare(grave[b.GetHealth()], grave[a.GetHealth()]), cmp.Compare(a.GetKind(), b.GetKind()),
+		return cmp.Or(cmp.Compare(faultRank[b.GetHealth()], faultRank[a.GetHealth()]), cmp.Compare(a.GetKind(), b.GetKind()),
 			cmp.Compare(a.GetName(), b.GetName()))
 	})
 	h.Sensors = h.Sensors[:min(len(h.Sensors), mostSensors)]
 	for _, s := range h.GetSensors() {
-		if grave[s.GetHealth()] > 0 && len(h.Faults) < mostFaults {
+		if faultRank[s.GetHealth()] > 0 && len(h.Faults) < mostFaults {
 			h.Faults = append(h.Faults, &baremetalv1.HardwareFault{Component: component(s), Severity: s.GetHealth(),
 				Said: Said(s)})
 		}
@@ -53,6 +53,9 @@ func Settle(h *baremetalv1.HardwareHealth) {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	h.Events = h.Events[:min(len(h.Events), mostEvents)]
+	if light := h.GetIdentifyLight(); light != "on" && light != "off" {
+		h.IdentifyLight = ""
+	}
 	h.NotRead = h.NotRead[:min(len(h.NotRead), mostNotRead)]
 }
 
@@ -64,8 +67,7 @@ func Said(s *baremetalv1.HardwareSensor) string {
 	return strings.TrimSpace(fmt.Sprintf("%g %s", s.GetValue(), s.GetUnit()) + " " + s.GetState())
 }
 
-// FaultMessage names the parts that are not well, without what changes from one reading to the next; empty: all is
-// well.
+// FaultMessage names the faulty parts, without values, which change with each reading; it is empty without faults.
 func FaultMessage(h *baremetalv1.HardwareHealth) string {
 	var parts []string
 	for _, f := range h.GetFaults() {
@@ -88,7 +90,7 @@ func component(s *baremetalv1.HardwareSensor) string {
 
 // known is a health in lower case, empty for a word that says nothing of it.
 func known(health string) string {
-	if h := strings.ToLower(health); h == "ok" || grave[h] > 0 {
+	if h := strings.ToLower(health); h == "ok" || faultRank[h] > 0 {
 		return h
 	}
 	return ""

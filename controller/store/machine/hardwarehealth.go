@@ -21,8 +21,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// RecordHardware keeps what a BMC has said of a machine's hardware, and shows on the machine what is not well. A
-// reading of a machine of another site, or of another BMC than the machine's, is dropped.
+// RecordHardware stores a BMC's reading of a machine's hardware, and sets the condition HardwareFault from it. It drops
+// a reading of another site's machine, or of another BMC than the machine's.
 func RecordHardware(
 	ctx context.Context, q *dbsqlc.Queries, site string, r *fleetv1.HardwareReading, now time.Time,
 ) error {
@@ -49,15 +49,24 @@ func RecordHardware(
 	return setFaults(ctx, q, m.MachineID, hardware.FaultMessage(h), now)
 }
 
-// setFaults shows on a machine which parts are not well; empty: none.
+// setFaults sets the condition HardwareFault to a text that names the faulty parts; an empty text clears it.
 func setFaults(ctx context.Context, q *dbsqlc.Queries, machineID, faults string, now time.Time) error {
 	return SetCondition(ctx, q, machineID, operation.ConditionChange{Type: fleet.HardwareFault, Status: faults != "",
 		Reason: baremetalv1.Reason_HARDWARE_FAULT.String(), Message: faults}, now)
 }
 
-// healthIn takes a reading, whose fields have the names of the public message. A clock that is ahead is not believed:
-// no later reading would be taken.
+// healthIn converts a reading into the public message, whose fields have the same names. A time that JSON cannot hold
+// is dropped, so that the log of one BMC cannot stop the report of its site. A read_at in the future becomes now,
+// because an older reading never replaces a newer one.
 func healthIn(r *fleetv1.HardwareReading, now time.Time) (*baremetalv1.HardwareHealth, error) {
+	if !r.GetReadAt().IsValid() || r.GetReadAt().AsTime().After(now) {
+		r.ReadAt = convert.Timestamp(now)
+	}
+	for _, e := range r.GetEvents() {
+		if !e.GetAt().IsValid() {
+			e.At = nil
+		}
+	}
 	raw, err := protojson.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("serialize a reading: %w", err)
@@ -65,9 +74,6 @@ func healthIn(r *fleetv1.HardwareReading, now time.Time) (*baremetalv1.HardwareH
 	h := &baremetalv1.HardwareHealth{}
 	if err := convert.SpecIn.Unmarshal(raw, h); err != nil {
 		return nil, fmt.Errorf("parse a reading: %w", err)
-	}
-	if h.GetReadAt() == nil || h.GetReadAt().AsTime().After(now) {
-		h.ReadAt = convert.Timestamp(now)
 	}
 	hardware.Settle(h)
 	return h, nil
