@@ -23,7 +23,8 @@ var (
 	fpAfterCommit         = failpoint.Register("store.after-commit")
 )
 
-// Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction.
+// Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction. now is
+// when the event came; what the answer writes has the time at which the operation was locked.
 func (s *Store) Decide(
 	ctx context.Context, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
@@ -66,8 +67,9 @@ func (s *Store) DecideAll(ctx context.Context, list []Asked, now time.Time) []De
 func (s *Store) deciding(
 	ctx context.Context, operationID string, e operation.Event, now time.Time, out *Decided,
 ) change {
-	key := keyOf(operationID, e)
+	key, asked := keyOf(operationID, e), s.db.Now()
 	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) error {
+		now := s.sinceAsked(now, asked)
 		l, err := s.contextOf(ctx, q, f, key, now)
 		if err != nil {
 			return err
@@ -77,6 +79,12 @@ func (s *Store) deciding(
 		}
 		return FailpointBeforeCommit.HitCtx(ctx)
 	}}
+}
+
+// sinceAsked is now, and what has gone by since asked: a decision that waits for its locks must not be stored with a time
+// before what others did meanwhile. It is in whole microseconds, as Postgres keeps them.
+func (s *Store) sinceAsked(now, asked time.Time) time.Time {
+	return now.Add(max(0, s.db.Now().Sub(asked)).Truncate(time.Microsecond))
 }
 
 // decided does what follows the commit of a decision.
@@ -92,11 +100,12 @@ func (s *Store) decided(ctx context.Context, operationID string, a *Applied, err
 func (s *Store) DecideIn(
 	ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	key := keyOf(operationID, e)
+	key, asked := keyOf(operationID, e), s.db.Now()
 	f, err := s.loadFor(ctx, q, key, now)
 	if err != nil {
 		return nil, err
 	}
+	now = s.sinceAsked(now, asked)
 	l, err := s.contextOf(ctx, q, f, key, now)
 	if err != nil {
 		return nil, err

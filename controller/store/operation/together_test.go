@@ -72,3 +72,31 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestADecisionHasTheTimeOfItsLock: an operation that ends once somebody else has let go of its machine did not end
+// before that.
+func TestADecisionHasTheTimeOfItsLock(t *testing.T) {
+	s := storetest.New(t)
+	_, id, _ := storetest.Rebooting(t, s, "m-1")
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM machines WHERE machine_id = 'm-1' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	released := make(chan time.Time, 1)
+	task.Background("let go of the machine", func() {
+		<-time.After(200 * time.Millisecond)
+		released <- storetest.Now()
+		_ = tx.Rollback(context.Background()) // nothing was written
+	})
+	asked := storetest.Now()
+	a, err := s.Decide(t.Context(), id, operation.Quarantine{Reason: "OUTCOME_UNKNOWN", Message: "of the test"}, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free := <-released; a.FinishedAt.Before(free) {
+		t.Errorf("asked at %s, locked until %s, finished at %s", asked, free, a.FinishedAt)
+	}
+}
