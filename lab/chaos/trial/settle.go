@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,12 +82,32 @@ func (r *attempt) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, a := range c.agents {
-		if err := r.atRest(ctx, a); err != nil {
+	// A request whose caller was cut off may be stored after the machine was seen at rest. What began before the sentinel
+	// shows once that has ended.
+	for round := 0; ; round++ {
+		for _, a := range c.agents {
+			if err := r.atRest(ctx, a); err != nil {
+				return err
+			}
+		}
+		if err := r.sound(ctx, round); err != nil {
 			return err
 		}
+		moving := func(a *agentProgram) bool {
+			_, quiet := r.quiet(ctx, a)
+			return !quiet
+		}
+		if !slices.ContainsFunc(c.agents, moving) {
+			return nil
+		}
 	}
-	return r.sound(ctx)
+}
+
+// quiet reads the machine, and says whether it has no operation and no effect of it is to come.
+func (r *attempt) quiet(ctx context.Context, a *agentProgram) (*baremetalv1.Machine, bool) {
+	m, err := r.c.machine(ctx, a.machine)
+	st, werr := r.c.world.State(a.machine)
+	return m, err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
 }
 
 // lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its
@@ -97,11 +118,9 @@ const lateResult = 2*tryLimit*time.Second + 3*time.Second
 // world has seen.
 func (r *attempt) atRest(ctx context.Context, a *agentProgram) error {
 	var m *baremetalv1.Machine
-	quiet := func() bool {
-		var err error
-		m, err = r.c.machine(ctx, a.machine)
-		st, werr := r.c.world.State(a.machine)
-		return err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
+	quiet := func() (at bool) {
+		m, at = r.quiet(ctx, a)
+		return at
 	}
 	if err := program.Until(ctx, r.c.o.Quiet, a.machine+" to come to rest", quiet); err != nil {
 		return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
@@ -134,8 +153,8 @@ func (c *Trial) liftFence(ctx context.Context, a *agentProgram) error {
 }
 
 // sound has an operation end on a machine that nobody breaks, and waits until the watcher has seen it.
-func (r *attempt) sound(ctx context.Context) error {
-	request := r.request("sentinel")
+func (r *attempt) sound(ctx context.Context, round int) error {
+	request := r.request(fmt.Sprintf("sentinel-%d", round))
 	machines := r.c.controllers[0].machines()
 	var o *baremetalv1.Operation
 	err := program.Until(ctx, r.c.o.Quiet, "the sentinel", func() bool {
