@@ -191,33 +191,13 @@ func digits(s string) int {
 	return n
 }
 
-// download unpacks the package in a scratch directory and renames it to root, so that root is complete or
-// absent.
-func download(ctx context.Context, cacheDir, root string) (err error) {
-	scratch, err := os.MkdirTemp(cacheDir, "download-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+// download unpacks the kernel's package into root.
+func download(ctx context.Context, cacheDir, root string) error {
 	name, err := kernelPackage(ctx)
 	if err != nil {
 		return err
 	}
-	// The download runs as the caller: apt's own user can't write to the caller's directories.
-	if _, err := run(ctx, scratch, "apt-get", "-q", "-o", "APT::Sandbox::User=", "download", name); err != nil {
-		return err
-	}
-	debs, _ := filepath.Glob(filepath.Join(scratch, "*.deb"))
-	if len(debs) != 1 {
-		return fmt.Errorf("apt-get download left %d packages", len(debs))
-	}
-	if _, err := run(ctx, scratch, "dpkg-deb", "-x", debs[0], "root"); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(root); err != nil {
-		return err
-	}
-	return os.Rename(filepath.Join(scratch, "root"), root)
+	return unpackPackages(ctx, cacheDir, root, []string{name})
 }
 
 // kernelPackage asks apt what the meta package depends on. On a machine whose package lists are missing it

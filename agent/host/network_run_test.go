@@ -57,7 +57,7 @@ func supervise(t *testing.T) {
 		<-ended
 	})
 	h := New(Config{})
-	testkit.Eventually(t, rigTime, func() bool { return h.NetworkdRuns(t.Context()) }, "networkd is not on the bus")
+	testkit.Eventually(t, rigTime, func() bool { return networkdRuns(t.Context(), h) }, "networkd is not on the bus")
 }
 
 func networkdPID() int {
@@ -77,7 +77,7 @@ func restartNetworkd(ctx context.Context, h *Linux) error {
 		return fmt.Errorf("stop networkd: %w", err)
 	}
 	for range 600 {
-		if networkdPID() != old && h.NetworkdRuns(ctx) {
+		if networkdPID() != old && networkdRuns(ctx, h) {
 			return nil
 		}
 		select {

@@ -87,7 +87,7 @@ func tryBonds(t *testing.T, h *Linux) {
 	}
 }
 
-// Once through networkd and once without, in one machine: its start is what takes the time.
+// Through networkd, through the kernel and through ifupdown, in one machine: its start is what takes the time.
 func TestBondsAndVLANs(t *testing.T) {
 	t.Parallel()
 	if !hosttest.InVM(t, ownSystem) {
@@ -98,4 +98,21 @@ func TestBondsAndVLANs(t *testing.T) {
 	stopNetworkd()
 	hosttest.Must(t, os.RemoveAll("/run/systemd/system")) // and so systemd is not init
 	tryBonds(t, h)
+
+	hosttest.Must(t, os.MkdirAll("/run/systemd/system", 0o755))
+	hosttest.Must(t, os.MkdirAll("/run/network", 0o755))
+	for _, d := range []string{"pre-up", "up", "down", "post-down"} {
+		hosttest.Must(t, os.MkdirAll("/etc/network/if-"+d+".d", 0o755))
+	}
+	hosttest.WriteFile(t, "/etc/network/interfaces", "auto lo\niface lo inet loopback\n")
+	hosttest.Shell(t, "ifup -a")
+	h = ifupdownHost(t)
+	tryBonds(t, h)
+	// What a boot does with the files alone, of a machine that has none of it yet.
+	hosttest.Must(t, h.ApplyNetwork(t.Context(), effect.Cause{}, bondAndVLANs()))
+	hosttest.Shell(t, "ip link del bond0; rm /run/network/ifstate*; ifup -a")
+	wantBondAndVLANs(t)
+	if s, err := h.Network(t.Context(), bondAndVLANs(), nil); err != nil || s.Diff != "" {
+		t.Errorf("after a boot: %v\n%s", err, s.Diff)
+	}
 }

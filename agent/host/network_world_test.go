@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/network/networkd"
 	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
@@ -72,7 +73,7 @@ func (r *run) begin() {
 			fmt.Sprintf("[Match]\nName=c%d\n[Network]\nLinkLocalAddressing=no\nAddress=10.%d.0.9/24\n%s", i, i,
 				[]string{"Gateway=10.0.0.254\n", ""}[i]))
 	}
-	hosttest.Must(r.t, r.host.Reload(r.t.Context(), nil, false))
+	hosttest.Must(r.t, networkd.Manager{System: r.host.System}.Load(r.t.Context(), network.Load{}))
 	r.until("the files of somebody else do nothing", func() bool {
 		text := hosttest.Shell(r.t, "ip addr; ip route")
 		return strings.Contains(text, "10.0.0.9") && strings.Contains(text, "10.1.0.9") &&

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
+	"github.com/ingot-metal/ingot/agent/host/network/networkd"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
@@ -40,8 +41,14 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 // bus of its own run. It returns true in there; the caller returns when it is false.
 func withNetworkd(t *testing.T) bool {
 	t.Helper()
+	return withOwn(t, ownSystem)
+}
+
+// withOwn is withNetworkd for a system that prepare makes.
+func withOwn(t *testing.T, prepare func(*testing.T)) bool {
+	t.Helper()
 	if os.Getenv(hosttest.NetworkdVariable) == "1" {
-		ownSystem(t)
+		prepare(t)
 		return true
 	}
 	if os.Geteuid() != 0 {
@@ -53,7 +60,7 @@ func withNetworkd(t *testing.T) bool {
 		Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("with networkd: %v\n%s", err, out)
+		t.Fatalf("in a system of its own: %v\n%s", err, out)
 	}
 	return false
 }
@@ -66,7 +73,12 @@ func ownSystem(t *testing.T) {
 	startNetworkd = func() (stop func()) { return daemon(t, "/lib/systemd/systemd-networkd") }
 	stopNetworkd = startNetworkd()
 	h := New(Config{})
-	testkit.Eventually(t, rigTime, func() bool { return h.NetworkdRuns(t.Context()) }, "networkd is not on the bus")
+	testkit.Eventually(t, rigTime, func() bool { return networkdRuns(t.Context(), h) }, "networkd is not on the bus")
+}
+
+// networkdRuns says whether the test's own networkd is on the bus.
+func networkdRuns(ctx context.Context, h *Linux) bool {
+	return networkd.Manager{System: h.System}.Runs(ctx)
 }
 
 // smallDisk is a file system that can be full.
@@ -157,7 +169,7 @@ func unguarded(t *testing.T) (h *Linux, armed *[]time.Duration) {
 		}
 		stopNetworkd()
 		stopNetworkd = startNetworkd()
-		testkit.Eventually(t, rigTime, func() bool { return h.NetworkdRuns(ctx) }, "networkd is not on the bus again")
+		testkit.Eventually(t, rigTime, func() bool { return networkdRuns(ctx, h) }, "networkd is not on the bus again")
 		return nil
 	}
 	return h, armed

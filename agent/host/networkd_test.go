@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/agent/host/network/networkd"
 	"github.com/ingot-metal/ingot/agent/host/rollback"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -394,7 +395,7 @@ func TestANetworkdThatStartsSlowlyIsWaitedFor(t *testing.T) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(network.ReloadLimit + time.Second):
+		case <-time.After(networkd.ReloadLimit + time.Second):
 			return restart(ctx, unit)
 		}
 	}

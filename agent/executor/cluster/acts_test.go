@@ -275,7 +275,7 @@ func TestWhoStopsAWait(t *testing.T) {
 			r.says = func(q *http.Request) (int, string) {
 				status, body := c.says(q)
 				if status != 0 {
-					time.AfterFunc(30*time.Millisecond, func() { cancel(c.cause) }) // most likely while it waits for the next look
+					time.AfterFunc(500*time.Millisecond, func() { cancel(c.cause) }) // most likely while it waits for the next look
 				}
 				return status, body
 			}

@@ -156,6 +156,7 @@ func WriteInitrd(t *testing.T, path, env string, limit time.Duration) (kernel st
 		"/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
 		w.program(name, name[1:])
 	}
+	addIfupdown(t, w, cache)
 	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
 		w.file(name, name[1:])
 	}
@@ -169,6 +170,22 @@ func WriteInitrd(t *testing.T, path, env string, limit time.Duration) (kernel st
 	Must(t, w.w.Flush())
 	Must(t, f.Close())
 	return k.Image
+}
+
+// addIfupdown adds Debian's ifup and what it runs.
+func addIfupdown(t *testing.T, w *cpio, cache string) {
+	t.Helper()
+	root, err := imagebuild.UnpackPackages(t.Context(), cache, "ifupdown")
+	Must(t, err)
+	for _, name := range []string{"ifup", "ifdown", "ifquery"} { // which are one program
+		w.program(filepath.Join(root, "sbin/ifup"), "usr/sbin/"+name)
+	}
+	w.file(filepath.Join(root, "lib/ifupdown/settle-dad.sh"), "lib/ifupdown/settle-dad.sh")
+	w.program("/usr/bin/sh", "bin/sh")
+	for _, name := range []string{"/usr/bin/run-parts", "/usr/sbin/sysctl", "/usr/bin/grep", "/usr/bin/sort",
+		"/usr/bin/seq", "/usr/bin/wc", "/usr/bin/rm"} {
+		w.program(name, name[1:])
+	}
 }
 
 // kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are

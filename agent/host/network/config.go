@@ -1,5 +1,5 @@
-// Package network configures the machine's interfaces: by files of our own prefix for systemd-networkd, or in the
-// kernel where the agent is init. /etc/ingot/network/applied.json says which configuration is in force.
+// Package network configures the machine's interfaces: by files for the program that manages them, or in the kernel
+// where the agent is init. /etc/ingot/network/applied.json says which configuration is in force.
 package network
 
 import (
@@ -72,8 +72,13 @@ type State struct {
 type SavedNetwork struct {
 	// BootID is of the boot that Links was read on: on another, the kernel has forgotten the change by itself.
 	BootID string `json:"boot_id"`
-	// Files are all files of ours below /etc/systemd/network, by name.
-	Files  map[string]string `json:"files,omitempty"`
+	// Manager is who was told the change. "": systemd-networkd, or nobody where the agent is init.
+	Manager string `json:"manager,omitempty"`
+	// Files are the manager's files of ours and those of others that a change may change, by path below the root. Older
+	// records have networkd's by name.
+	Files map[string]string `json:"files,omitempty"`
+	// Active is what the manager had in force, by interface.
+	Active map[string]string `json:"active,omitempty"`
 	Resolv SavedFile         `json:"resolv"`
 	// Links are those that the configuration in force and the next one name, and those that depend on them.
 	Links []SavedLink `json:"links,omitempty"`

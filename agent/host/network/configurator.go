@@ -32,30 +32,35 @@ const (
 	busyTime = 5 * time.Second
 )
 
-// Configurator sets the interfaces of the host, through systemd-networkd or the kernel.
+// Configurator sets the interfaces of the host, through who manages them or in the kernel.
 type Configurator struct {
 	*system.System
-	mu sync.Mutex // from writing our files to the kernel showing them
+	// Managers are those that the host may have, the first choice first.
+	Managers []Manager
+	mu       sync.Mutex // from writing our files to the kernel showing them
 }
 
-// NetworkSupport: systemd-networkd where systemd is init, the kernel's own interface where we are.
+// New makes the configurator of a host with one of the managers, or with none where the agent is init.
+func New(s *system.System, managers ...Manager) *Configurator {
+	return &Configurator{System: s, Managers: managers}
+}
+
+// NetworkSupport: whoever manages interfaces where systemd is init, the kernel's own interface where we are.
 func (n *Configurator) NetworkSupport(ctx context.Context, c Config) error {
 	if !n.HasCapability(unix.CAP_NET_ADMIN) {
 		return effect.Refuse(effect.ErrNotWired, effect.ReasonNetworkNotWired, "configuring interfaces needs CAP_NET_ADMIN")
 	}
 	if n.RunsSystemd() {
-		if !n.NetworkdRuns(ctx) {
-			return effect.Refuse(effect.ErrNotWired, effect.ReasonNetworkNotWired, "systemd-networkd does not run on this host")
-		}
-		return nil
+		_, err := n.manager(ctx, c)
+		return err
 	}
 	for _, i := range c.Interfaces {
 		if i.DHCP4 || i.DHCP6 {
 			return effect.Refuse(
 				effect.ErrNotWired,
 				effect.ReasonNetworkNotWired,
-				"%s: a host without systemd-networkd has no DHCP client for it",
-				i.key(),
+				"%s: a host without a manager of interfaces has no DHCP client for it",
+				i.Key(),
 			)
 		}
 	}
@@ -84,18 +89,26 @@ func (n *Configurator) readNetwork(ctx context.Context, c Config, before []Saved
 		return State{}, err
 	}
 	var diff strings.Builder
-	if n.RunsSystemd() {
-		want, err := n.wantedFiles(c)
+	m, err := n.managerNow(ctx, c)
+	if err != nil {
+		return State{}, err
+	}
+	if m != nil {
+		cards, err := readCards()
 		if err != nil {
 			return State{}, err
 		}
-		have, err := n.networkFiles()
+		want, err := m.Render(c, cards)
+		if err != nil {
+			return State{}, err
+		}
+		have, err := m.Files()
 		if err != nil {
 			return State{}, err
 		}
 		diff.WriteString(diffFiles(want, have))
 	}
-	if n.writesResolv(ctx, c) {
+	if writesResolv(ctx, m, c) {
 		diff.WriteString(textdiff.Unified("committed/etc/resolv.conf", "host/etc/resolv.conf",
 			textdiff.Lines(resolvConf(c)), textdiff.Lines(n.readSaved("etc/resolv.conf").Content)))
 	}
@@ -111,9 +124,18 @@ func (n *Configurator) readNetwork(ctx context.Context, c Config, before []Saved
 // SaveNetwork reads files and kernel.
 func (n *Configurator) SaveNetwork(ctx context.Context, next Config) (SavedNetwork, error) {
 	s := SavedNetwork{BootID: n.BootID(), Resolv: n.readSaved("etc/resolv.conf"), Next: &next}
-	var err error
-	if s.Files, err = n.networkFiles(); err != nil {
+	m, err := n.manager(ctx, next)
+	if err != nil {
 		return s, err
+	}
+	if m != nil {
+		s.Manager = m.Name()
+		if s.Files, err = m.Files(); err != nil {
+			return s, err
+		}
+		if s.Active, err = m.Active(ctx); err != nil {
+			return s, err
+		}
 	}
 	if s.Applied, err = n.applied(); err != nil {
 		return s, err
@@ -152,6 +174,10 @@ func (n *Configurator) ApplyNetwork(ctx context.Context, _ effect.Cause, c Confi
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	m, err := n.manager(ctx, c)
+	if err != nil {
+		return err
+	}
 	old, err := n.applied()
 	if err != nil {
 		return err
@@ -168,18 +194,18 @@ func (n *Configurator) ApplyNetwork(ctx context.Context, _ effect.Cause, c Confi
 	if err != nil {
 		return err
 	}
-	if err := n.writeApplied(n.BootID(), c); err != nil {
+	if err := n.writeApplied(n.BootID(), nameOfManager(m), c); err != nil {
 		return err
 	}
-	if err := n.setResolv(ctx, c); err != nil {
+	if err := n.setResolv(ctx, m, c); err != nil {
 		return err
 	}
 	var was []SavedLink
 	if old != nil {
 		was = wantedLinks(*old, macs)
 	}
-	if n.RunsSystemd() {
-		err = n.applyNetworkd(ctx, c, was, wantedLinks(c, macs))
+	if m != nil {
+		err = n.applyBy(ctx, m, c, was, wantedLinks(c, macs))
 	} else {
 		err = applyNative(was, wantedLinks(c, macs))
 	}
@@ -246,7 +272,11 @@ func (n *Configurator) nudgeConfig(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	return n.nudge(ctx, namesOf(wantedLinks(c, macs)))
+	m, err := n.managerNow(ctx, c)
+	if m == nil {
+		return err
+	}
+	return m.Nudge(ctx, namesOf(wantedLinks(c, macs)))
 }
 
 func namesOf(links []SavedLink) []string {
@@ -257,8 +287,8 @@ func namesOf(links []SavedLink) []string {
 	return names
 }
 
-// busy returns an error that names a link that networkd is not done with. A lease or an advertisement may never come,
-// and is not waited for.
+// busy returns an error that names a link that its manager is not done with. A lease or an advertisement may never
+// come, and is not waited for.
 func (n *Configurator) busy(ctx context.Context, c Config) error {
 	macs, err := cardsByMAC()
 	if err != nil {
@@ -270,10 +300,12 @@ func (n *Configurator) busy(ctx context.Context, c Config) error {
 			names = append(names, nameOf(i, macs))
 		}
 	}
-	for name, s := range n.adminStates(ctx, names) {
-		if s != "configured" && s != "unmanaged" {
-			return fmt.Errorf("systemd-networkd is %s %s", s, name)
-		}
+	m, err := n.managerNow(ctx, c)
+	if m == nil {
+		return err
+	}
+	for name, s := range m.Busy(ctx, names) {
+		return fmt.Errorf("%s is %s %s", m.Name(), s, name)
 	}
 	return nil
 }

@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// key names the interface in messages and file names.
-func (i Interface) key() string {
+// Key names the interface in messages and file names.
+func (i Interface) Key() string {
 	if i.Name != "" {
 		return i.Name
 	}
 	return i.MAC
 }
 
-// is says whether a reference by name or MAC means this interface.
-func (i Interface) is(ref string) bool {
+// Is says whether a reference by name or MAC means this interface.
+func (i Interface) Is(ref string) bool {
 	return ref != "" && (ref == i.Name || strings.EqualFold(ref, i.MAC))
 }
 
 // find gives the interface of the configuration that a reference means.
 func (c Config) find(ref string) *Interface {
-	k := slices.IndexFunc(c.Interfaces, func(i Interface) bool { return i.is(ref) })
+	k := slices.IndexFunc(c.Interfaces, func(i Interface) bool { return i.Is(ref) })
 	if k < 0 {
 		return nil
 	}
 	return &c.Interfaces[k]
 }
 
-// allRoutes are the routes with that of the gateway.
-func (i Interface) allRoutes() []Route {
+// AllRoutes are the routes with that of the gateway.
+func (i Interface) AllRoutes() []Route {
 	routes := slices.Clone(i.Routes)
 	if i.Gateway.IsValid() {
 		routes = append(routes, Route{Destination: defaultOf(i.Gateway), Via: i.Gateway})

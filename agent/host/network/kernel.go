@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -61,7 +62,28 @@ func kernelLink(l netlink.Link, names map[int]string) (SavedLink, error) {
 		}
 	}
 	s.Routes, err = kernelRoutes(l)
+	if leasedByDhclient(a.Name, addrs) {
+		s.Routes = slices.DeleteFunc(s.Routes, func(r Route) bool {
+			return r.Destination.Addr().Is4() && r.Protocol == unix.RTPROT_BOOT
+		})
+	}
 	return s, err
+}
+
+// leasedByDhclient says whether the interface has an address by ISC's dhclient, as ifup starts it. The routes that its
+// script sets look like those that are set by hand (dhclient-script(8)).
+func leasedByDhclient(name string, addrs []netlink.Addr) bool {
+	leased := func(a netlink.Addr) bool { return a.IP.To4() != nil && a.Flags&unix.IFA_F_PERMANENT == 0 }
+	if !slices.ContainsFunc(addrs, leased) {
+		return false
+	}
+	// The first is written once the route is set, the second may be older than the host's present way.
+	for _, file := range []string{"/run/dhclient." + name + ".pid", "/var/lib/dhcp/dhclient." + name + ".leases"} {
+		if _, err := os.Stat(file); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // addMembers fills in who the members of a bond are.

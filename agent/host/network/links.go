@@ -12,7 +12,7 @@ import (
 func wantedLinks(c Config, macs map[string]string) []SavedLink {
 	var out []SavedLink
 	for _, i := range c.Interfaces {
-		w := SavedLink{Name: nameOf(i, macs), MTU: i.MTU, Up: true, Addresses: i.Addresses, Routes: i.allRoutes()}
+		w := SavedLink{Name: nameOf(i, macs), MTU: i.MTU, Up: true, Addresses: i.Addresses, Routes: i.AllRoutes()}
 		if i.VLAN != nil {
 			w.Kind, w.VLANID = "vlan", i.VLAN.ID
 			w.Parent = nameOf(*c.find(i.VLAN.Parent), macs)

@@ -52,7 +52,7 @@ func removeOutdated(was, want []SavedLink) (removed []string, err error) {
 func removeLinks(names []string) error {
 	for _, name := range names {
 		l, err := netlink.LinkByName(name)
-		if isNoLink(err) {
+		if IsNoLink(err) {
 			continue
 		}
 		if err != nil {
@@ -68,7 +68,7 @@ func removeLinks(names []string) error {
 	return nil
 }
 
-func isNoLink(err error) bool {
+func IsNoLink(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing)
 }

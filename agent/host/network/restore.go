@@ -36,16 +36,22 @@ func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s Sav
 	if err != nil {
 		return err
 	}
-	leftErr := n.restoreFiles(s)
-	want, others := s.Links, s.Others
-	sameBoot, running := s.BootID == n.BootID(), n.RunsSystemd() && n.NetworkdRuns(ctx)
-	// One that is about to come may have read the files of the change.
-	coming := false
-	if n.RunsSystemd() && !running {
-		var stateErr error
-		coming, stateErr = n.networkdComes(ctx)
-		leftErr = errors.Join(leftErr, stateErr)
+	m := n.managerOf(s.Manager)
+	var state ManagerState
+	var stateErr error
+	if m != nil {
+		state, stateErr = m.State(ctx)
 	}
+	back, leftErr := n.before(m, s)
+	// One that is about to come may have read the files of the change.
+	running, coming := state == Running, state == Coming
+	told := m != nil && (running || coming) && !goneBack(ctx, m, s, back)
+	if told && leftErr == nil {
+		leftErr = m.Release(ctx, releaseOrder(made))
+	}
+	leftErr = errors.Join(leftErr, n.restoreFiles(m, s, back), stateErr)
+	want, others := s.Links, s.Others
+	sameBoot := s.BootID == n.BootID()
 	if !sameBoot && !running && !coming {
 		return leftErr
 	}
@@ -64,7 +70,7 @@ func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s Sav
 		if err != nil {
 			return errors.Join(leftErr, err)
 		}
-		want = append(want, atRest(freed, made, now)...)
+		want = append(want, atRest(withoutActive(freed, s.Active), made, now)...)
 	}
 	removed := outdated(made, want)
 	if err := removeLinks(removed); err != nil {
@@ -72,15 +78,23 @@ func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s Sav
 	}
 	// What networkd would read while files are left over is still the change.
 	hangs := false
-	if leftErr == nil && (running || coming) {
-		leftErr = n.Reload(ctx, removed, coming)
+	if told && leftErr == nil {
+		leftErr = m.Load(ctx, Load{Links: made, Removed: removed, Coming: coming, Active: s.Active})
 		hangs = leftErr != nil
 	}
-	back := way{saved: want, made: made, others: others, late: late, all: leftErr != nil, unasked: hangs || !running}
-	if err := n.restoreLinks(ctx, back); err != nil || sameBoot {
+	w := way{saved: want, made: made, others: others, late: late, all: leftErr != nil}
+	if running && !hangs {
+		w.manager = m
+	}
+	if err := n.restoreLinks(ctx, w); err != nil || sameBoot {
 		return errors.Join(leftErr, err)
 	}
 	return errors.Join(leftErr, restoreMTU(freed))
+}
+
+// withoutActive leaves out the cards that their manager configures again, as it did before the change.
+func withoutActive(cards []SavedLink, active map[string]string) []SavedLink {
+	return slices.DeleteFunc(slices.Clone(cards), func(l SavedLink) bool { return active[l.Name] != "" })
 }
 
 // freedCards returns the saved cards that the change has named and that the configuration before it does not name. A
@@ -163,10 +177,10 @@ type way struct {
 	others      SavedOthers
 	// late is what others have added since the change began.
 	late SavedNetwork
-	// all says that nobody helps: networkd does not run, or does not read the old files.
+	// all says that nobody helps: the manager does not run, or does not read the old files.
 	all bool
-	// unasked says that networkd cannot be asked what it still does.
-	unasked bool
+	// manager can be asked what it still does; nil: nobody can.
+	manager Manager
 }
 
 // unfit names the bonds and VLANs that are there, of those that were saved or made, and that were not there or were
@@ -226,8 +240,8 @@ func (n *Configurator) restoreLinks(ctx context.Context, w way) error {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("restore network: %w:\n%s", effect.ErrReadBack, diff), err)
 		case <-nudge:
-			if !w.all && diff != "" {
-				_ = n.nudge(ctx, namesOf(w.saved)) // the diff decides
+			if !w.all && diff != "" && w.manager != nil {
+				_ = w.manager.Nudge(ctx, namesOf(w.saved)) // the diff decides
 			}
 		case <-patience:
 			waited = true
@@ -305,8 +319,8 @@ func (n *Configurator) helpLinks(ctx context.Context, w way) (working bool, err 
 		return false, err
 	}
 	var states map[string]string
-	if !w.unasked {
-		states = n.adminStates(ctx, namesOf(w.saved))
+	if w.manager != nil {
+		states = w.manager.Busy(ctx, namesOf(w.saved))
 	}
 	var ours []SavedLink
 	for _, s := range keepForeign(w.saved, w.made, now) {

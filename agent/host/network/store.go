@@ -11,22 +11,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/host/netdump"
 	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
 const (
-	networkdDir = "etc/systemd/network"
-	// Beside the files that they are about, so that both are there at boot or neither.
+	// Beside the guard's record, so that both are there at boot or neither.
 	appliedFile = "etc/ingot/network/applied.json"
 	resolvFile  = "etc/ingot/network/resolv.conf.json" // what resolv.conf was before it was ours
 )
 
-// appliedRecord is the configuration in force, and the boot that it was applied on.
+// FileHeader begins each file of ours.
+const FileHeader = "# Written by the Ingot agent. A change by hand is reported, and refuses the next configuration.\n"
+
+// appliedRecord is the configuration in force, the boot that it was applied on, and who was told it.
 type appliedRecord struct {
-	BootID string `json:"boot_id"`
-	Config Config `json:"config"`
+	BootID  string `json:"boot_id"`
+	Manager string `json:"manager,omitempty"` // "": systemd-networkd, or nobody where the agent is init
+	Config  Config `json:"config"`
 }
 
 // applied reads the configuration in force.
@@ -39,76 +41,91 @@ func (n *Configurator) applied() (*Config, error) {
 	return &r.Config, nil
 }
 
-func (n *Configurator) writeApplied(bootID string, c Config) error {
-	return n.WriteJSON(appliedFile, appliedRecord{BootID: bootID, Config: c})
+func (n *Configurator) writeApplied(bootID, manager string, c Config) error {
+	return n.WriteJSON(appliedFile, appliedRecord{BootID: bootID, Manager: manager, Config: c})
 }
 
-// NetworkForgotten: networkd reads its files at boot; without it the kernel knows what was set since.
+// managerNow is who was told the configuration in force; where there is none, who would be told c.
+func (n *Configurator) managerNow(ctx context.Context, c Config) (Manager, error) {
+	var r appliedRecord
+	found, err := n.ReadJSON(appliedFile, &r)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return n.manager(ctx, c)
+	}
+	return n.managerOf(r.Manager), nil
+}
+
+func nameOfManager(m Manager) string {
+	if m == nil {
+		return ""
+	}
+	return m.Name()
+}
+
+// NetworkForgotten: a manager reads its files at boot; without one the kernel knows what was set since.
 func (n *Configurator) NetworkForgotten(context.Context) (bool, error) {
 	var r appliedRecord
 	found, err := n.ReadJSON(appliedFile, &r)
 	return err == nil && !n.RunsSystemd() && (!found || r.BootID != n.BootID()), err
 }
 
-// networkFiles reads our files for networkd.
-func (n *Configurator) networkFiles() (map[string]string, error) {
-	paths, err := filepath.Glob(n.Path(networkdDir + "/" + networkPrefix + "*"))
-	if err != nil {
-		return nil, fmt.Errorf("list network files: %w", err)
-	}
+// readFiles reads the files that match, by path below the root.
+func readFiles(s *system.System, patterns []string) (map[string]string, error) {
 	out := map[string]string{}
-	for _, p := range paths {
-		b, err := os.ReadFile(p)
+	for _, pattern := range patterns {
+		paths, err := filepath.Glob(s.Path(pattern))
 		if err != nil {
-			return nil, fmt.Errorf("read network file: %w", err)
+			return nil, fmt.Errorf("list network files: %w", err)
 		}
-		out[filepath.Base(p)] = string(b)
+		for _, p := range paths {
+			b, err := os.ReadFile(p)
+			if err != nil {
+				return nil, fmt.Errorf("read network file: %w", err)
+			}
+			rel, err := filepath.Rel(s.Path(""), p)
+			if err != nil {
+				return nil, fmt.Errorf("read network file: %w", err)
+			}
+			out[rel] = string(b)
+		}
 	}
 	return out, nil
 }
 
-// wantedFiles renders the configuration for the cards of this host.
-func (n *Configurator) wantedFiles(c Config) (map[string]string, error) {
-	list, err := netdump.Links()
-	if err != nil {
-		return nil, fmt.Errorf("list interfaces: %w", err)
-	}
-	permanent := map[string]bool{}
-	for _, link := range list {
-		if mac, ok := macOf(link); ok {
-			permanent[mac] = true
-		}
-	}
-	return networkdFiles(c, func(mac string) bool { return permanent[mac] }), nil
-}
-
-// writeFiles makes these files all that are ours. Each is replaced as a whole. A file that is gone takes effect only
-// with the next reload, so that the order does not matter.
-func (n *Configurator) writeFiles(want map[string]string) error {
-	have, err := n.networkFiles()
+// writeFiles makes these the manager's files. Each is replaced as a whole, and keeps its mode. A file that is gone
+// takes effect only when the manager reads them, so that the order does not matter.
+func (n *Configurator) writeFiles(m Manager, want map[string]string) error {
+	have, err := m.Files()
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if old, ok := have[name]; ok && old == want[name] {
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		if old, ok := have[path]; ok && old == want[path] {
 			continue
 		}
-		if err := system.ReplaceFile(n.Path(filepath.Join(networkdDir, name)), []byte(want[name])); err != nil {
+		mode := m.Mode()
+		if fi, err := os.Stat(n.Path(path)); err == nil {
+			mode = fi.Mode().Perm()
+		}
+		if err := system.ReplaceFileMode(n.Path(path), []byte(want[path]), mode); err != nil {
 			return fmt.Errorf("write network file: %w", err)
 		}
 	}
-	for name := range have {
-		if _, ok := want[name]; ok {
+	for path := range have {
+		if _, ok := want[path]; ok {
 			continue
 		}
-		if err := os.Remove(n.Path(filepath.Join(networkdDir, name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove network file: %w", err)
+		if err := n.Remove(path); err != nil {
+			return err
 		}
 	}
 	if len(have) == 0 {
 		return nil
 	}
-	return system.SyncDir(n.Path(networkdDir))
+	return system.SyncDir(n.Path(m.Dir()))
 }
 
 // diffFiles shows how files differ, one after the other.
@@ -117,24 +134,45 @@ func diffFiles(want, have map[string]string) string {
 	maps.Copy(names, have)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		path := networkdDir + "/" + name
 		b.WriteString(
-			textdiff.Unified("committed/"+path, "host/"+path, textdiff.Lines(want[name]), textdiff.Lines(have[name])),
+			textdiff.Unified("committed/"+name, "host/"+name, textdiff.Lines(want[name]), textdiff.Lines(have[name])),
 		)
 	}
 	return b.String()
 }
 
+// before gives the manager's files as they were saved.
+func (n *Configurator) before(m Manager, s SavedNetwork) (map[string]string, error) {
+	if m == nil {
+		return nil, nil
+	}
+	cards, err := readCards()
+	if err != nil {
+		return nil, err
+	}
+	saved := map[string]string{}
+	for path, text := range s.Files {
+		if !strings.Contains(path, "/") { // of an older version
+			path = m.Dir() + "/" + path
+		}
+		saved[path] = text
+	}
+	return m.Before(saved, s.Applied, cards)
+}
+
 // restoreFiles puts back what was saved, as much of it as can be.
-func (n *Configurator) restoreFiles(s SavedNetwork) error {
-	errs := []error{n.writeFiles(s.Files), n.RemoveHalfWritten()}
+func (n *Configurator) restoreFiles(m Manager, s SavedNetwork, before map[string]string) error {
+	errs := []error{n.RemoveHalfWritten()}
+	if m != nil {
+		errs = append(errs, n.writeFiles(m, before))
+	}
 	if isOurs(n.readSaved("etc/resolv.conf")) {
 		if err := n.writeSaved("etc/resolv.conf", s.Resolv); err != nil {
 			errs = append(errs, fmt.Errorf("restore resolv.conf: %w", err))
 		}
 	}
 	if s.Applied != nil {
-		errs = append(errs, n.writeApplied(s.BootID, *s.Applied))
+		errs = append(errs, n.writeApplied(s.BootID, s.Manager, *s.Applied))
 	} else {
 		errs = append(errs, n.Remove(appliedFile))
 	}
@@ -144,7 +182,11 @@ func (n *Configurator) restoreFiles(s SavedNetwork) error {
 // HalfWritten returns the files that a killed process, or a machine that went down, was about to rename.
 func (n *Configurator) HalfWritten() []string {
 	var names []string
-	for _, dir := range []string{networkdDir, filepath.Dir(appliedFile)} {
+	dirs := []string{filepath.Dir(appliedFile)}
+	for _, m := range n.Managers {
+		dirs = append(dirs, m.Dir())
+	}
+	for _, dir := range dirs {
 		found, _ := filepath.Glob(n.Path(filepath.Join(dir, system.TemporaryFiles))) // the pattern is ours, and good
 		names = append(names, found...)
 	}
@@ -161,15 +203,10 @@ func (n *Configurator) RemoveHalfWritten() error {
 	return errors.Join(errs...)
 }
 
-// writesResolv: where systemd-resolved runs, networkd tells it, and nobody needs the file.
-func (n *Configurator) writesResolv(ctx context.Context, c Config) bool {
-	return namesServers(c) && !n.hasOwner(ctx, resolvedName)
-}
-
 // setResolv writes resolv.conf, or gives it back when the configuration has no say in it any more.
-func (n *Configurator) setResolv(ctx context.Context, c Config) error {
+func (n *Configurator) setResolv(ctx context.Context, m Manager, c Config) error {
 	now := n.readSaved("etc/resolv.conf")
-	if n.writesResolv(ctx, c) {
+	if writesResolv(ctx, m, c) {
 		if !isOurs(now) {
 			if err := n.WriteJSON(resolvFile, now); err != nil {
 				return err
@@ -191,7 +228,7 @@ func (n *Configurator) setResolv(ctx context.Context, c Config) error {
 	return nil
 }
 
-func isOurs(f SavedFile) bool { return strings.HasPrefix(f.Content, fileHeader) }
+func isOurs(f SavedFile) bool { return strings.HasPrefix(f.Content, FileHeader) }
 
 // readSaved reads a file as it is. What cannot be read counts as missing.
 func (n *Configurator) readSaved(rel string) SavedFile {

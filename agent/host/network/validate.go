@@ -22,10 +22,10 @@ func (c Config) Validate() error {
 	names := map[string]bool{}
 	members := map[string]bool{}
 	for _, i := range c.Interfaces {
-		if names[i.key()] {
-			return invalidNetwork("interface %s is there twice", i.key())
+		if names[i.Key()] {
+			return invalidNetwork("interface %s is there twice", i.Key())
 		}
-		names[i.key()] = true
+		names[i.Key()] = true
 		if err := i.validate(); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (c Config) Validate() error {
 func (c Config) validateReferences(members map[string]bool) error {
 	for _, i := range c.Interfaces {
 		if members[i.Name] && i.Name != "" || members[i.MAC] && i.MAC != "" {
-			return invalidNetwork("%s is a member of a bond and so takes no configuration of its own", i.key())
+			return invalidNetwork("%s is a member of a bond and so takes no configuration of its own", i.Key())
 		}
 		if i.VLAN == nil {
 			continue
@@ -69,12 +69,12 @@ func (i Interface) validate() error {
 	case i.VLAN != nil && (i.VLAN.ID < 1 || i.VLAN.ID > 4094):
 		return invalidNetwork("%s: VLAN id %d", i.Name, i.VLAN.ID)
 	case i.MTU != 0 && (i.MTU < 68 || i.MTU > 65536):
-		return invalidNetwork("%s: MTU %d", i.key(), i.MTU)
+		return invalidNetwork("%s: MTU %d", i.Key(), i.MTU)
 	}
 	for _, s := range i.Search {
 		if s == "" || len(s) > 253 || slices.ContainsFunc(strings.Split(s, "."),
 			func(l string) bool { return !system.ValidLabel(l) }) {
-			return invalidNetwork("%s: search domain %q", i.key(), s)
+			return invalidNetwork("%s: search domain %q", i.Key(), s)
 		}
 	}
 	return i.validateAddresses()
@@ -83,20 +83,20 @@ func (i Interface) validate() error {
 func (i Interface) validateAddresses() error {
 	for _, a := range i.Addresses {
 		if !a.IsValid() || a.Addr().Zone() != "" || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
-			return invalidNetwork("%s: address %s", i.key(), a)
+			return invalidNetwork("%s: address %s", i.Key(), a)
 		}
 	}
 	for _, d := range i.DNS {
 		if !d.IsValid() || d.Zone() != "" {
-			return invalidNetwork("%s: DNS server %s", i.key(), d)
+			return invalidNetwork("%s: DNS server %s", i.Key(), d)
 		}
 	}
-	for _, r := range i.allRoutes() {
+	for _, r := range i.AllRoutes() {
 		if !r.Destination.IsValid() || r.Destination != r.Destination.Masked() {
-			return invalidNetwork("%s: route to %s", i.key(), r.Destination)
+			return invalidNetwork("%s: route to %s", i.Key(), r.Destination)
 		}
 		if r.Via.IsValid() && (r.Via.Is4() != r.Destination.Addr().Is4() || !i.onLink(r.Via)) {
-			return invalidNetwork("%s: %s is not on the link", i.key(), r.Via)
+			return invalidNetwork("%s: %s is not on the link", i.Key(), r.Via)
 		}
 	}
 	return nil

@@ -10,7 +10,10 @@ import (
 const TemporaryFiles = ".ingot-*"
 
 // ReplaceFile leaves either the old content or the new, durable when it returns.
-func ReplaceFile(path string, content []byte) (err error) {
+func ReplaceFile(path string, content []byte) error { return ReplaceFileMode(path, content, 0o644) }
+
+// ReplaceFileMode is ReplaceFile for a file with other permissions.
+func ReplaceFileMode(path string, content []byte, mode os.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	if err := MakeDir(dir); err != nil {
 		return err
@@ -25,7 +28,7 @@ func ReplaceFile(path string, content []byte) (err error) {
 		}
 	}()
 	_, writeErr := f.Write(content)
-	if err := errors.Join(writeErr, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(writeErr, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {

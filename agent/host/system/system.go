@@ -41,13 +41,17 @@ type Kernel struct {
 	Disarm      func(ctx context.Context) error
 	Restart     func(ctx context.Context, unit string) error
 	UnitState   func(ctx context.Context, unit string) (string, error)
+	// RunDetached runs a program outside of this service, so that what it leaves running outlives us, and is not bound
+	// to what we may do. Without wait it returns once the program is started. An error may be that it failed.
+	RunDetached func(ctx context.Context, what string, wait bool, argv ...string) error
 }
 
 // NewSystem returns the system with the real kernel's calls. It touches nothing.
 func NewSystem(root string, installer bool, log *slog.Logger) *System {
 	return &System{Root: root, Installer: installer, Log: log, Kernel: Kernel{
 		Arm: armTimer, Disarm: disarmTimer, Restart: restartUnit, UnitState: unitState,
-		Sync: unix.Sync, Reboot: unix.Reboot, Sethostname: unix.Sethostname, Euid: os.Geteuid,
+		RunDetached: runDetached,
+		Sync:        unix.Sync, Reboot: unix.Reboot, Sethostname: unix.Sethostname, Euid: os.Geteuid,
 		KexecLoad: unix.KexecFileLoad,
 		Run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
 			return exec.CommandContext(ctx, name, args...).CombinedOutput()

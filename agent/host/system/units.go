@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -95,6 +97,39 @@ func unitState(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("read the state of %s: systemd says %s", name, p.Value)
 	}
 	return state, nil
+}
+
+// detachedLimit is what a program on its own is given, as the distribution's units give it.
+const detachedLimit = 5 * time.Minute
+
+// runDetached has systemd run a program as a unit of its own, ingot-<what>-<random>.service. What the program starts in
+// the background stays when it ends.
+func runDetached(ctx context.Context, what string, wait bool, argv ...string) error {
+	conn, err := systemd.NewSystemConnectionContext(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to systemd: %w", err)
+	}
+	defer conn.Close()
+	unit := fmt.Sprintf("ingot-%s-%08x.service", what, rand.Uint32())
+	done := make(chan string, 1)
+	_, err = conn.StartTransientUnitContext(ctx, unit, "replace", []systemd.Property{
+		systemd.PropDescription(strings.Join(argv, " ")),
+		systemd.PropExecStart(argv, false),
+		property("Type", "oneshot"),
+		property("KillMode", "process"),
+		property("CollectMode", "inactive-or-failed"),
+		property("TimeoutStartUSec", uint64(detachedLimit.Microseconds())),
+	}, done)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", unit, err)
+	}
+	if !wait {
+		return nil
+	}
+	if err := jobDone(ctx, strings.Join(argv, " "), done); err != nil {
+		return fmt.Errorf("%w (journalctl -u %s)", err, unit)
+	}
+	return nil
 }
 
 func jobDone(ctx context.Context, what string, done <-chan string) error {

@@ -23,11 +23,9 @@ var (
 	fpAfterCommit         = failpoint.Register("store.after-commit")
 )
 
-// Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction. now is
-// when the event came; what the answer writes has the time at which the operation was locked.
-func (s *Store) Decide(
-	ctx context.Context, operationID string, e operation.Event, now time.Time,
-) (*Applied, error) {
+// Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction. now
+// is when the event came; what the answer writes has the time at which the operation was locked.
+func (s *Store) Decide(ctx context.Context, operationID string, e operation.Event, now time.Time) (*Applied, error) {
 	d := &Decided{}
 	err := s.store(ctx, s.deciding(ctx, operationID, e, now, d))
 	return s.decided(ctx, operationID, d.Applied, err)
@@ -69,7 +67,7 @@ func (s *Store) deciding(
 ) change {
 	key, asked := keyOf(operationID, e), s.db.Now()
 	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) error {
-		now := s.sinceAsked(now, asked)
+		now := s.db.Later(now, asked)
 		l, err := s.contextOf(ctx, q, f, key, now)
 		if err != nil {
 			return err
@@ -79,12 +77,6 @@ func (s *Store) deciding(
 		}
 		return FailpointBeforeCommit.HitCtx(ctx)
 	}}
-}
-
-// sinceAsked is now, and what has gone by since asked: a decision that waits for its locks must not be stored with a time
-// before what others did meanwhile. It is in whole microseconds, as Postgres keeps them.
-func (s *Store) sinceAsked(now, asked time.Time) time.Time {
-	return now.Add(max(0, s.db.Now().Sub(asked)).Truncate(time.Microsecond))
 }
 
 // decided does what follows the commit of a decision.
@@ -102,10 +94,9 @@ func (s *Store) DecideIn(
 ) (*Applied, error) {
 	key, asked := keyOf(operationID, e), s.db.Now()
 	f, err := s.loadFor(ctx, q, key, now)
-	if err != nil {
+	if now = s.db.Later(now, asked); err != nil {
 		return nil, err
 	}
-	now = s.sinceAsked(now, asked)
 	l, err := s.contextOf(ctx, q, f, key, now)
 	if err != nil {
 		return nil, err

@@ -101,3 +101,9 @@ func (s *DB) Ping(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Later is now, and what has gone by since asked: what waits for its locks must not be stored with a time before what
+// others did meanwhile. It is in whole microseconds, as Postgres keeps them.
+func (s *DB) Later(now, asked time.Time) time.Time {
+	return now.Add(max(0, s.Now().Sub(asked)).Truncate(time.Microsecond))
+}

@@ -1,44 +1,44 @@
-package network
+package networkd
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
+
+	"github.com/ingot-metal/ingot/agent/host/network"
 )
 
 // networkPrefix is before the name of every file of ours below /etc/systemd/network. 05 sorts before the numbers that
 // distributions and installers use, so that ours is the one that systemd.network(5) takes.
 const networkPrefix = "05-ingot-"
 
-const fileHeader = "# Written by the Ingot agent. A change by hand is reported, and refuses the next configuration.\n"
-
-// networkdFiles renders the configuration, by file name. permanent says whether a card's driver knows the MAC as its
-// permanent one; the others can be matched by the present one only.
-func networkdFiles(c Config, permanent func(mac string) bool) map[string]string {
+// Render gives the files of the configuration, by path. A card whose driver knows the MAC as its permanent one is
+// matched by that; the others can be matched by the present one only.
+func (Manager) Render(c network.Config, cards network.Cards) (map[string]string, error) {
 	files := map[string]string{}
+	permanent := func(mac string) bool { return cards.Permanent[mac] }
 	put := func(key, suffix string, body *unit) {
-		files[networkPrefix+strings.ReplaceAll(key, ":", "-")+suffix] = fileHeader + body.String()
+		files[dir+"/"+networkPrefix+strings.ReplaceAll(key, ":", "-")+suffix] = network.FileHeader + body.String()
 	}
 	for _, i := range c.Interfaces {
-		put(i.key(), ".network", networkFile(c, i, permanent))
+		put(i.Key(), ".network", networkFile(c, i, permanent))
 		switch {
 		case i.VLAN != nil:
-			put(i.key(), ".netdev", netdev(i, "vlan").section("VLAN").set("Id", i.VLAN.ID))
+			put(i.Key(), ".netdev", netdev(i, "vlan").section("VLAN").set("Id", i.VLAN.ID))
 		case i.Bond != nil:
-			put(i.key(), ".netdev", bondFile(*i.Bond, netdev(i, "bond")))
+			put(i.Key(), ".netdev", bondFile(*i.Bond, netdev(i, "bond")))
 			for _, m := range i.Bond.Members {
-				card := Interface{Name: m}
+				card := network.Interface{Name: m}
 				if strings.Contains(m, ":") {
-					card = Interface{MAC: strings.ToLower(m)}
+					card = network.Interface{MAC: strings.ToLower(m)}
 				}
-				put(card.key(), ".network", link(match(card, permanent), i.MTU).section("Network").set("Bond", i.Name))
+				put(card.Key(), ".network", link(match(card, permanent), i.MTU).section("Network").set("Bond", i.Name))
 			}
 		}
 	}
-	return files
+	return files, nil
 }
 
-func netdev(i Interface, kind string) *unit {
+func netdev(i network.Interface, kind string) *unit {
 	u := (&unit{}).section("NetDev").set("Name", i.Name).set("Kind", kind)
 	if i.MTU != 0 {
 		u.set("MTUBytes", i.MTU)
@@ -46,7 +46,7 @@ func netdev(i Interface, kind string) *unit {
 	return u
 }
 
-func bondFile(b Bond, u *unit) *unit {
+func bondFile(b network.Bond, u *unit) *unit {
 	u.section("Bond").set("Mode", b.Mode).set("MIIMonitorSec", fmt.Sprintf("%dms", b.MIIMon.Milliseconds()))
 	if b.Mode == "802.3ad" {
 		rate := "slow"
@@ -62,7 +62,7 @@ func bondFile(b Bond, u *unit) *unit {
 }
 
 // match finds a card. What is made of cards may have the address of one, and is no "ether" by its type.
-func match(i Interface, permanent func(string) bool) *unit {
+func match(i network.Interface, permanent func(string) bool) *unit {
 	u := (&unit{}).section("Match")
 	if i.Name != "" {
 		u.set("Name", i.Name)
@@ -84,7 +84,7 @@ func link(u *unit, mtu int) *unit {
 	return u
 }
 
-func networkFile(c Config, i Interface, permanent func(string) bool) *unit {
+func networkFile(c network.Config, i network.Interface, permanent func(string) bool) *unit {
 	u := link(match(i, permanent), i.MTU).section("Network")
 	u.set("DHCP", dhcpWord(i)).set("IPv6AcceptRA", yesNo(i.DHCP6 || i.AcceptRA))
 	if !i.DHCP4 && !i.DHCP6 {
@@ -101,11 +101,11 @@ func networkFile(c Config, i Interface, permanent func(string) bool) *unit {
 		u.set("Domains", strings.Join(i.Search, " "))
 	}
 	for _, v := range c.Interfaces {
-		if v.VLAN != nil && i.is(v.VLAN.Parent) {
+		if v.VLAN != nil && i.Is(v.VLAN.Parent) {
 			u.set("VLAN", v.Name)
 		}
 	}
-	for _, r := range i.allRoutes() {
+	for _, r := range i.AllRoutes() {
 		u.section("Route").set("Destination", r.Destination)
 		if r.Via.IsValid() {
 			u.set("Gateway", r.Via)
@@ -119,7 +119,7 @@ func networkFile(c Config, i Interface, permanent func(string) bool) *unit {
 	return u
 }
 
-func dhcpWord(i Interface) string {
+func dhcpWord(i network.Interface) string {
 	switch {
 	case i.DHCP4 && i.DHCP6:
 		return "yes"
@@ -152,35 +152,3 @@ func (u *unit) set(key string, value any) *unit {
 }
 
 func (u *unit) String() string { return u.b.String() }
-
-// resolvConf is resolv.conf(5) with the servers and domains of all interfaces, each once. The resolver of glibc takes
-// the first three servers.
-func resolvConf(c Config) string {
-	var b strings.Builder
-	b.WriteString(fileHeader)
-	var search []string
-	seen := map[netip.Addr]bool{}
-	for _, i := range c.Interfaces {
-		for _, d := range i.DNS {
-			if !seen[d] {
-				fmt.Fprintf(&b, "nameserver %s\n", d)
-			}
-			seen[d] = true
-		}
-		search = append(search, i.Search...)
-	}
-	if len(search) > 0 {
-		fmt.Fprintf(&b, "search %s\n", strings.Join(search, " "))
-	}
-	return b.String()
-}
-
-// namesServers says whether the configuration has a say in whom to ask for names.
-func namesServers(c Config) bool {
-	for _, i := range c.Interfaces {
-		if len(i.DNS) > 0 {
-			return true
-		}
-	}
-	return false
-}

@@ -1,0 +1,247 @@
+package network
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/agent/host/netdump"
+	"github.com/ingot-metal/ingot/agent/host/system"
+)
+
+// Manager is a program that configures the host's interfaces by files, also at each boot. Ours are written in its
+// format, and it is told to read them. Paths are below the root, without a leading slash.
+type Manager interface {
+	// Name is how records call it.
+	Name() string
+	// State says whether it can be told anything.
+	State(ctx context.Context) (ManagerState, error)
+	// Has says whether it has configured one of the interfaces.
+	Has(ctx context.Context, names []string) bool
+	// Dir is where our files are, and Mode what they are made with.
+	Dir() string
+	Mode() fs.FileMode
+	// Files reads, by path, our files and those of others that a configuration may change.
+	Files() (map[string]string, error)
+	// Render gives what Files is when the configuration is in force.
+	Render(c Config, cards Cards) (map[string]string, error)
+	// Before gives what Files was, when the configuration c was in force; nil: none. saved is what Files was then.
+	Before(saved map[string]string, c *Config, cards Cards) (map[string]string, error)
+	// Active is what it has in force, by interface. nil: it has no such memory, and follows its files alone.
+	Active(ctx context.Context) (map[string]string, error)
+	// Release has it give the interfaces up, before its files change.
+	Release(ctx context.Context, names []string) error
+	// Load has it read its files and configure what they say. Bonds and VLANs that are in the way are gone.
+	Load(ctx context.Context, l Load) error
+	// Busy is what it does just now at the interfaces that it is not done with, in the words of networkctl(1).
+	Busy(ctx context.Context, names []string) map[string]string
+	// Nudge has it configure the interfaces anew, whatever it thinks of them.
+	Nudge(ctx context.Context, names []string) error
+	// TellsResolver says that it tells the ordered DNS servers to whom it concerns, so that nobody else need write
+	// resolv.conf.
+	TellsResolver(ctx context.Context) bool
+}
+
+// Names of managers, in records.
+const (
+	Networkd       = "systemd-networkd"
+	NetworkManager = "NetworkManager"
+	Ifupdown       = "ifupdown"
+)
+
+// ManagerState says whether a manager can be told anything.
+type ManagerState int
+
+const (
+	// Off is one that does not run, and need not.
+	Off ManagerState = iota
+	// Coming is one that starts or stops just now, and may have read its files.
+	Coming
+	// Running is one that takes orders.
+	Running
+)
+
+// Load says what a manager is to configure.
+type Load struct {
+	// Config is what is ordered, and Links how the kernel shows it. On a way back Config is nil.
+	Config *Config
+	Links  []SavedLink
+	Cards  Cards
+	// Dropped are the cards of the configuration before that are not named any more.
+	Dropped []string
+	// Removed are the bonds and VLANs that were deleted.
+	Removed []string
+	// Coming says that the manager starts just now.
+	Coming bool
+	// Active is, on a way back, what it had in force.
+	Active map[string]string
+}
+
+// Cards are the host's network cards.
+type Cards struct {
+	ByMAC map[string]string // names
+	// Permanent has the MACs that a driver knows as its card's own.
+	Permanent map[string]bool
+}
+
+// readCards reads them from the kernel.
+func readCards() (Cards, error) {
+	macs, err := cardsByMAC()
+	if err != nil {
+		return Cards{}, err
+	}
+	list, err := netdump.Links()
+	if err != nil {
+		return Cards{}, err
+	}
+	c := Cards{ByMAC: macs, Permanent: map[string]bool{}}
+	for _, link := range list {
+		if mac, ok := macOf(link); ok {
+			c.Permanent[mac] = true
+		}
+	}
+	return c, nil
+}
+
+// manager chooses who is told a configuration: the first that has one of its interfaces, or else the first that runs.
+// It is nil where the agent is init, and the kernel is told by ourselves.
+func (n *Configurator) manager(ctx context.Context, c Config) (Manager, error) {
+	if !n.RunsSystemd() {
+		return nil, nil
+	}
+	cards, err := readCards()
+	if err != nil {
+		return nil, err
+	}
+	names := namesOf(wantedLinks(c, cards.ByMAC))
+	var first Manager
+	for _, m := range n.Managers {
+		if state, err := m.State(ctx); err != nil || state != Running {
+			continue
+		}
+		if m.Has(ctx, names) {
+			return m, nil
+		}
+		if first == nil {
+			first = m
+		}
+	}
+	if first == nil {
+		return nil, effect.Refuse(effect.ErrNotWired, effect.ReasonNetworkNotWired,
+			"neither systemd-networkd nor NetworkManager runs on this host, and ifupdown does not configure it")
+	}
+	return first, nil
+}
+
+// managerOf finds the manager of a record; "" is of a version that knew networkd only.
+func (n *Configurator) managerOf(name string) Manager {
+	if !n.RunsSystemd() {
+		return nil
+	}
+	if name == "" {
+		name = Networkd
+	}
+	for _, m := range n.Managers {
+		if m.Name() == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// applyBy has a manager configure the interfaces. What it has of them it gives up first, and bonds and VLANs that are
+// outdated go, since no manager changes one that it has made.
+func (n *Configurator) applyBy(ctx context.Context, m Manager, c Config, was, want []SavedLink) error {
+	cards, err := readCards()
+	if err != nil {
+		return err
+	}
+	files, err := m.Render(c, cards)
+	if err != nil {
+		return err
+	}
+	if err := m.Release(ctx, releaseOrder(was, want)); err != nil {
+		return err
+	}
+	if err := n.writeFiles(m, files); err != nil {
+		return err
+	}
+	removed, err := removeOutdated(was, want)
+	if err != nil {
+		return err
+	}
+	return m.Load(ctx, Load{Config: &c, Links: want, Cards: cards, Dropped: droppedCards(was, want), Removed: removed})
+}
+
+// releaseOrder names the links, those on top of others first.
+func releaseOrder(lists ...[]SavedLink) []string {
+	var names []string
+	for _, on := range []bool{true, false} {
+		for _, l := range slices.Concat(lists...) {
+			if (l.Parent != "") == on && !slices.Contains(names, l.Name) {
+				names = append(names, l.Name)
+			}
+		}
+	}
+	return names
+}
+
+func droppedCards(was, want []SavedLink) []string {
+	var names []string
+	for _, l := range was {
+		if _, kept := findLink(want, l.Name); !kept && l.Kind == "" {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// goneBack says that a manager's files and memory are as they were saved, so that it need not be told anything.
+func goneBack(ctx context.Context, m Manager, s SavedNetwork, before map[string]string) bool {
+	if s.Active == nil {
+		return false
+	}
+	files, err := m.Files()
+	if err != nil || !maps.Equal(files, before) {
+		return false
+	}
+	active, err := m.Active(ctx)
+	return err == nil && maps.Equal(active, s.Active)
+}
+
+// ReadFiles reads the files that match a pattern below the root, by path.
+func ReadFiles(s *system.System, patterns ...string) (map[string]string, error) {
+	return readFiles(s, patterns)
+}
+
+// ClearAddresses takes away the addresses and routes of the named interfaces that do not expire.
+func ClearAddresses(names []string) error {
+	var bare []SavedLink
+	now, err := kernelLinks()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, there := findLink(now, name); there {
+			bare = append(bare, SavedLink{Name: name})
+		}
+	}
+	return inPhases(bare, setAddresses, setRoutes)
+}
+
+// Links is how the kernel is to show the configuration.
+func (c Config) Links(cards Cards) []SavedLink { return wantedLinks(c, cards.ByMAC) }
+
+// NameOf is the interface's name in the kernel; a card that is not there keeps its MAC for a name.
+func (c Cards) NameOf(i Interface) string { return nameOf(i, c.ByMAC) }
+
+// Bond gives the bond with its members by name, sorted.
+func (c Cards) Bond(b Bond) *Bond { return namedBond(b, c.ByMAC) }
+
+// Find gives the interface of the configuration that a name or MAC means.
+func (c Config) Find(ref string) *Interface { return c.find(ref) }
+
+// OnLinkFirst puts the routes that others' next hops may need before those.
+func OnLinkFirst(routes []Route) []Route { return onLinkFirst(routes) }
