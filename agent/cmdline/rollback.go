@@ -20,7 +20,7 @@ func (a app) rollback() *cobra.Command {
 	var pending, now, show, keep bool
 	cmd := &cobra.Command{
 		Use: "rollback", Short: "Undo a configuration that has not proved itself", Args: cobra.NoArgs,
-		Long: `Undo a configuration that has not proved itself: files for systemd-networkd, interfaces,
+		Long: `Undo a configuration that has not proved itself: files of who manages interfaces, interfaces,
 host name, firewall.
 
 With --pending it does so if the deadline has passed or the machine was rebooted since, and else

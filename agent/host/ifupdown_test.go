@@ -276,44 +276,60 @@ func TestIfupdownWithLeases(t *testing.T) {
 	wantIn(t, hosttest.Shell(t, "ip addr show here"), "192.0.2.7/24", "mtu 1400")
 }
 
-// TestIfupdownGoesBackWheneverTheAgentDies kills the process that carries the change out at different times. What ifup
-// does then goes on, as a unit of systemd would.
 func TestIfupdownGoesBackWheneverTheAgentDies(t *testing.T) {
 	t.Parallel()
 	if !withIfupdown(t) {
 		return
 	}
-	h := ifupdownHost(t)
-	if os.Getenv("INGOT_NETWORK_CHANGE") == "1" {
+	lay(t)
+	dieInBetween(t, lookAtIfupdown, func() {})
+}
+
+func TestNetworkManagerGoesBackWheneverTheAgentDies(t *testing.T) {
+	t.Parallel()
+	if !withNetworkManager(t) {
 		return
 	}
-	lay(t)
-	before := hosttest.Shell(t, lookAtIfupdown)
-	for k := range 10 {
-		change := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIfupdownChange$", "-test.v")
+	hosttest.NewPeer(t)
+	officeComesUp(t)
+	dieInBetween(t, lookAtNetworkManager, func() { officeIsUp(t) })
+}
+
+// dieInBetween kills the process that carries a change out at different times. What others do for it then goes on, as a
+// unit of systemd would.
+func dieInBetween(t *testing.T, look string, atRest func()) {
+	t.Helper()
+	h := ifupdownHost(t)
+	before := hosttest.Shell(t, look)
+	for k := range 8 {
+		change := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChangeOfAManager$", "-test.v")
 		change.Env = append(os.Environ(), "INGOT_NETWORK_CHANGE=1")
 		change.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 		hosttest.Must(t, change.Start())
-		kill := time.AfterFunc(time.Duration(k)*120*time.Millisecond, func() { _ = change.Process.Kill() }) // or it has ended
-		_ = change.Wait()                                                                                   // however it ended
+		after := time.Duration(k) * 150 * time.Millisecond
+		kill := time.AfterFunc(after, func() { _ = change.Process.Kill() }) // or it has ended
+		_ = change.Wait()                                                   // however it ended
 		kill.Stop()
 		if g, err := h.Guarded(t.Context()); err != nil || g == nil {
 			continue // killed before it began
 		}
 		if _, err := h.RollBackPending(t.Context(), true); err != nil {
-			t.Fatalf("killed after %d ms: %v", k*120, err)
+			t.Fatalf("killed after %s: %v", after, err)
 		}
-		if after := hosttest.Shell(t, lookAtIfupdown); after != before {
-			t.Fatalf("killed after %d ms: before:\n%s\nafter:\n%s\n%s", k*120, before, after,
-				hosttest.Shell(t, "cat "+detachedLog))
+		atRest()
+		if now := hosttest.Shell(t, look); now != before {
+			t.Fatalf("killed after %s: before:\n%s\nafter:\n%s", after, before, now)
 		}
+	}
+	if g, err := h.Guarded(t.Context()); err != nil || g == nil || g.State != rollback.GuardRolledBack {
+		t.Errorf("no change has begun: %+v, %v", g, err)
 	}
 }
 
-// TestIfupdownChange is the process that carries a change out.
-func TestIfupdownChange(t *testing.T) {
+// TestChangeOfAManager is the process that carries a change out.
+func TestChangeOfAManager(t *testing.T) {
 	if os.Getenv("INGOT_NETWORK_CHANGE") != "1" {
-		t.Skip("part of TestIfupdownGoesBackWheneverTheAgentDies")
+		t.Skip("part of dieInBetween")
 	}
 	h := ifupdownHost(t)
 	c := fullCard()

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // bondAndVLANs is what only a kernel with both can be given.
@@ -54,7 +55,7 @@ func wantBondAndVLANs(t *testing.T) {
 // tryBonds applies bonds and VLANs, changes them, takes them away and brings the beginning back.
 func tryBonds(t *testing.T, h *Linux) {
 	t.Helper()
-	const look = "ip -br addr show | tr -s ' '; ip -d link show type vlan; cat /proc/net/bonding/*"
+	const look = "ip -br addr show | tr -s ' '; ip -d link show type vlan; cat /proc/net/bonding/* 2>/dev/null || true"
 	before := hosttest.Shell(t, look)
 	first := bondAndVLANs()
 	saved, err := h.SaveNetwork(t.Context(), first)
@@ -87,10 +88,14 @@ func tryBonds(t *testing.T, h *Linux) {
 	}
 }
 
-// Through networkd, through the kernel and through ifupdown, in one machine: its start is what takes the time.
+// Through networkd, the kernel, ifupdown and NetworkManager, in one machine: its start is what takes the time.
 func TestBondsAndVLANs(t *testing.T) {
 	t.Parallel()
-	if !hosttest.InVM(t, ownSystem) {
+	machine := hosttest.VMRun{Limit: hosttest.VMTime, Programs: []string{"usr/sbin/NetworkManager"}}
+	if os.Getenv(hosttest.VMVariable) == "" {
+		machine.Unpacked = unpacked(t, networkManagerPackages...)
+	}
+	if !hosttest.InVMWith(t, machine, ownSystem) {
 		return
 	}
 	h, _ := unguarded(t)
@@ -115,4 +120,13 @@ func TestBondsAndVLANs(t *testing.T) {
 	if s, err := h.Network(t.Context(), bondAndVLANs(), nil); err != nil || s.Diff != "" {
 		t.Errorf("after a boot: %v\n%s", err, s.Diff)
 	}
+	hosttest.Must(t, h.ApplyNetwork(t.Context(), effect.Cause{}, network.Config{}))
+
+	hosttest.Shell(t, "rm -r /etc/network /run/network /etc/ingot")
+	startNetworkManager(t)
+	testkit.Eventually(t, rigTime, func() bool {
+		return strings.Count(hosttest.Shell(t, "ip -br link show"), " UP ") == 2
+	}, "NetworkManager does not raise the cards")
+	h, _ = unguarded(t)
+	tryBonds(t, h)
 }

@@ -124,7 +124,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_EXPLAIN_NOT_WIRED:        "until it can: ingot machine get {machine} and ingot ops --machine {machine}",
 	pb.Reason_TIMELINE_NOT_WIRED:       "until it can: ingot ops --machine {machine} and ingot audit {machine}",
 	pb.Reason_NETWORK_RECONFIG_NOT_WIRED: "this host cannot be given interfaces (the message says why); leave " +
-		"interfaces out, or run systemd-networkd on it",
+		"interfaces out, or run systemd-networkd, NetworkManager or ifupdown on it",
 
 	pb.Reason_OUTCOME_UNKNOWN: "nobody knows whether it happened: ingot commands {operation}, look at the machine, " +
 		"then: " +

@@ -27,9 +27,30 @@ func inVM(t *testing.T, devices func(dir string) []string) bool {
 	dir := t.TempDir()
 	initrd := filepath.Join(dir, "initrd")
 	args := []string{
-		"-accel", "tcg", "-machine", "q35", "-m", "1024", "-cpu", "qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2", "-display",
-		"none", "-no-reboot", "-serial", "stdio", "-nodefaults", "-kernel",
-		hosttest.WriteInitrd(t, initrd, "", hosttest.VMTime), "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1",
+		"-accel",
+		"tcg",
+		"-machine",
+		"q35",
+		"-m",
+		"1024",
+		"-cpu",
+		"qemu64,+rdrand,+ssse3,+sse4.1,+sse4.2",
+		"-display",
+		"none",
+		"-no-reboot",
+		"-serial",
+		"stdio",
+		"-nodefaults",
+		"-kernel",
+		hosttest.WriteInitrd(
+			t,
+			initrd,
+			hosttest.VMRun{Limit: hosttest.VMTime},
+		),
+		"-initrd",
+		initrd,
+		"-append",
+		"console=ttyS0 quiet panic=-1",
 	}
 	cmd := exec.CommandContext(t.Context(), "qemu-system-x86_64", append(args, devices(dir)...)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}

@@ -51,7 +51,7 @@ type Peer struct {
 
 func NewPeer(t *testing.T) Peer {
 	t.Helper()
-	other := exec.CommandContext(t.Context(), "sleep", "60")
+	other := exec.CommandContext(t.Context(), "sleep", "600") // longer than any test
 	other.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 	if err := other.Start(); err != nil {
 		t.Fatal(err)

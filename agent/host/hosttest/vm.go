@@ -64,11 +64,17 @@ $b poweroff -f
 // there, after prepare; the caller returns when it is false.
 func InVM(t *testing.T, prepare func(*testing.T)) bool {
 	t.Helper()
+	return InVMWith(t, VMRun{Limit: VMTime}, prepare)
+}
+
+// InVMWith is InVM in a machine with more.
+func InVMWith(t *testing.T, r VMRun, prepare func(*testing.T)) bool {
+	t.Helper()
 	if os.Getenv(VMVariable) == "1" {
 		prepare(t)
 		return true
 	}
-	out, err := RunVM(t, VMRun{Limit: VMTime})
+	out, err := RunVM(t, r)
 	if err != nil || !strings.Contains(out, "TEST ENDED 0") {
 		t.Fatalf("in the machine: %v\n%s", err, out)
 	}
@@ -81,13 +87,16 @@ type VMRun struct {
 	Limit time.Duration
 	More  []string     // arguments of qemu(1)
 	Line  func(string) // is given each line that the machine says; may be nil
+	// Unpacked is the root of Debian packages, and Programs are those of its programs that the machine has, by path.
+	Unpacked string
+	Programs []string
 }
 
 // RunVM runs the calling test in a machine, and gives what it has said.
 func RunVM(t *testing.T, r VMRun) (string, error) {
 	t.Helper()
 	initrd := filepath.Join(t.TempDir(), "initrd")
-	kernel := WriteInitrd(t, initrd, r.Env, r.Limit)
+	kernel := WriteInitrd(t, initrd, r)
 	if len(r.More) == 0 {
 		r.More = []string{"-no-reboot"}
 	}
@@ -137,7 +146,7 @@ func (c *console) Write(p []byte) (int, error) {
 }
 
 // WriteInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
-func WriteInitrd(t *testing.T, path, env string, limit time.Duration) (kernel string) {
+func WriteInitrd(t *testing.T, path string, r VMRun) (kernel string) {
 	t.Helper()
 	cache, err := imagebuild.DefaultCacheDir()
 	Must(t, err)
@@ -149,7 +158,7 @@ func WriteInitrd(t *testing.T, path, env string, limit time.Duration) (kernel st
 	for _, dir := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "var", "root", "disk"} {
 		w.dir(dir)
 	}
-	w.data("init", fmt.Appendf(nil, vmInit, VMVariable, NetworkdVariable, env, t.Name(), limit-30*time.Second), 0o755)
+	w.data("init", fmt.Appendf(nil, vmInit, VMVariable, NetworkdVariable, r.Env, t.Name(), r.Limit-30*time.Second), 0o755)
 	w.file("/bin/busybox", "bin/busybox")
 	w.program(os.Args[0], "host.test")
 	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh",
@@ -157,6 +166,9 @@ func WriteInitrd(t *testing.T, path, env string, limit time.Duration) (kernel st
 		w.program(name, name[1:])
 	}
 	addIfupdown(t, w, cache)
+	for _, name := range r.Programs {
+		w.programOf(r.Unpacked, filepath.Join(r.Unpacked, name), name)
+	}
 	for _, name := range []string{"/etc/passwd", "/etc/group", "/etc/nsswitch.conf"} {
 		w.file(name, name[1:])
 	}
@@ -266,14 +278,19 @@ func (c *cpio) file(source, name string) {
 }
 
 // program adds a program and its libraries, where ldd(1) finds them.
-func (c *cpio) program(source, name string) {
+func (c *cpio) program(source, name string) { c.programOf("/", source, name) }
+
+// programOf is program where some of the libraries are below root.
+func (c *cpio) programOf(root, source, name string) {
 	c.t.Helper()
 	c.file(source, name)
-	out, err := exec.CommandContext(c.t.Context(), "ldd", source).CombinedOutput()
+	ldd := exec.CommandContext(c.t.Context(), "ldd", source)
+	ldd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(root, "usr/lib/x86_64-linux-gnu"))
+	out, err := ldd.CombinedOutput()
 	if err != nil && !strings.Contains(string(out), "not a dynamic executable") {
 		c.t.Fatalf("ldd %s: %v\n%s", source, err, out)
 	}
 	for _, lib := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
-		c.file(lib[1], lib[1][1:])
+		c.file(lib[1], strings.TrimPrefix(strings.TrimPrefix(lib[1], root), "/"))
 	}
 }

@@ -33,7 +33,9 @@ type Manager interface {
 	Active(ctx context.Context) (map[string]string, error)
 	// Release has it give the interfaces up, before its files change.
 	Release(ctx context.Context, names []string) error
-	// Load has it read its files and configure what they say. Bonds and VLANs that are in the way are gone.
+	// Read has it take notice of its files, so that it makes nothing anew that they do not name any more.
+	Read(ctx context.Context) error
+	// Load has it configure what its files say. Bonds and VLANs that are in the way are gone.
 	Load(ctx context.Context, l Load) error
 	// Busy is what it does just now at the interfaces that it is not done with, in the words of networkctl(1).
 	Busy(ctx context.Context, names []string) map[string]string
@@ -166,6 +168,9 @@ func (n *Configurator) applyBy(ctx context.Context, m Manager, c Config, was, wa
 		return err
 	}
 	if err := n.writeFiles(m, files); err != nil {
+		return err
+	}
+	if err := m.Read(ctx); err != nil {
 		return err
 	}
 	removed, err := removeOutdated(was, want)

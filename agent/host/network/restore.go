@@ -50,6 +50,9 @@ func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s Sav
 		leftErr = m.Release(ctx, releaseOrder(made))
 	}
 	leftErr = errors.Join(leftErr, n.restoreFiles(m, s, back), stateErr)
+	if told && leftErr == nil {
+		leftErr = m.Read(ctx)
+	}
 	want, others := s.Links, s.Others
 	sameBoot := s.BootID == n.BootID()
 	if !sameBoot && !running && !coming {

@@ -117,6 +117,8 @@ func runDetached(ctx context.Context, what string, wait bool, argv ...string) er
 		systemd.PropExecStart(argv, false),
 		property("Type", "oneshot"),
 		property("KillMode", "process"),
+		// It may be asked for early in a boot, by a unit that others wait for.
+		property("DefaultDependencies", false),
 		property("CollectMode", "inactive-or-failed"),
 		property("TimeoutStartUSec", uint64(detachedLimit.Microseconds())),
 	}, done)

@@ -365,7 +365,7 @@ const (
 	// Next: upgrade it.
 	Reason_TIMELINE_NOT_WIRED Reason = 118
 	// OPERATION: this host cannot be given interfaces; the message says why.
-	// Next: run systemd-networkd on it, or leave `interfaces` empty.
+	// Next: run systemd-networkd, NetworkManager or ifupdown on it, or leave `interfaces` empty.
 	Reason_NETWORK_RECONFIG_NOT_WIRED Reason = 119
 	// UNIMPLEMENTED, OPERATION: a stage of the machine's workflow is not built.
 	// Next: see docs/reference/workflow-stages.md.

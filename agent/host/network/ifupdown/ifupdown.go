@@ -290,6 +290,9 @@ func (m Manager) Release(ctx context.Context, names []string) error {
 	return ctx.Err()
 }
 
+// Read does nothing: each ifup reads the files.
+func (Manager) Read(context.Context) error { return nil }
+
 // Load brings the interfaces up. Those with DHCP are not waited for: a lease may never come. On a way back nothing
 // fails because ifup does: the kernel is compared with what was there.
 func (m Manager) Load(ctx context.Context, l network.Load) error {

@@ -88,6 +88,9 @@ func (Manager) Release(context.Context, []string) error { return nil }
 // TellsResolver: networkd tells systemd-resolved the servers, where that runs.
 func (m Manager) TellsResolver(ctx context.Context) bool { return m.HasOwner(ctx, network.Resolved) }
 
+// Read does nothing: a reload configures too.
+func (Manager) Read(context.Context) error { return nil }
+
 // Load has networkd read its files, and configure what they say otherwise than before (org.freedesktop.network1(5)).
 // Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a
 // VLAN as it was, and take the old bond for the new one (seen with systemd 252). One that is about to come is restarted

@@ -112,7 +112,7 @@ var remedies = map[string]remedy{
 			starting(explain.StartReconfigure, onMachine("ingot reconfigure ", " --accept-drift DIGEST …",
 				"overwrites the difference that has the digest")))},
 	"NETWORK_RECONFIG_NOT_WIRED": {explain.OnOperator,
-		"this host cannot be given interfaces: neither systemd-networkd nor our agent runs its network",
+		"this host cannot be given interfaces: systemd-networkd, NetworkManager or ifupdown must run its network",
 		does(starting(explain.StartReconfigure, onMachine("ingot reconfigure ", " …   (without interfaces)",
 			"applies the rest of the configuration")))},
 	"COMMAND_EXPIRED": {explain.OnAgent,

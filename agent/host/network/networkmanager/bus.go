@@ -1,0 +1,66 @@
+package networkmanager
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/ingot-metal/ingot/agent/host/system"
+)
+
+// bus is a connection to NetworkManager.
+type bus struct {
+	ctx  context.Context
+	conn *dbus.Conn
+}
+
+func (m Manager) onBus(ctx context.Context, fn func(bus) error) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, system.BusTime)
+		defer cancel()
+	}
+	return system.OnBus(ctx, func(conn *dbus.Conn) error { return fn(bus{ctx, conn}) })
+}
+
+// call calls a method of one of NetworkManager's interfaces, such as .Settings.ReloadConnections.
+func (b bus) call(object dbus.ObjectPath, method string, args ...any) *dbus.Call {
+	return b.conn.Object(busName, object).CallWithContext(b.ctx, busName+method, 0, args...)
+}
+
+func (b bus) get(object dbus.ObjectPath, of, property string, into any) error {
+	return b.conn.Object(busName, object).CallWithContext(b.ctx, "org.freedesktop.DBus.Properties.Get", 0, busName+of,
+		property).Store(into)
+}
+
+func (b bus) device(name string) (device dbus.ObjectPath, err error) {
+	err = b.call(root, ".GetDeviceByIpIface", name).Store(&device)
+	return device, err
+}
+
+// activate begins to give a device a connection. NetworkManager makes a virtual device by itself.
+func (b bus) activate(id, link string, virtual bool) error {
+	var connection, active dbus.ObjectPath
+	if err := b.call(settings, ".Settings.GetConnectionByUuid", id).Store(&connection); err != nil {
+		return err
+	}
+	device := dbus.ObjectPath("/")
+	if !virtual {
+		var err error
+		if device, err = b.device(link); err != nil {
+			return err
+		}
+	}
+	return b.call(root, ".ActivateConnection", connection, device, dbus.ObjectPath("/")).Store(&active)
+}
+
+// isGone says that NetworkManager does not know a connection or device, or not any more.
+func isGone(err error) bool {
+	var remote dbus.Error
+	return errors.As(err, &remote) && slices.Contains([]string{
+		busName + ".Settings.InvalidConnection", busName + ".UnknownDevice", busName + ".UnknownConnection",
+		"org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownObject",
+	}, remote.Name)
+}
