@@ -462,6 +462,8 @@ test-oci: deps build ## Read the OCI images with other programs, push them to a 
 test-units: deb ## Boot a Debian tree with the packages and try the systemd units (root)
 	scripts/install-deps units
 	scripts/test-units
+	scripts/test-units ifupdown
+	scripts/test-units NetworkManager
 
 .PHONY: test-setup
 test-setup: deb ## Install the packages in a booted Debian tree, run `ingot setup` and doctor there, and purge all (root)

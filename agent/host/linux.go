@@ -100,7 +100,7 @@ func New(cfg Config) *Linux {
 	l.Storage = disks.NewStorage(l.System, cfg.Disks, cfg.StateTemplate, cfg.OpenDisk, cfg.HTTP)
 	l.Storage.BootNetwork = cfg.BootNetwork
 	l.Storage.BootMAC, l.Storage.Program, l.Storage.LoadModule = cfg.BootMAC, cfg.Program, cfg.LoadModule
-	l.Configurator = network.New(l.System, networkmanager.Manager{System: l.System}, networkd.Manager{System: l.System},
+	l.Configurator = network.New(l.System, networkd.Manager{System: l.System}, networkmanager.Manager{System: l.System},
 		ifupdown.Manager{System: l.System})
 	l.Watchdog = &rollback.Watchdog{System: l.System, Table: l.Nftables, Interfaces: l.Configurator}
 	l.Joiner = &kubeadm.Joiner{System: l.System, Program: cfg.Kubeadm}

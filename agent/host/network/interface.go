@@ -20,8 +20,8 @@ func (i Interface) Is(ref string) bool {
 	return ref != "" && (ref == i.Name || strings.EqualFold(ref, i.MAC))
 }
 
-// find gives the interface of the configuration that a reference means.
-func (c Config) find(ref string) *Interface {
+// Find gives the interface of the configuration that a reference means.
+func (c Config) Find(ref string) *Interface {
 	k := slices.IndexFunc(c.Interfaces, func(i Interface) bool { return i.Is(ref) })
 	if k < 0 {
 		return nil

@@ -15,7 +15,7 @@ func wantedLinks(c Config, macs map[string]string) []SavedLink {
 		w := SavedLink{Name: nameOf(i, macs), MTU: i.MTU, Up: true, Addresses: i.Addresses, Routes: i.AllRoutes()}
 		if i.VLAN != nil {
 			w.Kind, w.VLANID = "vlan", i.VLAN.ID
-			w.Parent = nameOf(*c.find(i.VLAN.Parent), macs)
+			w.Parent = nameOf(*c.Find(i.VLAN.Parent), macs)
 		}
 		if i.Bond != nil {
 			w.Kind, w.Bond = "bond", namedBond(*i.Bond, macs)

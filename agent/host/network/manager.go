@@ -8,7 +8,6 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/netdump"
-	"github.com/ingot-metal/ingot/agent/host/system"
 )
 
 // Manager is a program that configures the host's interfaces by files, also at each boot. Ours are written in its
@@ -25,6 +24,8 @@ type Manager interface {
 	Mode() fs.FileMode
 	// Files reads, by path, our files and those of others that a configuration may change.
 	Files() (map[string]string, error)
+	// Ours says whether a file is ours, and may be removed.
+	Ours(path string) bool
 	// Render gives what Files is when the configuration is in force.
 	Render(c Config, cards Cards) (map[string]string, error)
 	// Before gives what Files was, when the configuration c was in force; nil: none. saved is what Files was then.
@@ -160,11 +161,14 @@ func (n *Configurator) applyBy(ctx context.Context, m Manager, c Config, was, wa
 	if err != nil {
 		return err
 	}
-	files, err := m.Render(c, cards)
-	if err != nil {
+	if _, err := m.Render(c, cards); err != nil {
 		return err
 	}
 	if err := m.Release(ctx, releaseOrder(was, want)); err != nil {
+		return err
+	}
+	files, err := m.Render(c, cards) // of what others have written meanwhile
+	if err != nil {
 		return err
 	}
 	if err := n.writeFiles(m, files); err != nil {
@@ -216,11 +220,6 @@ func goneBack(ctx context.Context, m Manager, s SavedNetwork, before map[string]
 	return err == nil && maps.Equal(active, s.Active)
 }
 
-// ReadFiles reads the files that match a pattern below the root, by path.
-func ReadFiles(s *system.System, patterns ...string) (map[string]string, error) {
-	return readFiles(s, patterns)
-}
-
 // ClearAddresses takes away the addresses and routes of the named interfaces that do not expire.
 func ClearAddresses(names []string) error {
 	var bare []SavedLink
@@ -244,9 +243,3 @@ func (c Cards) NameOf(i Interface) string { return nameOf(i, c.ByMAC) }
 
 // Bond gives the bond with its members by name, sorted.
 func (c Cards) Bond(b Bond) *Bond { return namedBond(b, c.ByMAC) }
-
-// Find gives the interface of the configuration that a name or MAC means.
-func (c Config) Find(ref string) *Interface { return c.find(ref) }
-
-// OnLinkFirst puts the routes that others' next hops may need before those.
-func OnLinkFirst(routes []Route) []Route { return onLinkFirst(routes) }

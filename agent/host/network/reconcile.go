@@ -243,7 +243,7 @@ func setRoutes(w SavedLink, now []SavedLink) error {
 			return fmt.Errorf("remove route %s: %w", r, err)
 		}
 	}
-	for _, r := range onLinkFirst(w.Routes) {
+	for _, r := range OnLinkFirst(w.Routes) {
 		if slices.ContainsFunc(is.Routes, func(o Route) bool { return o.normal() == r.normal() }) {
 			continue
 		}
@@ -254,8 +254,8 @@ func setRoutes(w SavedLink, now []SavedLink) error {
 	return nil
 }
 
-// onLinkFirst puts routes that others' next hops may need before those.
-func onLinkFirst(routes []Route) []Route {
+// OnLinkFirst puts routes that others' next hops may need before those.
+func OnLinkFirst(routes []Route) []Route {
 	routes = slices.Clone(routes)
 	slices.SortStableFunc(routes, func(a, b Route) int {
 		switch {

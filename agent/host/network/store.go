@@ -72,25 +72,23 @@ func (n *Configurator) NetworkForgotten(context.Context) (bool, error) {
 	return err == nil && !n.RunsSystemd() && (!found || r.BootID != n.BootID()), err
 }
 
-// readFiles reads the files that match, by path below the root.
-func readFiles(s *system.System, patterns []string) (map[string]string, error) {
+// ReadFiles reads the files that match a pattern, by path below the root.
+func ReadFiles(s *system.System, pattern string) (map[string]string, error) {
+	paths, err := filepath.Glob(s.Path(pattern))
+	if err != nil {
+		return nil, fmt.Errorf("list network files: %w", err)
+	}
 	out := map[string]string{}
-	for _, pattern := range patterns {
-		paths, err := filepath.Glob(s.Path(pattern))
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
 		if err != nil {
-			return nil, fmt.Errorf("list network files: %w", err)
+			return nil, fmt.Errorf("read network file: %w", err)
 		}
-		for _, p := range paths {
-			b, err := os.ReadFile(p)
-			if err != nil {
-				return nil, fmt.Errorf("read network file: %w", err)
-			}
-			rel, err := filepath.Rel(s.Path(""), p)
-			if err != nil {
-				return nil, fmt.Errorf("read network file: %w", err)
-			}
-			out[rel] = string(b)
+		rel, err := filepath.Rel(s.Path(""), p)
+		if err != nil {
+			return nil, fmt.Errorf("read network file: %w", err)
 		}
+		out[rel] = string(b)
 	}
 	return out, nil
 }
@@ -115,7 +113,7 @@ func (n *Configurator) writeFiles(m Manager, want map[string]string) error {
 		}
 	}
 	for path := range have {
-		if _, ok := want[path]; ok {
+		if _, ok := want[path]; ok || !m.Ours(path) {
 			continue
 		}
 		if err := n.Remove(path); err != nil {
@@ -160,10 +158,10 @@ func (n *Configurator) before(m Manager, s SavedNetwork) (map[string]string, err
 	return m.Before(saved, s.Applied, cards)
 }
 
-// restoreFiles puts back what was saved, as much of it as can be.
+// restoreFiles puts back what was saved, as much of it as can be. Without before the manager's files stay.
 func (n *Configurator) restoreFiles(m Manager, s SavedNetwork, before map[string]string) error {
 	errs := []error{n.RemoveHalfWritten()}
-	if m != nil {
+	if m != nil && before != nil {
 		errs = append(errs, n.writeFiles(m, before))
 	}
 	if isOurs(n.readSaved("etc/resolv.conf")) {

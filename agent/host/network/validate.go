@@ -45,7 +45,7 @@ func (c Config) validateReferences(members map[string]bool) error {
 		if i.VLAN == nil {
 			continue
 		}
-		p := c.find(i.VLAN.Parent)
+		p := c.Find(i.VLAN.Parent)
 		if p == nil || p.VLAN != nil {
 			return invalidNetwork("%s: its parent %q is no card or bond of the configuration", i.Name, i.VLAN.Parent)
 		}

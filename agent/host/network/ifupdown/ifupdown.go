@@ -210,30 +210,24 @@ func (m Manager) readAll(files map[string]string, name string, depth int) error 
 	return nil
 }
 
+// Ours says whether it is our file.
+func (Manager) Ours(path string) bool { return path == ourFile }
+
 // Render writes our file, and takes what others say of our interfaces out of force.
 func (m Manager) Render(c network.Config, cards network.Cards) (map[string]string, error) {
 	files, err := m.othersWithout(&c, cards)
 	if err != nil {
 		return nil, err
 	}
-	files[ourFile] = render(c, cards)
-	if !slices.ContainsFunc(
-		slices.Collect(keys(files)),
-		func(f string) bool { return reads("/"+f, files[f], "/"+ourFile) },
-	) {
+	isRead := false
+	for f, text := range files {
+		isRead = isRead || reads("/"+f, text, "/"+ourFile)
+	}
+	if !isRead {
 		files[mainFile] = added("source /"+ourFile) + files[mainFile]
 	}
+	files[ourFile] = render(c, cards)
 	return files, nil
-}
-
-func keys(files map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for f := range files {
-			if f != ourFile && !yield(f) {
-				return
-			}
-		}
-	}
 }
 
 // Before gives our file as it was saved. Those of others are as they are now, but for what is ours in them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -73,6 +74,9 @@ func (m Manager) Has(ctx context.Context, names []string) bool {
 func (m Manager) Files() (map[string]string, error) {
 	return network.ReadFiles(m.System, dir+"/"+networkPrefix+"*")
 }
+
+// Ours says whether a file is one of them.
+func (Manager) Ours(path string) bool { return strings.HasPrefix(path, dir+"/"+networkPrefix) }
 
 // Before are the files as they were saved: all of them are ours.
 func (Manager) Before(saved map[string]string, _ *network.Config, _ network.Cards) (map[string]string, error) {

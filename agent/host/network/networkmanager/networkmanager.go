@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -73,6 +74,11 @@ func (m Manager) Has(ctx context.Context, names []string) bool {
 // Files reads our connections.
 func (m Manager) Files() (map[string]string, error) {
 	return network.ReadFiles(m.System, prefix+"*"+suffix)
+}
+
+// Ours says whether a file is one of them.
+func (Manager) Ours(path string) bool {
+	return strings.HasPrefix(path, prefix) && strings.HasSuffix(path, suffix)
 }
 
 // Render gives the connections of the configuration, by path.
