@@ -128,7 +128,8 @@ func ifupdownHost(t *testing.T) *Linux {
 const detachedLog = "/run/detached.log"
 
 const lookAtIfupdown = "ip -br link | tr -s ' '; ip -br addr show scope global | tr -s ' '; ip route; ip -6 route; " +
-	"ls /etc/network/interfaces.d; cat /etc/network/interfaces; sort /run/network/ifstate || true; cat /etc/resolv.conf || true"
+	"ls /etc/network/interfaces.d; cat /etc/network/interfaces; sort /run/network/ifstate || true; " +
+	"cat /etc/resolv.conf || true"
 
 // lay brings the host up as it boots.
 func lay(t *testing.T) hosttest.Peer {

@@ -47,8 +47,8 @@ addr-gen-mode=default
 method=link-local
 `
 
-// networkManagerSystem is one with Debian's NetworkManager, as the package has it. There is no udev, which NetworkManager
-// does not wait for where /sys is read-only.
+// networkManagerSystem is one with Debian's NetworkManager, as the package has it. There is no udev, for which
+// NetworkManager does not wait where /sys is read-only.
 func networkManagerSystem(t *testing.T) {
 	t.Helper()
 	root := unpacked(t, networkManagerPackages...)

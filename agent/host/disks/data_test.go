@@ -59,7 +59,8 @@ func dataOrder(t *testing.T, raw []byte) WriteImage {
 }
 
 // TestADataDiskIsMadeOnce: an empty disk gets a file system that fills it, and other programs agree; another
-// installation keeps every byte of it. It runs in a virtual machine, because growing a file system needs CAP_SYS_RESOURCE.
+// installation keeps every byte of it. It runs in a virtual machine, because growing a file system needs
+// CAP_SYS_RESOURCE.
 func TestADataDiskIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	var empty string

@@ -54,6 +54,14 @@ type Bond struct {
 	HashPolicy string        `json:"hash_policy,omitempty"`
 }
 
+// LACPRate is how often LACP asks for its partner's state, in the kernel's words.
+func (b Bond) LACPRate() string {
+	if b.LACPFast {
+		return "fast"
+	}
+	return "slow"
+}
+
 // VLAN is an interface that sends tagged frames over another.
 type VLAN struct {
 	ID     int    `json:"id"`

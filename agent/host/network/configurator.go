@@ -45,7 +45,8 @@ func New(s *system.System, managers ...Manager) *Configurator {
 	return &Configurator{System: s, Managers: managers}
 }
 
-// NetworkSupport: whoever manages interfaces where systemd is init, the kernel's own interface where we are.
+// NetworkSupport refuses a configuration that nothing on this host can apply. Where systemd is init that needs a
+// manager of interfaces; where the agent is init it configures the kernel itself, without DHCP.
 func (n *Configurator) NetworkSupport(ctx context.Context, c Config) error {
 	if !n.HasCapability(unix.CAP_NET_ADMIN) {
 		return effect.Refuse(effect.ErrNotWired, effect.ReasonNetworkNotWired, "configuring interfaces needs CAP_NET_ADMIN")

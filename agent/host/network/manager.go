@@ -8,10 +8,11 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/netdump"
+	"github.com/ingot-metal/ingot/agent/host/system"
 )
 
-// Manager is a program that configures the host's interfaces by files, also at each boot. Ours are written in its
-// format, and it is told to read them. Paths are below the root, without a leading slash.
+// Manager is a program that configures the host's interfaces from files, at each boot too, such as NetworkManager.
+// The agent writes files in its format and has it apply them. Paths are relative to the root directory.
 type Manager interface {
 	// Name is how records call it.
 	Name() string
@@ -28,8 +29,9 @@ type Manager interface {
 	Ours(path string) bool
 	// Render gives what Files is when the configuration is in force.
 	Render(c Config, cards Cards) (map[string]string, error)
-	// Before gives what Files was, when the configuration c was in force; nil: none. saved is what Files was then.
-	Before(saved map[string]string, c *Config, cards Cards) (map[string]string, error)
+	// Before gives what Files is to be on the way back. saved is what Files was before the change. It must not depend on
+	// the host's cards: early in a boot they may not have their names yet.
+	Before(saved map[string]string) (map[string]string, error)
 	// Active is what it has in force, by interface. nil: it has no such memory, and follows its files alone.
 	Active(ctx context.Context) (map[string]string, error)
 	// Release has it give the interfaces up, before its files change.
@@ -82,6 +84,21 @@ type Load struct {
 	Active map[string]string
 }
 
+// StateOnBus gives the state of a manager that is a service on the system bus. systemd is asked where it is not there:
+// it may be starting or stopping.
+func StateOnBus(ctx context.Context, s *system.System, busName, unit string) (ManagerState, error) {
+	if s.HasOwner(ctx, busName) {
+		return Running, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, system.BusTime)
+	defer cancel()
+	state, err := s.Kernel.UnitState(ctx, unit)
+	if err != nil || state == "inactive" || state == "failed" {
+		return Off, err
+	}
+	return Coming, nil
+}
+
 // Cards are the host's network cards.
 type Cards struct {
 	ByMAC map[string]string // names
@@ -108,8 +125,8 @@ func readCards() (Cards, error) {
 	return c, nil
 }
 
-// manager chooses who is told a configuration: the first that has one of its interfaces, or else the first that runs.
-// It is nil where the agent is init, and the kernel is told by ourselves.
+// manager chooses the manager that applies a configuration: the first that has configured one of its interfaces, or
+// else the first that runs. It is nil where the agent is init: the agent configures the kernel itself there.
 func (n *Configurator) manager(ctx context.Context, c Config) (Manager, error) {
 	if !n.RunsSystemd() {
 		return nil, nil

@@ -144,10 +144,6 @@ func (n *Configurator) before(m Manager, s SavedNetwork) (map[string]string, err
 	if m == nil {
 		return nil, nil
 	}
-	cards, err := readCards()
-	if err != nil {
-		return nil, err
-	}
 	saved := map[string]string{}
 	for path, text := range s.Files {
 		if !strings.Contains(path, "/") { // of an older version
@@ -155,7 +151,7 @@ func (n *Configurator) before(m Manager, s SavedNetwork) (map[string]string, err
 		}
 		saved[path] = text
 	}
-	return m.Before(saved, s.Applied, cards)
+	return m.Before(saved)
 }
 
 // restoreFiles puts back what was saved, as much of it as can be. Without before the manager's files stay.

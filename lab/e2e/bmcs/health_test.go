@@ -107,8 +107,8 @@ func (w *world) lights(id string) {
 	}
 }
 
-// TestTheIdentifyLight turns the light on and off, and restarts the site's agent. Viewers and machines without a BMC are
-// refused.
+// TestTheIdentifyLight turns the light on and off, and restarts the site's agent. Viewers and machines without a BMC
+// are refused.
 func TestTheIdentifyLight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

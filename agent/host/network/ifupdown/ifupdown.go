@@ -215,7 +215,24 @@ func (Manager) Ours(path string) bool { return path == ourFile }
 
 // Render writes our file, and takes what others say of our interfaces out of force.
 func (m Manager) Render(c network.Config, cards network.Cards) (map[string]string, error) {
-	files, err := m.othersWithout(&c, cards)
+	names := map[string]bool{}
+	for _, l := range c.Links(cards) {
+		names[l.Name] = true
+	}
+	return m.with(render(c, cards), names)
+}
+
+// Before gives our file as it was saved. Those of others are as they are now, but for what is ours in them.
+func (m Manager) Before(saved map[string]string) (map[string]string, error) {
+	if ours, had := saved[ourFile]; had {
+		return m.with(ours, namesIn(ours))
+	}
+	return m.othersWithout(nil)
+}
+
+// with gives all files where ours has this text.
+func (m Manager) with(ours string, names map[string]bool) (map[string]string, error) {
+	files, err := m.othersWithout(names)
 	if err != nil {
 		return nil, err
 	}
@@ -226,35 +243,17 @@ func (m Manager) Render(c network.Config, cards network.Cards) (map[string]strin
 	if !isRead {
 		files[mainFile] = added("source /"+ourFile) + files[mainFile]
 	}
-	files[ourFile] = render(c, cards)
+	files[ourFile] = ours
 	return files, nil
 }
 
-// Before gives our file as it was saved. Those of others are as they are now, but for what is ours in them.
-func (m Manager) Before(saved map[string]string, c *network.Config, cards network.Cards) (map[string]string, error) {
-	if ours, had := saved[ourFile]; had && c != nil {
-		files, err := m.Render(*c, cards)
-		if err == nil {
-			files[ourFile] = ours
-		}
-		return files, err
-	}
-	return m.othersWithout(nil, cards)
-}
-
-// othersWithout reads the files of others with what they say of the configuration's interfaces out of force.
-func (m Manager) othersWithout(c *network.Config, cards network.Cards) (map[string]string, error) {
+// othersWithout reads the files of others with what they say of the named interfaces out of force.
+func (m Manager) othersWithout(names map[string]bool) (map[string]string, error) {
 	files, err := m.Files()
 	if err != nil {
 		return nil, err
 	}
 	delete(files, ourFile)
-	names := map[string]bool{}
-	if c != nil {
-		for _, l := range c.Links(cards) {
-			names[l.Name] = true
-		}
-	}
 	for f, text := range files {
 		files[f] = takeOver(text, names)
 	}

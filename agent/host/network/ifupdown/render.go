@@ -32,6 +32,21 @@ func render(c network.Config, cards network.Cards) string {
 	return b.String()
 }
 
+// namesIn gives the interfaces of a text of render: those that it brings up, and the members of its bonds.
+func namesIn(text string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 2 && fields[0] == "auto" {
+			names[fields[1]] = true
+		}
+		if len(fields) == 8 && fields[0] == "pre-up" && fields[6] == "master" {
+			names[fields[5]] = true
+		}
+	}
+	return names
+}
+
 // writer writes the stanzas of one interface.
 type writer struct {
 	b    *strings.Builder
@@ -107,11 +122,7 @@ func (w writer) device(c network.Config, i network.Interface, cards network.Card
 func bondOptions(b network.Bond) string {
 	text := fmt.Sprintf("mode %s miimon %d", b.Mode, b.MIIMon.Milliseconds())
 	if b.Mode == "802.3ad" {
-		rate := "slow"
-		if b.LACPFast {
-			rate = "fast"
-		}
-		text += " lacp_rate " + rate
+		text += " lacp_rate " + b.LACPRate()
 	}
 	if b.HashPolicy != "" {
 		text += " xmit_hash_policy " + b.HashPolicy

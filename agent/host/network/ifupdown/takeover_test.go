@@ -1,6 +1,7 @@
 package ifupdown
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -152,5 +153,9 @@ iface tag inet6 static
 `
 	if got := render(c, cards); got != want {
 		t.Errorf("got:\n%s", got)
+	}
+	names := map[string]bool{"bond0": true, "eth0": true, "eth1": true, "tag": true}
+	if got := namesIn(want); !maps.Equal(got, names) {
+		t.Errorf("it names %v", got)
 	}
 }

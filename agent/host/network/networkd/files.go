@@ -49,11 +49,7 @@ func netdev(i network.Interface, kind string) *unit {
 func bondFile(b network.Bond, u *unit) *unit {
 	u.section("Bond").set("Mode", b.Mode).set("MIIMonitorSec", fmt.Sprintf("%dms", b.MIIMon.Milliseconds()))
 	if b.Mode == "802.3ad" {
-		rate := "slow"
-		if b.LACPFast {
-			rate = "fast"
-		}
-		u.set("LACPTransmitRate", rate)
+		u.set("LACPTransmitRate", b.LACPRate())
 	}
 	if b.HashPolicy != "" {
 		u.set("TransmitHashPolicy", b.HashPolicy)

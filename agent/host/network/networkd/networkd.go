@@ -46,18 +46,9 @@ func (Manager) Dir() string { return dir }
 // Runs says whether it is on the bus.
 func (m Manager) Runs(ctx context.Context) bool { return m.HasOwner(ctx, busName) }
 
-// State asks systemd where it is not on the bus: it may be started or stopped just now.
+// State says whether it is on the bus, or starts or stops just now.
 func (m Manager) State(ctx context.Context) (network.ManagerState, error) {
-	if m.Runs(ctx) {
-		return network.Running, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, system.BusTime)
-	defer cancel()
-	state, err := m.Kernel.UnitState(ctx, service)
-	if err != nil || state == "inactive" || state == "failed" {
-		return network.Off, err
-	}
-	return network.Coming, nil
+	return network.StateOnBus(ctx, m.System, busName, service)
 }
 
 // Has says whether it has configured one of the interfaces, or is about to.
@@ -79,7 +70,7 @@ func (m Manager) Files() (map[string]string, error) {
 func (Manager) Ours(path string) bool { return strings.HasPrefix(path, dir+"/"+networkPrefix) }
 
 // Before are the files as they were saved: all of them are ours.
-func (Manager) Before(saved map[string]string, _ *network.Config, _ network.Cards) (map[string]string, error) {
+func (Manager) Before(saved map[string]string) (map[string]string, error) {
 	return saved, nil
 }
 

@@ -93,11 +93,7 @@ func (f *file) mtu(mtu int) *file {
 func (f *file) bond(b network.Bond) {
 	f.section("bond").set("mode", b.Mode).set("miimon", b.MIIMon.Milliseconds())
 	if b.Mode == "802.3ad" {
-		rate := "slow"
-		if b.LACPFast {
-			rate = "fast"
-		}
-		f.set("lacp_rate", rate)
+		f.set("lacp_rate", b.LACPRate())
 	}
 	if b.HashPolicy != "" {
 		f.set("xmit_hash_policy", b.HashPolicy)

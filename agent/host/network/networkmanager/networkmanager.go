@@ -47,18 +47,9 @@ func (Manager) Mode() fs.FileMode { return 0o600 }
 // Dir is where its files are.
 func (Manager) Dir() string { return dir }
 
-// State asks systemd where it is not on the bus: it may be started or stopped just now.
+// State says whether it is on the bus, or starts or stops just now.
 func (m Manager) State(ctx context.Context) (network.ManagerState, error) {
-	if m.HasOwner(ctx, busName) {
-		return network.Running, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, system.BusTime)
-	defer cancel()
-	state, err := m.Kernel.UnitState(ctx, service)
-	if err != nil || state == "inactive" || state == "failed" {
-		return network.Off, err
-	}
-	return network.Coming, nil
+	return network.StateOnBus(ctx, m.System, busName, service)
 }
 
 // Has says whether one of the interfaces is its own.
@@ -91,7 +82,7 @@ func (Manager) Render(c network.Config, cards network.Cards) (map[string]string,
 }
 
 // Before are the files as they were saved: all of them are ours.
-func (Manager) Before(saved map[string]string, _ *network.Config, _ network.Cards) (map[string]string, error) {
+func (Manager) Before(saved map[string]string) (map[string]string, error) {
 	return saved, nil
 }
 
