@@ -280,25 +280,47 @@ func (c *ControllerProcess) Launch(failpoints string) {
 
 func (c *ControllerProcess) addressesFile() string { return filepath.Join(c.dir, "addresses") }
 
-// Start starts the process, waits until it is ready, and gives the moment at which it was.
+// Start starts the process, waits until it is ready, and gives the moment at which it was. One with failpoints may die
+// before that, of work that its predecessor left: then Start only waits for its death, which is seen at Process.Gone.
 func (c *ControllerProcess) Start(failpoints string) time.Time {
 	c.t.Helper()
 	c.Launch(failpoints)
 	var a controller.Addresses
-	testkit.Eventually(c.t, time.Minute, func() bool {
+	c.until("the controller does not say where it listens", func() bool {
 		b, err := os.ReadFile(c.addressesFile())
 		return err == nil && json.Unmarshal(bytes.TrimSpace(b), &a) == nil
-	}, "the controller does not say where it listens: %s", lazy(c.output))
-	testkit.Eventually(c.t, time.Minute, func() bool {
+	})
+	c.until("the controller is not ready", func() bool {
 		ready, _ := readiness("http://" + a.HTTP)
 		return ready
-	}, "the controller is not ready: %s", lazy(c.output))
+	})
 	up := time.Now()
+	if c.dead() {
+		if failpoints == "" {
+			c.t.Fatalf("the controller ended before it was ready: %s", c.output())
+		}
+		return up
+	}
 	c.addresses = a
 	c.Front.Retarget("tcp", a.Frontpage)
 	c.Fleet.Retarget("tcp", a.Fleet)
 	c.Enrolment.Retarget("tcp", a.Enrolment)
 	return up
+}
+
+// until waits for something that the process does, or for its end.
+func (c *ControllerProcess) until(otherwise string, done func() bool) {
+	c.t.Helper()
+	testkit.Eventually(c.t, time.Minute, func() bool { return done() || c.dead() }, "%s: %s", otherwise, lazy(c.output))
+}
+
+func (c *ControllerProcess) dead() bool {
+	select {
+	case <-c.Process.Gone():
+		return true
+	default:
+		return false
+	}
 }
 
 // Addresses are those of the listeners themselves, without relays between.
