@@ -72,11 +72,7 @@ func (a commands) listRolesCmd() *cobra.Command {
 		Long:    `List the role bindings, newest first; those that have ended too.`,
 		Example: "  ingot role list\n  ingot role list --filter role=admin --order-by expires_at",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RoleBinding, string, error) {
 				r, err := svc.Access.ListRoleBindings(cmd.Context(), &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page,
 					Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -85,14 +81,10 @@ func (a commands) listRolesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, b := range all {
-				names[i] = b.GetBindingId()
-			}
 			return a.Print(&pb.ListRoleBindingsResponse{Bindings: all}, func() string {
 				return a.Style().RoleBindings(all, a.Now()).String()
-			}, names...)
-		},
+			}, command.Names(all, (*pb.RoleBinding).GetBindingId)...)
+		}),
 	}
 	narrow.Register(cmd, "role=operator,group=night", "expires_at desc")
 	return cmd
@@ -106,17 +98,13 @@ func (a commands) revokeRoleCmd() *cobra.Command {
 		Example:           "  ingot role revoke rb-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Access.DeleteRoleBinding(cmd.Context(), &pb.DeleteRoleBindingRequest{BindingId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(gone, func() string { return "Revoked " + a.Style().RoleBinding(gone) + "\n" }, gone.GetBindingId())
-		},
+		}),
 	}
 }
 
@@ -147,17 +135,13 @@ the session count no more. The person can sign on again; take roles away to prev
 		Example:           "  ingot session revoke ss-0a1b",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Access.RevokeSession(cmd.Context(), &pb.RevokeSessionRequest{SessionId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(s, func() string { return "Revoked " + s.GetSessionId() + "\n" }, s.GetSessionId())
-		},
+		}),
 	}
 	cmd.AddCommand(list, revoke)
 	return cmd
@@ -176,11 +160,7 @@ func (a commands) listSessions(cmd *cobra.Command, ended bool, narrow command.Na
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = s.GetSessionId()
-	}
 	return a.Print(&pb.ListSessionsResponse{Sessions: all}, func() string {
 		return a.Style().Sessions(all, a.Now()).String()
-	}, names...)
+	}, command.Names(all, (*pb.Session).GetSessionId)...)
 }

@@ -27,11 +27,7 @@ func (a commands) agentListCmd() *cobra.Command {
 		Long:    `List agents. Filter terms: machine_id, site, role (HOST, SITE, INSTALLER), connected (true, false).`,
 		Example: "  ingot agent list --filter connected=false",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			agents, err := command.Pages(0, func(size int32, page string) ([]*pb.Agent, string, error) {
 				r, err := svc.Admin.ListAgents(cmd.Context(), &pb.ListAgentsRequest{Filter: filter, PageSize: size,
 					PageToken: page})
@@ -40,14 +36,10 @@ func (a commands) agentListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(agents))
-			for i, ag := range agents {
-				names[i] = ag.GetAgentId()
-			}
 			return a.Print(&pb.ListAgentsResponse{Agents: agents}, func() string {
 				return a.Style().Agents(agents, a.Wide(), a.Now()).String()
-			}, names...)
-		},
+			}, command.Names(agents, (*pb.Agent).GetAgentId)...)
+		}),
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "terms such as role=SITE,connected=true")
 	return cmd
@@ -65,17 +57,13 @@ func (a commands) agentGetCmd() *cobra.Command {
 		Example:           "  ingot agent get a-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			ag, err := svc.Admin.GetAgent(cmd.Context(), &pb.GetAgentRequest{AgentId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.printAgent(ag)
-		},
+		}),
 	}
 }
 

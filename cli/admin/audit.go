@@ -137,16 +137,12 @@ stays.`,
 		Example:           "  ingot audit scrub m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := svc.Admin.ScrubAuditEventData(cmd.Context(), &pb.ScrubAuditEventDataRequest{TargetId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(r, func() string { return fmt.Sprintf("Scrubbed %d rows\n", r.GetScrubbedRows()) }, args[0])
-		},
+		}),
 	}
 }

@@ -198,11 +198,7 @@ MACHINE shows both.`,
 		Example:           "  ingot bmc trust m-1 --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
 			c, err := svc.Admin.TrustBMCCertificate(cmd.Context(), &pb.TrustBMCCertificateRequest{
 				MachineId: args[0], Sha256: strings.ToLower(strings.ReplaceAll(sum, ":", "")), Comment: comment,
@@ -212,7 +208,7 @@ MACHINE shows both.`,
 			}
 			return a.Print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" },
 				c.GetEndpoint())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&sum, "sha256", "", "SHA-256 of the certificate, in hexadecimal digits")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
@@ -232,11 +228,7 @@ call.`,
 		Example:           "  ingot bmc unpark m-1 --comment 'the directory was down'",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
 			r, err := svc.Admin.UnparkBMC(cmd.Context(), &pb.UnparkBMCRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
@@ -244,7 +236,7 @@ call.`,
 			}
 			return a.Print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
 				r.GetEndpoint())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd
@@ -274,11 +266,7 @@ func (a commands) credentialsListCmd() *cobra.Command {
 		Long:    `List the credentials of BMCs. Passwords are never shown.`,
 		Example: "  ingot bmc credentials list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
 				r, err := svc.Admin.ListBMCCredentials(cmd.Context(),
 					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -287,13 +275,11 @@ func (a commands) credentialsListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, c := range all {
-				names[i] = c.GetCredentialsRef()
-			}
-			return a.Print(&pb.ListBMCCredentialsResponse{Credentials: all},
-				func() string { return a.Style().Credentials(all).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListBMCCredentialsResponse{Credentials: all},
+				func() string { return a.Style().Credentials(all).String() },
+				command.Names(all, (*pb.BMCCredentials).GetCredentialsRef)...)
+		}),
 	}
 	narrow.Register(cmd, "adopted=true", "updated_at desc")
 	return cmd
@@ -307,16 +293,12 @@ func (a commands) credentialsDeleteCmd() *cobra.Command {
 		Example:           "  ingot bmc credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Admin.DeleteBMCCredentials(cmd.Context(), &pb.DeleteBMCCredentialsRequest{CredentialsRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		},
+		}),
 	}
 }

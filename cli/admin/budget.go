@@ -43,18 +43,14 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
   ingot budget set racks --domain label:rack --percent 10
   ingot budget set old-rack --domain label:rack --value r42 --at-once 1`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			b.Name = args[0]
 			set, err := svc.Budgets.SetBudget(cmd.Context(), &pb.SetBudgetRequest{Budget: b})
 			if err != nil {
 				return err
 			}
 			return a.printBudget(set, "Set")
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&b.Domain, "domain", "fleet", "what is counted by: fleet, site, or label:KEY such as label:rack")
@@ -91,12 +87,8 @@ func (a commands) budgetListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, b := range all {
-				names[i] = b.GetName()
-			}
 			return a.Print(&pb.ListBudgetsResponse{Budgets: all}, func() string { return a.Style().Budgets(all).String() },
-				names...)
+				command.Names(all, (*pb.Budget).GetName)...)
 		},
 	}
 	narrow.Register(cmd, "domain=site", "at_once desc")
@@ -112,17 +104,13 @@ budget is in the way.`,
 		Example:           "  ingot budget delete racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteBudgets()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Budgets.DeleteBudget(cmd.Context(), &pb.DeleteBudgetRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(gone, func() string { return "Deleted budget " + gone.GetName() + "\n" }, gone.GetName())
-		},
+		}),
 	}
 }
 
@@ -135,11 +123,7 @@ func (a commands) budgetSlotsCmd() *cobra.Command {
 CANCELED wait for a success on the machine, or for ingot budget release.`,
 		Example: "  ingot budget slots",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.BudgetSlot, string, error) {
 				r, err := svc.Budgets.ListBudgetSlots(
 					cmd.Context(),
@@ -150,13 +134,11 @@ CANCELED wait for a success on the machine, or for ingot budget release.`,
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, s := range all {
-				names[i] = s.GetMachineId()
-			}
-			return a.Print(&pb.ListBudgetSlotsResponse{Slots: all},
-				func() string { return a.Style().BudgetSlots(all, a.Now()).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListBudgetSlotsResponse{Slots: all},
+				func() string { return a.Style().BudgetSlots(all, a.Now()).String() },
+				command.Names(all, (*pb.BudgetSlot).GetMachineId)...)
+		}),
 	}
 	narrow.Register(cmd, "operation_phase=FAILED", "taken_at desc")
 	return cmd
@@ -172,18 +154,14 @@ operation is active it is refused.`,
 		Example:           `  ingot budget release m-1 --comment "bad disk, replaced"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Budgets.ReleaseBudgetSlot(cmd.Context(),
 				&pb.ReleaseBudgetSlotRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd
@@ -198,18 +176,14 @@ func (a commands) freezeCmd() *cobra.Command {
 granted before go on to their end. Use it when something goes wrong and you do not know yet what.`,
 		Example: `  ingot server freeze --comment "rack 42 is losing disks"`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Budgets.FreezeFleet(cmd.Context(), &pb.FreezeFleetRequest{Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.Print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
 				i.GetControllerId())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd

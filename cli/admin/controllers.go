@@ -22,11 +22,7 @@ One that was killed is SERVING until its lease has run out; its agents and its w
 long before.`,
 		Example: "  ingot controllers\n  ingot controllers --all",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			list, err := command.Pages(0, func(size int32, page string) ([]*pb.Controller, string, error) {
 				r, err := svc.Admin.ListControllers(
 					cmd.Context(),
@@ -43,14 +39,10 @@ long before.`,
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(list))
-			for i, k := range list {
-				names[i] = k.GetControllerId()
-			}
 			return a.Print(&pb.ListControllersResponse{Controllers: list}, func() string {
 				return a.Style().Controllers(list, a.Now()).String()
-			}, names...)
-		},
+			}, command.Names(list, (*pb.Controller).GetControllerId)...)
+		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those of the last seven days that have ended, too")
 	narrow.Register(cmd, "version!=v9", "sessions desc")

@@ -116,13 +116,9 @@ func (a commands) listDeliveries(ctx context.Context, r *pb.ListWebhookDeliverie
 }
 
 func (a commands) printDeliveries(all []*pb.WebhookDelivery) error {
-	names := make([]string, len(all))
-	for i, d := range all {
-		names[i] = d.GetDeliveryId()
-	}
 	return a.Print(&pb.ListWebhookDeliveriesResponse{Deliveries: all}, func() string {
 		return a.Style().WebhookDeliveries(all, a.Wide(), a.Now()).String()
-	}, names...)
+	}, command.Names(all, (*pb.WebhookDelivery).GetDeliveryId)...)
 }
 
 func (a commands) webhookRedeliverCmd() *cobra.Command {
@@ -136,11 +132,7 @@ others are; the exit code is that of the first failure.`,
   ingot webhook deliveries failures --state dead --limit 0 -o name | xargs ingot webhook redeliver`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeDeliveries("dead"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			var sent []*pb.WebhookDelivery
 			var first error
 			for _, id := range args {
@@ -165,7 +157,7 @@ others are; the exit code is that of the first failure.`,
 				return err
 			}
 			return first
-		},
+		}),
 	}
 }
 

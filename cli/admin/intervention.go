@@ -75,19 +75,15 @@ quarantine. An unresolved command stays; see ingot settle.`,
 		Example:           "  ingot clear m-1 --comment \"cable replaced\"",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			m, err := svc.Admin.ClearIntervention(cmd.Context(),
 				&pb.ClearInterventionRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.PrintMachine(m)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "what was done; kept in the audit log")
 	return cmd

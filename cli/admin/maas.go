@@ -95,11 +95,7 @@ func (a commands) maasListCmd() *cobra.Command {
 		Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
 		Example: "  ingot maas list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.MAASRegion, string, error) {
 				r, err := svc.MAAS.ListMAASRegions(
 					cmd.Context(),
@@ -110,13 +106,9 @@ func (a commands) maasListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, m := range all {
-				names[i] = m.GetRegionRef()
-			}
 			return a.Print(&pb.ListMAASRegionsResponse{Regions: all},
-				func() string { return a.Style().MAASRegions(all).String() }, names...)
-		},
+				func() string { return a.Style().MAASRegions(all).String() }, command.Names(all, (*pb.MAASRegion).GetRegionRef)...)
+		}),
 	}
 	narrow.Register(cmd, "region_ref=lab*", "region_ref desc")
 	return cmd
@@ -130,16 +122,12 @@ func (a commands) maasDeleteCmd() *cobra.Command {
 		Example:           "  ingot maas delete lab",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			m, err := svc.MAAS.DeleteMAASRegion(cmd.Context(), &pb.DeleteMAASRegionRequest{RegionRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(m, func() string { return "Deleted " + m.GetRegionRef() + "\n" }, m.GetRegionRef())
-		},
+		}),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func (a commands) serverCmd() *cobra.Command {
@@ -20,17 +21,13 @@ func (a commands) serverCmd() *cobra.Command {
 what it cannot do yet.`,
 		Example: "  ingot server info -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Admin.GetServerInfo(cmd.Context(), &pb.GetServerInfoRequest{})
 			if err != nil {
 				return err
 			}
 			return a.Print(i, func() string { return a.Style().Server(i) }, i.GetControllerId())
-		},
+		}),
 	}, a.freezeCmd(), a.thawCmd())
 	return cmd
 }
@@ -46,17 +43,13 @@ be done again. Look first: ingot server info says how many agents have not been 
 ingot agent list which.`,
 		Example: `  ingot server thaw --comment "compared with the change log of Tuesday"`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Admin.ThawFleet(cmd.Context(), &pb.ThawFleetRequest{Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.Print(i, func() string { return "The fleet is thawed\n" }, i.GetControllerId())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
 	return cmd

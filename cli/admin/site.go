@@ -102,17 +102,13 @@ func (a commands) siteGetCmd() *cobra.Command {
 		Example:           "  ingot site get berlin\n  ingot site get berlin -o yaml",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.printSite(s)
-		},
+		}),
 	}
 }
 
@@ -124,11 +120,7 @@ func (a commands) siteListCmd() *cobra.Command {
 		Long:    `List sites with their agents and revisions.`,
 		Example: "  ingot site list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Site, string, error) {
 				r, err := svc.Admin.ListSites(
 					cmd.Context(),
@@ -139,13 +131,9 @@ func (a commands) siteListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, s := range all {
-				names[i] = s.GetSite()
-			}
 			return a.Print(&pb.ListSitesResponse{Sites: all}, func() string { return a.Style().Sites(all, a.Now()).String() },
-				names...)
-		},
+				command.Names(all, (*pb.Site).GetSite)...)
+		}),
 	}
 	narrow.Register(cmd, "site=ber*", "applied_at desc")
 	return cmd
@@ -163,11 +151,7 @@ alone.`,
   ssh debian@"$(ingot site leases berlin --machine m-1 -o name)"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			leases, err := command.Pages(0, func(size int32, page string) ([]*pb.SiteLease, string, error) {
 				r, err := svc.Admin.ListSiteLeases(
 					cmd.Context(),
@@ -187,14 +171,10 @@ alone.`,
 			if machine != "" {
 				leases = slices.DeleteFunc(leases, func(l *pb.SiteLease) bool { return l.GetMachineId() != machine })
 			}
-			names := make([]string, len(leases))
-			for i, l := range leases {
-				names[i] = l.GetAddress()
-			}
 			return a.Print(&pb.ListSiteLeasesResponse{Leases: leases}, func() string {
 				return a.Style().Leases(leases, a.Now()).String()
-			}, names...)
-		},
+			}, command.Names(leases, (*pb.SiteLease).GetAddress)...)
+		}),
 	}
 	cmd.Flags().StringVar(&machine, "machine", "", "those of this machine alone")
 	narrow.Register(cmd, "segment=r42", "expires_at desc")
@@ -211,11 +191,7 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 		Example:           "  ingot site discovered berlin",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			req := &pb.ListDiscoveredRequest{Filter: narrow.Filter, OrderBy: narrow.OrderBy}
 			if len(args) == 1 {
 				req.Site = args[0]
@@ -228,13 +204,11 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, m := range all {
-				names[i] = m.GetMacAddress()
-			}
-			return a.Print(&pb.ListDiscoveredResponse{Machines: all},
-				func() string { return a.Style().Discovered(all, a.Now()).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListDiscoveredResponse{Machines: all},
+				func() string { return a.Style().Discovered(all, a.Now()).String() },
+				command.Names(all, (*pb.DiscoveredMachine).GetMacAddress)...)
+		}),
 	}
 	narrow.Register(cmd, "arch=x86_64", "last_seen_at desc")
 	return cmd

@@ -75,11 +75,7 @@ func (a commands) sshListCmd() *cobra.Command {
 		Long:    `List SSH credentials. Private keys are never shown.`,
 		Example: "  ingot ssh credentials list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
 				r, err := svc.Scripts.ListSSHCredentials(cmd.Context(),
 					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -88,13 +84,11 @@ func (a commands) sshListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, c := range all {
-				names[i] = c.GetCredentialsRef()
-			}
-			return a.Print(&pb.ListSSHCredentialsResponse{Credentials: all},
-				func() string { return a.Style().SSHCredentials(all).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListSSHCredentialsResponse{Credentials: all},
+				func() string { return a.Style().SSHCredentials(all).String() },
+				command.Names(all, (*pb.SSHCredentials).GetCredentialsRef)...)
+		}),
 	}
 	narrow.Register(cmd, "credentials_ref=rack-*", "updated_at desc")
 	return cmd
@@ -108,16 +102,12 @@ func (a commands) sshDeleteCmd() *cobra.Command {
 		Example:           "  ingot ssh credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Scripts.DeleteSSHCredentials(cmd.Context(), &pb.DeleteSSHCredentialsRequest{CredentialsRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		},
+		}),
 	}
 }

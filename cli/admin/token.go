@@ -111,11 +111,7 @@ beside it.`,
   ingot token create backup --scope read --bare >backup.token`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := svc.Admin.CreateAPIToken(cmd.Context(), &pb.CreateAPITokenRequest{
 				Name: args[0], Scope: scope, Lifetime: durationpb.New(lifetime),
 			})
@@ -131,7 +127,7 @@ beside it.`,
 					view.Time(t.GetExpiresAt()) +
 					". Shown only now:\n\n    " + r.GetSecret() + "\n"
 			}, r.GetToken().GetTokenId())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&scope, "scope", "read", "read, operate, report or admin")
 	cmd.Flags().DurationVar(&lifetime, "lifetime", 0, "how long it may be used (default 2160h, 90 days; at most 87600h)")
@@ -200,13 +196,9 @@ func (a commands) listEnrolmentTokens(cmd *cobra.Command, narrow command.Narrow)
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(tokens))
-	for i, t := range tokens {
-		names[i] = t.GetTokenId()
-	}
 	return a.Print(&pb.ListBootstrapTokensResponse{Tokens: tokens}, func() string {
 		return a.Style().Tokens(tokens, a.Now()).String()
-	}, names...)
+	}, command.Names(tokens, (*pb.BootstrapToken).GetTokenId)...)
 }
 
 func (a commands) tokenRevokeCmd() *cobra.Command {
@@ -220,15 +212,12 @@ and reload (systemctl reload ingot-controller).`,
 		Example:           "  ingot token revoke tk-01k\n  ingot token revoke t-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteTokens()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			var t interface {
 				proto.Message
 				GetTokenId() string
 			}
+			var err error
 			if strings.HasPrefix(args[0], "tk-") {
 				t, err = svc.Admin.RevokeAPIToken(cmd.Context(), &pb.RevokeAPITokenRequest{TokenId: args[0]})
 			} else {
@@ -238,6 +227,6 @@ and reload (systemctl reload ingot-controller).`,
 				return err
 			}
 			return a.Print(t, func() string { return "Revoked " + t.GetTokenId() + "\n" }, t.GetTokenId())
-		},
+		}),
 	}
 }

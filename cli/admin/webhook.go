@@ -77,11 +77,7 @@ shows no secret.`,
   ingot webhook create https://hooks.example.org/failures --name failures --event operation.failed --filter site=berlin`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			w.Url = args[0]
 			made, err := svc.Admin.CreateWebhook(cmd.Context(), &pb.CreateWebhookRequest{Webhook: w})
 			if err != nil {
@@ -92,7 +88,7 @@ shows no secret.`,
 					made.GetWebhookId())
 			}
 			return a.printSecret(made)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&w.WebhookId, "name", "", "the webhook's id; made when absent")
 	a.registerWebhook(cmd, w)
@@ -117,23 +113,15 @@ func (a commands) webhookListCmd() *cobra.Command {
 		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
 		Example: "  ingot webhook list\n  ingot webhook list -o wide",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := webhooks(cmd.Context(), svc, 0, narrow)
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, w := range all {
-				names[i] = w.GetWebhookId()
-			}
 			return a.Print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
 				return a.Style().Webhooks(all, a.Wide(), a.Now()).String()
-			}, names...)
-		},
+			}, command.Names(all, (*pb.Webhook).GetWebhookId)...)
+		}),
 	}
 	narrow.Register(cmd, "enabled=true", "pending_deliveries desc")
 	return cmd
@@ -145,13 +133,9 @@ func (a commands) oneWebhook(
 ) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = command.CompleteAt(a.completeWebhooks())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		svc, err := a.Services()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 		return call(cmd.Context(), svc, args[0])
-	}
+	})
 	return cmd
 }
 

@@ -82,11 +82,7 @@ off hold it up; ingot ca status names them, and ingot ca withdraw goes on withou
 Give clients the new root (ingot ca roots) before the old one ends.`,
 		Example: "  ingot ca rotate\n  ingot ca rotate --no-wait",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			got, err := svc.Authority.RotateAuthority(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -97,7 +93,7 @@ Give clients the new root (ingot ca roots) before the old one ends.`,
 				}
 			}
 			return a.show(got)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return once the new generation is made")
 	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")

@@ -228,6 +228,17 @@ func (a *App) Services() (*Services, error) {
 	}, nil
 }
 
+// Run makes the body of a command that calls the controller: it gets the clients of the one connection.
+func (a *App) Run(body func(*cobra.Command, *Services, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		svc, err := a.Services()
+		if err != nil {
+			return err
+		}
+		return body(cmd, svc, args)
+	}
+}
+
 // Pages reads a list to its end, or to limit entries when limit is above 0.
 func Pages[T any](limit int, read func(size int32, token string) ([]T, string, error)) ([]T, error) {
 	const most = 1000 // the server's
@@ -250,6 +261,15 @@ func Pages[T any](limit int, read func(size int32, token string) ([]T, string, e
 		}
 		token = next
 	}
+}
+
+// Names are those of all entries of a list, for the output form name.
+func Names[T any](all []T, name func(T) string) []string {
+	out := make([]string, len(all))
+	for i, each := range all {
+		out[i] = name(each)
+	}
+	return out
 }
 
 // Must is for mistakes in the making of the commands, which every test run would hit.

@@ -100,9 +100,6 @@ func (f *AsOf) Register(cmd *cobra.Command) {
 		"the machines as they were at this time: RFC 3339, a time of day, such as 03:12, or so long ago, such as 2h")
 }
 
-// Given says whether a moment is asked for.
-func (f *AsOf) Given() bool { return f.text != "" }
-
 // Read returns the moment of --as-of and prints it; nil where none was given.
 func (f *AsOf) Read(a *App) (*timestamppb.Timestamp, error) {
 	at, err := a.Moment("--as-of", f.text)

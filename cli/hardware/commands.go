@@ -27,19 +27,15 @@ ingot test MACHINE makes a test.`,
 		Example:           "  ingot machine tests m-1\n  ingot machine tests m-1 --history 9 -o json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			all, err := svc.Machines.GetHardwareTests(cmd.Context(),
 				&pb.GetHardwareTestsRequest{MachineId: args[0], History: history})
 			if err != nil {
 				return err
 			}
 			return a.Print(all, func() string { return Tests(a.Style(), all) }, all.GetMachineId())
-		},
+		}),
 	}
 	cmd.Flags().Int32Var(&history, "history", 0, "how many tests before the last one to show, at most 49")
 	return cmd
@@ -55,18 +51,14 @@ have the condition HardwareFault: ingot list --filter conditions.HardwareFault=t
 		Example:           "  ingot machine health m-1\n  ingot machine health m-1 -o json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			h, err := svc.Machines.GetHardwareHealth(cmd.Context(), &pb.GetHardwareHealthRequest{MachineId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(h, func() string { return Health(a.Style(), h) }, h.GetMachineId())
-		},
+		}),
 	}
 }
 
@@ -80,12 +72,8 @@ It works whatever else the machine does. ingot machine health MACHINE shows what
 		Example:           "  ingot machine identify m-1\n  ingot machine identify m-1 --off",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			h, err := svc.Machines.SetIdentifyLight(cmd.Context(), &pb.SetIdentifyLightRequest{MachineId: args[0], Lit: !off})
 			if err != nil {
 				return err
@@ -94,7 +82,7 @@ It works whatever else the machine does. ingot machine health MACHINE shows what
 				return "The identify light of " + args[0] + " is ordered " + h.GetIdentifyLightOrdered() +
 					".\nNext: ingot machine health " + args[0] + "   shows when the BMC says so\n"
 			}, h.GetMachineId())
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "turn it off")
 	return cmd

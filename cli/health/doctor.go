@@ -46,18 +46,13 @@ scope admin. Exit code 5 when a check fails; warnings are not failures.
 ingot-controller doctor checks a controller's machine, ingot-agent doctor that of an agent.`,
 		Example: "  ingot doctor\n  ingot doctor -o json | jq '.checks[] | select(.level != \"ok\")'",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			list := (&examination{a: a, svc: svc, version: cmd.Root().Version}).all(cmd.Context())
-			out := &strings.Builder{}
+			out, write := &strings.Builder{}, doctor.Text
 			if a.Document() {
-				err = doctor.JSON(out, list)
-			} else {
-				err = doctor.Text(out, list)
+				write = doctor.JSON
 			}
+			err := write(out, list)
 			if err != nil {
 				err = &command.ExitError{Code: command.ExitFailed}
 			}
@@ -65,7 +60,7 @@ ingot-controller doctor checks a controller's machine, ingot-agent doctor that o
 				return writeErr
 			}
 			return err
-		},
+		}),
 	}
 }
 

@@ -35,11 +35,7 @@ script output. What cannot be had is named in its bundle.json.
 ingot-controller support-bundle on a controller's machine has more: configuration, log, metrics, database.`,
 		Example: "  ingot support-bundle --out support.tar.gz",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			if out == "" {
 				out = "ingot-support-" + a.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
@@ -59,7 +55,7 @@ ingot-controller support-bundle on a controller's machine has more: configuratio
 				return err
 			}
 			return a.Write(said(out, m))
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write, which must not exist (default: ingot-support-TIME.tar.gz)")
 	return cmd

@@ -76,11 +76,7 @@ func (a commands) clusterListCmd() *cobra.Command {
 		Long:    `List the clusters that machines can be joined to.`,
 		Example: "  ingot cluster list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Cluster, string, error) {
 				r, err := svc.Clusters.ListClusters(
 					cmd.Context(),
@@ -91,13 +87,9 @@ func (a commands) clusterListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, c := range all {
-				names[i] = c.GetClusterRef()
-			}
 			return a.Print(&pb.ListClustersResponse{Clusters: all}, func() string { return a.Style().Clusters(all).String() },
-				names...)
-		},
+				command.Names(all, (*pb.Cluster).GetClusterRef)...)
+		}),
 	}
 	narrow.Register(cmd, "cluster_ref=prod-*", "updated_at desc")
 	return cmd
@@ -112,17 +104,13 @@ Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Clusters.GetCluster(cmd.Context(), &pb.GetClusterRequest{ClusterRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(c, func() string { return a.Style().Cluster(c).String() }, c.GetClusterRef())
-		},
+		}),
 	}
 }
 
@@ -134,16 +122,12 @@ func (a commands) clusterDeleteCmd() *cobra.Command {
 		Example:           "  ingot cluster delete prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Clusters.DeleteCluster(cmd.Context(), &pb.DeleteClusterRequest{ClusterRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(c, func() string { return "Deleted " + c.GetClusterRef() + "\n" }, c.GetClusterRef())
-		},
+		}),
 	}
 }

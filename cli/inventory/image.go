@@ -78,11 +78,7 @@ func (a commands) imageListCmd() *cobra.Command {
 		Long:    `List the images of the catalogue. -o wide adds digests and where they came from.`,
 		Example: "  ingot image list\n  ingot image list --kind os -o wide",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			images, err := command.Pages(0, func(size int32, page string) ([]*pb.Image, string, error) {
 				r, err := svc.Admin.ListImages(cmd.Context(), &pb.ListImagesRequest{
 					Filter:  command.JoinFilter("kind", kind, "arch", arch, "", narrow.Filter),
@@ -93,14 +89,10 @@ func (a commands) imageListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(images))
-			for i, im := range images {
-				names[i] = im.GetImageRef()
-			}
 			return a.Print(&pb.ListImagesResponse{Images: images}, func() string {
 				return a.Style().Images(images, a.Wide(), a.Now()).String()
-			}, names...)
-		},
+			}, command.Names(images, (*pb.Image).GetImageRef)...)
+		}),
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "only images of this kind")
 	cmd.Flags().StringVar(&arch, "arch", "", "only images for this architecture")
@@ -118,17 +110,13 @@ func (a commands) imageShowCmd() *cobra.Command {
 		Example:           "  ingot image show debian-12",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			im, err := svc.Admin.GetImage(cmd.Context(), &pb.GetImageRequest{ImageRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.printImage(im)
-		},
+		}),
 	}
 }
 
@@ -141,16 +129,12 @@ has it as its default. Machines that were made from it stay as they are.`,
 		Example:           "  ingot image remove debian-11",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			im, err := svc.Admin.RemoveImage(cmd.Context(), &pb.RemoveImageRequest{ImageRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(im, func() string { return "Removed " + im.GetImageRef() + "\n" }, im.GetImageRef())
-		},
+		}),
 	}
 }

@@ -107,12 +107,8 @@ moment, it is read again and the fields that are given are changed in what is th
 		Example:           "  ingot machine update m-1 --rack r43 --label env=staging --label old-",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			got, err := s.update(cmd, svc, args[0])
 			for range 2 {
 				if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
@@ -124,7 +120,7 @@ moment, it is read again and the fields that are given are changed in what is th
 				return err
 			}
 			return a.PrintMachine(got)
-		},
+		}),
 	}
 	s.register(cmd)
 	a.CompleteSpec(cmd)
@@ -157,11 +153,7 @@ func (a commands) machineDeleteCmd() *cobra.Command {
 again. Nothing is done to the machine itself. One that is in service is decommissioned first, unless
 an admin says --purge.`,
 		Example: "  ingot machine delete m-1",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			return a.Each(cmd, &t, args, yes, "%d machines leave the inventory for good.",
 				func(ctx context.Context, id string) error {
 					m, err := svc.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: id, Purge: purge})
@@ -170,7 +162,7 @@ an admin says --purge.`,
 					}
 					return a.Print(m, func() string { return "Deleted " + id + "\n" }, id)
 				})
-		},
+		}),
 	}
 	t.Register(a.App, cmd)
 	cmd.Flags().BoolVar(&purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
@@ -189,18 +181,14 @@ before it.`,
 			"  ingot machine inventory m-1 -o json | jq .document.cpu",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			inv, err := svc.Machines.GetInventory(cmd.Context(), &pb.GetInventoryRequest{MachineId: args[0], History: history})
 			if err != nil {
 				return err
 			}
 			return a.Print(inv, func() string { return hardware.Inventory(a.Style(), inv) }, inv.GetMachineId())
-		},
+		}),
 	}
 	cmd.Flags().Int32Var(&history, "history", 1, "with how many earlier inventories to compare, at most 49")
 	return cmd
@@ -216,18 +204,14 @@ RAM system records the TPM that it finds, by its first use: be sure that it is t
 		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			m, err := svc.Admin.ForgetTPM(cmd.Context(), &pb.ForgetTPMRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.PrintMachine(m)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
 	return cmd

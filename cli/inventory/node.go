@@ -46,11 +46,7 @@ func (a commands) nodeListCmd() *cobra.Command {
 		Long:    "List nodes by id, with the state of their installation.",
 		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			terms := command.JoinFilter("node_state", state, "", filter)
 			all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
 				r, err := svc.Nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
@@ -59,13 +55,9 @@ func (a commands) nodeListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, n := range all {
-				names[i] = n.GetNodeId()
-			}
 			return a.Print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.Style().Nodes(all, a.Now()).String() },
-				names...)
-		},
+				command.Names(all, (*pb.Node).GetNodeId)...)
+		}),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
 	cmd.Flags().StringVar(&filter, "filter", "", "further terms, as with ingot list")
@@ -83,18 +75,14 @@ func (a commands) nodeGetCmd() *cobra.Command {
 		Example:           "  ingot node get m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			a.Subject.Machine = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
 			n, err := svc.Nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.printNode(n)
-		},
+		}),
 	}
 }
 

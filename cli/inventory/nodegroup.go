@@ -20,18 +20,14 @@ waits for its installation. The same request id registers it once.`,
 		Example: `  ingot node approve 52:54:00:12:34:56 --machine m-1 --group rack-7
   ingot node approve 52:54:00:12:34:56 --site berlin --bmc-endpoint redfish://10.0.0.7 --bmc-credentials berlin`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r.MacAddress, r.RequestId = args[0], a.Request(&w)
 			op, err := svc.Nodes.ApproveDiscovered(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
 			return a.Print(op, func() string { return op.GetMachineId() + " is pending\n" }, op.GetMachineId())
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&w.RequestID, "request-id", "", "idempotency key; made and printed when absent")
@@ -74,18 +70,14 @@ active by itself. Without it a person does, by taking the machine out of mainten
 		Example:           "  ingot node group set rack-7 --auto-promote\n  ingot node group set rack-7",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeGroups()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r.Group = args[0]
 			g, err := svc.Nodes.SetNodeGroup(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
 			return a.Print(g, func() string { return a.Style().NodeGroups([]*pb.NodeGroup{g}, a.Now()).String() }, g.GetGroup())
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
 	cmd.Flags().BoolVar(&r.ExplicitPromotion, "explicit-promotion", false,
@@ -104,22 +96,16 @@ func (a commands) nodeGroupListCmd() *cobra.Command {
 		Long:    "List the groups that were set or that a machine names.",
 		Example: "  ingot node group list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := groups(cmd.Context(), svc, narrow)
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, g := range all {
-				names[i] = g.GetGroup()
-			}
-			return a.Print(&pb.ListNodeGroupsResponse{Groups: all},
-				func() string { return a.Style().NodeGroups(all, a.Now()).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListNodeGroupsResponse{Groups: all},
+				func() string { return a.Style().NodeGroups(all, a.Now()).String() },
+				command.Names(all, (*pb.NodeGroup).GetGroup)...)
+		}),
 	}
 	narrow.Register(cmd, "auto_promote=true", "nodes desc")
 	return cmd

@@ -27,11 +27,7 @@ func (a commands) planListCmd() *cobra.Command {
 		Long:    `List the built-in plans and your own.`,
 		Example: "  ingot plan list -o yaml",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Plan, string, error) {
 				r, err := svc.Plans.ListPlans(
 					cmd.Context(),
@@ -47,7 +43,7 @@ func (a commands) planListCmd() *cobra.Command {
 				names = append(names, p.GetPlanId())
 			}
 			return a.Print(&pb.ListPlansResponse{Plans: all}, func() string { return a.Style().Plans(all).String() }, names...)
-		},
+		}),
 	}
 	narrow.Register(cmd, "plan_id=re*", "plan_id desc")
 	return cmd
@@ -61,17 +57,13 @@ func (a commands) planGetCmd() *cobra.Command {
 		Example:           "  ingot plan get reboot",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			p, err := svc.Plans.GetPlan(cmd.Context(), &pb.GetPlanRequest{PlanId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(p, func() string { return a.Style().Plan(p) }, p.GetPlanId())
-		},
+		}),
 	}
 }
 
@@ -84,17 +76,13 @@ read; so does one that a machine or an open rollout names.`,
 		Example:           "  ingot plan delete reboot-twice",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			p, err := svc.Plans.DeletePlan(cmd.Context(), &pb.DeletePlanRequest{PlanId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(p, func() string { return "deleted " + p.GetPlanId() + "\n" }, p.GetPlanId())
-		},
+		}),
 	}
 }
 

@@ -21,11 +21,7 @@ func (a commands) runListCmd() *cobra.Command {
 		Long:    `List runs, newest first.`,
 		Example: "  ingot run list --machine m-1",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			runs, err := command.Pages(f.Limit, func(size int32, token string) ([]*pb.Run, string, error) {
 				r, err := svc.Runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size,
 					PageToken: token})
@@ -34,13 +30,9 @@ func (a commands) runListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(runs))
-			for i, r := range runs {
-				names[i] = r.GetRunId()
-			}
 			return a.Print(&pb.ListRunsResponse{Runs: runs}, func() string { return a.Style().Runs(runs, a.Now()).String() },
-				names...)
-		},
+				command.Names(runs, (*pb.Run).GetRunId)...)
+		}),
 	}
 	f.Register(a.App, cmd, 100)
 	return cmd

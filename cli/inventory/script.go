@@ -77,11 +77,7 @@ func (a commands) scriptListCmd() *cobra.Command {
 		Long:    `List the scripts of the catalogue.`,
 		Example: "  ingot script list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Script, string, error) {
 				r, err := svc.Scripts.ListScripts(
 					cmd.Context(),
@@ -92,13 +88,9 @@ func (a commands) scriptListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, s := range all {
-				names[i] = s.GetScriptRef()
-			}
 			return a.Print(&pb.ListScriptsResponse{Scripts: all},
-				func() string { return a.Style().Scripts(all, a.Now()).String() }, names...)
-		},
+				func() string { return a.Style().Scripts(all, a.Now()).String() }, command.Names(all, (*pb.Script).GetScriptRef)...)
+		}),
 	}
 	narrow.Register(cmd, "script_ref=fix-*", "created_at desc")
 	return cmd
@@ -112,17 +104,13 @@ func (a commands) scriptShowCmd() *cobra.Command {
 		Example:           "  ingot script show fix-raid-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Scripts.GetScript(cmd.Context(), &pb.GetScriptRequest{ScriptRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.printScript(s)
-		},
+		}),
 	}
 }
 
@@ -134,16 +122,12 @@ func (a commands) scriptRemoveCmd() *cobra.Command {
 		Example:           "  ingot script remove fix-raid-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Scripts.RemoveScript(cmd.Context(), &pb.RemoveScriptRequest{ScriptRef: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(s, func() string { return "Removed " + s.GetScriptRef() + "\n" }, s.GetScriptRef())
-		},
+		}),
 	}
 }

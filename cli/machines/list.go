@@ -99,16 +99,12 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
 		slices.SortStableFunc(machines,
 			func(x, y *pb.Machine) int { return command.CompareNames(x.GetMachineId(), y.GetMachineId()) })
 	}
-	names := make([]string, len(machines))
-	for i, m := range machines {
-		names[i] = m.GetMachineId()
-	}
 	return a.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
 		if len(f.columns) > 0 && !a.Wide() {
 			return a.Style().MachineColumns(machines, f.columns).String()
 		}
 		return a.Style().Machines(machines, a.Wide(), a.Now()).String()
-	}, names...)
+	}, command.Names(machines, (*pb.Machine).GetMachineId)...)
 }
 
 // watchMachines prints the machines that match, then every change of them.

@@ -37,11 +37,7 @@ func (a commands) viewListCmd() *cobra.Command {
 		Long:    `List the views that are shared, and your own, by name.`,
 		Example: "  ingot view list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.View, string, error) {
 				r, err := svc.Views.ListViews(cmd.Context(), &pb.ListViewsRequest{
 					PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
@@ -51,12 +47,11 @@ func (a commands) viewListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, v := range all {
-				names[i] = v.GetName()
-			}
-			return a.Print(&pb.ListViewsResponse{Views: all}, func() string { return a.Style().Views(all).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListViewsResponse{Views: all},
+				func() string { return a.Style().Views(all).String() },
+				command.Names(all, (*pb.View).GetName)...)
+		}),
 	}
 	narrow.Register(cmd, "shared=true", "updated_at desc")
 	return cmd
@@ -70,17 +65,13 @@ func (a commands) viewShowCmd() *cobra.Command {
 		Example:           "  ingot view show gpu-racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			v, err := svc.Views.GetView(cmd.Context(), &pb.GetViewRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(v, func() string { return a.Style().View(v) }, v.GetName())
-		},
+		}),
 	}
 }
 
@@ -143,17 +134,13 @@ func (a commands) viewDeleteCmd() *cobra.Command {
 		Example:           "  ingot view delete gpu-racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Views.DeleteView(cmd.Context(), &pb.DeleteViewRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(gone, func() string { return "Deleted view " + gone.GetName() + "\n" }, gone.GetName())
-		},
+		}),
 	}
 }
 

@@ -38,13 +38,9 @@ func (a commands) listOps(cmd *cobra.Command, f *command.FilterFlags) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(ops))
-	for i, op := range ops {
-		names[i] = op.GetOperationId()
-	}
 	return a.Print(&pb.ListOperationsResponse{Operations: ops}, func() string {
 		return a.Style().Operations(ops, a.Wide(), a.Now()).String()
-	}, names...)
+	}, command.Names(ops, (*pb.Operation).GetOperationId)...)
 }
 
 func (a commands) opsGetCmd() *cobra.Command {

@@ -180,17 +180,13 @@ func (a commands) rolloutAct(
 	return &cobra.Command{
 		Use: use + " ROLLOUT", Short: short, Long: long, Example: example, Args: cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := call(cmd, svc, args[0])
 			if err != nil {
 				return err
 			}
 			return a.printRollout(r)
-		},
+		}),
 	}
 }
 
@@ -268,11 +264,7 @@ func (a commands) rolloutListCmd() *cobra.Command {
 		Example: `  ingot rollout list
   ingot rollout list --filter state=PAUSED`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(limit, func(size int32, page string) ([]*pb.Rollout, string, error) {
 				r, err := svc.Rollouts.ListRollouts(cmd.Context(),
 					&pb.ListRolloutsRequest{Filter: filter, PageSize: size, PageToken: page})
@@ -281,13 +273,11 @@ func (a commands) rolloutListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, r := range all {
-				names[i] = r.GetRolloutId()
-			}
-			return a.Print(&pb.ListRolloutsResponse{Rollouts: all},
-				func() string { return a.Style().Rollouts(all, a.Now()).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListRolloutsResponse{Rollouts: all},
+				func() string { return a.Style().Rollouts(all, a.Now()).String() },
+				command.Names(all, (*pb.Rollout).GetRolloutId)...)
+		}),
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "state=RUNNING, PAUSED, …, request_id=…")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 lists all")
@@ -304,11 +294,7 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
   ingot rollout machines ro-01k --filter state=FAILED`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RolloutMachine, string, error) {
 				r, err := svc.Rollouts.ListRolloutMachines(cmd.Context(), &pb.ListRolloutMachinesRequest{
 					RolloutId: args[0], Filter: filter, PageSize: size, PageToken: page,
@@ -318,13 +304,11 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := make([]string, len(all))
-			for i, m := range all {
-				names[i] = m.GetMachineId()
-			}
-			return a.Print(&pb.ListRolloutMachinesResponse{Machines: all},
-				func() string { return a.Style().RolloutMachines(all).String() }, names...)
-		},
+			return a.Print(
+				&pb.ListRolloutMachinesResponse{Machines: all},
+				func() string { return a.Style().RolloutMachines(all).String() },
+				command.Names(all, (*pb.RolloutMachine).GetMachineId)...)
+		}),
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "terms such as state=FAILED,wave=2")
 	return cmd

@@ -81,16 +81,12 @@ FAILED, 6 CANCELED.`,
   ingot rollout watch ro-01k -o json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			// A wrong address, token or id is found here, before the watch starts to be patient.
 			if _, err := svc.Rollouts.GetRollout(cmd.Context(), &pb.GetRolloutRequest{RolloutId: args[0]}); err != nil {
 				return err
 			}
 			return a.WatchRollout(cmd.Context(), svc, args[0])
-		},
+		}),
 	}
 }

@@ -72,13 +72,9 @@ func (a commands) listWorkflows(cmd *cobra.Command, limit int, filter string) er
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(all))
-	for i, w := range all {
-		names[i] = w.GetWorkflowId()
-	}
 	return a.Print(&pb.ListWorkflowsResponse{Workflows: all}, func() string {
 		return a.Style().Workflows(all, a.Wide(), a.Now()).String()
-	}, names...)
+	}, command.Names(all, (*pb.Workflow).GetWorkflowId)...)
 }
 
 func (a commands) workflowGetCmd() *cobra.Command {
@@ -90,17 +86,13 @@ func (a commands) workflowGetCmd() *cobra.Command {
 		Example:           "  ingot workflow get wf-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteWorkflows()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			w, err := svc.Workflows.GetWorkflow(cmd.Context(), &pb.GetWorkflowRequest{WorkflowId: args[0]})
 			if err != nil {
 				return err
 			}
 			return a.Print(w, func() string { return a.Style().Workflow(w, a.Now()) }, w.GetWorkflowId())
-		},
+		}),
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // Engine does what must also reach agents and watchers.
@@ -140,9 +139,4 @@ func FirstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-// NotWired is the error for what is published and not built.
-func NotWired(reason, what string) error {
-	return failure.Unimplemented(reason, "%s: this version does not do that yet", what)
 }
