@@ -74,6 +74,11 @@ func (f *fakeServer) SetMachineFlag(_ context.Context, r *pb.SetMachineFlagReque
 	return f.find(r.GetMachineId())
 }
 
+func (f *fakeServer) ClearIntervention(_ context.Context, r *pb.ClearInterventionRequest) (*pb.Machine, error) {
+	f.sent = append(f.sent, r)
+	return f.find(r.GetMachineId())
+}
+
 func (f *fakeServer) ListCommands(context.Context, *pb.ListCommandsRequest) (*pb.ListCommandsResponse, error) {
 	return &pb.ListCommandsResponse{Commands: []*pb.Command{{
 		CommandId: "cmd-1", Step: "boot", Attempt: 1, Kind: "reboot", State: "DONE", Outcome: "SUCCEEDED",

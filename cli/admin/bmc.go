@@ -219,27 +219,25 @@ MACHINE shows both.`,
 func (a commands) bmcUnparkCmd() *cobra.Command {
 	var comment string
 	cmd := &cobra.Command{
-		Use:   "unpark MACHINE",
-		Short: "Have a BMC asked again that is left alone since it refused its credentials",
+		Use:   "unpark MACHINE…",
+		Short: "Have BMCs asked again that are left alone since they refused their credentials",
 		Long: `Have a machine's BMC asked again that is left alone since it refused its credentials: once,
 with the ones that it has now. It is for a BMC that was wrong, or that has got the right password
 since. Each call is one more try, which can lock the BMC's account. New credentials need no such
 call.`,
-		Example:           "  ingot bmc unpark m-1 --comment 'the directory was down'",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			r, err := svc.Admin.UnparkBMC(cmd.Context(), &pb.UnparkBMCRequest{MachineId: args[0], Comment: comment})
+		Example: `  ingot bmc unpark m-1 --comment 'the directory was down'
+  ingot bmc unpark --select rack=r42`,
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
+	return a.ForEach(cmd, "The BMCs of %d machines are tried once more.",
+		func(ctx context.Context, svc *command.Services, id string) error {
+			r, err := svc.Admin.UnparkBMC(ctx, &pb.UnparkBMCRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.Print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
 				r.GetEndpoint())
-		}),
-	}
-	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	return cmd
+		})
 }
 
 func (a commands) bmcRotateCmd() *cobra.Command {

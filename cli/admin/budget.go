@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -147,24 +148,21 @@ CANCELED wait for a success on the machine, or for ingot budget release.`,
 func (a commands) budgetReleaseCmd() *cobra.Command {
 	var comment string
 	cmd := &cobra.Command{
-		Use:   "release MACHINE",
-		Short: "Give back the slot of a machine that was left behind",
+		Use:   "release MACHINE…",
+		Short: "Give back the slots of machines that were left behind",
 		Long: `Give back the slot of a machine whose operation has ended without success, once you have looked at it. While an
 operation is active it is refused.`,
-		Example:           `  ingot budget release m-1 --comment "bad disk, replaced"`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			s, err := svc.Budgets.ReleaseBudgetSlot(cmd.Context(),
-				&pb.ReleaseBudgetSlotRequest{MachineId: args[0], Comment: comment})
+		Example: `  ingot budget release m-1 --comment "bad disk, replaced"`,
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
+	return a.ForEach(cmd, "The slots of %d machines are given back.",
+		func(ctx context.Context, svc *command.Services, id string) error {
+			s, err := svc.Budgets.ReleaseBudgetSlot(ctx, &pb.ReleaseBudgetSlotRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
-		}),
-	}
-	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	return cmd
+		})
 }
 
 func (a commands) freezeCmd() *cobra.Command {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,60 +69,61 @@ func (a commands) completeUnresolved(
 func (a commands) clearCmd() *cobra.Command {
 	var comment string
 	cmd := &cobra.Command{
-		Use:   "clear MACHINE",
-		Short: "Clear NeedsIntervention and release a quarantined machine",
+		Use:   "clear MACHINE…",
+		Short: "Clear NeedsIntervention and release quarantined machines",
 		Long: `Say that a machine which needed a person has had one: clear the condition NeedsIntervention and release it from
 quarantine. An unresolved command stays; see ingot settle.`,
-		Example:           "  ingot clear m-1 --comment \"cable replaced\"",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			m, err := svc.Admin.ClearIntervention(cmd.Context(),
-				&pb.ClearInterventionRequest{MachineId: args[0], Comment: comment})
+		Example: `  ingot clear m-1 --comment "cable replaced"
+  ingot clear r42-[01-16] --comment "the rack's power is back"`,
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "what was done; kept in the audit log")
+	return a.ForEach(cmd, "%d machines are cleared for work.",
+		func(ctx context.Context, svc *command.Services, id string) error {
+			m, err := svc.Admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
 			return a.PrintMachine(m)
-		}),
-	}
-	cmd.Flags().StringVar(&comment, "comment", "", "what was done; kept in the audit log")
-	return cmd
+		})
 }
 
 func (a commands) flagCmd() *cobra.Command {
 	var off bool
-	var comment string
+	var comment, name string
 	cmd := &cobra.Command{
-		Use:   "flag MACHINE RMA|Retired",
-		Short: "Mark a machine for return or as retired",
+		Use:   "flag MACHINE… RMA|Retired",
+		Short: "Mark machines for return or as retired",
 		Long: `Set the condition RMA or Retired, or clear it with --off. A flagged machine is
 BLOCKED: it refuses all work.`,
-		Example: "  ingot flag m-1 RMA\n  ingot flag m-1 RMA --off",
-		Args:    cobra.ExactArgs(2),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines(),
-			cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
-			name, ok := map[string]string{"rma": "RMA", "retired": "Retired"}[strings.ToLower(args[1])]
-			if !ok {
-				return command.Usagef("the flag must be RMA or Retired, not %q", args[1])
-			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			m, err := svc.Admin.SetMachineFlag(cmd.Context(), &pb.SetMachineFlagRequest{
-				MachineId: args[0], Flag: name, Value: !off, Comment: comment,
+		Example: "  ingot flag m-1 RMA\n  ingot flag m-1 RMA --off\n  ingot flag --select rack=r7 Retired",
+	}
+	cmd.Flags().BoolVar(&off, "off", false, "clear the flag")
+	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	a.ForEach(cmd, "The flag of %d machines is changed.",
+		func(ctx context.Context, svc *command.Services, id string) error {
+			m, err := svc.Admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{
+				MachineId: id, Flag: name, Value: !off, Comment: comment,
 			})
 			if err != nil {
 				return err
 			}
 			return a.PrintMachine(m)
-		},
+		})
+	// The last word is the flag, the ones before it are machines.
+	checkMachines, run := cmd.Args, cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		last := len(args) - 1
+		if last < 0 {
+			return command.Usagef("which flag? Give RMA or Retired")
+		}
+		if name = map[string]string{"rma": "RMA", "retired": "Retired"}[strings.ToLower(args[last])]; name == "" {
+			return command.Usagef("the flag must be RMA or Retired, not %q", args[last])
+		}
+		return checkMachines(cmd, args[:last])
 	}
-	cmd.Flags().BoolVar(&off, "off", false, "clear the flag")
-	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, args[:len(args)-1]) }
+	cmd.ValidArgsFunction = command.CompleteAt(a.CompleteMachines(),
+		cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

@@ -129,34 +129,52 @@ func (a *App) selection(
 	return svc.Rollouts.CreateSelection(ctx, r)
 }
 
-// Each does something that is no operation on every machine, one after the other. It goes on after one that fails, and
-// returns the first failure.
-func (a *App) Each(
-	cmd *cobra.Command,
-	t *Targets,
-	args []string,
-	yes bool,
-	what string,
-	do func(ctx context.Context, machine string) error,
-) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
+// eachHelp ends the long help of verbs that do on one machine after the other what is no operation.
+const eachHelp = `
+
+Machines are names, also with ranges such as r42-[01-16], those of --select, of a file, or --all. They come
+one after the other; one that fails leaves the others alone, and the exit code is then not 0.`
+
+// ForEach makes cmd a verb over machines that does on one after the other what is no operation. question, which holds
+// a %d for their number, is asked where they are several; without one none is asked.
+func (a *App) ForEach(
+	cmd *cobra.Command, question string, do func(ctx context.Context, svc *Services, machine string) error,
+) *cobra.Command {
+	var t Targets
+	var yes, dry bool
+	t.Register(a, cmd)
+	cmd.Long += eachHelp
+	if question != "" {
+		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before it is done to several machines")
+		cmd.Flags().BoolVar(&dry, "dry-run", false, "say which machines these are, and do nothing")
 	}
-	machines, err := a.Machines(cmd.Context(), svc, t, args)
-	if err != nil {
-		return err
-	}
-	if _, single := t.Single(args); !single && len(machines) > 1 {
-		if err := a.ConfirmCount(yes, what, len(machines)); err != nil {
+	cmd.RunE = a.Run(func(cmd *cobra.Command, svc *Services, args []string) error {
+		machines, err := a.Machines(cmd.Context(), svc, &t, args)
+		if err != nil {
 			return err
 		}
-	}
+		if dry {
+			return a.Write(strings.Join(machines, "\n") + "\n")
+		}
+		if _, single := t.Single(args); !single && len(machines) > 1 && question != "" {
+			if err := a.ConfirmCount(yes, question, len(machines)); err != nil {
+				return err
+			}
+		}
+		return a.each(cmd.Context(), machines, func(ctx context.Context, machine string) error {
+			return do(ctx, svc, machine)
+		})
+	})
+	return cmd
+}
+
+// each goes on after a machine that fails, and returns the first failure.
+func (a *App) each(ctx context.Context, machines []string, do func(context.Context, string) error) error {
 	var first error
 	failed := 0
 	for _, m := range machines {
 		a.Subject.Machine = m
-		err := do(cmd.Context(), m)
+		err := do(ctx, m)
 		switch {
 		case errors.Is(err, context.Canceled):
 			return err

@@ -1,6 +1,8 @@
 package hardware
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -65,25 +67,21 @@ have the condition HardwareFault: ingot list --filter conditions.HardwareFault=t
 func (a commands) identifyCmd() *cobra.Command {
 	var off bool
 	cmd := &cobra.Command{
-		Use:   "identify MACHINE",
-		Short: "Light the machine's identify light, or turn it off",
+		Use:   "identify MACHINE…",
+		Short: "Light the identify light of machines, or turn it off",
 		Long: `Light the machine's identify light through its BMC, for whoever goes to it, or turn it off with --off.
 It works whatever else the machine does. ingot machine health MACHINE shows what the BMC has read back.`,
-		Example:           "  ingot machine identify m-1\n  ingot machine identify m-1 --off",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			h, err := svc.Machines.SetIdentifyLight(cmd.Context(), &pb.SetIdentifyLightRequest{MachineId: args[0], Lit: !off})
-			if err != nil {
-				return err
-			}
-			return a.Print(h, func() string {
-				return "The identify light of " + args[0] + " is ordered " + h.GetIdentifyLightOrdered() +
-					".\nNext: ingot machine health " + args[0] + "   shows when the BMC says so\n"
-			}, h.GetMachineId())
-		}),
+		Example: "  ingot machine identify m-1\n  ingot machine identify --select rack=r42 --off",
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "turn it off")
-	return cmd
+	return a.ForEach(cmd, "", func(ctx context.Context, svc *command.Services, id string) error {
+		h, err := svc.Machines.SetIdentifyLight(ctx, &pb.SetIdentifyLightRequest{MachineId: id, Lit: !off})
+		if err != nil {
+			return err
+		}
+		return a.Print(h, func() string {
+			return "The identify light of " + id + " is ordered " + h.GetIdentifyLightOrdered() +
+				".\nNext: ingot machine health " + id + "   shows when the BMC says so\n"
+		}, h.GetMachineId())
+	})
 }

@@ -100,52 +100,52 @@ func (a commands) machineGetCmd() *cobra.Command {
 func (a commands) machineUpdateCmd() *cobra.Command {
 	var s specFlags
 	cmd := &cobra.Command{
-		Use:   "update MACHINE",
-		Short: "Change fields of a machine's spec, and labels",
+		Use:   "update MACHINE…",
+		Short: "Change fields of machines' specs, and labels",
 		Long: `Change the fields that are given and leave the others. Where the machine changes at the same
 moment, it is read again and the fields that are given are changed in what is there now.`,
-		Example:           "  ingot machine update m-1 --rack r43 --label env=staging --label old-",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			got, err := s.update(cmd, svc, args[0])
-			for range 2 {
-				if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
-					break
-				}
-				got, err = s.update(cmd, svc, args[0])
-			}
-			if err != nil {
-				return err
-			}
-			return a.PrintMachine(got)
-		}),
+		Example: `  ingot machine update m-1 --rack r43 --label env=staging --label old-
+  ingot machine update --select rack=r42 --label env=prod`,
 	}
 	s.register(cmd)
+	a.ForEach(cmd, "%d machines are changed.", func(ctx context.Context, svc *command.Services, id string) error {
+		got, err := s.update(ctx, cmd, svc, id)
+		for range 2 {
+			if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
+				break
+			}
+			got, err = s.update(ctx, cmd, svc, id)
+		}
+		if err != nil {
+			return err
+		}
+		return a.PrintMachine(got)
+	})
+	cmd.PreRunE = ofOne
 	a.CompleteSpec(cmd)
 	return cmd
 }
 
 // update changes the given fields of the machine as it is now. A machine that changes between reading and writing is a
 // VERSION_CONFLICT, and nothing is written.
-func (s *specFlags) update(cmd *cobra.Command, svc *command.Services, id string) (*pb.Machine, error) {
-	m, err := svc.Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: id})
+func (s *specFlags) update(
+	ctx context.Context, cmd *cobra.Command, svc *command.Services, id string,
+) (*pb.Machine, error) {
+	m, err := svc.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: id})
 	if err != nil {
 		return nil, err
 	}
 	if err := s.apply(cmd, m); err != nil {
 		return nil, err
 	}
-	return svc.Machines.UpdateMachine(cmd.Context(), &pb.UpdateMachineRequest{
+	return svc.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{
 		// All of it, as it was read and changed: what a flag empties is cleared. Its version refuses a lost update.
 		Machine: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}},
 	})
 }
 
 func (a commands) machineDeleteCmd() *cobra.Command {
-	var t command.Targets
-	var purge, yes bool
+	var purge bool
 	cmd := &cobra.Command{
 		Use:   "delete MACHINE…",
 		Short: "Remove an idle machine from the inventory",
@@ -153,21 +153,16 @@ func (a commands) machineDeleteCmd() *cobra.Command {
 again. Nothing is done to the machine itself. One that is in service is decommissioned first, unless
 an admin says --purge.`,
 		Example: "  ingot machine delete m-1",
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			return a.Each(cmd, &t, args, yes, "%d machines leave the inventory for good.",
-				func(ctx context.Context, id string) error {
-					m, err := svc.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: id, Purge: purge})
-					if err != nil {
-						return err
-					}
-					return a.Print(m, func() string { return "Deleted " + id + "\n" }, id)
-				})
-		}),
 	}
-	t.Register(a.App, cmd)
 	cmd.Flags().BoolVar(&purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before several machines are deleted")
-	return cmd
+	return a.ForEach(cmd, "%d machines leave the inventory for good.",
+		func(ctx context.Context, svc *command.Services, id string) error {
+			m, err := svc.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: id, Purge: purge})
+			if err != nil {
+				return err
+			}
+			return a.Print(m, func() string { return "Deleted " + id + "\n" }, id)
+		})
 }
 
 func (a commands) machineInventoryCmd() *cobra.Command {

@@ -91,45 +91,45 @@ func (a commands) printNode(n *pb.Node) error {
 }
 
 func (a commands) nodeUpdateCmd() *cobra.Command {
-	r := &pb.UpdateNodeRequest{}
+	var plan, group string
+	var adopt bool
 	cmd := &cobra.Command{
-		Use:   "update MACHINE",
-		Short: "Set the plan that installs a node, or its group, or accept what its provider says",
+		Use:   "update MACHINE…",
+		Short: "Set the plan that installs nodes, or their group, or accept what their provider says",
 		Long: `Set the plan that a reimage of the node runs where it names none, or the node's group. An
 empty value clears it. With --adopt-provider-state what the node's provider says now is accepted,
 although it does not go with the node's state: work that destroys data is allowed again until the
 provider says something else.`,
-		Example: "  ingot node update m-1 --plan repave-small\n  ingot node update m-1 --group rack-7\n  ingot " +
-			"node update m-1 --adopt-provider-state",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine, r.NodeId, r.UpdateMask = args[0], args[0], &fieldmaskpb.FieldMask{}
-			for _, f := range [][2]string{{"plan", "plan_id"}, {"group", "group"}} {
-				if cmd.Flags().Changed(f[0]) {
-					r.UpdateMask.Paths = append(r.UpdateMask.Paths, f[1])
+		Example: `  ingot node update m-1 --plan repave-small
+  ingot node update --select rack=r7 --group rack-7
+  ingot node update m-1 --adopt-provider-state`,
+	}
+	cmd.Flags().StringVar(&plan, "plan", "", "plan that installs the node")
+	cmd.Flags().StringVar(&group, "group", "", "group whose policy holds for the node")
+	cmd.Flags().BoolVar(&adopt, "adopt-provider-state", false, "accept what the node's provider says now")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("plan") && !cmd.Flags().Changed("group") && !adopt {
+			return command.Usagef("nothing to set: give --plan, --group or --adopt-provider-state")
+		}
+		return nil
+	}
+	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	return a.ForEach(cmd, "The nodes of %d machines are changed.",
+		func(ctx context.Context, svc *command.Services, id string) error {
+			r := &pb.UpdateNodeRequest{NodeId: id, PlanId: plan, Group: group, AdoptProviderState: adopt,
+				UpdateMask: &fieldmaskpb.FieldMask{}}
+			for flag, field := range map[string]string{"plan": "plan_id", "group": "group"} {
+				if cmd.Flags().Changed(flag) {
+					r.UpdateMask.Paths = append(r.UpdateMask.Paths, field)
 				}
 			}
-			if len(r.UpdateMask.Paths) == 0 && !r.GetAdoptProviderState() {
-				return command.Usagef("nothing to set: give --plan, --group or --adopt-provider-state")
-			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			n, err := svc.Nodes.UpdateNode(cmd.Context(), r)
+			n, err := svc.Nodes.UpdateNode(ctx, r)
 			if err != nil {
 				return err
 			}
 			return a.printNode(n)
-		},
-	}
-	cmd.Flags().StringVar(&r.PlanId, "plan", "", "plan that installs the node")
-	cmd.Flags().StringVar(&r.Group, "group", "", "group whose policy holds for the node")
-	cmd.Flags().BoolVar(&r.AdoptProviderState, "adopt-provider-state", false, "accept what the node's provider says now")
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
-	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
-	return cmd
+		})
 }
 
 func (a commands) nodeTransitionCmd() *cobra.Command {

@@ -19,7 +19,7 @@ var specHelp = map[protoreflect.Name]string{
 		"/redfish/v1/Systems/NAME after it names one of several systems",
 	"target_cluster_ref":  "cluster that the machine is meant for",
 	"mac_addresses":       "MAC addresses, separated by commas",
-	"provider":            "adapter that drives the machine: agent or fake",
+	"provider":            "adapter that drives the machine: agent, maas or fake",
 	"serial":              "chassis serial number",
 	"rack":                "rack",
 	"location":            "location",
@@ -105,6 +105,21 @@ func (s *specFlags) apply(cmd *cobra.Command, m *pb.Machine) error {
 		}
 	}
 	return applyLabels(m, s.labels)
+}
+
+// ofOne refuses fields that can be right for one machine alone, unless one is named.
+func ofOne(cmd *cobra.Command, args []string) error {
+	if _, single := new(command.Targets).Single(args); single {
+		return nil
+	}
+	for _, field := range []protoreflect.Name{
+		"mac_addresses", "serial", "external_id", "bmc_endpoint", "ssh_endpoint", "install_address",
+	} {
+		if cmd.Flags().Changed(flagName(field)) {
+			return command.Usagef("--%s is that of one machine: name the machine", flagName(field))
+		}
+	}
+	return nil
 }
 
 func applyLabels(m *pb.Machine, labels []string) error {
