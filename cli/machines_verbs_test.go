@@ -45,6 +45,12 @@ func TestVerbsOverSeveralMachines(t *testing.T) {
 			t.Errorf("%s: sent to %v, want %s (%+v)", line, ids, want, got)
 		}
 	}
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	f.machines = nil
+	got := f.run(t, "clear", "--all")
+	if got.code != 3 || got.out != "" || !strings.Contains(got.err, "no machine matches") {
+		t.Errorf("none: %+v", got)
+	}
 	for _, line := range []string{
 		"machine update machine-[1-3] --mac-addresses 52:54:00:00:00:01 --yes",
 		"machine update --select rack=r1 --bmc-endpoint 10.0.0.1 --yes",

@@ -153,6 +153,9 @@ func (a *App) ForEach(
 		if err != nil {
 			return err
 		}
+		if len(machines) == 0 {
+			return &ExitError{Code: ExitNotFound, Err: errors.New("no machine matches; nothing was done")}
+		}
 		if dry {
 			return a.Write(strings.Join(machines, "\n") + "\n")
 		}
