@@ -124,6 +124,7 @@ provider says something else.`,
 					r.UpdateMask.Paths = append(r.UpdateMask.Paths, field)
 				}
 			}
+			r.UpdateMask.Normalize()
 			n, err := svc.Nodes.UpdateNode(ctx, r)
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -66,25 +67,27 @@ func TestTheInstallerWaitsForLateDisks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newLateMachine(t)
-			m.bring("sda", "A")
-			if c.late != "" {
-				timer := time.AfterFunc(soon, func() { m.bring("sdb", c.late) })
-				defer timer.Stop()
-			}
-			h := installerOf(m.root, Open)
-			h.patience = Patience{Late: 4 * soon, Settle: 2 * soon}
-			got, err := h.ChooseDisk(c.rule, c.protected)
-			var no *disk.NoUniqueMatch
-			if got.Serial != c.want || c.want == "" && !errors.As(err, &no) {
-				t.Errorf("%v, %v", got, err)
-			}
-			// What has settled is not waited for again.
-			begun := time.Now()
-			if again, err := h.ChooseDisk(c.rule, c.protected); c.want != "" &&
-				(err != nil || again.Serial != c.want || time.Since(begun) > soon) {
-				t.Errorf("again: %v, %v after %s", again, err, time.Since(begun))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m := newLateMachine(t)
+				m.bring("sda", "A")
+				if c.late != "" {
+					timer := time.AfterFunc(soon, func() { m.bring("sdb", c.late) })
+					defer timer.Stop()
+				}
+				h := installerOf(m.root, Open)
+				h.patience = Patience{Late: 4 * soon, Settle: 2 * soon}
+				got, err := h.ChooseDisk(c.rule, c.protected)
+				var no *disk.NoUniqueMatch
+				if got.Serial != c.want || c.want == "" && !errors.As(err, &no) {
+					t.Errorf("%v, %v", got, err)
+				}
+				// What has settled is not waited for again.
+				begun := time.Now()
+				if again, err := h.ChooseDisk(c.rule, c.protected); c.want != "" &&
+					(err != nil || again.Serial != c.want || time.Since(begun) > soon) {
+					t.Errorf("again: %v, %v after %s", again, err, time.Since(begun))
+				}
+			})
 		})
 	}
 }
