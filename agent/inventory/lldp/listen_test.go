@@ -125,7 +125,7 @@ func TestAFloodOnOneInterface(t *testing.T) {
 	if got := heard.Neighbours["other"]; len(got) != 1 || got[0].Chassis != "leaf2" || heard.Faults["other"] != "" {
 		t.Errorf("beside it: %+v, %q", got, heard.Faults["other"])
 	}
-	if d := time.Since(began); d < 3*time.Second || d > 5*time.Second {
+	if d := time.Since(began); d < 3*time.Second || d > 30*time.Second {
 		t.Errorf("listened for %v", d)
 	}
 }
