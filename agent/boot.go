@@ -102,7 +102,7 @@ func (l *life) run(group *task.Group) {
 	group.Go("dispatcher", l.dispatcher.Run)
 	group.Go("session", l.runSession)
 	group.Go("inventory", l.reportInventory)
-	group.Go("drift", l.reportDrift)
+	group.Go("findings", l.reportFindings)
 	group.Go("rollback", l.rollBack)
 }
 
@@ -323,19 +323,6 @@ func (l *life) controllers(ctx context.Context) []netip.AddrPort {
 		return nil
 	}
 	return session.Controllers(ctx, append(slices.Clone(list), l.who.EnrollAddresses...))
-}
-
-// reportDrift tells when somebody else has changed what a command had configured, and when that is over.
-func (l *life) reportDrift(ctx context.Context) error {
-	if l.isSite() || l.isInstaller() {
-		return nil
-	}
-	reconfig.New(l.reconfigConfig()).WatchDrift(ctx, reconfig.DriftEvery,
-		func(ctx context.Context, d reconfig.Drift) error {
-			return l.store.Append(ctx, &fleetv1.Event{Body: &fleetv1.Event_Report{Report: d.Report(l.who.MachineID)}},
-				l.a.cfg.Clock.Now())
-		}, func(err error) { l.a.cfg.Log.Warn("drift not looked for", "error", err) })
-	return nil
 }
 
 // rollbackAgain is the time between two tries to undo a configuration that has not proved itself.

@@ -40,6 +40,7 @@ func TestMetalMirror(t *testing.T) {
 				t.Errorf("evidence %v", e)
 			}
 			s.holdsMirror(m, "2", "[UU]")
+			s.showsMirror(m, false)
 			s.keepsData(m)
 			for missing, left := range map[string]chassis.Disk{"other": one, "one": other} {
 				s.power(m, bmc.ForceOff)
@@ -49,6 +50,7 @@ func TestMetalMirror(t *testing.T) {
 				s.power(m, bmc.PowerOn)
 				s.Logf("started without the disk %s", missing)
 				s.holdsMirror(m, "1", "_")
+				s.showsMirror(m, true)
 			}
 		})
 	}
@@ -73,6 +75,19 @@ func (s *site) keepsData(m *metal.Machine) {
 	if !strings.Contains(said, "it is kept") || !strings.Contains(said, "[UU]") {
 		s.Errorf("after another installation: %s", said)
 	}
+}
+
+// showsMirror waits until the mirror is shown as degraded or whole: by the list, the inventory, and the cause.
+func (s *site) showsMirror(m *metal.Machine, degraded bool) {
+	s.Helper()
+	var list, inventory, why string
+	defer func() { s.Logf("degraded %t:\n%s\n%s\n%s", degraded, list, inventory, why) }()
+	testkit.Eventually(s.T, stockCycle, func() bool {
+		list, inventory, why = s.run("list"), s.run("machine", "inventory", m.Name()), s.run("why", m.Name())
+		return strings.Contains(list, "DEGRADED") == degraded &&
+			strings.Contains(why, "RAID_DEGRADED") == degraded &&
+			strings.Contains(inventory, "raid1") && strings.Contains(inventory, "lacks 1") == degraded
+	}, "list, inventory and why do not all say that degraded is %t", degraded)
 }
 
 // holdsMirror logs in, and compares what the system says of its mirror.

@@ -182,6 +182,9 @@ func (l *Linux) Inventory(ctx context.Context) (inventory.Document, error) {
 	return inventory.Collect(inventory.Config{Root: l.Root, Now: l.now, Heard: l.heard.Load()}), nil
 }
 
+// Arrays reads the software RAID of this moment.
+func (l *Linux) Arrays() []inventory.Array { return inventory.Arrays(l.Root) }
+
 // TestHardware tests the hardware by the inventory of this moment.
 func (l *Linux) TestHardware(ctx context.Context, cfg hwtest.Config) (hwtest.Report, error) {
 	doc, err := l.Inventory(ctx)

@@ -39,6 +39,7 @@ func (d Document) bounded() Document {
 	cut(&d, "pci", &d.PCI)
 	cut(&d, "dimms", &d.Memory.DIMMs)
 	cut(&d, "disks", &d.Disks)
+	cut(&d, "arrays", &d.Arrays)
 	cut(&d, "nics", &d.NICs)
 	cut(&d, "firmware", &d.Firmware)
 	cut(&d, "accelerators", &d.Accelerators)
@@ -72,6 +73,7 @@ func (d *Document) dropLargest() {
 		}},
 		{"dimms", encoded(d.Memory.DIMMs), func() { d.Memory.DIMMs = nil }},
 		{"disks", encoded(d.Disks), func() { d.Disks = nil }},
+		{"arrays", encoded(d.Arrays), func() { d.Arrays = nil }},
 		{"nics", encoded(d.NICs) - encoded(heard), func() { d.NICs = nil }},
 		{"pci", encoded(d.PCI), func() { d.PCI = nil }},
 		{"accelerators", encoded(d.Accelerators), func() { d.Accelerators = nil }},

@@ -30,8 +30,8 @@ func Collect(cfg Config) Document {
 		cfg.Now = time.Now
 	}
 	c := collector{root: rootOr(cfg.Root), missing: map[string]string{}, heard: cfg.Heard}
-	doc := Document{CollectedAt: cfg.Now(), System: c.system(), CPU: c.cpu(), Disks: c.disks(), NICs: c.nics(),
-		PCI: c.pci()}
+	doc := Document{CollectedAt: cfg.Now(), System: c.system(), CPU: c.cpu(), Disks: c.disks(),
+		Arrays: c.arrays(), NICs: c.nics(), PCI: c.pci()}
 	doc.Accelerators = c.accelerators(doc.PCI)
 	tables := c.tables()
 	doc.Memory = c.memory(tables)

@@ -21,8 +21,10 @@ type Document struct {
 	CPU    CPU    `json:"cpu"`
 	Memory Memory `json:"memory"`
 	Disks  []Disk `json:"disks"`
-	NICs   []NIC  `json:"nics"`
-	PCI    []PCI  `json:"pci"`
+	// Arrays are the software RAID of the system that runs, absent without any.
+	Arrays []Array `json:"arrays,omitempty"`
+	NICs   []NIC   `json:"nics"`
+	PCI    []PCI   `json:"pci"`
 	// Accelerators are those of the PCI functions that are some, and what their drivers say of them.
 	Accelerators []Accelerator `json:"accelerators"`
 

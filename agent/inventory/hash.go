@@ -20,7 +20,8 @@ func (d Document) JSON() ([]byte, error) {
 }
 
 // Hash is the SHA-256, in lower-case hex, of everything in the document that isn't volatile: not the time of
-// collection, the boot id, kernel names of disks and NICs, states of links, usable memory, nor what was missing.
+// collection, the boot id, kernel names of disks and NICs, states of links, usable memory, the rebuilding of an array,
+// nor what was missing.
 // Two documents with the same hash describe the same hardware and the same system on it.
 func (d Document) Hash() string {
 	b, err := json.Marshal(d.lasting())
@@ -37,6 +38,7 @@ func (d Document) Normal() Document {
 	d.CollectedAt = d.CollectedAt.UTC()
 	d.Memory.DIMMs = sorted(d.Memory.DIMMs, func(m DIMM) string { return m.Locator + "|" + m.Bank + "|" + m.Serial })
 	d.Disks = sorted(d.Disks, func(k Disk) string { return k.Serial + "|" + k.WWN + "|" + k.Model + "|" + k.Name })
+	d.Arrays = sorted(d.Arrays, func(a Array) string { return a.Name })
 	d.NICs = sorted(d.NICs, func(n NIC) string { return n.MAC + "|" + n.PCI + "|" + n.Name })
 	d.PCI = sorted(d.PCI, func(p PCI) string { return p.Address })
 	d.Accelerators = sorted(d.Accelerators, func(a Accelerator) string { return a.Address })
@@ -54,6 +56,9 @@ func (d Document) lasting() Document {
 	d.Missing = slices.DeleteFunc(d.Missing, func(s string) bool { return !strings.HasPrefix(s, neighbours+": ") })
 	for i := range d.Disks {
 		d.Disks[i].Name = ""
+	}
+	for i := range d.Arrays {
+		d.Arrays[i].Members, d.Arrays[i].Rebuilding = nil, false
 	}
 	for i := range d.NICs {
 		d.NICs[i].Name, d.NICs[i].LinkUp, d.NICs[i].SpeedMbps = "", false, 0

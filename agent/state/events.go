@@ -73,6 +73,22 @@ func (s *Store) AppendInventory(ctx context.Context, r *fleetv1.InventoryReport,
 	return err
 }
 
+// AppendFinding is Append of a report on what the host keeps looking at. It also remembers the state that the report is
+// about, in the same transaction.
+func (s *Store) AppendFinding(ctx context.Context, r *fleetv1.Report, state string, now time.Time) error {
+	err := s.write(ctx, "buffer report", func(tx *sql.Tx) error {
+		e := &fleetv1.Event{Body: &fleetv1.Event_Report{Report: r}}
+		if err := s.append(tx, e, now); err != nil {
+			return err
+		}
+		return setMeta(tx, keyFinding+r.GetKind(), []byte(state))
+	})
+	if err == nil {
+		s.signal()
+	}
+	return err
+}
+
 func (s *Store) append(tx *sql.Tx, e *fleetv1.Event, now time.Time) error {
 	p, err := priorityOf(e)
 	if err != nil {

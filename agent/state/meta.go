@@ -21,6 +21,7 @@ const (
 	keyControllerTime = "controller_time"
 	keyLocked         = "locked"
 	keyInventory      = "inventory_hash"
+	keyFinding        = "finding." // and the kind of its reports
 	keySharedSeq      = "shared_event_seq"
 	keyPrevious       = "previous_state_id"
 	keyStartedGrant   = "started_grant"
@@ -168,9 +169,19 @@ func (s *Store) InventoryHash(ctx context.Context) (hash string, err error) {
 	return hash, err
 }
 
-// NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets which
-// inventory was reported, and ends every command that is not done with the result that lost makes for it. Stored
-// results stay, and so do events, until Recognized says which of them the controller has.
+// Finding is the state that the last report of a kind was about; empty when none was made.
+func (s *Store) Finding(ctx context.Context, kind string) (state string, err error) {
+	err = s.read(ctx, "read finding "+kind, func() error {
+		v, err := getMeta(s.db, keyFinding+kind)
+		state = string(v)
+		return err
+	})
+	return state, err
+}
+
+// NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets what was
+// reported of the inventory and of findings, and ends every command that is not done with the result that lost makes
+// for it. Stored results stay, and so do events, until Recognized says which of them the controller has.
 func (s *Store) NewStateID(
 	ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error),
 ) (id string, err error) {
@@ -193,7 +204,8 @@ func (s *Store) NewStateID(
 				return err
 			}
 		}
-		err = errors.Join(noteShared(tx), setMeta(tx, keyPrevious, old), setMeta(tx, keyInventory, nil))
+		_, err = tx.Exec("DELETE FROM meta WHERE key GLOB ?", keyFinding+"*")
+		err = errors.Join(err, noteShared(tx), setMeta(tx, keyPrevious, old), setMeta(tx, keyInventory, nil))
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_SESSION_NOT_FOUND:      "ingot session list shows the sessions that there are",
 
 	pb.Reason_HARDWARE_FAULT:           "ingot machine health {machine}",
+	pb.Reason_RAID_DEGRADED:            "ingot machine inventory {machine}",
 	pb.Reason_HARDWARE_TEST_FAILED:     "ingot machine tests {machine} names the part; then ingot test {machine}",
 	pb.Reason_HARDWARE_TEST_UNFINISHED: "ingot test {machine} tests again; nothing was changed",
 

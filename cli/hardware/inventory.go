@@ -28,6 +28,7 @@ type document struct {
 		DIMMs      []dimm
 	}
 	Disks        []disk
+	Arrays       []array
 	NICs         []nic
 	Accelerators []accelerator
 	Firmware     []struct{ Component, Version string }
@@ -52,6 +53,13 @@ type disk struct {
 
 	Rotational bool
 	SizeBytes  uint64 `json:"size_bytes"`
+}
+
+type array struct {
+	Name, Level        string
+	Disks, Missing     int
+	Active, Rebuilding bool
+	Members            []string
 }
 
 type nic struct {
@@ -84,7 +92,8 @@ func Inventory(s view.Style, i *pb.Inventory) string {
 	}
 	parts := []string{head(s, i, doc)}
 	for _, table := range []*view.Table{
-		dimms(doc.Memory.DIMMs), disks(doc.Disks), nics(doc.NICs), accelerators(doc.Accelerators), firmware(doc),
+		dimms(doc.Memory.DIMMs), disks(doc.Disks), arrays(s, doc.Arrays), nics(doc.NICs), accelerators(doc.Accelerators),
+		firmware(doc),
 	} {
 		if len(table.Rows) > 0 {
 			parts = append(parts, table.String())
@@ -162,6 +171,23 @@ func disks(all []disk) *view.Table {
 			kind += " rotational"
 		}
 		t.Add(words(d.Name), words(d.Serial), words(d.Model), Size(d.SizeBytes), words(kind), words(d.Firmware), words(d.WWN))
+	}
+	return t
+}
+
+func arrays(s view.Style, all []array) *view.Table {
+	t := &view.Table{Header: []string{"RAID", "LEVEL", "DISKS", "MEMBERS", "STATE"}}
+	for _, a := range all {
+		state := "whole"
+		switch {
+		case !a.Active:
+			state = s.Warn("not running")
+		case a.Missing > 0 && a.Rebuilding:
+			state = s.Warn(fmt.Sprintf("lacks %d, being rebuilt", a.Missing))
+		case a.Missing > 0:
+			state = s.Warn(fmt.Sprintf("lacks %d", a.Missing))
+		}
+		t.Add(words(a.Name), words(a.Level), positive(a.Disks), words(strings.Join(a.Members, " ")), state)
 	}
 	return t
 }

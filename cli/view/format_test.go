@@ -102,12 +102,16 @@ func TestEffectiveStatesHaveTheirColours(t *testing.T) {
 func TestDegradedIsABanner(t *testing.T) {
 	m := &pb.Machine{MachineId: "m-1", Status: &pb.MachineStatus{Phase: pb.MachineStatus_READY,
 		EffectiveState: pb.MachineStatus_IDLE}}
-	for _, degraded := range []bool{false, true} {
-		m.Status.Conditions = []*pb.Condition{{Type: "Degraded", Status: degraded, Reason: "CONFIG_DRIFT"}}
+	for _, c := range []*pb.Condition{
+		{Type: "Degraded"}, {Type: "Degraded", Status: true}, {Type: "RAIDDegraded", Status: true},
+		{Type: "HardwareFault", Status: true}, {Type: "Drained", Status: true},
+	} {
+		degraded := c.GetStatus() && c.GetType() != "Drained"
+		m.Status.Conditions = []*pb.Condition{c}
 		table, sheet := Style{}.Machines([]*pb.Machine{m}, false, time.Now()).String(), Style{}.Machine(m, time.Now())
 		for where, text := range map[string]string{"list": table, "sheet": sheet} {
 			if strings.Contains(text, "IDLE ⚠DEGRADED") != degraded || !strings.Contains(text, "IDLE") {
-				t.Errorf("degraded %t, the %s shows:\n%s", degraded, where, text)
+				t.Errorf("with %v the %s shows:\n%s", c, where, text)
 			}
 		}
 	}

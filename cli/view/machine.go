@@ -55,10 +55,12 @@ func (s Style) Effective(m *pb.Machine) string {
 
 // banner marks a machine that something is wrong with beside its effective state; empty when nothing is.
 func (s Style) banner(m *pb.Machine) string {
-	if !Holds(m, "Degraded") {
-		return ""
+	for _, c := range []string{"Degraded", "RAIDDegraded", "HardwareFault"} {
+		if Holds(m, c) {
+			return s.paint(orange, " ⚠DEGRADED")
+		}
 	}
-	return s.paint(orange, " ⚠DEGRADED")
+	return ""
 }
 
 // Holds says whether the machine has the condition and it is true.

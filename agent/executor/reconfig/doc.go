@@ -28,6 +28,6 @@
 //
 // No proof in time, a cancel, a time-out and a stop of the agent all roll back. A rollback that fails leaves the
 // outcome UNKNOWN. The effects of a rollback carry the command's id with "-rollback" behind it. What somebody else has
-// changed since the last commit refuses the next order (CONFIG_DRIFT) unless that accepts it by its digest, and
-// WatchDrift tells of it.
+// changed since the last commit refuses the next order (CONFIG_DRIFT) unless that accepts it by its digest.
+// Drift says what it is.
 package reconfig

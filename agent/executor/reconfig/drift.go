@@ -20,8 +20,6 @@ const (
 	DriftKind = "drift"
 	// DriftEvery is how often to look for it.
 	DriftEvery = 3 * time.Minute
-	// driftAgain is when a difference is looked at again before it is told: a change in progress is none.
-	driftAgain = 10 * time.Second
 	// maxDiff bounds what goes over the wire.
 	maxDiff = 16 << 10
 )
@@ -32,11 +30,21 @@ type Drift struct {
 	Diff       string
 }
 
+// State names the drift: equal names are equal drifts. It is empty where nothing was ever committed.
+func (d Drift) State() string {
+	switch {
+	case d.Generation == 0:
+		return ""
+	case d.Diff == "":
+		return "none"
+	}
+	return d.Digest()
+}
+
 // Report is the event about it.
 func (d Drift) Report(machineID string) *fleetv1.Report {
 	r := &fleetv1.Report{
-		Kind: DriftKind, MachineId: machineID, Message: fmt.Sprintf("generation %d is as it was committed again",
-			d.Generation),
+		Kind: DriftKind, MachineId: machineID, Message: fmt.Sprintf("generation %d is as it was committed", d.Generation),
 		Fields: map[string]string{"generation": strconv.FormatInt(d.Generation, 10)},
 	}
 	if d.Diff != "" {
@@ -61,50 +69,6 @@ func (e *Executor) Drift(ctx context.Context) (Drift, error) {
 	}
 	_, diff, err := e.readBack(ctx, now.Settings, nil)
 	return Drift{Generation: now.Generation, Diff: diff}, err
-}
-
-// WatchDrift reports each change of the drift, seen twice, until ctx ends. failed is told what kept it from looking; it
-// goes on then.
-func (e *Executor) WatchDrift(
-	ctx context.Context, every time.Duration, report func(context.Context, Drift) error, failed func(error),
-) {
-	var told string
-	for {
-		d, err := e.steadyDrift(ctx)
-		if err == nil && d.Diff != told {
-			err = report(ctx, d)
-			if err == nil {
-				told = d.Diff
-			}
-		}
-		if err != nil && ctx.Err() == nil {
-			failed(err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.cfg.Clock.After(every):
-		}
-	}
-}
-
-// steadyDrift takes a difference for drift when it stays.
-func (e *Executor) steadyDrift(ctx context.Context) (Drift, error) {
-	d, err := e.Drift(ctx)
-	for err == nil && d.Diff != "" {
-		select {
-		case <-ctx.Done():
-			return d, context.Cause(ctx)
-		case <-e.cfg.Clock.After(driftAgain):
-		}
-		var again Drift
-		again, err = e.Drift(ctx)
-		if again == d {
-			return d, err
-		}
-		d = again
-	}
-	return d, err
 }
 
 // readBack gives what the world shows, and how it differs from the settings, as a unified diff. before is what a change

@@ -1211,7 +1211,7 @@ func (x *ProviderStatus) GetDeployed() string {
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reachable, BMCReachable, Provisioned, InCustomerCluster, Drained, Degraded, NeedsIntervention,
-	// OperationCanceled, RMA, Retired, ProviderDrift, HardwareFault.
+	// OperationCanceled, RMA, Retired, ProviderDrift, HardwareFault, RAIDDegraded.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// True when it holds.
 	Status bool `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`

@@ -773,6 +773,9 @@ const (
 	// OPERATION: a machine's BMC says that a part of its hardware is not well. Nothing is stopped by it.
 	// Next: `ingot machine health MACHINE` names the part; it is over when the BMC says so.
 	Reason_HARDWARE_FAULT Reason = 472
+	// OPERATION: a software RAID of the machine runs without all its disks, or does not run. Nothing is stopped by it.
+	// Next: `ingot machine inventory MACHINE` names the array; it is over when the array is whole again.
+	Reason_RAID_DEGRADED Reason = 473
 	// UNAVAILABLE: the service of the bucket that keeps images does not answer as it should.
 	// Next: try again; `ingot-controller doctor` looks at the bucket.
 	Reason_IMAGE_STORE_UNAVAILABLE Reason = 480
@@ -1026,6 +1029,7 @@ var (
 		470: "HARDWARE_TEST_FAILED",
 		471: "HARDWARE_TEST_UNFINISHED",
 		472: "HARDWARE_FAULT",
+		473: "RAID_DEGRADED",
 		480: "IMAGE_STORE_UNAVAILABLE",
 		481: "IMAGE_STORE_REFUSED",
 		492: "VIEW_NOT_FOUND",
@@ -1270,6 +1274,7 @@ var (
 		"HARDWARE_TEST_FAILED":           470,
 		"HARDWARE_TEST_UNFINISHED":       471,
 		"HARDWARE_FAULT":                 472,
+		"RAID_DEGRADED":                  473,
 		"IMAGE_STORE_UNAVAILABLE":        480,
 		"IMAGE_STORE_REFUSED":            481,
 		"VIEW_NOT_FOUND":                 492,
@@ -1307,7 +1312,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xa4-\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb8-\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1549,7 +1554,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x0fMOMENT_NOT_KEPT\x10\xcc\x03\x12\x19\n" +
 	"\x14HARDWARE_TEST_FAILED\x10\xd6\x03\x12\x1d\n" +
 	"\x18HARDWARE_TEST_UNFINISHED\x10\xd7\x03\x12\x13\n" +
-	"\x0eHARDWARE_FAULT\x10\xd8\x03\x12\x1c\n" +
+	"\x0eHARDWARE_FAULT\x10\xd8\x03\x12\x12\n" +
+	"\rRAID_DEGRADED\x10\xd9\x03\x12\x1c\n" +
 	"\x17IMAGE_STORE_UNAVAILABLE\x10\xe0\x03\x12\x18\n" +
 	"\x13IMAGE_STORE_REFUSED\x10\xe1\x03\x12\x13\n" +
 	"\x0eVIEW_NOT_FOUND\x10\xec\x03B;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc"
 
@@ -171,6 +172,9 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]),
 				driftDigest.FindString(fields["digest"]), now)
 		}
+		if b.Report.GetKind() == raidReport && sess.Role == "host" {
+			return s.cfg.Store.RAIDEvent(ctx, k, sess.MachineID, faultText(b.Report.GetFields()["fault"]), now)
+		}
 		if b.Report.GetKind() == evidence.PhoneHomeReport && sess.Role == "site" {
 			return s.phoneHome(ctx, k, sess, b.Report.GetFields())
 		}
@@ -202,8 +206,22 @@ const (
 	maxDrift = 16 << 10
 )
 
-// driftReport is the kind of a report on a configuration that somebody else has changed.
-const driftReport = "drift"
+const (
+	// driftReport is the kind of a report on a configuration that somebody else has changed, raidReport that of one on
+	// software RAID.
+	driftReport, raidReport = "drift", "raid"
+	// mostFault bounds what a report says of a fault, in bytes.
+	mostFault = 1 << 10
+)
+
+// faultText is one line that a database can keep and a terminal shows.
+func faultText(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), unicode.IsControl), " ")
+	if len(text) > mostFault {
+		text = strings.ToValidUTF8(text[:mostFault], "") + "…"
+	}
+	return text
+}
 
 // driftDigest is what a report may name its difference by.
 var driftDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

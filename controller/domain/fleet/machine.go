@@ -59,6 +59,8 @@ const (
 	ProviderDrift ConditionType = "ProviderDrift"
 	// HardwareFault: the machine's BMC says that a part of its hardware is not well.
 	HardwareFault ConditionType = "HardwareFault"
+	// RAIDDegraded: a software RAID of the machine's system lacks a disk.
+	RAIDDegraded ConditionType = "RAIDDegraded"
 )
 
 // Condition is the value of one condition.

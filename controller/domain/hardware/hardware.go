@@ -53,6 +53,12 @@ var lists = []list{
 		ignored: []string{"name"},
 		title:   []string{"model", "size_bytes"},
 	},
+	{
+		part:    "arrays",
+		keys:    []string{"name"},
+		ignored: []string{"members", "rebuilding"},
+		title:   []string{"level", "disks"},
+	},
 	{part: "nics", keys: []string{"mac", "pci", "name"},
 		ignored: []string{"name", "link_up", "speed_mbps", "driver", "neighbours"}, title: []string{"name", "pci"}},
 	{part: "pci", keys: []string{"address"}, ignored: []string{"driver"}, title: []string{"class", "vendor", "device"}},

@@ -16,9 +16,11 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -298,7 +300,7 @@ func (s *Store) enrollNew(
 ) (*Enrolled, error) {
 	out := &Enrolled{AgentID: ids.New(ids.Agent), MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, Role: t.Role}
 	if out.MachineID != "" {
-		if err := enrollMachine(ctx, q, out); err != nil {
+		if err := enrollMachine(ctx, q, out, now); err != nil {
 			return nil, err
 		}
 	}
@@ -342,14 +344,24 @@ func (s *Store) enrollNew(
 }
 
 // enrollMachine refuses the agent of a deleted or retired machine like a bad token. The node stays where it is: its
-// agent's first session moves it, so that no node is enrolling while nobody is at it.
-func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled) error {
+// agent's first session moves it, so that no node is enrolling while nobody is at it. What an earlier agent has found
+// on the host, the new one has to find anew.
+func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time.Time) error {
 	m, err := q.LockMachine(ctx, e.MachineID)
 	if err != nil {
 		return fmt.Errorf("lock machine: %w", err)
 	}
 	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) {
 		return errToken()
+	}
+	if e.Role != "host" {
+		return nil
+	}
+	for _, c := range []fleet.ConditionType{fleet.Degraded, fleet.RAIDDegraded} {
+		change := operation.ConditionChange{Type: c, Reason: "NewAgent"}
+		if err := machinestore.SetCondition(ctx, q, e.MachineID, change, now); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
@@ -167,6 +169,55 @@ func TestDriftShows(t *testing.T) {
 		"LIKE '%mtu 9000%' AND event_data ->> 'digest' = 'sha256:77'"); n != 1 {
 		t.Errorf("%d differences in the audit log", n)
 	}
+}
+
+// TestARAIDThatLacksADiskShows: on the machine while it lasts.
+func TestARAIDThatLacksADiskShows(t *testing.T) {
+	s := storetest.New(t)
+	a := storetest.Live(t, s, "m-1")
+	for seq, fault := range []string{"", "md127 (raid1) lacks 1 of 2 disks", "md127 (raid1) lacks 1 of 2 disks and is being rebuilt", ""} {
+		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: uint64(seq) + 1}
+		if err := s.RAIDEvent(t.Context(), k, "m-1", fault, storetest.Now()); err != nil {
+			t.Fatal(err)
+		}
+		c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.RAIDDegraded)
+		if (c != nil) != (fault != "") || c.GetMessage() != fault || fault != "" && c.GetReason() != "RAID_DEGRADED" {
+			t.Errorf("with the fault %q the machine has the condition %v", fault, c)
+		}
+	}
+}
+
+// TestAnotherAgentFindsForItself what is wrong with its host: what an earlier one has found does not stay.
+func TestAnotherAgentFindsForItself(t *testing.T) {
+	r := storetest.NewMetalRig(t)
+	finds := func(a storetest.Enrolled) {
+		t.Helper()
+		storetest.Open(t, r.Store, a.Hello("st-"+a.ID, "boot-"+a.ID))
+		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-" + a.ID, Seq: 1}
+		err := r.Store.DriftEvent(t.Context(), k, "m-1", "-  mtu 1500\n+  mtu 9000\n", "sha256:77", storetest.Now())
+		k.Seq++
+		if err = errors.Join(
+			err,
+			r.Store.RAIDEvent(t.Context(), k, "m-1", "md0 is not running", storetest.Now()),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func(when string, want bool) {
+		t.Helper()
+		for _, c := range []fleet.ConditionType{fleet.Degraded, fleet.RAIDDegraded} {
+			if got := storetest.Condition(storetest.Machine(t, r.Store, "m-1"), c); (got != nil) != want {
+				t.Errorf("%s: %s is %v", when, c, got)
+			}
+		}
+	}
+	host := storetest.Enrol(t, r.Store, agentstore.NewToken{TokenID: "t-host", MachineID: "m-1"})
+	finds(host)
+	shown("found", true)
+	again := storetest.Enrol(t, r.Store, agentstore.NewToken{TokenID: "t-again", MachineID: "m-1"})
+	shown("another agent has enrolled", false)
+	finds(again)
+	shown("found by that one, too", true)
 }
 
 // writeAgentless brings a reimage without an agent to where its system is to phone home, and returns its secret.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -104,6 +106,17 @@ func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, dig
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: k.AgentID, Verb: "CONFIG_DRIFT", Target: machineID,
 			Data: map[string]string{"diff": diff, "digest": digest}}, now)
+	})
+}
+
+// RAIDEvent shows on a machine that a software RAID of its system is not whole. An empty fault says that it is over.
+func (s *Store) RAIDEvent(ctx context.Context, k EventKey, machineID, fault string, now time.Time) error {
+	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+		if _, err := q.LockMachine(ctx, machineID); err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		return machinestore.SetCondition(ctx, q, machineID, operation.ConditionChange{Type: fleet.RAIDDegraded,
+			Status: fault != "", Reason: baremetalv1.Reason_RAID_DEGRADED.String(), Message: fault}, now)
 	})
 }
 

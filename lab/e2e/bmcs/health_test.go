@@ -53,7 +53,8 @@ func TestAFaultIsShownUntilItIsOver(t *testing.T) {
 	if out := w.ingot(0, "why", id); !strings.Contains(out, "HARDWARE_FAULT") || !strings.Contains(out, "PSU2") {
 		t.Error(out)
 	}
-	if out := w.ingot(0, "list", "--filter", "conditions.HardwareFault=true"); !strings.Contains(out, id) {
+	if out := w.ingot(0, "list", "--filter", "conditions.HardwareFault=true"); !strings.Contains(out, id) ||
+		!strings.Contains(out, "⚠DEGRADED") {
 		t.Error(out)
 	}
 	b.Misbehave(bmc.Faults{})

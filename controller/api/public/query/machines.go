@@ -79,7 +79,7 @@ func nodeStateNames() map[string]string {
 var conditionTypes = []fleet.ConditionType{
 	fleet.Reachable, fleet.BMCReachable, fleet.Provisioned, fleet.InCustomerCluster, fleet.Drained, fleet.Degraded,
 	fleet.NeedsIntervention, fleet.OperationCanceled, fleet.RMA, fleet.RetiredFlag, fleet.ProviderDrift,
-	fleet.HardwareFault,
+	fleet.HardwareFault, fleet.RAIDDegraded,
 }
 
 func condition(typeAndValue string) (string, bool) {

@@ -1,3 +1,5 @@
+import type { Machine } from './types'
+
 // The six words of the effective state, in the order of how soon somebody has to look.
 export interface State {
   name: string
@@ -22,4 +24,15 @@ export const unknown: State = { name: '', word: 'Unknown', says: 'the API names 
 export function stateOf(name: string | undefined): State {
   const plain = name === 'MAINTENANCE_IDLE' ? 'MAINTENANCE' : name
   return states.find((s) => s.name === plain) ?? unknown
+}
+
+// Conditions of a machine that works on with something broken. They stand beside its state, which they do not change.
+const broken = ['Degraded', 'RAIDDegraded', 'HardwareFault']
+
+// What is broken about a machine; empty when nothing is.
+export function degraded(m: Machine | null): string {
+  return (m?.status?.conditions ?? [])
+    .filter((c) => c.status && broken.includes(c.type))
+    .map((c) => c.message || c.type)
+    .join('; ')
 }

@@ -117,9 +117,7 @@ func (s *scene) waitBudget(e *explain.Explanation) {
 	}
 }
 
-func (s *scene) nobodyLooks() bool {
-	return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue
-}
+func (s *scene) nobodyLooks() bool { return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue }
 
 func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt

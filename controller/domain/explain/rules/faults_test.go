@@ -336,6 +336,10 @@ var faultsOfAgents = []fault{
 		l.host().condition(fleet.HardwareFault, true, "HARDWARE_FAULT", "power supply PSU2 (critical)")
 	},
 		"HARDWARE_FAULT", explain.OnOperator, []string{"PSU2"}, "ten minutes", "ingot machine health"},
+	{"a disk of a mirror is gone", func(l *lab) {
+		l.host().condition(fleet.RAIDDegraded, true, "RAID_DEGRADED", "md127 (raid1) lacks 1 of 2 disks")
+	},
+		"RAID_DEGRADED", explain.OnOperator, []string{"md127"}, "every minute", "ingot machine inventory"},
 	{"host cannot be given interfaces", func(l *lab) {
 		l.host().reconfigure().look().granted().fails("NETWORK_RECONFIG_NOT_WIRED", "no networkd")
 	},

@@ -50,11 +50,13 @@ var restRules = []rule{
 		(*scene).sayProbeSilent,
 	},
 	// the condition Degraded is set.
-	{"drift", func(s *scene) bool { return s.Holds(fleet.Degraded) }, (*scene).degraded},
+	{"drift", holds(fleet.Degraded), saysThat(fleet.Degraded, "the machine is degraded: ", "")},
 	// the condition of its BMC says so.
 	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
 	// the BMC says that a part of the hardware is not well.
-	{"hardware-fault", func(s *scene) bool { return s.Holds(fleet.HardwareFault) }, (*scene).sayHardwareFault},
+	{"hardware-fault", holds(fleet.HardwareFault), saysThat(fleet.HardwareFault, "", "the BMC is read every ten minutes")},
+	// a software RAID of its system lacks a disk.
+	{"raid-degraded", holds(fleet.RAIDDegraded), saysThat(fleet.RAIDDegraded, "", "its agent looks every minute")},
 	// the provider could not be asked.
 	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
 	// in service, and something is missing; `attention_reason` says what.
@@ -375,8 +377,11 @@ func (s *scene) sayCondition(e *explain.Explanation, t fleet.ConditionType, so s
 	e.Summary = "nothing is under way; " + so + e.Cause.Text
 }
 
-func (s *scene) degraded(e *explain.Explanation) {
-	s.sayCondition(e, fleet.Degraded, "the machine is degraded: ")
+func holds(t fleet.ConditionType) func(*scene) bool { return func(s *scene) bool { return s.Holds(t) } }
+
+// saysThat explains a condition that has a reason, and what comes next.
+func saysThat(t fleet.ConditionType, so, next string) func(*scene, *explain.Explanation) {
+	return func(s *scene, e *explain.Explanation) { s.sayCondition(e, t, so); e.Next = next }
 }
 
 func (s *scene) bmcTrouble() bool {
@@ -389,11 +394,6 @@ func (s *scene) sayBMCTrouble(e *explain.Explanation) {
 	if e.Cause.Reason == "BMC_UNREACHABLE" {
 		e.Next = "the BMC is asked again by the site's agent, less and less often"
 	}
-}
-
-func (s *scene) sayHardwareFault(e *explain.Explanation) {
-	s.sayCondition(e, fleet.HardwareFault, "")
-	e.Next = "the BMC is read every ten minutes; it is over when the BMC says that all is well"
 }
 
 func (s *scene) wasCanceled() bool {

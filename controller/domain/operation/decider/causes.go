@@ -80,12 +80,15 @@ func destroysSystem(k operation.Kind, s *operation.Step) bool {
 }
 
 // unprovision takes the claim away that a verified system is on the disk, with the grant that begins to destroy it.
+// What was wrong with that system goes with it.
 func (d *decider) unprovision() {
 	if !destroysSystem(d.cmd.Kind, d.step()) {
 		return
 	}
 	d.out.Machine.Unprovision = true
-	d.condition(fleet.Provisioned, false, "DiskBeingWritten", "")
+	for _, c := range []fleet.ConditionType{fleet.Provisioned, fleet.Degraded, fleet.RAIDDegraded} {
+		d.condition(c, false, "DiskBeingWritten", "")
+	}
 }
 
 // settledBy says that the command's outcome is unknown no longer.

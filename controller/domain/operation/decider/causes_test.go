@@ -23,7 +23,10 @@ func TestTheGrantOfAWriteTakesProvisionedAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStored(t, c.step)
-			s.conditions[fleet.Provisioned] = true
+			of := []fleet.ConditionType{fleet.Provisioned, fleet.Degraded, fleet.RAIDDegraded}
+			for _, t := range of {
+				s.conditions[t] = true
+			}
 			h, site := host("s-1", true), site("s-2")
 			h.Capabilities = append(h.Capabilities, "erase")
 			site.Capabilities = append(site.Capabilities, "provider_action", "provider:maas")
@@ -36,8 +39,10 @@ func TestTheGrantOfAWriteTakesProvisionedAway(t *testing.T) {
 				t.Fatal("gone before anything was granted")
 			}
 			d := s.ask(s.latest(), "boot-1")
-			if d.Machine.Unprovision != c.want || s.conditions[fleet.Provisioned] == c.want {
-				t.Errorf("unprovision %t, Provisioned %t", d.Machine.Unprovision, s.conditions[fleet.Provisioned])
+			for _, of := range of {
+				if d.Machine.Unprovision != c.want || s.conditions[of] == c.want {
+					t.Errorf("unprovision %t, %s %t", d.Machine.Unprovision, of, s.conditions[of])
+				}
 			}
 		})
 	}

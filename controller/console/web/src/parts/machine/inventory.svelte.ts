@@ -22,6 +22,7 @@ export interface Document {
     dimms: { locator: string; size_bytes: number; speed_mts?: number; type?: string; manufacturer?: string; part_number?: string; serial?: string }[] | null
   }
   disks: { name: string; model?: string; serial?: string; wwn?: string; size_bytes: number; rotational: boolean; transport?: string; firmware?: string }[] | null
+  arrays?: { name: string; level: string; disks: number; missing?: number; active: boolean; rebuilding?: boolean; members: string[] | null }[] | null
   nics:
     | { name: string; mac: string; driver?: string; pci?: string; link_up: boolean; speed_mbps?: number; firmware?: string; neighbours?: Neighbour[] }[]
     | null

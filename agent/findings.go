@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/executor/reconfig"
+	"github.com/ingot-metal/ingot/agent/findings"
+	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/internal/task"
+)
+
+// raidEvery is how often a host looks at its software RAID.
+const raidEvery = time.Minute
+
+// raidReport is the kind of the report about it.
+const raidReport = "raid"
+
+// withArrays is a host that may have software RAID.
+type withArrays interface {
+	Arrays() []inventory.Array
+}
+
+// reportFindings tells when somebody else has changed what a command had configured, when an array has lost a disk, and
+// when that is over.
+func (l *life) reportFindings(ctx context.Context) error {
+	if l.isSite() || l.isInstaller() {
+		return nil
+	}
+	w := findings.Watcher{Clock: l.a.cfg.Clock, Memory: l.store, Failed: func(kind string, err error) {
+		l.a.cfg.Log.Warn("not looked at", "kind", kind, "error", err)
+	}}
+	group, _ := task.New(ctx)
+	watch := func(f findings.Finding) {
+		group.Go(f.Kind, func(ctx context.Context) error {
+			w.Watch(ctx, f)
+			return nil
+		})
+	}
+	reconfigs := reconfig.New(l.reconfigConfig())
+	watch(findings.Finding{Kind: reconfig.DriftKind, Every: reconfig.DriftEvery,
+		Look: func(ctx context.Context) (findings.State, error) {
+			d, err := reconfigs.Drift(ctx)
+			return findings.State{Name: d.State(), Report: d.Report(l.who.MachineID)}, err
+		}})
+	if h, ok := l.host.(withArrays); ok {
+		watch(findings.Finding{Kind: raidReport, Every: raidEvery,
+			Look: func(context.Context) (findings.State, error) { return l.raid(h.Arrays()), nil }})
+	}
+	return group.Wait()
+}
+
+// raid is the state of a host's arrays: what is wrong with them, "none" when nothing is, empty when there are none.
+func (l *life) raid(arrays []inventory.Array) findings.State {
+	var faults []string
+	for _, a := range arrays {
+		if f := a.Fault(); f != "" {
+			faults = append(faults, f)
+		}
+	}
+	fault := strings.Join(faults, "; ")
+	name := fault
+	if fault == "" && len(arrays) > 0 {
+		name = "none"
+	}
+	return findings.State{Name: name, Report: &fleetv1.Report{Kind: raidReport, MachineId: l.who.MachineID,
+		Message: cmp.Or(fault, "all disks of all arrays are there"), Fields: map[string]string{"fault": fault}}}
+}
