@@ -69,7 +69,7 @@ func (s *site) keepsData(m *metal.Machine) {
 		s.Errorf("evidence %v", e)
 	}
 	testkit.Eventually(s.T, stockCycle, func() bool {
-		said = s.ssh(m, s.key(), "cat /srv/data/file; cat /proc/mdstat")
+		said = s.ssh(m, s.key(), "cat /srv/data/file; cat /proc/mdstat; sync") // it is switched off soon
 		return said != ""
 	}, "no ssh session in the system that was installed again")
 	if !strings.Contains(said, "it is kept") || !strings.Contains(said, "[UU]") {

@@ -13,7 +13,7 @@ type Array struct {
 	Level string `json:"level"` // such as raid1; empty before it is started
 	// Disks is how many disks the array is made of, and Missing how many of them it runs without.
 	Disks   int `json:"disks"`
-	Missing int `json:"missing,omitempty"`
+	Missing int `json:"missing"`
 	// Active: the array runs.
 	Active bool `json:"active"`
 	// Rebuilding: missing data is being written to a disk.

@@ -17,6 +17,7 @@ const server = `{"collected_at":"2026-05-01T11:00:00Z","system":{"product":"R650
  {"locator":"A2","bank":"P0","size_bytes":32,"serial":"D2"}]},
 "disks":[{"name":"sda","model":"HGST","serial":"S1","size_bytes":4000,"firmware":"A1"},
  {"name":"sdb","model":"HGST","serial":"S2","size_bytes":4000,"firmware":"A1"}],
+"arrays":[{"name":"md0","level":"raid1","disks":2,"missing":0,"active":true,"members":["sda","sdb"]}],
 "nics":[{"name":"eth0","mac":"02:00:00:00:00:01","link_up":true,"speed_mbps":25000,
  "neighbours":[{"chassis":"02:aa:00:00:00:01","port":"Ethernet7","system":"leaf1"}]},
  {"name":"eth1","mac":"02:00:00:00:00:02","link_up":false}],
@@ -82,6 +83,8 @@ func TestDifferences(t *testing.T) {
 			`{"address":"0000:17:00.0","vendor":"10de","device":"2330","serial":"GPU-1","link":"2.5 GT/s x16"}`, "",
 			`{"address":"0000:17:00.0","class":"030200","vendor":"10de","device":"2330","driver":"nvidia"}`, ""},
 			"removed accelerators 0000:17:00.0 (10de, 2330)  >; removed pci 0000:17:00.0 (030200, 10de, 2330)  >"},
+		"an array has lost a disk": {[]string{`"missing":0,"active":true,"members":["sda","sdb"]`,
+			`"missing":1,"active":true,"members":["sdb"]`}, "changed arrays md0 missing 0>1"},
 		"another system": {[]string{`"kernel":"6.1"`, `"kernel":"6.12"`}, "changed os  kernel 6.1>6.12"},
 	} {
 		if got := changes(t, server, edited(t, c.pairs...)); got != strings.TrimSpace(c.want) {
