@@ -164,7 +164,7 @@ var remedies = map[string]remedy{
 	"HARDWARE_FAULT": {explain.OnOperator, "the machine's BMC says that a part of its hardware is not well",
 		does(onMachine("ingot machine health ", "", "shows which part, and the BMC's event log"),
 			onMachine("ingot machine identify ", "", "lights its identify light, for whoever goes there"))},
-	"RAID_DEGRADED": {explain.OnOperator, "a software RAID of the machine lacks a disk: replace it", does(inventory)},
+	"RAID_DEGRADED": {explain.OnOperator, "a software RAID is not whole: replace its lost disk", does(inventory)},
 	"HARDWARE_TEST_FAILED": {explain.OnOperator, "a test of the hardware has found a part that does not work: replace it",
 		does(onMachine("ingot machine tests ", "", "names the part and what was measured"))},
 	"HARDWARE_TEST_UNFINISHED": {explain.OnOperator,
