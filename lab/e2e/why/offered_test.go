@@ -235,8 +235,11 @@ var passing = map[string]string{
 	"installer": "as site",
 	"unowned": "a controller moves such a node within a minute: controller/store/node TestRepairOfOwnerlessNodes " +
 		"does it",
-	"drift":        "needs a disk or a DIMM that goes: lab TestLifeWhy does it, with virtual machines",
-	"intervention": "needs a cause that no operation has left",
+	"drift": "an agent looks every three minutes: agent/executor/reconfig TestDriftIsWhatSomebodyElseHasChanged and " +
+		"controller/store/operation TestDriftShows do it",
+	"hardware-fault": "needs a BMC: lab/e2e/bmcs TestAFaultIsShownUntilItIsOver does it",
+	"raid-degraded":  "needs a mirror that loses a disk: lab TestMetalMirror does it, with virtual machines",
+	"intervention":   "needs a cause that no operation has left",
 }
 
 // TestEveryOfferedActionSucceeds brings about the states that a machine can be in, collects what `why`, workflows, node
