@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,8 @@ import (
 type host struct {
 	t      *testing.T
 	memory *state.Store
+
+	mu     sync.Mutex
 	shows  string
 	flash  string // what is shown once, instead
 	fails  error
@@ -37,16 +40,38 @@ func newHost(t *testing.T) *host {
 }
 
 func (h *host) look(context.Context) (findings.State, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	name := cmp.Or(h.flash, h.shows)
 	h.flash = ""
 	return findings.State{Name: name, Report: &fleetv1.Report{Kind: "colour", Message: "it is " + name}}, h.fails
+}
+
+// becomes changes what the host shows, by lasting states and for a moment.
+func (h *host) becomes(shows, flash string, fails error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.shows, h.flash, h.fails = shows, flash, fails
+}
+
+func (h *host) failure(string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed++
+}
+
+// failures is how many looks have failed.
+func (h *host) failures() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed
 }
 
 // start runs an agent, until the function that it returns is called.
 func (h *host) start() (stop func()) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan struct{})
-	w := findings.Watcher{Clock: clock.Real(), Memory: h.memory, Failed: func(string, error) { h.failed++ }}
+	w := findings.Watcher{Clock: clock.Real(), Memory: h.memory, Failed: h.failure}
 	task.Background("watch", func() {
 		defer close(done)
 		w.Watch(ctx, findings.Finding{Kind: "colour", Every: time.Minute, Look: h.look})
@@ -85,10 +110,10 @@ func TestEachChangeIsReportedOnce(t *testing.T) {
 		stop := h.start()
 		pass(5 * time.Minute)
 		h.told() // there is nothing to look at
-		h.shows = "red"
+		h.becomes("red", "", nil)
 		pass(5 * time.Minute)
 		h.told("it is red")
-		h.flash = "green" // under way, and no state that lasts
+		h.becomes("red", "green", nil) // under way, and no state that lasts
 		pass(5 * time.Minute)
 		h.told("it is red")
 		stop()
@@ -98,19 +123,19 @@ func TestEachChangeIsReportedOnce(t *testing.T) {
 		pass(5 * time.Minute)
 		h.told("it is red")
 		stop()
-		h.shows = ""
+		h.becomes("", "", nil)
 		stop = h.start()
 		pass(5 * time.Minute)
 		h.told("it is red", "it is ")
 
 		// What cannot be looked at has not changed.
-		h.shows, h.fails = "green", errors.New("no")
+		h.becomes("green", "", errors.New("no"))
 		pass(5 * time.Minute)
 		h.told("it is red", "it is ")
-		if h.failed < 4 {
-			t.Errorf("%d looks failed", h.failed)
+		if n := h.failures(); n < 4 {
+			t.Errorf("%d looks failed", n)
 		}
-		h.fails = nil
+		h.becomes("green", "", nil)
 		pass(5 * time.Minute)
 		h.told("it is red", "it is ", "it is green")
 		stop()
@@ -125,7 +150,7 @@ func TestAnOldCopyReportsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
-		h.shows = "green"
+		h.becomes("green", "", nil)
 		stop := h.start()
 		pass(5 * time.Minute)
 		stop()
