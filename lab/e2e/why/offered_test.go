@@ -233,6 +233,9 @@ var passing = map[string]string{
 	"site": "needs a site that serves a segment: lab TestWhyOfAMachineThatDoesNotBoot does it, with " +
 		"virtual machines",
 	"installer": "as site",
+	"booting":   "as site; it only offers the operation's log",
+	"probe-silent": "needs a machine that is installed without an agent: lab TestMetalStockAgentless installs one, with " +
+		"virtual machines",
 	"unowned": "a controller moves such a node within a minute: controller/store/node TestRepairOfOwnerlessNodes " +
 		"does it",
 	"drift": "an agent looks every three minutes: agent/executor/reconfig TestDriftIsWhatSomebodyElseHasChanged and " +
