@@ -45,6 +45,8 @@ type life struct {
 	started     time.Duration
 	image       sync.Once
 	imageDigest string
+	// inventoryDue asks for an inventory before its next turn.
+	inventoryDue chan struct{}
 
 	dispatcher *dispatch.Dispatcher
 	runner     *session.Runner
@@ -54,7 +56,8 @@ type life struct {
 }
 
 func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*life, error) {
-	l := &life{a: a, store: store, host: h, started: a.cfg.Boottime(), providers: maps.Clone(a.cfg.Providers)}
+	l := &life{a: a, store: store, host: h, started: a.cfg.Boottime(), providers: maps.Clone(a.cfg.Providers),
+		inventoryDue: make(chan struct{}, 1)}
 	var err error
 	if l.ident, err = h.Identity(ctx); err != nil {
 		return nil, fmt.Errorf("identify the machine: %w", err)
@@ -383,8 +386,8 @@ func (l *life) reportInventory(ctx context.Context) error {
 	}
 	tick := l.a.cfg.Clock.NewTicker(l.a.cfg.InventoryEvery)
 	defer tick.Stop()
-	for {
-		if hears {
+	for listen := hears; ; {
+		if listen {
 			ear.HearNeighbours(ctx)
 		}
 		report()
@@ -392,6 +395,9 @@ func (l *life) reportInventory(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C():
+			listen = hears
+		case <-l.inventoryDue:
+			listen = false
 		}
 	}
 }

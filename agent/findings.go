@@ -34,7 +34,7 @@ func (l *life) reportFindings(ctx context.Context) error {
 	w := findings.Watcher{Clock: l.a.cfg.Clock, Memory: l.store, Failed: func(kind string, err error) {
 		l.a.cfg.Log.Warn("not looked at", "kind", kind, "error", err)
 	}}
-	group, _ := task.New(ctx)
+	group, _ := task.New(ctx) // Go hands its context to each function
 	watch := func(f findings.Finding) {
 		group.Go(f.Kind, func(ctx context.Context) error {
 			w.Watch(ctx, f)
@@ -49,7 +49,14 @@ func (l *life) reportFindings(ctx context.Context) error {
 		}})
 	if h, ok := l.host.(withArrays); ok {
 		watch(findings.Finding{Kind: raidReport, Every: raidEvery,
-			Look: func(context.Context) (findings.State, error) { return l.raid(h.Arrays()), nil }})
+			Look: func(context.Context) (findings.State, error) { return l.raid(h.Arrays()), nil },
+			// The inventory lists arrays too, and must not contradict the report until its next hour.
+			Reported: func() {
+				select {
+				case l.inventoryDue <- struct{}{}:
+				default: // it is due already
+				}
+			}})
 	}
 	return group.Wait()
 }

@@ -77,8 +77,8 @@ func (s *site) keepsData(m *metal.Machine) {
 	}
 }
 
-// showsMirror waits until the mirror is shown as degraded or whole: by the list, the inventory, and the cause. A machine
-// that starts from the disk that was out before has an agent with an older memory, which is a graver cause.
+// showsMirror waits until the list, the inventory and the cause show the mirror as degraded or whole. A machine that
+// starts from the disk that was out before has an agent with an older memory, which is a graver cause.
 func (s *site) showsMirror(m *metal.Machine, degraded bool) {
 	s.Helper()
 	var list, inventory, why string

@@ -32,6 +32,8 @@ type Finding struct {
 	Kind  string
 	Every time.Duration
 	Look  func(ctx context.Context) (State, error)
+	// Reported is called after each report; nil does nothing.
+	Reported func()
 }
 
 // Memory remembers which state was reported last; *state.Store is one.
@@ -46,7 +48,7 @@ type Memory interface {
 type Watcher struct {
 	Clock  clock.Clock
 	Memory Memory
-	// Failed is told what kept it from looking or from reporting; it goes on then.
+	// Failed logs an error of looking or reporting. The watcher tries again at the next turn.
 	Failed func(kind string, err error)
 }
 
@@ -74,9 +76,14 @@ func (w Watcher) once(ctx context.Context, f Finding) error {
 		}
 		before := now
 		now, err = f.Look(ctx)
-		if err == nil && now.Name == before.Name {
-			return w.Memory.AppendFinding(ctx, now.Report, now.Name, w.Clock.Now())
+		if err != nil || now.Name != before.Name {
+			continue
 		}
+		err = w.Memory.AppendFinding(ctx, now.Report, now.Name, w.Clock.Now())
+		if err == nil && f.Reported != nil {
+			f.Reported()
+		}
+		return err
 	}
 	return err
 }

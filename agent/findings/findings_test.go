@@ -28,6 +28,7 @@ type host struct {
 	flash  string // what is shown once, instead
 	fails  error
 	failed int
+	called int // how often a report was followed by the call
 }
 
 func newHost(t *testing.T) *host {
@@ -60,6 +61,12 @@ func (h *host) failure(string, error) {
 	h.failed++
 }
 
+func (h *host) reported() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.called++
+}
+
 // failures is how many looks have failed.
 func (h *host) failures() int {
 	h.mu.Lock()
@@ -74,7 +81,7 @@ func (h *host) start() (stop func()) {
 	w := findings.Watcher{Clock: clock.Real(), Memory: h.memory, Failed: h.failure}
 	task.Background("watch", func() {
 		defer close(done)
-		w.Watch(ctx, findings.Finding{Kind: "colour", Every: time.Minute, Look: h.look})
+		w.Watch(ctx, findings.Finding{Kind: "colour", Every: time.Minute, Look: h.look, Reported: h.reported})
 	})
 	return func() {
 		cancel()
@@ -93,8 +100,10 @@ func (h *host) told(want ...string) {
 	for _, e := range events {
 		got = append(got, e.GetReport().GetMessage())
 	}
-	if !slices.Equal(got, want) {
-		h.t.Errorf("reported %q, want %q", got, want)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Equal(got, want) || h.called != len(want) {
+		h.t.Errorf("reported %q, with %d calls, want %q", got, h.called, want)
 	}
 }
 

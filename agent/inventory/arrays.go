@@ -21,7 +21,7 @@ type Array struct {
 	Members    []string `json:"members"`              // kernel names of its disks or partitions, volatile
 }
 
-// Fault says what is not well about the array; empty when all is.
+// Fault describes the defect of the array in one line, for a condition's message. It is empty for a whole array.
 func (a Array) Fault() string {
 	switch {
 	case !a.Active:

@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -256,24 +255,6 @@ func auditRefusal(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow,
 		Actor: "enrolment", Verb: "ENROLL_REFUSED", Target: pgtx.StrVal(t.MachineID),
 		Data: map[string]string{"token_id": t.TokenID, "why": why},
 	}, now)
-}
-
-// bindings refuses an agent that is not where or what the token says. Nothing is used up.
-func bindings(t dbsqlc.LockTokenRow, r EnrollRequest) error {
-	switch {
-	case t.BoundRegion != "" && t.BoundRegion != r.Region:
-		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for region %q, the agent says %q",
-			t.BoundRegion, r.Region)
-	case t.BoundProvider != "" && t.BoundProvider != r.Provider:
-		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q",
-			t.BoundProvider, r.Provider)
-	case t.BoundMac != "" && !slices.ContainsFunc(r.MACs, func(m string) bool { return strings.EqualFold(m, t.BoundMac) }):
-		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have",
-			t.BoundMac)
-	case t.BoundSerial != "" && t.BoundSerial != r.Serial:
-		return failure.Precondition("HARDWARE_MISMATCH", "the token is for another serial number than the agent's")
-	}
-	return nil
 }
 
 // again returns what the same token and key got before.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -74,4 +76,22 @@ func (s *Store) RevokeToken(
 		TokenID: t.TokenID, Role: t.Role, MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, BoundRegion: t.BoundRegion,
 		BoundProvider: t.BoundProvider, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt,
 	}), nil
+}
+
+// bindings refuses an agent that is not where or what the token says. Nothing is used up.
+func bindings(t dbsqlc.LockTokenRow, r EnrollRequest) error {
+	switch {
+	case t.BoundRegion != "" && t.BoundRegion != r.Region:
+		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for region %q, the agent says %q",
+			t.BoundRegion, r.Region)
+	case t.BoundProvider != "" && t.BoundProvider != r.Provider:
+		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q",
+			t.BoundProvider, r.Provider)
+	case t.BoundMac != "" && !slices.ContainsFunc(r.MACs, func(m string) bool { return strings.EqualFold(m, t.BoundMac) }):
+		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have",
+			t.BoundMac)
+	case t.BoundSerial != "" && t.BoundSerial != r.Serial:
+		return failure.Precondition("HARDWARE_MISMATCH", "the token is for another serial number than the agent's")
+	}
+	return nil
 }

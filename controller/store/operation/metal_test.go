@@ -175,7 +175,8 @@ func TestDriftShows(t *testing.T) {
 func TestARAIDThatLacksADiskShows(t *testing.T) {
 	s := storetest.New(t)
 	a := storetest.Live(t, s, "m-1")
-	for seq, fault := range []string{"", "md127 (raid1) lacks 1 of 2 disks", "md127 (raid1) lacks 1 of 2 disks and is being rebuilt", ""} {
+	const lost = "md127 (raid1) lacks 1 of 2 disks"
+	for seq, fault := range []string{"", lost, lost + " and is being rebuilt", ""} {
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: uint64(seq) + 1}
 		if err := s.RAIDEvent(t.Context(), k, "m-1", fault, storetest.Now()); err != nil {
 			t.Fatal(err)
