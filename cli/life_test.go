@@ -28,6 +28,8 @@ func TestNodeCommands(t *testing.T) {
 		"node transition machine-1 pending --force --request-id r-3",
 		"node transition machine-1 active --request-id r-4",
 		"node transition machine-1 nowhere",
+		"node transition machine-1 deprovisioning --request-id r-5",
+		"node transition machine-1 deprovisioning --request-id r-5 --yes",
 		"node history machine-1 --limit 2 --offset 1",
 		"node history machine-1 -o json",
 		"node history machine-9",

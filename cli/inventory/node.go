@@ -135,12 +135,13 @@ provider says something else.`,
 
 func (a commands) nodeTransitionCmd() *cobra.Command {
 	var w command.WorkFlags
+	var yes bool
 	r := &pb.TransitionNodeRequest{}
 	cmd := &cobra.Command{
 		Use:   "transition MACHINE STATE",
 		Short: "Move a node to another state",
 		Long: `Move a node to another state, and start the work that the state stands for: reprovision reimages the machine,
-deprovisioning erases its disks. Moves that stand for no work end at once.
+deprovisioning erases its disks, after a confirmation. Moves that stand for no work end at once.
 
 A node whose installations have failed three times takes another plan (ingot node update) and --force.` +
 			command.WaitHelp,
@@ -159,6 +160,11 @@ A node whose installations have failed three times takes another plan (ingot nod
 			if r.GetDryRun() {
 				return a.previewTransition(cmd, r)
 			}
+			if r.GetState() == pb.NodeState_NODE_STATE_DEPROVISIONING {
+				if err := a.Confirm(yes, "The data on the disks of "+args[0]+" is lost.", args[0]); err != nil {
+					return err
+				}
+			}
 			return a.Work(
 				cmd,
 				args[0],
@@ -174,6 +180,7 @@ A node whose installations have failed three times takes another plan (ingot nod
 	cmd.Flags().StringVar(&r.Comment, "comment", "", "why; kept in the audit log")
 	cmd.Flags().BoolVar(&r.Force, "force", false, "leave install_failed, and reset its counter")
 	cmd.Flags().BoolVar(&r.Purge, "purge", false, "retire a node that is active or offline without a decommission (admin)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask before data is lost")
 	cmd.Flags().StringVar(&r.ImageRef, "image", "",
 		"image that reprovision writes (default: the machine's or the server's)")
 	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")

@@ -219,7 +219,7 @@ func TestEnrolledIsNotEnrolling(t *testing.T) {
 }
 
 // Moving a node to enrolling starts the onboarding that the state stands for: it adopts the machine, and has one
-// attempt however often it is asked for.
+// attempt however often it is requested. The move does not change the phase: outside maintenance it is refused.
 func TestMovingToEnrollingOnboards(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
@@ -227,6 +227,11 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	ask := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "enrol", To: node.Enrolling, Actor: "tester"}
 	foretold := ask
 	foretold.DryRun = true
+	for _, r := range []nodestore.TransitionRequest{foretold, ask} {
+		_, _, err := s.TransitionNode(t.Context(), r, storetest.Now())
+		storetest.WantReason(t, err, "WRONG_PHASE")
+	}
+	storetest.Maintenance(t, s, "m-1")
 	if op, created, err := s.TransitionNode(t.Context(), foretold, storetest.Now()); err != nil || created ||
 		op.GetOperationId() != "" {
 		t.Fatalf("dry run: %v %v %v", op, created, err)

@@ -42,10 +42,11 @@ type TransitionRequest struct {
 	DryRun bool
 }
 
-// onboarding is the workflow whose work a node that enrols stands for: the machine has a system already.
+// onboarding is the workflow that owns a node in the state enrolling: the machine has a system already. The machine must
+// be in maintenance: only the operator's own call moves the phase.
 func (r TransitionRequest) onboarding() workflowstore.WorkflowStart {
 	return workflowstore.WorkflowStart{
-		MachineID: r.MachineID, RequestID: r.RequestID, Kind: workflow.Onboarding, EnterMaintenance: true, Actor: r.Actor,
+		MachineID: r.MachineID, RequestID: r.RequestID, Kind: workflow.Onboarding, Actor: r.Actor,
 		Params: map[string]string{workflowstore.ParamPath: workflow.PathAdopt},
 	}
 }

@@ -171,7 +171,7 @@ func (s subject) fill(t *testing.T, line string) (args []string, stdin string) {
 		stdin = "right\n"
 	case strings.HasPrefix(line, "reconfigure"):
 		words = append(words, "--hostname", "filled")
-	case strings.Contains(line, "restart-clean"):
+	case strings.Contains(line, "restart-clean"), strings.Contains(line, " deprovisioning"):
 		words = append(words, "--yes") // an operator answers the question
 	}
 	return words, stdin
