@@ -72,6 +72,12 @@ docs: ## Write the generated pages of docs/reference again
 docs-check: ## Prove that the generated pages of docs/reference are up to date
 	go test $(DOCUMENTED) $(DOCUMENTS)
 
+.PHONY: walks
+walks: deps ## Count the files that a reboot passes through, and write them into the reference (5 minutes)
+	CGO_ENABLED=0 go build -cover -covermode atomic -coverpkg ./lab/walks,./controller/...,./agent/... -trimpath -buildvcs=false -tags $(GOTAGS) -o dist/walks ./lab/walks
+	$(TESTPG) dist/walks -test.v -out docs/reference/data/walks.json
+	go test ./invariants -count 1 -run '^TestReferenceWalks$$' -update-docs
+
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf breaking and shellcheck
 	scripts/install-deps lint

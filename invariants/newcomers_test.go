@@ -1,21 +1,30 @@
 package invariants
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
-// mostWalkFiles bounds the files that somebody must read to follow an operation from its call to its evidence.
-const mostWalkFiles = 20
+// fewStatements is the number of statements from which a file counts as one that a reader has to open.
+const fewStatements = 5
+
+// tracedWalk is what lab/walks measured of one operation.
+type tracedWalk struct {
+	Operation, Executor string
+	Files               []struct {
+		Path       string
+		Statements int
+	}
+	Transactions float64
+}
 
 // stop is one place on the way of an operation.
 type stop struct {
@@ -73,37 +82,63 @@ var walks = []struct {
 		}},
 }
 
-// TestReferenceWalks writes the walks from the comments of the functions that an operation passes through.
+// TestReferenceWalks writes the walks from the comments of the functions that an operation passes through, and from what
+// was measured of it.
 func TestReferenceWalks(t *testing.T) {
 	said := functionComments(t)
 	var b strings.Builder
-	b.WriteString(
-		"The way of an operation through the code, function by function, in the words of their comments. A test " +
-			"holds that each\nis where this page says.\n")
+	b.WriteString("The way of an operation through the code: first its main stations, in the words of their comments, then " +
+		"every file that\na measured run passed through. `make walks` measures again.\n")
 	for _, w := range walks {
-		files, commits := map[string]bool{}, 0
-		var list strings.Builder
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", w.title, w.about)
 		for i, s := range w.stops {
 			text, ok := said[s.file+" "+s.function]
 			if !ok {
 				t.Errorf("%s: %s has no function %s with a comment", w.title, s.file, s.function)
 			}
-			files[s.file] = true
-			fmt.Fprintf(&list, "%d. [%s](../../%s): %s", i+1, s.function, s.file, text)
+			fmt.Fprintf(&b, "%d. [%s](../../%s): %s", i+1, s.function, s.file, text)
 			if s.commits != "" {
-				commits++
-				fmt.Fprintf(&list, " **Committed: %s.**", s.commits)
+				fmt.Fprintf(&b, " **Committed: %s.**", s.commits)
 			}
-			list.WriteString("\n")
+			b.WriteString("\n")
 		}
-		if len(files) > mostWalkFiles {
-			t.Errorf("%s goes through %d files, more than %d: %v", w.title, len(files), mostWalkFiles,
-				slices.Sorted(maps.Keys(files)))
-		}
-		fmt.Fprintf(&b, "\n## %s in %d files\n\n%s The controller commits %d times.\n\n%s", w.title, len(files), w.about,
-			commits, list.String())
+	}
+	for _, w := range tracedWalks(t) {
+		writeTraced(t, &b, w)
 	}
 	document.Check(t, "walks.md", "Walks through the code", b.String())
+}
+
+func tracedWalks(t *testing.T) (out []tracedWalk) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readFile(t, "docs/reference/data/walks.json")), &out); err != nil || len(out) < 2 {
+		t.Fatalf("docs/reference/data/walks.json has %d walks (%v)", len(out), err)
+	}
+	return out
+}
+
+// writeTraced lists the files of a measured operation. A file that is gone is left out; the next measurement corrects
+// the count.
+func writeTraced(t *testing.T, b *strings.Builder, w tracedWalk) {
+	t.Helper()
+	var rows [][]string
+	few, there := 0, 0
+	for _, f := range w.Files {
+		if f.Statements < fewStatements {
+			few++
+			continue
+		}
+		there++
+		if _, err := os.Stat(filepath.Join(root, f.Path)); err == nil {
+			rows = append(rows, []string{fmt.Sprintf("[%s](../../%s)", f.Path, f.Path), fmt.Sprint(f.Statements)})
+		}
+	}
+	if there < 20 {
+		t.Errorf("%s by a %s: %d files were measured; the measurement is broken", w.Operation, w.Executor, there)
+	}
+	fmt.Fprintf(b, "\n## Measured: %s by a %s\n\n**%d files** with %d or more statements that an idle system does not execute, "+
+		"and %d with fewer.\n%.1f transactions wrote.\n\n%s", w.Operation, w.Executor, there, fewStatements, few, w.Transactions,
+		document.Table([]string{"file", "statements"}, rows))
 }
 
 // functionComments are the first sentences of the comments of functions, by "file name".

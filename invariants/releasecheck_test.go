@@ -63,7 +63,7 @@ func releaseChecks(t *testing.T) []string {
 var byHand = map[string]string{
 	"test-fast":  "a part of make test",
 	"test-raced": "a part of make test", "test-unraced": "a part of make test",
-	"cover": "measures make test", "docs": "writes pages", "docs-check": "a part of make test",
+	"cover": "measures make test", "walks": "measures, and tests nothing", "docs": "writes pages", "docs-check": "a part of make test",
 	"fuzz": "looks for new inputs; those found are in make test",
 }
 
@@ -175,7 +175,7 @@ func tagsOfTests(t *testing.T) map[string]string {
 
 // TestReferenceReleaseCheck makes the page of the checks that CI has no time for.
 func TestReferenceReleaseCheck(t *testing.T) {
-	path := filepath.Join(root, "docs/reference/release-check.tsv")
+	path := filepath.Join(root, "docs/reference/data/release-check.tsv")
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -174,6 +174,11 @@ func TestCancelAndRunAgain(t *testing.T) {
 	if w := r.Workflow(); w.GetState() != baremetalv1.Workflow_CANCELLED || r.Node() != "ACTIVE" {
 		t.Fatalf("the node is %s, the workflow %v", r.Node(), w)
 	}
+	// An operator has stopped short: draining becomes offline, and active since the agent has a session.
+	if n := storetest.Count(t, r.Store, `SELECT count(*) FROM node_state_log
+		WHERE machine_id = 'm-1' AND from_state = 'draining' AND to_state = 'offline' AND triggered_by = 'workflow'`); n != 1 {
+		t.Errorf("%d moves from draining to offline, want 1", n)
+	}
 	r.MustAct(workflow.Rerun, "rerun")
 	if w := r.Run(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.Node() != "ACTIVE" {
 		t.Errorf("the node is %s, the workflow %v", r.Node(), w)
