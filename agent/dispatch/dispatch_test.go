@@ -430,6 +430,12 @@ func TestAResultWaitsForRoomOnTheDisk(t *testing.T) {
 func interrupted(t *testing.T) (*state.Store, string) {
 	t.Helper()
 	store := memory(t)
+	return store, interruptedIn(t, store)
+}
+
+// interruptedIn adds such a command to a store.
+func interruptedIn(t *testing.T, store *state.Store) string {
+	t.Helper()
 	begun := make(chan struct{})
 	exec := &scriptedExecutor{execute: func(ctx context.Context, _ executor.Job) (executor.Result, error) {
 		close(begun)
@@ -444,7 +450,7 @@ func interrupted(t *testing.T) (*state.Store, string) {
 	if err != nil || c.State != state.Started {
 		t.Fatalf("after a stop the command is %s, %v", c.State, err)
 	}
-	return store, id
+	return id
 }
 
 func TestWhatResumeSaysCounts(t *testing.T) {

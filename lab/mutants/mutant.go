@@ -80,6 +80,13 @@ func rewrite(text []byte, edits []edit) []byte {
 	return out
 }
 
+// storeDir is where the packages lie that lock, store sets and count grants. A sample has its share of them, however
+// the number of mutants elsewhere grows.
+const (
+	storeDir   = "controller/store/"
+	storeShare = 4 // one mutant in so many
+)
+
 // draw picks n of the mutants by the seed. A mutant's place in the order hangs on its own key alone, so that a change
 // of the code elsewhere does not deal all cards anew.
 func draw(all []*mutant, seed uint64, n int) []*mutant {
@@ -90,8 +97,16 @@ func draw(all []*mutant, seed uint64, n int) []*mutant {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.key))
 		return string(sum[:])
 	}
-	drawn := slices.SortedFunc(slices.Values(all), func(a, b *mutant) int { return strings.Compare(place(a), place(b)) })
-	drawn = drawn[:n]
+	order := slices.SortedFunc(slices.Values(all), func(a, b *mutant) int { return strings.Compare(place(a), place(b)) })
+	elsewhere := func(m *mutant) bool { return !strings.HasPrefix(m.dir, storeDir) }
+	stored := slices.DeleteFunc(slices.Clone(order), elsewhere)
+	drawn := slices.Clone(stored[:min(len(stored), (n+storeShare-1)/storeShare)])
+	taken := map[*mutant]bool{}
+	for _, m := range drawn {
+		taken[m] = true
+	}
+	rest := slices.DeleteFunc(order, func(m *mutant) bool { return taken[m] })
+	drawn = append(drawn, rest[:n-len(drawn)]...)
 	// Edits are built in by the order of the source.
 	slices.SortFunc(drawn,
 		func(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) })

@@ -175,6 +175,34 @@ func TestDrawHangsOnTheMutantAlone(t *testing.T) {
 	}
 }
 
+// A sample has its share of the store, of which a draw by place alone may take few or none.
+func TestDrawHasItsShareOfTheStore(t *testing.T) {
+	var all []*mutant
+	for i := range 1000 {
+		m := &mutant{id: i + 1, dir: "agent/dispatch", key: strings.Repeat("x", i+1)}
+		if i < 120 {
+			m.dir = "controller/store/operation"
+		}
+		all = append(all, m)
+	}
+	for _, seed := range []uint64{1, 7, 77} {
+		drawn := draw(all, seed, 400)
+		stored, seen := 0, map[*mutant]bool{}
+		for _, m := range drawn {
+			seen[m] = true
+			if strings.HasPrefix(m.dir, storeDir) {
+				stored++
+			}
+		}
+		if len(drawn) != 400 || len(seen) != 400 || stored < 100 {
+			t.Errorf("seed %d: %d drawn, %d different, %d of the store", seed, len(drawn), len(seen), stored)
+		}
+	}
+	if drawn := draw(all[100:], 1, 400); len(drawn) != 400 {
+		t.Errorf("%d drawn where the store has too few", len(drawn))
+	}
+}
+
 func TestExplanations(t *testing.T) {
 	read := func(text string) (map[string]explained, error) {
 		path := filepath.Join(write(t, map[string]string{"known.txt": text}), "known.txt")

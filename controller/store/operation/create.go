@@ -318,7 +318,6 @@ func (s *Store) create(
 	w.add(func(q *dbsqlc.Queries) error {
 		return pgtx.Wrap(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(entry)), "write audit log")
 	})
-	pgtx.PostcommitOf(q).Note(JobKey{n.Op.ID, r.MachineID, r.RequestID})
 	return n.Message(), nil
 }
 
@@ -433,10 +432,11 @@ func (s *Store) newOperation(
 		WakeAt:   &now,
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 	}}
+	pgtx.PostcommitOf(q).Note(JobKey{op.ID, m.MachineID, r.RequestID}) // every operation has its job
 	return n, n.write(ctx, p, steps)
 }
 
-// InsertOperation writes the new operation, and no more than that.
+// InsertOperation writes the rows of a new operation. The transaction inserts its job before the commit.
 func (s *Store) InsertOperation(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan, steps []plan.Filled,
 	now time.Time,

@@ -278,8 +278,6 @@ func (s *Store) insertAttempt(
 	}, now); err != nil {
 		return nil, err
 	}
-	pgtx.PostcommitOf(q).
-		Note(operationstore.JobKey{OperationID: n.Op.ID, MachineID: m.MachineID, RequestID: a.Request.RequestID})
 	return n.Message(), nil
 }
 

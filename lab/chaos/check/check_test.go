@@ -106,6 +106,33 @@ func canceled(h *check.History) *baremetalv1.Operation {
 	return o
 }
 
+// failed ends the operation and its command as not done, whatever the world shows.
+func failed(h *check.History, reason string) {
+	o := h.Operations[0]
+	o.Phase, o.Error, o.Evidence = baremetalv1.Operation_FAILED, &baremetalv1.ErrorStatus{Code: reason}, nil
+	h.Commands[0].Outcome = "FAILED"
+	h.Events[2].Phase, h.Calls[5].Phase = "FAILED", "FAILED"
+}
+
+// repaved makes the command a repave that got as far as the stages.
+func repaved(h *check.History, stages ...sim.Stage) {
+	h.Operations[0].Type, h.Commands[0].Kind, h.Logs = baremetalv1.Operation_REIMAGE, "repave", nil
+	h.Effects = nil
+	for i, stage := range append([]sim.Stage{sim.StageAsked, sim.StageEffect}, stages...) {
+		h.Effects = append(h.Effects, sim.EffectRecord{At: at(300 + i), MachineID: "m-1", Seq: uint64(i + 1), Stage: stage,
+			Kind: sim.KindRepave, CommandID: "cmd-1", OperationID: "op-1"})
+	}
+}
+
+// twice adds a second attempt of the step that has the effect of the first one again.
+func twice(h *check.History) {
+	second(h, func(c *baremetalv1.Command) { c.Outcome, c.SettledBy = "SUCCEEDED", "" })
+	e := h.Effects[1]
+	e.At, e.Seq, e.CommandID, e.BootID = at(392), 3, "cmd-2", "boot-3"
+	h.Effects = append(h.Effects, e)
+	h.Operations[0].Evidence["boot_id_after"] = "boot-3"
+}
+
 // sleptOver lets the machine sleep between its grant and its effects.
 func sleptOver(h *check.History) {
 	for i := range h.Effects {
@@ -188,6 +215,45 @@ var bad = []struct {
 		h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
 			&baremetalv1.ErrorStatus{Code: "OUTCOME_UNKNOWN"}
 		h.Commands[0].SettledBy, h.Effects = "late_result", h.Effects[:1]
+	}},
+	{"a reboot that was answered FAILED after the memory was rolled back", check.RuleNotDone, func(h *check.History) {
+		failed(h, "AGENT_STATE_ROLLED_BACK")
+	}},
+	{"a reboot that a late result denies", check.RuleNotDone, func(h *check.History) {
+		failed(h, "OUTCOME_UNKNOWN")
+		h.Commands[0].SettledBy = "late_result"
+	}},
+	{"a reboot that an operator denies", check.RuleNotDone, func(h *check.History) {
+		failed(h, "OUTCOME_UNKNOWN")
+		h.Commands[0].Outcome, h.Commands[0].SettledBy = "UNKNOWN", "operator:did_not_happen"
+	}},
+	{"a reboot that was cancelled and happened", check.RuleNotDone, func(h *check.History) {
+		failed(h, "CANCELED_BY_REQUEST")
+		h.Operations[0].Phase, h.Commands[0].State = baremetalv1.Operation_CANCELED, "CANCELED"
+	}},
+	{"a reboot that expired and happened", check.RuleNotDone, func(h *check.History) {
+		failed(h, "COMMAND_EXPIRED")
+		h.Commands[0].State = "EXPIRED"
+	}},
+	{"a disk that was written to its end and FAILED", check.RuleNotDone, func(h *check.History) {
+		failed(h, "EXECUTION_FAILED")
+		repaved(h, sim.StageVerified)
+	}},
+	{"an unknown end without an unresolved command", check.RuleNotDone, func(h *check.History) {
+		failed(h, "OUTCOME_UNKNOWN")
+		h.Effects = h.Effects[:1]
+	}},
+	{"an operation that FAILED over a reboot that is done", check.RuleNotDone, func(h *check.History) {
+		failed(h, "EXECUTION_FAILED")
+		h.Commands[0].Outcome = "SUCCEEDED"
+	}},
+	{"a second attempt that reboots again", check.RuleAttempt, func(h *check.History) {
+		h.Commands[0].Outcome = "FAILED"
+		twice(h)
+	}},
+	{"a second attempt after a proof", check.RuleAttempt, func(h *check.History) {
+		h.Commands[0].Outcome, h.Commands[0].SettledBy = "UNKNOWN", "new_boot"
+		twice(h)
 	}},
 	{"two processes with one identity", check.RuleCopies,
 		func(h *check.History) { h.Header.Lingering = []string{"agent-1"} }},
@@ -358,6 +424,31 @@ func TestWhatIsAllowed(t *testing.T) {
 		"a machine that is quarantined over a clone": func(h *check.History) {
 			h.Faults = []check.Fault{{Kind: "elsewhere-agent", Target: "agent-1", Machine: "m-1", Took: true}}
 			h.Machines[0].Status.NodeState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
+		},
+		"a netboot that two attempts set": func(h *check.History) {
+			h.Operations[0].Type, h.Commands[0].Kind, h.Logs = baremetalv1.Operation_NETBOOT, "netboot", nil
+			h.Commands[0].Outcome = "FAILED"
+			twice(h)
+			h.Effects = h.Effects[1:]
+			for i := range h.Effects {
+				h.Effects[i].Kind, h.Effects[i].Seq = sim.KindBootNext, uint64(i+1)
+			}
+		},
+		"a disk that a cancel left half written": func(h *check.History) {
+			failed(h, "CANCELED_BY_REQUEST")
+			h.Operations[0].Phase, h.Events[2].Phase, h.Calls[5].Phase = baremetalv1.Operation_CANCELED, "CANCELED", "CANCELED"
+			h.Commands[0].Outcome = "CANCELED"
+			h.Calls = append(h.Calls, check.Call{Method: check.Cancel, Machine: "m-1", Operation: "op-1", Begin: ms(300),
+				End: ms(310), Outcome: check.OK, Phase: "RUNNING"})
+			repaved(h)
+		},
+		"a reboot into another system": func(h *check.History) {
+			failed(h, "WRONG_SYSTEM_BOOTED")
+			h.Commands[0].SettledBy = "other_system_booted"
+		},
+		"an unknown reboot that a new boot proved": func(h *check.History) {
+			failed(h, "OUTCOME_UNKNOWN")
+			h.Commands[0].Outcome, h.Commands[0].SettledBy = "UNKNOWN", "new_boot"
 		},
 		"an operation that a cancel ended": func(h *check.History) {
 			o := h.Operations[0]

@@ -60,6 +60,7 @@ func (h MachineHistory) Violations() []Violation {
 			p.follows(h.Commands[i-1], c)
 		}
 	}
+	p.attempts()
 	p.strangers()
 	return p.found
 }

@@ -21,6 +21,10 @@ const (
 	RuleGrant = "granted-first"
 	// RuleOverlap: attempts follow each other, and none follows a success or an unknown outcome.
 	RuleOverlap = "no-overlap"
+	// RuleAttempt: the work of a step is done by one attempt, unless its kind is declared repeatable.
+	RuleAttempt = "one-attempt"
+	// RuleNotDone: what is said not to be done has had no effect, unless a fence stood or later proof explains it.
+	RuleNotDone = "not-done"
 	// RuleStranger: nothing acts but commands that the controller knows.
 	RuleStranger = "known-commands"
 	// RuleOneOperation: a machine runs one operation at a time.
@@ -60,6 +64,7 @@ const (
 
 // Rules are all of them.
 var Rules = []string{
-	RuleOnce, RuleGrant, RuleOverlap, RuleStranger, RuleOneOperation, RuleEnds, RuleFence, RuleEvidence, RuleAccepted,
-	RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers, RuleCopies, RuleTimes, RuleWindow,
+	RuleOnce, RuleGrant, RuleOverlap, RuleAttempt, RuleNotDone, RuleStranger, RuleOneOperation, RuleEnds, RuleFence,
+	RuleEvidence, RuleAccepted, RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers, RuleCopies,
+	RuleTimes, RuleWindow,
 }
