@@ -184,7 +184,8 @@ func (e *Engine) beginGrant(
 	}
 	return operationstore.Asked{OperationID: operationID, Event: operation.GrantAsked{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(), BootID: r.GetBootId(),
-		Seq: r.GetSeq(), Digest: r.GetDigest(), Earlier: r.GetEarlier(), SessionBootID: s.BootID, Epoch: s.Epoch,
+		Seq: r.GetSeq(), Nonce: r.GetNonce(), Digest: r.GetDigest(), Earlier: r.GetEarlier(), SessionBootID: s.BootID,
+		Epoch: s.Epoch,
 	}}, nil
 }
 

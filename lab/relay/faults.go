@@ -145,6 +145,7 @@ func (r *Relay) release() {
 func (r *Relay) Heal() {
 	r.Delay(0)
 	r.Reorder(0)
+	r.lose(losing{})
 	r.Unblock()
 	r.Thaw()
 	r.release()
