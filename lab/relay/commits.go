@@ -22,6 +22,8 @@ const (
 	LostAnswer
 	// LostBoth ends the connection once the COMMIT is passed on, while the server may still be committing.
 	LostBoth
+	// LostServer is LostAnswer of a server that is not reached any more afterwards, until Unblock.
+	LostServer
 )
 
 // OpenPostgres is Open for a target that is a PostgreSQL server whose clients use no TLS. The relay sees their COMMITs,
@@ -88,6 +90,9 @@ func (r *Relay) copyCommits(p *pair, to net.Conn, from io.Reader) {
 			switch r.meetsCommit() {
 			case LostRequest:
 				return b[:max(0, start)], errLost
+			case LostServer:
+				r.refuse()
+				p.deaf.Store(true)
 			case LostAnswer:
 				p.deaf.Store(true)
 			case LostBoth:

@@ -196,10 +196,10 @@ const statusLimit = 13 * time.Second
 // statusPause is the longest time between two reads of an outcome.
 const statusPause = time.Second
 
-// readStatus reads a transaction's outcome until it is known, for statusLimit at most. The caller's context does not
+// readStatus reads a transaction's outcome until it is known, for its limit at most. The caller's context does not
 // end it: a caller without patience must not be answered that nothing was done.
 func (s *DB) readStatus(ctx context.Context, number string, on Server) xactStatus {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.statusLimit)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, statusPause) {
 		status, err := s.statusOf(ctx, number, on)
