@@ -46,14 +46,15 @@ func parse(c *fleetv1.Command) (*fleetv1.CommandSpec, error) {
 	return spec, nil
 }
 
-// needsGrant is true for everything that changes a machine, even when the command forgets to say so.
+// needsGrant reports whether a command must not start without a grant. Only an action listed here as harmless may do
+// without one, and only where the command does not ask for one. An action that this list lacks needs a grant, so that
+// a new one cannot be forgotten.
 func needsGrant(spec *fleetv1.CommandSpec) bool {
 	switch spec.GetAction().(type) {
-	case *fleetv1.CommandSpec_Reboot, *fleetv1.CommandSpec_Netboot, *fleetv1.CommandSpec_Reconfig,
-		*fleetv1.CommandSpec_Repave:
-		return true
+	case *fleetv1.CommandSpec_Preflight: // reads the disks and writes nothing
+		return spec.GetNeedsGrant()
 	}
-	return spec.GetNeedsGrant()
+	return true
 }
 
 // circumstances are what speaks for or against the start of a command.

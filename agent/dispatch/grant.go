@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -120,7 +121,8 @@ func (d *Dispatcher) awaitLink(ctx context.Context, j *job) (*executor.Result, e
 
 const expiryCheck = 10 * time.Second
 
-// askOnce asks and waits for the answer to exactly this ask.
+// askOnce asks, and waits for an answer to this ask or for a grant that answers an earlier one. A controller may need
+// longer than GrantWait for each answer: such grants must not all be thrown away.
 func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *executor.Result, error) {
 	_, detached := d.linkState()
 	a, err := d.sendAsk(ctx, j)
@@ -130,20 +132,22 @@ func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *executor.Result
 	if err != nil {
 		return ask{}, nil, err
 	}
+	j.asked = append(freshAsks(j.asked, d.cfg.Boottime()), a)
 	patience := d.cfg.Clock.After(d.cfg.GrantWait)
 	for {
 		select {
 		case got := <-j.answers:
-			if !bytes.Equal(got.nonce(), a.claims.Nonce) {
+			of, known := answeredAsk(j.asked, got, d.cfg.Boottime())
+			if !known {
 				d.cfg.Log.Info("answer to another ask ignored", "command_id", j.id)
 				continue
 			}
-			ok, r, err := d.judge(ctx, j, a, got)
+			ok, r, err := d.judge(ctx, j, of, got)
 			if ok {
-				a.held, err = heldGrant(got.grant, a.claims.StateID)
+				of.held, err = heldGrant(got.grant, of.claims.StateID)
 			}
 			if ok || r != nil || err != nil {
-				return a, r, err
+				return of, r, err
 			}
 		case <-detached:
 			return ask{}, nil, errAskAgain
@@ -155,6 +159,23 @@ func (d *Dispatcher) askOnce(ctx context.Context, j *job) (ask, *executor.Result
 			return ask{}, nil, context.Cause(ctx)
 		}
 	}
+}
+
+// freshAsks returns the asks whose answers may still be acted on, in their order.
+func freshAsks(asked []ask, boottime time.Duration) []ask {
+	return slices.DeleteFunc(asked, func(a ask) bool { return !a.fresh(boottime) })
+}
+
+// answeredAsk returns the ask that has the answer's nonce, and reports whether the answer counts. One to an earlier ask
+// counts only if it is a grant that may still be acted on. A refusal of an earlier ask does not count: the controller
+// may have granted a newer one since, and the command must then not be reported as refused.
+func answeredAsk(asked []ask, got grantAnswer, boottime time.Duration) (ask, bool) {
+	for i, a := range slices.Backward(asked) {
+		if bytes.Equal(got.nonce(), a.claims.Nonce) {
+			return a, i == len(asked)-1 || got.grant != nil && a.fresh(boottime)
+		}
+	}
+	return ask{}, false
 }
 
 // asking is an ask for a grant that is to be numbered and sent.

@@ -7,11 +7,13 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
@@ -341,6 +343,108 @@ func TestWhatACommandSaysIsBuffered(t *testing.T) {
 	if got["agent"] != "line 1\n" || got["stdout"] != "output" {
 		t.Errorf("buffered %q", got)
 	}
+}
+
+// TestEveryActionButTheHarmlessNeedsAGrant walks the actions of the protocol by their descriptor. A command cannot
+// leave its grant out by its own flag, and an action that is added needs a grant until it is listed as harmless.
+func TestEveryActionButTheHarmlessNeedsAGrant(t *testing.T) {
+	t.Parallel()
+	harmless := map[protoreflect.Name]bool{"preflight": true}
+	actions := (&fleetv1.CommandSpec{}).ProtoReflect().Descriptor().Oneofs().ByName("action").Fields()
+	if actions.Len() < 15 {
+		t.Fatalf("the protocol has %d actions", actions.Len())
+	}
+	for i := range actions.Len() {
+		action := actions.Get(i)
+		for _, flag := range []bool{false, true} {
+			spec := &fleetv1.CommandSpec{TimeoutMs: 60000, NeedsGrant: flag}
+			m := spec.ProtoReflect()
+			m.Set(action, m.NewField(action))
+			r := start(t, memory(t), &scriptedExecutor{}, nil)
+			want(t, r.l.result(t, r.order(spec)), fleetv1.CommandResult_SUCCEEDED, "")
+			if asked, needs := r.l.asks() > 0, flag || !harmless[action.Name()]; asked != needs {
+				t.Errorf("%s with needs_grant %t: asked for a grant %t, want %t", action.Name(), flag, asked, needs)
+			}
+		}
+	}
+}
+
+// TestAGrantThatAnswersAnEarlierAskCounts: a controller that needs longer for each answer than the agent waits before
+// it asks again still gets its commands started.
+func TestAGrantThatAnswersAnEarlierAskCounts(t *testing.T) {
+	t.Parallel()
+	exec := &scriptedExecutor{}
+	r := start(t, memory(t), exec, func(c *dispatch.Config) { c.GrantWait = 10 * time.Millisecond })
+	var mu sync.Mutex
+	var earlier *fleetv1.GrantRequest
+	r.l.answer = func(g *fleetv1.GrantRequest) {
+		mu.Lock()
+		defer mu.Unlock()
+		if earlier != nil { // each answer is sent when the next ask has come
+			r.l.grant(earlier)
+		}
+		earlier = g
+	}
+	want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_SUCCEEDED, "")
+	if exec.ran.Load() != 1 || r.l.asks() < 2 {
+		t.Errorf("executed %d times after %d asks", exec.ran.Load(), r.l.asks())
+	}
+}
+
+// TestAnEarlierAskIsAnsweredInTimeOrByAGrantOnly: a grant whose ask is older than the window by the boot-time clock
+// starts nothing, and neither does the refusal of an earlier ask end the command.
+func TestAnEarlierAskIsAnsweredInTimeOrByAGrantOnly(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age  time.Duration // of the first ask when the second is sent
+		late func(l *link, first *fleetv1.GrantRequest)
+	}{
+		"grant after the window": {dispatch.GrantWindow + 1, (*link).grant},
+		"final refusal": {0, func(l *link, first *fleetv1.GrantRequest) {
+			l.refuse(first, "FLEET_FROZEN", true)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exec := &scriptedExecutor{}
+			boottime := &atomic.Int64{}
+			waits := make(chan time.Time)
+			r := start(t, memory(t), exec, func(cfg *dispatch.Config) {
+				cfg.GrantWait, cfg.Clock = time.Hour, stepped{clock.Real(), waits}
+				cfg.Boottime = func() time.Duration { return time.Duration(boottime.Load()) }
+			})
+			var asks []*fleetv1.GrantRequest
+			r.l.answer = func(g *fleetv1.GrantRequest) {
+				if asks = append(asks, g); len(asks) == 1 {
+					boottime.Store(int64(c.age))
+					waits <- time.Time{} // the agent asks again
+					return
+				}
+				c.late(r.l, asks[0])
+				if exec.ran.Load() != 0 {
+					t.Error("started by a grant that is too old")
+				}
+				r.l.grant(g)
+			}
+			want(t, r.l.result(t, r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})), fleetv1.CommandResult_SUCCEEDED, "")
+			if n := r.l.asks(); exec.ran.Load() != 1 || n != 2 {
+				t.Errorf("executed %d times after %d asks", exec.ran.Load(), n)
+			}
+		})
+	}
+}
+
+// stepped is a clock whose waits of an hour end when the test sends on a channel.
+type stepped struct {
+	clock.Clock
+	ends <-chan time.Time
+}
+
+func (c stepped) After(d time.Duration) <-chan time.Time {
+	if d == time.Hour {
+		return c.ends
+	}
+	return c.Clock.After(d)
 }
 
 // TestWhatChangesNothingNeedsNoGrant, unless the controller says so; a command that changes the machine needs one

@@ -24,8 +24,10 @@ type job struct {
 	spec    *fleetv1.CommandSpec
 	stored  state.Command
 	answers chan grantAnswer
-	turn    <-chan struct{}
-	leave   func()
+	// asked are the asks of the last GrantWindow, newest last. An answer to any of them may still be acted on.
+	asked []ask
+	turn  <-chan struct{}
+	leave func()
 
 	cancelOnce sync.Once
 	canceled   chan struct{}

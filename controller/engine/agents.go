@@ -9,6 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/session"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 
@@ -184,12 +185,16 @@ func (e *Engine) beginGrant(
 	}
 	return operationstore.Asked{OperationID: operationID, Event: operation.GrantAsked{
 		CommandID: r.GetCommandId(), AgentID: s.AgentID, StateID: r.GetStateId(), BootID: r.GetBootId(),
-		Seq: r.GetSeq(), Digest: r.GetDigest(), Earlier: r.GetEarlier(), SessionBootID: s.BootID, Epoch: s.Epoch,
+		Seq: r.GetSeq(), Nonce: r.GetNonce(), Digest: r.GetDigest(), Earlier: r.GetEarlier(), SessionBootID: s.BootID,
+		Epoch: s.Epoch,
 	}}, nil
 }
 
 func (e *Engine) grantFailed(s *session.Session, r *fleetv1.GrantRequest, err error) *fleetv1.ControllerMessage {
 	e.log.Error("grant failed", "command_id", r.GetCommandId(), "agent_id", s.AgentID, "error", err.Error())
+	if pgtx.OutcomeUnknown(err) {
+		return refuseGrant(r, pgtx.ReasonOutcomeUnknown, "the controller cannot tell what it decided; ask again", false)
+	}
 	return refuseGrant(r, "DATABASE_UNAVAILABLE", "the controller could not decide; ask again", false)
 }
 

@@ -7,10 +7,15 @@ import (
 
 // Block ends all connections and refuses new ones until Unblock.
 func (r *Relay) Block() {
-	r.mu.Lock()
-	r.blocked = true
-	r.mu.Unlock()
+	r.refuse()
 	r.Cut()
+}
+
+// refuse refuses new connections until Unblock.
+func (r *Relay) refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocked = true
 }
 
 // Unblock lets new connections through again.
@@ -145,6 +150,7 @@ func (r *Relay) release() {
 func (r *Relay) Heal() {
 	r.Delay(0)
 	r.Reorder(0)
+	r.lose(losing{})
 	r.Unblock()
 	r.Thaw()
 	r.release()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -26,11 +27,15 @@ type Relay struct {
 	frozen   [2]chan struct{} // by Direction; closed while traffic flows
 	pairs    map[*pair]struct{}
 	accepted int
+	postgres bool
+	losing   losing
+	lost     int
 }
 
 type pair struct {
 	client, server net.Conn
 	held           chan struct{} // closed when an abandoned one may end
+	deaf           atomic.Bool   // the client gets no more of what the server answers
 }
 
 // Direction is one of the two that bytes take.
@@ -44,6 +49,14 @@ const (
 
 // Open listens on loopback. An empty address forwards nothing until Retarget.
 func Open(network, address string) (*Relay, error) {
+	r, err := open(network, address)
+	if err == nil {
+		r.begin()
+	}
+	return r, err
+}
+
+func open(network, address string) (*Relay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open relay: %w", err)
@@ -53,9 +66,10 @@ func Open(network, address string) (*Relay, error) {
 		r.frozen[i] = make(chan struct{})
 		close(r.frozen[i])
 	}
-	task.Background("relay", r.accept)
 	return r, nil
 }
+
+func (r *Relay) begin() { task.Background("relay", r.accept) }
 
 // Close ends the relay and all that goes through it.
 func (r *Relay) Close() {
@@ -130,12 +144,16 @@ func (r *Relay) serve(client net.Conn) {
 		return
 	}
 	done := make(chan struct{}, 2)
-	forward := func(to, from net.Conn, way Direction) {
-		r.copy(to, from, way)
+	up, down := func() { r.copy(server, client, Up) }, func() { r.copy(client, server, Down) }
+	if r.postgres {
+		up, down = func() { r.copyCommits(p, server, client) }, func() { r.copyAnswers(p, client, server) }
+	}
+	forward := func(copyAll func()) {
+		copyAll()
 		done <- struct{}{}
 	}
-	task.Background("relay upstream", func() { forward(server, client, Up) })
-	task.Background("relay downstream", func() { forward(client, server, Down) })
+	task.Background("relay upstream", func() { forward(up) })
+	task.Background("relay downstream", func() { forward(down) })
 	<-done
 	r.flowing(Up)
 	r.flowing(Down)
@@ -149,6 +167,11 @@ func (r *Relay) serve(client net.Conn) {
 
 // copy forwards until either end is gone. A direction that is frozen holds back the end too.
 func (r *Relay) copy(to io.Writer, from io.Reader, way Direction) {
+	r.copyThrough(to, from, way, func(b []byte) ([]byte, error) { return b, nil })
+}
+
+// copyThrough is copy for what filter keeps. An error of filter ends the copy once that is forwarded.
+func (r *Relay) copyThrough(to io.Writer, from io.Reader, way Direction, filter func([]byte) ([]byte, error)) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
@@ -158,7 +181,8 @@ func (r *Relay) copy(to io.Writer, from io.Reader, way Direction) {
 				<-clock.Real().After(d)
 			}
 			r.flowing(way)
-			if _, werr := to.Write(buf[:n]); werr != nil {
+			keep, lost := filter(buf[:n])
+			if _, werr := to.Write(keep); werr != nil || lost != nil {
 				return
 			}
 		}

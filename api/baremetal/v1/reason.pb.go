@@ -666,6 +666,10 @@ const (
 	// have seen; grants wait.
 	// Next: nothing, it passes in a second, or with the lease of a controller that died.
 	Reason_DATABASE_IN_DOUBT Reason = 379
+	// UNAVAILABLE: the controller lost its database while it stored a change, and could not read afterwards whether the
+	// change is stored. No machine and no agent is at fault.
+	// Next: read the resource, or repeat the call under the same request id.
+	Reason_DATABASE_OUTCOME_UNKNOWN Reason = 380
 	// NOT_FOUND: there is no such selection, or it has expired.
 	// Next: select the machines again.
 	Reason_SELECTION_NOT_FOUND Reason = 393
@@ -994,6 +998,7 @@ var (
 		377: "API_TOKEN_EXISTS",
 		378: "DATABASE_WENT_BACK",
 		379: "DATABASE_IN_DOUBT",
+		380: "DATABASE_OUTCOME_UNKNOWN",
 		393: "SELECTION_NOT_FOUND",
 		394: "SITE_AGENT_UNAVAILABLE",
 		395: "SITE_AGENT_ELSEWHERE",
@@ -1239,6 +1244,7 @@ var (
 		"API_TOKEN_EXISTS":               377,
 		"DATABASE_WENT_BACK":             378,
 		"DATABASE_IN_DOUBT":              379,
+		"DATABASE_OUTCOME_UNKNOWN":       380,
 		"SELECTION_NOT_FOUND":            393,
 		"SITE_AGENT_UNAVAILABLE":         394,
 		"SITE_AGENT_ELSEWHERE":           395,
@@ -1312,7 +1318,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb8-\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd7-\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1518,7 +1524,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x13API_TOKEN_NOT_FOUND\x10\xf8\x02\x12\x15\n" +
 	"\x10API_TOKEN_EXISTS\x10\xf9\x02\x12\x17\n" +
 	"\x12DATABASE_WENT_BACK\x10\xfa\x02\x12\x16\n" +
-	"\x11DATABASE_IN_DOUBT\x10\xfb\x02\x12\x18\n" +
+	"\x11DATABASE_IN_DOUBT\x10\xfb\x02\x12\x1d\n" +
+	"\x18DATABASE_OUTCOME_UNKNOWN\x10\xfc\x02\x12\x18\n" +
 	"\x13SELECTION_NOT_FOUND\x10\x89\x03\x12\x1b\n" +
 	"\x16SITE_AGENT_UNAVAILABLE\x10\x8a\x03\x12\x19\n" +
 	"\x14SITE_AGENT_ELSEWHERE\x10\x8b\x03\x12\x18\n" +

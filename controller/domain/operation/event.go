@@ -21,7 +21,9 @@ type AckedByAgent struct{ CommandID, AgentID string }
 type GrantAsked struct {
 	CommandID, AgentID, StateID, BootID string
 	Seq                                 uint64
-	Digest                              []byte
+	// Nonce is of this ask alone: another ask under the same number has another.
+	Nonce  []byte
+	Digest []byte
 	// Earlier are the numbers of the asks for the same command that the asking memory knows.
 	Earlier []uint64
 	// SessionBootID is the boot id of the asking session, which BootID must be.

@@ -29,17 +29,26 @@ func (q *Queries) AdvanceEventSeq(ctx context.Context, arg AdvanceEventSeqParams
 }
 
 const advanceGrantSeq = `-- name: AdvanceGrantSeq :execrows
-UPDATE agent_states SET last_grant_seq = $1 WHERE agent_id = $2 AND state_id = $3 AND last_grant_seq < $1
+UPDATE agent_states SET last_grant_seq = $1, last_grant_command_id = $2, last_grant_nonce = $3
+WHERE agent_id = $4 AND state_id = $5 AND last_grant_seq < $1
 `
 
 type AdvanceGrantSeqParams struct {
-	Seq     int64
-	AgentID string
-	StateID string
+	Seq       int64
+	CommandID string
+	Nonce     []byte
+	AgentID   string
+	StateID   string
 }
 
 func (q *Queries) AdvanceGrantSeq(ctx context.Context, arg AdvanceGrantSeqParams) (int64, error) {
-	result, err := q.db.Exec(ctx, advanceGrantSeq, arg.Seq, arg.AgentID, arg.StateID)
+	result, err := q.db.Exec(ctx, advanceGrantSeq,
+		arg.Seq,
+		arg.CommandID,
+		arg.Nonce,
+		arg.AgentID,
+		arg.StateID,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +56,7 @@ func (q *Queries) AdvanceGrantSeq(ctx context.Context, arg AdvanceGrantSeqParams
 }
 
 const agentState = `-- name: AgentState :one
-SELECT agent_id, state_id, last_grant_seq, last_event_seq, first_seen_at FROM agent_states WHERE agent_id = $1 AND state_id = $2
+SELECT agent_id, state_id, last_grant_seq, last_event_seq, first_seen_at, last_grant_command_id, last_grant_nonce FROM agent_states WHERE agent_id = $1 AND state_id = $2
 `
 
 type AgentStateParams struct {
@@ -64,6 +73,8 @@ func (q *Queries) AgentState(ctx context.Context, arg AgentStateParams) (AgentSt
 		&i.LastGrantSeq,
 		&i.LastEventSeq,
 		&i.FirstSeenAt,
+		&i.LastGrantCommandID,
+		&i.LastGrantNonce,
 	)
 	return i, err
 }

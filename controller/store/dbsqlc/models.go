@@ -44,11 +44,13 @@ type AgentCert struct {
 }
 
 type AgentState struct {
-	AgentID      string
-	StateID      string
-	LastGrantSeq int64
-	LastEventSeq int64
-	FirstSeenAt  time.Time
+	AgentID            string
+	StateID            string
+	LastGrantSeq       int64
+	LastEventSeq       int64
+	FirstSeenAt        time.Time
+	LastGrantCommandID string
+	LastGrantNonce     []byte
 }
 
 type ApiToken struct {

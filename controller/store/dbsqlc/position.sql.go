@@ -158,19 +158,22 @@ func (q *Queries) PositionOf(ctx context.Context, controllerID string) (Position
 const serverIdentity = `-- name: ServerIdentity :one
 
 SELECT ((SELECT system_identifier::text FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::text AS wal_history,
-       pg_postmaster_start_time()::timestamptz AS started_at
+       pg_postmaster_start_time()::timestamptz AS started_at,
+       coalesce(pg_stat_get_bgwriter_stat_reset_time(), 'epoch')::timestamptz AS recovered_at
 `
 
 type ServerIdentityRow struct {
-	WalHistory string
-	StartedAt  time.Time
+	WalHistory  string
+	StartedAt   time.Time
+	RecoveredAt time.Time
 }
 
 // How far the database has got, against what was seen of it.
-// Which server this is: its history of the WAL, and when it was started. It fails on a standby.
+// Which server this is: its history of the WAL, when it was started, and when it last lost its statistics, as it does in
+// each recovery from a crash. It fails on a standby.
 func (q *Queries) ServerIdentity(ctx context.Context) (ServerIdentityRow, error) {
 	row := q.db.QueryRow(ctx, serverIdentity)
 	var i ServerIdentityRow
-	err := row.Scan(&i.WalHistory, &i.StartedAt)
+	err := row.Scan(&i.WalHistory, &i.StartedAt, &i.RecoveredAt)
 	return i, err
 }

@@ -11,23 +11,27 @@ import (
 )
 
 const advanceGrantSeqs = `-- name: AdvanceGrantSeqs :many
-UPDATE agent_states s SET last_grant_seq = v.seq
-FROM (SELECT unnest($1::bigint[]) AS seq, unnest($2::text[]) AS agent_id, unnest($3::text[]) AS state_id,
-             unnest($4::int[]) AS number) v
+UPDATE agent_states s SET last_grant_seq = v.seq, last_grant_command_id = v.command_id, last_grant_nonce = v.nonce
+FROM (SELECT unnest($1::bigint[]) AS seq, unnest($2::text[]) AS command_id, unnest($3::bytea[]) AS nonce,
+             unnest($4::text[]) AS agent_id, unnest($5::text[]) AS state_id, unnest($6::int[]) AS number) v
 WHERE s.agent_id = v.agent_id AND s.state_id = v.state_id AND s.last_grant_seq < v.seq
 RETURNING v.number
 `
 
 type AdvanceGrantSeqsParams struct {
-	Seqs     []int64
-	AgentIds []string
-	StateIds []string
-	Numbers  []int32
+	Seqs       []int64
+	CommandIds []string
+	Nonces     [][]byte
+	AgentIds   []string
+	StateIds   []string
+	Numbers    []int32
 }
 
 func (q *Queries) AdvanceGrantSeqs(ctx context.Context, arg AdvanceGrantSeqsParams) ([]interface{}, error) {
 	rows, err := q.db.Query(ctx, advanceGrantSeqs,
 		arg.Seqs,
+		arg.CommandIds,
+		arg.Nonces,
 		arg.AgentIds,
 		arg.StateIds,
 		arg.Numbers,
@@ -51,7 +55,7 @@ func (q *Queries) AdvanceGrantSeqs(ctx context.Context, arg AdvanceGrantSeqsPara
 }
 
 const lockGrantSeqs = `-- name: LockGrantSeqs :many
-SELECT agent_id, state_id, last_grant_seq FROM agent_states
+SELECT agent_id, state_id, last_grant_seq, last_grant_command_id, last_grant_nonce FROM agent_states
 WHERE (agent_id, state_id) IN (SELECT unnest($1::text[]), unnest($2::text[]))
 ORDER BY agent_id, state_id FOR UPDATE
 `
@@ -62,9 +66,11 @@ type LockGrantSeqsParams struct {
 }
 
 type LockGrantSeqsRow struct {
-	AgentID      string
-	StateID      string
-	LastGrantSeq int64
+	AgentID            string
+	StateID            string
+	LastGrantSeq       int64
+	LastGrantCommandID string
+	LastGrantNonce     []byte
 }
 
 func (q *Queries) LockGrantSeqs(ctx context.Context, arg LockGrantSeqsParams) ([]LockGrantSeqsRow, error) {
@@ -76,7 +82,13 @@ func (q *Queries) LockGrantSeqs(ctx context.Context, arg LockGrantSeqsParams) ([
 	var items []LockGrantSeqsRow
 	for rows.Next() {
 		var i LockGrantSeqsRow
-		if err := rows.Scan(&i.AgentID, &i.StateID, &i.LastGrantSeq); err != nil {
+		if err := rows.Scan(
+			&i.AgentID,
+			&i.StateID,
+			&i.LastGrantSeq,
+			&i.LastGrantCommandID,
+			&i.LastGrantNonce,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -40,6 +40,9 @@ func (s *Store) met(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("identify the database server: %w", err)
 	}
+	pgtx.NoteServer(conn, pgtx.Server{
+		History: id.WalHistory, Run: server(id) + "/" + id.RecoveredAt.UTC().Format(time.RFC3339Nano),
+	})
 	p := &s.place
 	p.mu.Lock()
 	before := p.connected
@@ -108,7 +111,7 @@ var errLost = errors.New("the database lacks what was committed")
 func (s *Store) ComparePosition(ctx context.Context, controllerID string, now time.Time) (Comparison, error) {
 	c := comparing{controllerID: controllerID, now: now}
 	s.place.begin(&c)
-	err := pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error { return c.run(ctx, s.db.Q.WithTx(tx)) })
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return c.run(ctx, q) })
 	if errors.Is(err, errLost) {
 		err = s.wentBack(ctx, &c)
 	}

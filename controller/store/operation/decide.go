@@ -196,7 +196,7 @@ func sessionOf(e operation.Event) (agentID string, epoch int64) {
 }
 
 // countGrant takes the asking agent's grant number. A number that is not above the last one leaves the last one as it
-// is and tells Decide so.
+// is and tells Decide so, unless the last ask itself has come again.
 func (l *OperationContext) countGrant(w *writes, e operation.Event) {
 	g, ok := e.(operation.GrantAsked)
 	if !ok || l.Snap.World.StaleEpoch {
@@ -204,9 +204,11 @@ func (l *OperationContext) countGrant(w *writes, e operation.Event) {
 	}
 	k := memory{g.AgentID, g.StateID}
 	last, known := l.grants[k]
-	if known && int64(g.Seq) > last {
-		w.grants = append(w.grants, grant{k, int64(g.Seq)})
-	} else if !planted.MemoryNumbers {
+	switch {
+	case known && int64(g.Seq) > last.seq:
+		w.grants = append(w.grants, grant{k, int64(g.Seq), g.CommandID, g.Nonce})
+	case known && last.isAskedAgain(g) || planted.MemoryNumbers:
+	default:
 		l.Snap.World.LastGrantSeq = g.Seq
 	}
 }

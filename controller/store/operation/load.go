@@ -33,8 +33,8 @@ type OperationContext struct {
 	executors []dbsqlc.CandidatesForRow
 	spec      *baremetalv1.MachineSpec
 	Snap      operation.Snapshot
-	// grants are the last grant numbers of the memories that ask.
-	grants map[memory]int64
+	// grants are the asks with the last numbers of the memories that ask.
+	grants map[memory]grant
 	// report is the event, where it is an installer's report.
 	report  *operation.Reported
 	catalog *catalogstore.Store

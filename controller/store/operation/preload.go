@@ -25,8 +25,8 @@ type preloaded struct {
 	conditions map[string][]dbsqlc.MachineCondition
 	executors  map[string][]dbsqlc.CandidatesForRow
 	boots      map[string]dbsqlc.BootWorldsRow
-	// grants are the last grant numbers of the memories that ask for one. Their rows are locked.
-	grants map[memory]int64
+	// grants are the asks with the last numbers of the memories that ask for a grant. Their rows are locked.
+	grants map[memory]grant
 	freeze fleet.Freeze
 }
 
@@ -52,7 +52,7 @@ func preload(
 		commands: map[string]*convert.CommandRow{}, latest: map[string]*convert.CommandRow{},
 		requests:   map[request]dbsqlc.Operation{},
 		conditions: map[string][]dbsqlc.MachineCondition{}, executors: map[string][]dbsqlc.CandidatesForRow{},
-		boots: map[string]dbsqlc.BootWorldsRow{}, grants: map[memory]int64{},
+		boots: map[string]dbsqlc.BootWorldsRow{}, grants: map[memory]grant{},
 	}
 	candidates := dbsqlc.CandidatesForParams{Now: now}
 	for _, m := range locked {
@@ -173,7 +173,8 @@ func (f *preloaded) readRequests(ctx context.Context, q *dbsqlc.Queries, p dbsql
 func (f *preloaded) lockGrants(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.LockGrantSeqsParams) error {
 	rows, err := q.LockGrantSeqs(ctx, p)
 	for _, r := range rows {
-		f.grants[memory{r.AgentID, r.StateID}] = r.LastGrantSeq
+		m := memory{r.AgentID, r.StateID}
+		f.grants[m] = grant{m, r.LastGrantSeq, r.LastGrantCommandID, r.LastGrantNonce}
 	}
 	return pgtx.Wrap(err, "lock the numbers of grants")
 }

@@ -19,7 +19,7 @@ import (
 // loads what all changes begin with, decides each by itself, and writes all rows of a kind by one statement. A set
 // takes no machine that somebody else has locked, so that it waits for none and no two sets wait for each other. A
 // change whose machine is not free, or that needs more than what was loaded, has a transaction of its own, and so have
-// all changes of a set that cannot be committed.
+// all changes of a set that is known not to be committed.
 
 const (
 	// setEnough is the number of waiting changes that make a second set beside the one under way. More and smaller sets
@@ -58,7 +58,7 @@ func (s *Store) store(ctx context.Context, c change) error {
 func (s *Store) storeInOrder(ctx context.Context, set []change) []error {
 	answers := slices.Repeat([]error{pgtx.ErrAlone}, len(set))
 	if len(set) > 1 && !planted.VersionGuard {
-		answers, _ = s.storeSet(ctx, set) // whose own errors leave all changes alone
+		answers, _ = s.storeSet(ctx, set) // its own error is always nil
 	}
 	for i, c := range set {
 		if errors.Is(answers[i], pgtx.ErrAlone) {
@@ -94,7 +94,7 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 			return nil, err
 		}
 		var members [][]func(*dbsqlc.Queries) error
-		highest, left := map[memory]int64{}, map[memory]bool{}
+		highest, left := map[memory]grant{}, map[memory]bool{}
 		for i, c := range set {
 			m := memory{c.key.AgentID, c.key.StateID}
 			if !free[i] || left[m] {
@@ -107,16 +107,24 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 				continue
 			}
 			for _, g := range w.grants {
-				f.grants[g.memory], highest[g.memory] = g.seq, g.seq
+				f.grants[g.memory], highest[g.memory] = g, g
 			}
 			told, members = append(told, notes), append(members, w.list)
 		}
-		var grants []func(*dbsqlc.Queries) error
-		for m, seq := range highest {
-			members = append(members, []func(*dbsqlc.Queries) error{grant{m, seq}.write(ctx)})
+		for _, g := range highest {
+			members = append(members, []func(*dbsqlc.Queries) error{g.write(ctx)})
 		}
-		return told, pgtx.WriteTogether(ctx, tx, append(members, grants)...)
+		return told, pgtx.WriteTogether(ctx, tx, members...)
 	})
+	if pgtx.OutcomeUnknown(err) {
+		// Stored alone, a change that is committed would count twice, and its grant's number as used.
+		for i := range answers {
+			if answers[i] == nil {
+				answers[i] = err
+			}
+		}
+		return answers, nil
+	}
 	if err != nil {
 		s.db.Log.Debug("a set was not stored; its members are stored alone", "members", len(set), "error", err.Error())
 		return slices.Repeat([]error{pgtx.ErrAlone}, len(set)), nil

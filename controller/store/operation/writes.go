@@ -1,8 +1,10 @@
 package operation
 
 import (
+	"bytes"
 	"context"
 
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
@@ -17,15 +19,24 @@ type writes struct {
 // memory is an agent's memory, in which it numbers its requests for grants.
 type memory struct{ agentID, stateID string }
 
-// grant is a grant's number, which is above the last one of its memory.
+// grant is an ask for a grant under a number of its memory, the highest so far.
 type grant struct {
 	memory
-	seq int64
+	seq       int64
+	commandID string
+	nonce     []byte
+}
+
+// isAskedAgain reports whether an event is this ask, come again because its answer was lost on the way. Another nonce
+// under the same number is of another copy of the memory.
+func (g grant) isAskedAgain(e operation.GrantAsked) bool {
+	return int64(e.Seq) == g.seq && e.CommandID == g.commandID && len(e.Nonce) > 0 && bytes.Equal(e.Nonce, g.nonce)
 }
 
 func (g grant) write(ctx context.Context) func(*dbsqlc.Queries) error {
 	return func(q *dbsqlc.Queries) error {
-		n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.agentID, StateID: g.stateID, Seq: g.seq})
+		n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.agentID, StateID: g.stateID, Seq: g.seq,
+			CommandID: g.commandID, Nonce: pgtx.NotNil(g.nonce)})
 		if err == nil && n != 1 {
 			err = pgtx.ErrLostVersion
 		}

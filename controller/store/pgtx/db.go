@@ -41,6 +41,8 @@ type DB struct {
 	Committed func(notes []any)
 
 	pool *pgxpool.Pool
+	// statusLimit is how long the outcome of a transaction is read for.
+	statusLimit time.Duration
 }
 
 // Open makes the pool. No connection is opened before the pool is asked for one.
@@ -65,7 +67,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	// whole for each handful of ids, all the longer as a plan that was made for a young database is kept.
 	setDefault(pc.ConnConfig.RuntimeParams, "random_page_cost", "1.1")
 	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
-	db := &DB{Log: c.Logger, Now: c.Now}
+	db := &DB{Log: c.Logger, Now: c.Now, statusLimit: statusLimit}
 	if db.Log == nil {
 		db.Log = slog.Default()
 	}

@@ -8,16 +8,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// SetTx begins the transaction of a set. Its statements look rows up by keys, in lists of any length, which would have
+// setTx begins the transaction of a set. Its statements look rows up by keys, in lists of any length, which would have
 // each planned again every time. They are planned once for each connection, maybe while the tables are empty and
 // nothing is known of them: reading all of a table must not seem cheaper then.
-var SetTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; " +
+var setTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; " +
 	"SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"}
 
-// InSet runs fn in the transaction of a set and commits, once. fn returns what to tell after the commit.
+// InSet runs fn in the transaction of a set and commits, once. fn returns what to tell after the commit. The error is as
+// that of InTx.
 func (s *DB) InSet(ctx context.Context, fn func(tx pgx.Tx) ([]*Postcommit, error)) error {
 	var told []*Postcommit
-	err := pgx.BeginTxFunc(ctx, s.pool, SetTx, func(tx pgx.Tx) (err error) {
+	err := s.transact(ctx, setTx, func(tx pgx.Tx) (err error) {
 		if told, err = fn(tx); err != nil {
 			return err
 		}

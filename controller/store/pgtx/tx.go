@@ -14,12 +14,13 @@ import (
 // MaxTries bounds the tries of a transaction that conflicts with others.
 const MaxTries = 5
 
-// InTx runs fn in a transaction and commits. Conflicts that a repeat can solve are repeated.
+// InTx runs fn in a transaction and commits. It returns nil once that is done, and an OutcomeUnknown error where that is
+// not known. Conflicts that a repeat can solve are repeated.
 func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
 	var err error
 	for range MaxTries {
 		var a *Postcommit
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err = s.transact(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
 			a = &Postcommit{Tx: tx}
 			if err := fn(tx, s.Q.WithTx(a)); err != nil {
 				return err
@@ -54,11 +55,14 @@ func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) erro
 var ErrLostVersion = errors.New("the operation has changed meanwhile")
 
 func repeatable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code == "40001" || pg.Code == "40P01"
+	if OutcomeUnknown(err) {
+		return false
 	}
-	return errors.Is(err, ErrLostVersion)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") {
+		return true
+	}
+	return errors.Is(err, ErrLostVersion) || errors.Is(err, errNotCommitted)
 }
 
 // Unstorable says that the data itself is what the database refuses, such as a zero byte in a text or a number that is

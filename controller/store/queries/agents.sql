@@ -90,7 +90,8 @@ SELECT * FROM agent_states WHERE agent_id = @agent_id AND state_id = @state_id;
 INSERT INTO agent_states (agent_id, state_id, first_seen_at) VALUES (@agent_id, @state_id, @now) ON CONFLICT DO NOTHING;
 
 -- name: AdvanceGrantSeq :execrows
-UPDATE agent_states SET last_grant_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_grant_seq < @seq;
+UPDATE agent_states SET last_grant_seq = @seq, last_grant_command_id = @command_id, last_grant_nonce = @nonce
+WHERE agent_id = @agent_id AND state_id = @state_id AND last_grant_seq < @seq;
 
 -- name: AdvanceEventSeq :execrows
 UPDATE agent_states SET last_event_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_event_seq < @seq;

@@ -1,9 +1,11 @@
 -- How far the database has got, against what was seen of it.
 
 -- name: ServerIdentity :one
--- Which server this is: its history of the WAL, and when it was started. It fails on a standby.
+-- Which server this is: its history of the WAL, when it was started, and when it last lost its statistics, as it does in
+-- each recovery from a crash. It fails on a standby.
 SELECT ((SELECT system_identifier::text FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::text AS wal_history,
-       pg_postmaster_start_time()::timestamptz AS started_at;
+       pg_postmaster_start_time()::timestamptz AS started_at,
+       coalesce(pg_stat_get_bgwriter_stat_reset_time(), 'epoch')::timestamptz AS recovered_at;
 
 -- name: PositionOf :one
 -- What is stored of a controller; a beat of -1 where the controller is not known.

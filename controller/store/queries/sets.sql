@@ -8,13 +8,13 @@ SELECT unnest(@tss::timestamptz[]), unnest(@actors::text[]), unnest(@verbs::text
        unnest(@request_ids::text[]), unnest(@operation_ids::text[]), unnest(@event_datas::jsonb[]);
 
 -- name: LockGrantSeqs :many
-SELECT agent_id, state_id, last_grant_seq FROM agent_states
+SELECT agent_id, state_id, last_grant_seq, last_grant_command_id, last_grant_nonce FROM agent_states
 WHERE (agent_id, state_id) IN (SELECT unnest(@agent_ids::text[]), unnest(@state_ids::text[]))
 ORDER BY agent_id, state_id FOR UPDATE;
 
 -- name: AdvanceGrantSeqs :many
-UPDATE agent_states s SET last_grant_seq = v.seq
-FROM (SELECT unnest(@seqs::bigint[]) AS seq, unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id,
-             unnest(@numbers::int[]) AS number) v
+UPDATE agent_states s SET last_grant_seq = v.seq, last_grant_command_id = v.command_id, last_grant_nonce = v.nonce
+FROM (SELECT unnest(@seqs::bigint[]) AS seq, unnest(@command_ids::text[]) AS command_id, unnest(@nonces::bytea[]) AS nonce,
+             unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id, unnest(@numbers::int[]) AS number) v
 WHERE s.agent_id = v.agent_id AND s.state_id = v.state_id AND s.last_grant_seq < v.seq
 RETURNING v.number;

@@ -54,12 +54,12 @@ const capabilitySeparator = "\x1f"
 // openBatch opens those of the sessions that are calm. It gives nil for the others, which have changed nothing.
 func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error) {
 	out := make([]*Opened, len(lot))
-	err := pgx.BeginTxFunc(ctx, s.db.Pool(), pgtx.SetTx, func(tx pgx.Tx) error {
+	err := s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Postcommit, error) {
 		clear(out)
 		q := s.db.Q.WithTx(tx)
 		locked, err := q.LockCalmAgents(ctx, agentsOf(lot))
 		if err != nil {
-			return fmt.Errorf("lock agents: %w", err)
+			return nil, fmt.Errorf("lock agents: %w", err)
 		}
 		free := map[string]bool{}
 		for _, id := range locked {
@@ -74,11 +74,11 @@ func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error)
 			}
 		}
 		if len(at) == 0 {
-			return nil
+			return nil, nil
 		}
 		rows, err := q.OpenCalmSessions(ctx, p)
 		if err != nil {
-			return fmt.Errorf("open sessions: %w", err)
+			return nil, fmt.Errorf("open sessions: %w", err)
 		}
 		for _, r := range rows {
 			i := at[r.AgentID]
@@ -87,7 +87,7 @@ func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error)
 				LastEventSeq: uint64(r.LastEventSeq),
 			}
 		}
-		return nil
+		return nil, nil
 	})
 	return out, err
 }

@@ -67,6 +67,9 @@ func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opene
 		if out != nil {
 			return out, nil
 		}
+		if pgtx.OutcomeUnknown(err) {
+			return nil, fmt.Errorf("open session: %w", err)
+		}
 		if err != nil {
 			s.db.Log.Debug("sessions were not opened together; each is opened alone", "error", err.Error())
 		}

@@ -359,7 +359,8 @@ func (d *decider) grantAsked(e operation.GrantAsked) {
 // it has asked.
 func (d *decider) askedByAnother(e operation.GrantAsked) bool {
 	granted := d.live(e.CommandID, e.AgentID) && d.cmd.State == operation.Granted && d.cmd.GrantSeq != 0
-	return granted && d.cmd.ExecutorStateID == e.StateID && !slices.Contains(e.Earlier, d.cmd.GrantSeq) &&
+	return granted && d.cmd.ExecutorStateID == e.StateID && e.Seq != d.cmd.GrantSeq &&
+		!slices.Contains(e.Earlier, d.cmd.GrantSeq) &&
 		!planted.StateID
 }
 
