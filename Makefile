@@ -151,7 +151,8 @@ dist/chaos/harness:
 PLANTED := grant intent-record dedup-cache state-id version-guard \
 	grant-window window-clock expiry-clock shared-time known-time \
 	memory-numbers event-number superseded clone-hardware \
-	boot-hardware boot-claim asked-boot late-claim ungranted-result foreign-result fence
+	boot-hardware boot-claim asked-boot late-claim ungranted-result foreign-result fence \
+	grant-receipt grant-start rolled-back-fails memory-lost-fails resume-fails unknown-retried event-unstored
 
 .PHONY: test-chaos-planted
 test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and hold that chaos notices within 200 runs

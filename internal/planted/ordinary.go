@@ -31,4 +31,22 @@ const (
 	ForeignResult   = false
 	EmptyEvidence   = false
 	Fence           = false
+
+	GrantReceipt = false
+	GrantStart   = false
+
+	RolledBackFails = false
+	MemoryLostFails = false
+	ResumeFails     = false
+	DeadlineFails   = false
+	UnknownRetried  = false
+
+	BatchWritten  = false
+	EventUnstored = false
+
+	MachineFeed = false
+	EventFeed   = false
 )
+
+// Bound returns the part of a statement that bounds a feed by the snapshot.
+func Bound(_ bool, sql string) string { return sql }

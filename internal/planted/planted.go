@@ -78,6 +78,52 @@ var (
 	Fence = lacks("fence")
 )
 
+// What is taken away of the moment from which a window counts.
+var (
+	// GrantReceipt: the agent counts the window of a grant from its receipt, not from the ask.
+	GrantReceipt = lacks("grant-receipt")
+	// GrantStart: the agent counts the window of a grant from the moment at which it is about to start.
+	GrantStart = lacks("grant-start")
+)
+
+// What is taken away of an unknown outcome: it is called FAILED.
+var (
+	// RolledBackFails: the controller takes the result of a memory that was rolled back for a failure.
+	RolledBackFails = lacks("rolled-back-fails")
+	// MemoryLostFails: the controller calls a granted command failed whose agent has lost its memory.
+	MemoryLostFails = lacks("memory-lost-fails")
+	// ResumeFails: the agent calls a command failed that a restart has interrupted, and does not read the world.
+	ResumeFails = lacks("resume-fails")
+	// DeadlineFails: the controller calls a granted command failed that has no result by its deadline.
+	DeadlineFails = lacks("deadline-fails")
+	// UnknownRetried: the controller tries a step again whose outcome is unknown.
+	UnknownRetried = lacks("unknown-retried")
+)
+
+// What is taken away of failed writes: they count as written.
+var (
+	// BatchWritten: the agent takes a batch of writes for written that its disk has refused.
+	BatchWritten = lacks("batch-written")
+	// EventUnstored: the controller acknowledges an event that its database has refused.
+	EventUnstored = lacks("event-unstored")
+)
+
+// What is taken away of feeds: the bound by the oldest open transaction.
+var (
+	// MachineFeed: the feed of changed machines has no bound.
+	MachineFeed = lacks("machine-feed")
+	// EventFeed: the feed of operation events has no bound.
+	EventFeed = lacks("event-feed")
+)
+
+// Bound returns the part of a statement that bounds a feed by the snapshot; nothing where that is taken away.
+func Bound(gone bool, sql string) string {
+	if gone {
+		return ""
+	}
+	return sql
+}
+
 func init() {
 	if name := os.Getenv(Variable); name != "" && !names[name] {
 		panic(fmt.Sprintf("%s=%s: there is no such bug", Variable, name))

@@ -24,6 +24,12 @@ var stored = []tests{
 	{"controller/store/rollout", "."}, {"controller/store/timeline", "."}, {"controller/store/catalog", "."},
 }
 
+// users are the packages whose tests use the store's parts that lock, store sets and count.
+var users = []tests{
+	{"controller/store/operation", "."}, {"controller/store/node", "."}, {"controller/store/workflow", "."},
+	{"controller/store/session", "."}, {"controller/store/schema", "."}, {"controller/store/rollout", "."},
+}
+
 // targets carry the promise: what decides, what grants, what remembers, and what acts.
 var targets = []target{
 	{dir: "controller/domain/operation", also: append([]tests{{"controller/domain/operation/decider", "."}}, stored...)},
@@ -32,12 +38,12 @@ var targets = []target{
 	{dir: "controller/domain/workflow", also: stored},
 	{dir: "controller/domain/budget"},
 	{dir: "controller/domain/fleet", also: append([]tests{{"controller/domain/operation/decider", "."}}, stored...)},
-	{dir: "controller/store/operation", also: stored},
-	{dir: "controller/store/pgtx", also: stored},
-	{dir: "controller/store/budget", also: stored},
-	{dir: "controller/store/session", also: stored},
-	{dir: "controller/store/nodestate", also: stored},
-	{dir: "controller/store/incarnation", also: stored},
+	{dir: "controller/store/operation", also: users},
+	{dir: "controller/store/pgtx", also: users},
+	{dir: "controller/store/budget", also: users},
+	{dir: "controller/store/session", also: users},
+	{dir: "controller/store/nodestate", also: users},
+	{dir: "controller/store/incarnation", also: users},
 	{dir: "internal/pki", files: []string{"grant.go"}},
 	{dir: "agent/dispatch"},
 	{dir: "agent/state"},

@@ -105,7 +105,11 @@ func (a Enrolled) Hello(state, boot string) sessionstore.Hello {
 
 func Open(t testing.TB, s *store.Store, h sessionstore.Hello) *sessionstore.Opened {
 	t.Helper()
-	o, err := s.OpenSession(t.Context(), h, Now())
+	var o *sessionstore.Opened
+	err := Each(t, s, func() (err error) {
+		o, err = s.OpenSession(t.Context(), h, Now())
+		return err
+	})
 	if err != nil {
 		t.Fatalf("open session: %v", err)
 	}
@@ -164,7 +168,11 @@ func Maintenance(t testing.TB, s *store.Store, machineID string) {
 func Start(t testing.TB, s *store.Store, r operationstore.StartRequest) *baremetalv1.Operation {
 	t.Helper()
 	r.Actor = "tester"
-	op, _, err := s.Start(t.Context(), r, Now())
+	var op *baremetalv1.Operation
+	err := Each(t, s, func() (err error) {
+		op, _, err = s.Start(t.Context(), r, Now())
+		return err
+	})
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
@@ -201,7 +209,11 @@ func Ask(a Enrolled, c *operation.Command, seq uint64, epoch int64) operation.Gr
 
 func Decide(t testing.TB, s *store.Store, operationID string, e operation.Event) *operationstore.Applied {
 	t.Helper()
-	a, err := s.Decide(t.Context(), operationID, e, Now())
+	var a *operationstore.Applied
+	err := Each(t, s, func() (err error) {
+		a, err = s.Decide(t.Context(), operationID, e, Now())
+		return err
+	})
 	if err != nil {
 		t.Fatalf("decide %T: %v", e, err)
 	}

@@ -79,7 +79,12 @@ func NewMetalRig(t *testing.T) *MetalRig {
 // NewMetalRigWith is NewMetalRig on a store of a configuration.
 func NewMetalRigWith(t *testing.T, c store.Config) *MetalRig {
 	t.Helper()
-	s := With(t, c)
+	return NewMetalRigOn(t, With(t, c))
+}
+
+// NewMetalRigOn is NewMetalRig over a store.
+func NewMetalRigOn(t *testing.T, s *store.Store) *MetalRig {
+	t.Helper()
 	Exec(
 		t,
 		s,

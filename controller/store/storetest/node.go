@@ -31,8 +31,12 @@ func NodeMoves(t testing.TB, s *store.Store, id string) []string {
 }
 
 func Transition(s *store.Store, id, request string, to node.State, force bool) error {
-	_, _, err := s.TransitionNode(context.Background(), nodestore.TransitionRequest{
-		MachineID: id, RequestID: request, To: to, Force: force, Actor: "tester", Comment: "because",
-	}, Now())
+	return TransitionWith(s, nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to, Force: force})
+}
+
+// TransitionWith moves a node as a request asks.
+func TransitionWith(s *store.Store, r nodestore.TransitionRequest) error {
+	r.Actor, r.Comment = "tester", "because"
+	_, _, err := s.TransitionNode(context.Background(), r, Now())
 	return err
 }

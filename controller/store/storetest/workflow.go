@@ -42,7 +42,12 @@ type LifeRig struct {
 
 func NewLifeRig(t *testing.T) *LifeRig {
 	t.Helper()
-	s := New(t)
+	return NewLifeRigOn(t, New(t))
+}
+
+// NewLifeRigOn is NewLifeRig over a store.
+func NewLifeRigOn(t *testing.T, s *store.Store) *LifeRig {
+	t.Helper()
 	r := &LifeRig{T: t, Store: s, Boot: "boot-1"}
 	Register(t, s, "m-1", LifeMAC)
 	r.Agent = Enrol(t, s, agentstore.NewToken{TokenID: "t-1", MachineID: "m-1"})
@@ -72,9 +77,12 @@ func (r *LifeRig) Node() string {
 
 func (r *LifeRig) Start(k workflow.Kind, m workflow.Mode) *baremetalv1.Workflow {
 	r.Helper()
-	_, _, err := r.Store.StartWorkflow(r.Context(), workflowstore.WorkflowStart{
-		MachineID: "m-1", RequestID: "life", Kind: k, Mode: m, Actor: "tester", Inputs: Inputs("img"),
-	}, Now())
+	err := Each(r, r.Store, func() error {
+		_, _, err := r.Store.StartWorkflow(r.Context(), workflowstore.WorkflowStart{
+			MachineID: "m-1", RequestID: "life", Kind: k, Mode: m, Actor: "tester", Inputs: Inputs("img"),
+		}, Now())
+		return err
+	})
 	if err != nil {
 		r.Fatal(err)
 	}

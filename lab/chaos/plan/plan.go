@@ -25,7 +25,13 @@ type Plan struct {
 }
 
 // Alone says that the strike is the only one of its run: what must follow on it would not, if others broke that too.
-func (s Strike) Alone() bool { return s.Kind == "suspend-agent" || s.Kind == "elsewhere-agent" }
+func (s Strike) Alone() bool { return s.Suspends() || s.Kind == "elsewhere-agent" }
+
+// Suspends reports whether the strike suspends a machine.
+func (s Strike) Suspends() bool { return s.Kind == "suspend-agent" || s.Kind == SuspendAsking }
+
+// SuspendAsking suspends a machine while the grant that its agent has asked for is on its way.
+const SuspendAsking = "suspend-asking-agent"
 
 // Strike is one fault to come.
 type Strike struct {
@@ -73,7 +79,7 @@ func Draw(seed uint64, machines int, faults []Weight) Plan {
 	}
 	if i := slices.IndexFunc(p.Strikes, Strike.Alone); i >= 0 {
 		p.Strikes = p.Strikes[i : i+1]
-		p.Patient = p.Strikes[0].Kind == "suspend-agent"
+		p.Patient = p.Strikes[0].Suspends()
 	}
 	kinds := []string{reboot, reboot, reboot, Force, Netboot, Reimage}
 	for m := range machines {
@@ -162,7 +168,8 @@ var ClockWeights = []Weight{
 	{"step-controller", 24},
 	{"drift-agent", 6},
 	{"drift-controller", 6},
-	{"suspend-agent", 14},
+	{"suspend-agent", 10},
+	{SuspendAsking, 4},
 }
 
 // WeightsOf are the faults that only names, empty for all, in a system with steppable clocks or without.
@@ -205,6 +212,8 @@ func drawStrike(rng *rand.Rand, weights []Weight) Strike {
 	switch s.Kind {
 	case "repeat-agent":
 		s.failpoints = "wire.command-again=error"
+	case SuspendAsking:
+		s.failpoints, s.Step = holdAsk, 31*time.Second+time.Duration(rng.IntN(7000))*time.Millisecond
 	case "suspend-agent":
 		s.failpoints, s.Step = holdGrant, 31*time.Second+time.Duration(rng.IntN(7000))*time.Millisecond
 	case "step-agent", "step-controller", "drift-agent", "drift-controller":
@@ -242,7 +251,7 @@ func (s Strike) String() string {
 
 // Armed are the failpoints of a strike that comes through them.
 func (s Strike) Armed() string {
-	if strings.HasPrefix(s.Kind, "failpoint-") || s.Kind == "repeat-agent" || s.Kind == "suspend-agent" {
+	if strings.HasPrefix(s.Kind, "failpoint-") || s.Kind == "repeat-agent" || s.Suspends() {
 		return s.failpoints
 	}
 	return ""
@@ -251,6 +260,8 @@ func (s Strike) Armed() string {
 const (
 	// holdGrant is how long an agent that will be suspended waits with a grant in its hand.
 	holdGrant = "agent.after-grant=sleep=1s"
+	// holdAsk is how long an agent waits with an ask that has its number and was not sent.
+	holdAsk = "agent.before-grant-request=sleep=1s"
 	// FreshGrant is how old a grant is at most when the machine is suspended, so that the agent still waits.
 	FreshGrant = 400 * time.Millisecond
 	// PatientLimit is the limit of a try where machines are suspended: longer than any suspension.

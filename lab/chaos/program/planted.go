@@ -24,6 +24,17 @@ var Classes = map[string]string{
 	"known-time":       "step-agent,kill-agent",
 	"intent-record":    "failpoint-agent,kill-agent",
 	"dedup-cache":      "repeat-agent",
+
+	"grant-receipt":     "suspend-asking-agent",
+	"grant-start":       "suspend-agent",
+	"rolled-back-fails": "rollback-agent,restore-agent",
+	"memory-lost-fails": "forget-agent",
+	"resume-fails":      "kill-agent,failpoint-agent",
+	"unknown-retried":   "kill-agent,failpoint-agent",
+	"batch-written":     "full-agent,kill-agent",
+	"event-unstored":    "cut-postgres,kill-postgres,swallow-postgres",
+	"machine-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
+	"event-feed":        "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 }
 
 // Edit takes one protection of package planted away in a copy of a source file: one text stands for another.
@@ -115,6 +126,53 @@ var Edits = []Edit{
 	{"controller/session/registry.go",
 		"s.cloneSuspect.Store(s.Hardware != hardware)",
 		"s.cloneSuspect.Store(s.Hardware != hardware && !planted.CloneHardware)"},
+	{"agent/dispatch/grant.go",
+		`			ok, r, err := d.judge(ctx, j, a, got)
+`,
+		`			if planted.GrantReceipt {
+				a.asked = d.cfg.Boottime()
+			}
+			ok, r, err := d.judge(ctx, j, a, got)
+`},
+	{"agent/dispatch/run.go",
+		`	if !a.fresh(d.cfg.Boottime()) || j.isCanceled() {
+`,
+		`	if !(planted.GrantStart || a.fresh(d.cfg.Boottime())) || j.isCanceled() {
+`},
+	{"agent/dispatch/run.go",
+		`	if j.stored.State == state.Started {
+		began`,
+		`	if planted.ResumeFails && j.stored.State == state.Started {
+		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "interrupted by a restart"), nil
+	}
+	if j.stored.State == state.Started {
+		began`},
+	{"agent/state/writer.go",
+		`	return tx.Commit()
+`,
+		`	if err := tx.Commit(); err != nil && !planted.BatchWritten {
+		return err
+	}
+	return nil
+`},
+	{"controller/api/agent/events.go",
+		`		if err == nil || failure.From(err).Kind != failure.KindUnavailable {
+`,
+		`		if planted.EventUnstored {
+			return nil
+		}
+		if err == nil || failure.From(err).Kind != failure.KindUnavailable {
+`},
+	{"controller/store/dbsqlc/machines.sql.go", "const changedMachines =", "var changedMachines ="},
+	{"controller/store/dbsqlc/machines.sql.go",
+		"  AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())\n  AND ($3::timestamptz",
+		"` + planted.Bound(planted.MachineFeed, `AND m.change_xid < pg_snapshot_xmin(pg_current_snapshot())`) + `\n" +
+			"  AND ($3::timestamptz"},
+	{"controller/store/dbsqlc/operations.sql.go", "const eventFeed =", "var eventFeed ="},
+	{"controller/store/dbsqlc/operations.sql.go",
+		"  AND change_xid < pg_snapshot_xmin(pg_current_snapshot())\nORDER BY change_xid",
+		"` + planted.Bound(planted.EventFeed, `AND change_xid < pg_snapshot_xmin(pg_current_snapshot())`) + `\n" +
+			"ORDER BY change_xid"},
 	{"internal/pki/times.go",
 		`	var latest time.Time
 `,

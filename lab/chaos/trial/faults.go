@@ -53,7 +53,7 @@ func (r *attempt) arm(ctx context.Context) error {
 // strike breaks something for a while. It returns when the process is back and the way is open.
 func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
 	what, at, _ := cutLast(s.Kind, "-")
-	if s.Kind == "suspend-agent" {
+	if s.Suspends() {
 		return r.suspend(ctx, s)
 	}
 	if s.Armed() != "" {

@@ -185,6 +185,8 @@ func (d *decider) evaluateGranted() {
 		d.noPhoneHome()
 	case !d.now.Before(d.cmd.Deadline) && !d.cmd.ClaimedAt.IsZero():
 		d.unknown("EVIDENCE_MISSING", "the executor says that it is done, and the machine shows no new boot")
+	case !d.now.Before(d.cmd.Deadline) && planted.DeadlineFails:
+		d.calledFailed("COMMAND_EXPIRED", "no result came before the deadline")
 	case !d.now.Before(d.cmd.Deadline):
 		d.unknown("OUTCOME_UNKNOWN", "the command was granted and no result came before the deadline; it may have acted")
 	default:

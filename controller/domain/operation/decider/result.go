@@ -116,6 +116,10 @@ func (d *decider) liveResult(e operation.Resulted) {
 		e.Outcome, e.Reason = operation.OutcomeUnknown, "OUTCOME_UNKNOWN"
 		e.Message = "granted before, and refused when asked again; a copy of the agent may have begun: " + e.Message
 	}
+	if planted.RolledBackFails && e.Reason == "AGENT_STATE_ROLLED_BACK" ||
+		planted.UnknownRetried && e.Outcome == operation.OutcomeUnknown {
+		e.Outcome, e.Retryable = operation.OutcomeFailed, planted.UnknownRetried
+	}
 	d.store(e)
 	switch {
 	case d.cmd.Kind == operation.KindPreflight:
@@ -364,7 +368,16 @@ func (d *decider) memoryLost() {
 		d.replaceCommand("the agent lost its memory before it was granted the command; nothing was started")
 	case d.rebootSeen():
 		d.confirmReboot("new_boot")
+	case planted.MemoryLostFails:
+		d.calledFailed("AGENT_MEMORY_LOST", "the agent lost its memory")
 	default:
 		d.unknown("OUTCOME_UNKNOWN", "the agent lost its memory after it was granted the command")
 	}
+}
+
+// calledFailed ends a granted command as failed that may have acted. Only planted bugs do that.
+func (d *decider) calledFailed(code, message string) {
+	d.setCommand(operation.Done)
+	d.cmd.Outcome = operation.OutcomeFailed
+	d.fail(code, message, false)
 }

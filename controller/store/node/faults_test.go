@@ -1,0 +1,90 @@
+package node_test
+
+import (
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/store"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// moved moves a node once for each statement that the move sends, with that one failing, and then in earnest.
+func moved(t *testing.T, s *store.Store, r nodestore.TransitionRequest) {
+	t.Helper()
+	if err := storetest.Each(t, s, func() error { return storetest.TransitionWith(s, r) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func toldEach(t *testing.T, s *store.Store, status string) {
+	t.Helper()
+	if err := storetest.Each(t, s, func() error {
+		_, err := reported(t, s, status, 50, "disk not found")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A life by reports, in which each statement fails once.
+func TestAFailedStatementOfALifeByReportsChangesNothing(t *testing.T) {
+	s := storetest.NewFaulty(t)
+	storetest.Register(t, s, "m-1", storetest.Reporter)
+	move := func(to node.State, force bool) {
+		t.Helper()
+		moved(t, s, nodestore.TransitionRequest{MachineID: "m-1", RequestID: node.Name(to), To: to, Force: force})
+	}
+	move(node.Pending, false)
+	for range 2 {
+		toldEach(t, s, node.Started)
+		toldEach(t, s, node.Progress)
+		toldEach(t, s, node.Failed)
+	}
+	toldEach(t, s, node.Started)
+	toldEach(t, s, node.Complete)
+	move(node.Active, false)
+	move(node.Quarantined, false)
+	move(node.Retired, true)
+	if got := storetest.State(t, s, "m-1"); got != "retired" {
+		t.Errorf("it is %s", got)
+	}
+	storetest.Intact(t, s, "m-1")
+}
+
+// A machine with work under way is flagged, quarantined and retired, with each statement failing once.
+func TestAFailedStatementOfAnInterventionChangesNothing(t *testing.T) {
+	for name, act := range map[string]func(*store.Store) error{
+		"flag": func(s *store.Store) error {
+			_, err := s.SetFlag(t.Context(), "m-1", string(fleet.RMA), true, "broken", "tester", storetest.Now())
+			return err
+		},
+		"quarantine": func(s *store.Store) error {
+			return storetest.TransitionWith(s, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "q",
+				To: node.Quarantined})
+		},
+		"retire": func(s *store.Store) error {
+			return storetest.TransitionWith(s, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "q",
+				To: node.Retired, Force: true, Purge: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storetest.NewFaulty(t)
+			storetest.Live(t, s, "m-1")
+			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
+			storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
+			if err := storetest.Each(t, s, func() error { return act(s) }); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.GetOperation(t.Context(), op.GetOperationId())
+			if err != nil || got.GetPhase() != baremetalv1.Operation_CANCELED {
+				t.Errorf("the work is %s, %v", got.GetPhase(), err)
+			}
+			storetest.Intact(t, s, "m-1")
+		})
+	}
+}
