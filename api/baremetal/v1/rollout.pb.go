@@ -577,7 +577,9 @@ type RolloutPreview struct {
 	// Budgets that leave less room than the rollout would use.
 	Budgets []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	// Machines in phase READY among those that would be worked on.
-	InService     int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
+	InService int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
+	// What only the work itself can find out, one sentence each, with the number of machines. At most 20.
+	NotAsked      []string `protobuf:"bytes,9,rep,name=not_asked,json=notAsked,proto3" json:"not_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +668,13 @@ func (x *RolloutPreview) GetInService() int32 {
 		return x.InService
 	}
 	return 0
+}
+
+func (x *RolloutPreview) GetNotAsked() []string {
+	if x != nil {
+		return x.NotAsked
+	}
+	return nil
 }
 
 // RolloutSteps are the steps of the plan as they would run.
@@ -2257,7 +2266,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\"F\n" +
 	"\x15PreviewRolloutRequest\x12-\n" +
-	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xf5\x02\n" +
+	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\x92\x03\n" +
 	"\x0eRolloutPreview\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12 \n" +
@@ -2268,7 +2277,8 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"step_lists\x18\x06 \x03(\v2\x1a.baremetal.v1.RolloutStepsR\tstepLists\x125\n" +
 	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\x12\x1d\n" +
 	"\n" +
-	"in_service\x18\b \x01(\x05R\tinService\"\x9a\x01\n" +
+	"in_service\x18\b \x01(\x05R\tinService\x12\x1b\n" +
+	"\tnot_asked\x18\t \x03(\tR\bnotAsked\"\x9a\x01\n" +
 	"\fRolloutSteps\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12(\n" +
 	"\x05steps\x18\x02 \x03(\v2\x12.baremetal.v1.StepR\x05steps\x12+\n" +

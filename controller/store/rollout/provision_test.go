@@ -27,6 +27,15 @@ func provisioning(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {
 	return r
 }
 
+// simulated are machines of one rack whose agents write images by themselves.
+func simulated(t testing.TB, s *store.Store, n int) {
+	t.Helper()
+	racked(t, s, n, 1)
+	for i := range n {
+		storetest.Simulated(t, s, fmt.Sprint("m-", i))
+	}
+}
+
 func provision(t testing.TB, s *store.Store, spec *baremetalv1.RolloutSpec) *rolling {
 	t.Helper()
 	return begin(t, s, provisioning(spec))
@@ -78,7 +87,7 @@ func phaseOf(t testing.TB, s *store.Store, id string) string {
 // TestProvisioningIsThreeOperations: each begins when the one before has succeeded, and counts for the limits as one.
 func TestProvisioningIsThreeOperations(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 3, 1)
+	simulated(t, s, 3)
 	r := provision(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 2})
 	for range 40 {
 		if r.get().GetFinishedAt() != nil {
@@ -117,7 +126,7 @@ func TestProvisioningIsThreeOperations(t *testing.T) {
 // TestAPauseHoldsBetweenOperations: no installation begins, and a machine that is installed gets back into service.
 func TestAPauseHoldsBetweenOperations(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 2, 1)
+	simulated(t, s, 2)
 	r := provision(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 1})
 	r.step()
 	r.step()
@@ -152,7 +161,7 @@ func TestAPauseHoldsBetweenOperations(t *testing.T) {
 // TestAProvisioningThatFails ends its machine in maintenance, and one that is refused on the way has failed too.
 func TestAProvisioningThatFails(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 2, 1)
+	simulated(t, s, 2)
 	r := provision(t, s, &baremetalv1.RolloutSpec{TotalGate: &baremetalv1.RolloutGate{Failures: 3}})
 	r.step()
 	r.step()
@@ -173,7 +182,7 @@ func TestAProvisioningThatFails(t *testing.T) {
 // TestAPreviewOfAProvisioning shows all steps, and refuses what a reimage would refuse but for the phase.
 func TestAPreviewOfAProvisioning(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 3, 1)
+	simulated(t, s, 3)
 	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +243,7 @@ func TestASelectionIsFrozen(t *testing.T) {
 // hardware is not well.
 func TestAProvisioningThatTests(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 2, 1)
+	simulated(t, s, 2)
 	r := provision(t, s, &baremetalv1.RolloutSpec{Test: &baremetalv1.TestHardware{DurationSeconds: 7}, MaxInFlight: 1,
 		TotalGate: &baremetalv1.RolloutGate{Failures: 3}})
 	for range 60 {
