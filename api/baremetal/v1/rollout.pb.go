@@ -1886,7 +1886,9 @@ type RolloutMachine struct {
 	// In a preview: which of step_lists, from 0.
 	StepList int32 `protobuf:"varint,10,opt,name=step_list,json=stepList,proto3" json:"step_list,omitempty"`
 	// Operations that follow the one under way before the machine is done.
-	StagesLeft    int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
+	StagesLeft int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
+	// In a preview, of a machine that is refused: the google.rpc.Code with which the call on it alone is refused.
+	Code          int32 `protobuf:"varint,12,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1994,6 +1996,13 @@ func (x *RolloutMachine) GetStepList() int32 {
 func (x *RolloutMachine) GetStagesLeft() int32 {
 	if x != nil {
 		return x.StagesLeft
+	}
+	return 0
+}
+
+func (x *RolloutMachine) GetCode() int32 {
+	if x != nil {
+		return x.Code
 	}
 	return 0
 }
@@ -2395,7 +2404,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tsucceeded\x18\x04 \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x05 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x06 \x01(\x05R\askipped\x12\x1a\n" +
-	"\bcanceled\x18\a \x01(\x05R\bcanceled\"\x90\x04\n" +
+	"\bcanceled\x18\a \x01(\x05R\bcanceled\"\xa4\x04\n" +
 	"\x0eRolloutMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +
@@ -2412,7 +2421,8 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tstep_list\x18\n" +
 	" \x01(\x05R\bstepList\x12\x1f\n" +
 	"\vstages_left\x18\v \x01(\x05R\n" +
-	"stagesLeft\"n\n" +
+	"stagesLeft\x12\x12\n" +
+	"\x04code\x18\f \x01(\x05R\x04code\"n\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +

@@ -143,6 +143,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		return err
 	case errors.As(err, &f) && workflowstore.RefusesMachine(f):
 		row.State, row.Reason, row.Message = baremetalv1.RolloutMachine_SKIPPED, f.Reason, f.Message
+		row.Code = int32(f.Kind.Code())
 		p.refused = append(p.refused, row)
 		return nil
 	default:
