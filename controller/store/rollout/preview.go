@@ -135,7 +135,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		return nil
 	}
 	p.byID[m.MachineID] = row
-	fit, err := p.fits(ctx, m)
+	fit, err := p.store.fits(ctx, p.q, m, p.r.Spec, p.r.kind(), p.r.Work)
 	var f *failure.Error
 	switch {
 	case err == nil:
@@ -161,28 +161,31 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 	return err
 }
 
-// fits checks every operation that the machine needs, and gives the steps of all. Each is checked on the machine as it
-// is now, but for the phase, which the first of several changes.
-func (p *preview) fits(ctx context.Context, m dbsqlc.Machine) (all operationstore.Fit, err error) {
-	if w, ok, err := WorkflowOf(p.r.Spec); ok {
+// fits checks all that the rollout does on the machine. Its preview and its start of the machine ask it. Each operation
+// is checked on the machine as it is now, but for the phase, which the first of several changes.
+func (s *Store) fits(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, spec *baremetalv1.RolloutSpec, kind string,
+	work operationstore.StartRequest,
+) (all operationstore.Fit, err error) {
+	if w, ok, err := WorkflowOf(spec); ok {
 		if err != nil {
 			return all, err
 		}
-		return p.store.workflows.Fits(ctx, p.q, m, w)
+		return s.workflows.Fits(ctx, q, m, w)
 	}
-	stages := rollout.Stages(p.r.kind())
+	stages := rollout.Stages(kind)
 	if len(stages) == 1 {
-		return p.store.operations.Fits(ctx, p.q, m, p.r.Work)
+		return s.operations.Fits(ctx, q, m, work)
 	}
 	for _, t := range stages {
-		fit, err := p.store.operations.Fits(ctx, p.q, m, stageWork(p.r.Work, p.r.Spec, t))
+		fit, err := s.operations.Fits(ctx, q, m, stageWork(work, spec, t))
 		if err != nil {
 			return all, err
 		}
 		all.Steps, all.NotAsked = append(all.Steps, fit.Steps...), append(all.NotAsked, fit.NotAsked...)
 		m.Phase = string(fleet.Maintenance)
 	}
-	all.Plan = &baremetalv1.Plan{PlanId: strings.ToLower(p.r.kind())}
+	all.Plan = &baremetalv1.Plan{PlanId: strings.ToLower(kind)}
 	return all, nil
 }
 

@@ -179,6 +179,29 @@ func TestAProvisioningThatFails(t *testing.T) {
 	}
 }
 
+// TestAMachineIsNotTakenOutOfServiceForNothing: the image is gone when the machine's turn comes. The machine is refused
+// before its first operation, and stays in its phase.
+func TestAMachineIsNotTakenOutOfServiceForNothing(t *testing.T) {
+	s := storetest.New(t)
+	simulated(t, s, 1)
+	for _, ref := range []string{"ubuntu-2204", "other"} {
+		storetest.Exec(t, s, `INSERT INTO images (image_ref, kind, arch, format, sha256_file, sha256_raw, size_bytes,
+			file_size_bytes, minimum_disk_bytes, created_at) VALUES ('`+ref+`', 'os', 'amd64', 'raw', 'c`+ref+`', 'dd', 1, 1, 1, now())`)
+	}
+	before := phaseOf(t, s, "m-0")
+	r := provision(t, s, &baremetalv1.RolloutSpec{})
+	if _, err := s.RemoveImage(t.Context(), "ubuntu-2204", "tester", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r.step()
+	r.step()
+	r.settle()
+	r.wants("m-0:1:SKIPPED:IMAGE_NOT_FOUND")
+	if got := phaseOf(t, s, "m-0"); got != before || r.done("m-0") != "" {
+		t.Errorf("the machine went from %s to %s by %q", before, got, r.done("m-0"))
+	}
+}
+
 // TestAPreviewOfAProvisioning shows all steps, and refuses what a reimage would refuse but for the phase.
 func TestAPreviewOfAProvisioning(t *testing.T) {
 	s := storetest.New(t)
