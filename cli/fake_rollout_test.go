@@ -41,6 +41,11 @@ func someRollout(state pb.Rollout_State, first, second *pb.RolloutTally) *pb.Rol
 func (f *fakeServer) PreviewRollout(_ context.Context, r *pb.PreviewRolloutRequest) (*pb.RolloutPreview, error) {
 	spec := proto.CloneOf(r.GetSpec())
 	spec.OnGate, spec.MaxPerDomain = "pause", 1
+	if spec.GetParams()["image_ref"] == "no-such" {
+		return &pb.RolloutPreview{Digest: rolloutDigest, Spec: spec, Machines: []*pb.RolloutMachine{{MachineId: "machine-1",
+			State: pb.RolloutMachine_SKIPPED, Reason: "IMAGE_NOT_FOUND", Message: "there is no image no-such",
+			Code: int32(codes.NotFound)}}}, nil
+	}
 	return &pb.RolloutPreview{
 		Digest: rolloutDigest, Spec: spec, Destructive: spec.GetType() != "REBOOT", InService: 1,
 		Waves: []*pb.RolloutWave{{Wave: 1, Tally: tally(1, 0, 0, 0)}, {Wave: 2, Tally: tally(2, 0, 0, 0)}},

@@ -24,6 +24,8 @@ type Bulk struct {
 	Comment string
 	// FailedPercent stops the rollout where no flag says when; 0 stops it at the first failure.
 	FailedPercent int32
+	// alone: the call is one operation on the one machine that is named, and no rollout.
+	alone bool
 }
 
 // Register adds the flags to a command that has those of WorkFlags, and of its own.
@@ -74,6 +76,7 @@ func (a *App) WorkOn(
 			},
 		)
 	}
+	_, b.alone = b.Targets.Single(args)
 	seconds, err := w.StepSeconds()
 	if err != nil {
 		return err
@@ -123,7 +126,12 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		return err
 	}
 	if b.Dry {
-		return a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide()) }, p.GetDigest())
+		begin := Line(cmd, args)
+		if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide(), begin) },
+			p.GetDigest()); err != nil {
+			return err
+		}
+		return ExitByPreview(p, b.alone)
 	}
 	a.noteRefused(p)
 	if n := ready(p); n > 0 {

@@ -204,6 +204,11 @@ func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequ
 		if op.GetPhase() != pb.Operation_SUCCEEDED {
 			text += ", and operation " + op.GetType().String() + " would start with plan " + op.GetPlanId()
 		}
+		for sentence := range strings.SplitSeq(op.GetParams()["not_asked"], "\n") {
+			if sentence != "" {
+				text += "\nNot known before: " + view.Clean(sentence)
+			}
+		}
 		return text + "\n"
 	}, r.GetNodeId())
 }

@@ -10,8 +10,8 @@ import (
 // fewMachines of a wave are named where not all are asked for.
 const fewMachines = 8
 
-// RolloutPreview is what a rollout would do.
-func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool) string {
+// RolloutPreview returns what a rollout would do. begin is the command that begins it; "" is `ingot rollout create`.
+func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool, begin string) string {
 	var b strings.Builder
 	for _, l := range p.GetStepLists() {
 		fmt.Fprintf(&b, "Plan %s, machines: %d\n", Clean(l.GetPlanId()), l.GetMachines())
@@ -53,8 +53,16 @@ func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool) string {
 	if p.GetDestructive() {
 		b.WriteString(s.Bad("Data on these machines is lost.") + "\n")
 	}
-	fmt.Fprintf(&b, "\nDigest: %s\nTo begin: the same flags to ingot rollout create, with --digest %s\n", p.GetDigest(),
-		p.GetDigest())
+	for _, sentence := range p.GetNotAsked() {
+		b.WriteString(s.Warn("Not known before: "+Clean(sentence)) + "\n")
+	}
+	fmt.Fprintf(&b, "\nDigest: %s\n", p.GetDigest())
+	if begin == "" {
+		begin = "the same flags to ingot rollout create, with --digest " + p.GetDigest()
+	}
+	if len(p.GetWaves()) > 0 {
+		b.WriteString("To begin: " + begin + "\n")
+	}
 	return b.String()
 }
 

@@ -80,11 +80,15 @@ func (s Style) Workflow(w *pb.Workflow, now time.Time) string {
 	return f.String()
 }
 
-// Foretold is what a dry run says.
-func Foretold(op *pb.Operation) string {
+// Foretold returns the answer of a dry run. begin is the command that does it; "" leaves it out.
+func Foretold(op *pb.Operation, begin string) string {
 	f := &Fields{}
 	f.Add("Machine", op.GetMachineId())
 	f.Add("Would", Clean(op.GetParams()["would"]))
 	f.Add("Stages", strings.ReplaceAll(op.GetParams()["stages"], ",", " → "))
+	for sentence := range strings.SplitSeq(op.GetParams()["not_asked"], "\n") {
+		f.Add("Not known", Clean(sentence))
+	}
+	f.Add("To begin", Clean(begin))
 	return f.String()
 }

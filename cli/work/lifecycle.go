@@ -173,7 +173,7 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 		MachineId: machine, Kind: l.kind, Mode: mode, EnterMaintenance: l.maintenance, DryRun: l.dry, Params: params,
 	}
 	if l.dry {
-		return a.foretell(cmd, l, r)
+		return a.foretell(cmd, args, l, r)
 	}
 	return a.Work(
 		cmd,
@@ -186,7 +186,7 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 	)
 }
 
-func (a commands) foretell(cmd *cobra.Command, l *lifeFlags, r *pb.StartWorkflowRequest) error {
+func (a commands) foretell(cmd *cobra.Command, args []string, l *lifeFlags, r *pb.StartWorkflowRequest) error {
 	a.Subject.Machine = r.GetMachineId()
 	svc, err := a.Services()
 	if err != nil {
@@ -197,5 +197,5 @@ func (a commands) foretell(cmd *cobra.Command, l *lifeFlags, r *pb.StartWorkflow
 	if err != nil {
 		return err
 	}
-	return a.Print(op, func() string { return view.Foretold(op) }, op.GetMachineId())
+	return a.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
 }

@@ -118,7 +118,11 @@ func (a commands) previewRollout(cmd *cobra.Command, spec *pb.RolloutSpec, all b
 	if err != nil {
 		return err
 	}
-	return a.Print(p, func() string { return a.Style().RolloutPreview(p, all || a.Wide()) }, p.GetDigest())
+	if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, all || a.Wide(), "") },
+		p.GetDigest()); err != nil {
+		return err
+	}
+	return command.ExitByPreview(p, false)
 }
 
 func (a commands) rolloutCreateCmd() *cobra.Command {

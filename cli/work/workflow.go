@@ -146,7 +146,7 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
 				return err
 			}
 			if dry {
-				return a.Print(op, func() string { return view.Foretold(op) }, op.GetMachineId())
+				return a.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
 			}
 			return a.showStarted(cmd, svc, op, &w)
 		},

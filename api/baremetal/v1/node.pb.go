@@ -583,7 +583,8 @@ type TransitionNodeRequest struct {
 	Force bool `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`
 	// The image of the reimage that a move to reprovision starts; empty means the machine's own.
 	ImageRef string `protobuf:"bytes,6,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	// Answers what would happen, or why it may not, and changes nothing. The operation has no id then.
+	// Answers what would happen, or why it may not, and changes nothing. The operation has no id then. Params "not_asked"
+	// has what only the work itself can find out, one sentence a line.
 	DryRun bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Retires a node that is active or offline without a decommission. Of an admin alone.
 	Purge         bool `protobuf:"varint,8,opt,name=purge,proto3" json:"purge,omitempty"`

@@ -510,7 +510,8 @@ type StartWorkflowRequest struct {
 	PlanId string `protobuf:"bytes,6,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	// "image_ref", "timeout_seconds", and of an onboarding "path": "install" or "adopt" (by default by the node's state).
 	Params map[string]string `protobuf:"bytes,7,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Says what would happen: the answer has no operation_id, and params "stages" and "would".
+	// Returns what would happen, or the refusal of the call itself, and changes nothing. The answer has no operation_id,
+	// and params "stages", "would" and "not_asked": what only the work itself can find out, one sentence a line.
 	DryRun        bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -783,7 +784,7 @@ type ActOnWorkflowRequest struct {
 	Action WorkflowAction `protobuf:"varint,3,opt,name=action,proto3,enum=baremetal.v1.WorkflowAction" json:"action,omitempty"`
 	// Why. Kept in the audit log only.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
-	// Says what would happen and changes nothing.
+	// Returns what would happen, or the refusal of the call itself, and changes nothing. Params as of StartWorkflow.
 	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

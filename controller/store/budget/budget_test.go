@@ -192,7 +192,9 @@ func TestManyControllersAdmitNoMoreThanTheBudget(t *testing.T) {
 
 func TestWhatLosesDataIsDestructive(t *testing.T) {
 	s := storetest.New(t)
-	storetest.Live(t, s, "m-1")
+	storetest.Register(t, s, "m-1")
+	storetest.Simulated(t, s, "m-1")
+	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
 		Inputs: plan.Inputs{ImageRef: "any"}})
 	storetest.Live(t, s, "m-2")

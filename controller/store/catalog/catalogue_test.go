@@ -63,7 +63,9 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 	for _, ref := range []string{"of-an-operation", "of-a-machine", "of-the-server", "free"} {
 		addImage(t, s, ref, "os")
 	}
-	storetest.Live(t, s, "m-1")
+	storetest.Register(t, s, "m-1")
+	storetest.Simulated(t, s, "m-1")
+	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{
 		MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "of-an-operation"},
 		Inputs: plan.Inputs{ImageRef: "of-an-operation"},

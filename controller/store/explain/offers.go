@@ -64,7 +64,7 @@ func (s *Store) mayStarts(ctx context.Context, g *gather) (map[explain.Start]*fl
 	}
 	err := s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
 		for _, st := range starts {
-			_, _, err := s.operations.Fits(ctx, q, g.m, startOf(st, g))
+			_, err := s.operations.Fits(ctx, q, g.m, startOf(st, g))
 			if out[st], err = workflowstore.RefusalIn(err); err != nil {
 				return fmt.Errorf("ask about %s: %w", st.Type, err)
 			}
@@ -93,7 +93,7 @@ func (s *Store) mayReimage(ctx context.Context, g *gather) error {
 		}
 		start := operationstore.StartRequest{MachineID: g.m.MachineID, Type: fleet.Reimage,
 			Inputs: plan.Inputs{ImageRef: ref}}
-		_, _, err = s.operations.Fits(ctx, q, g.m, start)
+		_, err = s.operations.Fits(ctx, q, g.m, start)
 		o.Starts[explain.StartReimage], err = workflowstore.RefusalIn(err)
 		o.NamesImage = o.Starts[explain.StartReimage] == nil
 		return err

@@ -90,7 +90,7 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	}
 	start := r.start()
 	start.Type, start.PlanID, start.Internal = w.kind, w.plan, true
-	_, _, err = s.operations.Fits(ctx, q, m, start)
+	_, err = s.operations.Fits(ctx, q, m, start)
 	return err
 }
 
@@ -117,7 +117,7 @@ func (s *Store) mayBegin(
 		m.Phase = string(fleet.Maintenance) // by an operation that is opened first
 	}
 	w := workflow.Workflow{Kind: r.Kind, Mode: r.Mode, Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1}
-	_, _, err = s.workflows.AttemptFits(ctx, q, m, workflowstore.Attempt{Workflow: &w, Traits: traits, Stages: stages,
+	_, err = s.workflows.AttemptFits(ctx, q, m, workflowstore.Attempt{Workflow: &w, Traits: traits, Stages: stages,
 		Request: r.Request()})
 	return err
 }

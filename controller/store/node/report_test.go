@@ -190,12 +190,9 @@ func TestApproveRefuses(t *testing.T) {
 
 // A machine that an operator asks to be installed is approved by that.
 func TestReimageApproves(t *testing.T) {
-	s := storetest.New(t)
-	installer(t, s)
-	storetest.Register(t, s, "m-1")
-	storetest.Maintenance(t, s, "m-1")
+	s := storetest.NewMetalRig(t).Store
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
-		PlanID: "write"})
+		Inputs: storetest.Inputs("tiny")})
 	wantHistory(t, s, "m-1", "discovered>pending admin")
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "busy", node.BootstrapIssued, false), "NODE_TRANSITION_ILLEGAL")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -203,7 +204,9 @@ func (s *Store) startWork(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
 ) (*baremetalv1.Operation, error) {
 	if r.To == node.Enrolling {
-		return s.workflows.BeginWorkflow(ctx, q, m, r.onboarding(), now)
+		w := r.onboarding()
+		w.DryRun = r.DryRun
+		return s.workflows.BeginWorkflow(ctx, q, m, w, now)
 	}
 	w, ok := nodeWork[r.To]
 	if r.To == node.Installing {
@@ -214,7 +217,19 @@ func (s *Store) startWork(
 	}
 	start := r.start()
 	start.Type, start.PlanID, start.Internal = w.kind, w.plan, true
-	return s.operations.Create(ctx, q, m, start, now)
+	if !r.DryRun {
+		return s.operations.Create(ctx, q, m, start, now)
+	}
+	fit, err := s.operations.Fits(ctx, q, m, start)
+	if err != nil {
+		return nil, err
+	}
+	op, err := s.operations.Create(ctx, q, m, start, now)
+	if err != nil {
+		return nil, err
+	}
+	op.Params[operationstore.ParamNotAsked] = strings.Join(fit.NotAsked, "\n")
+	return op, nil
 }
 
 func noWork(to node.State) string {

@@ -9,14 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
-	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/admission"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -37,13 +33,7 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 		return
 	}
 	w.NewBootToken = ids.Secret(BootTokenBytes)
-	w.Boot = operation.Boot{
-		Mode: pgtx.OrText(b.Mode, operation.BootDisk), OperationID: pgtx.StrVal(b.OperationID), Revision: b.Revision,
-		InstallerAgentID: pgtx.StrVal(b.InstallerAgentID), Applied: b.Applied, Segments: int(b.Segments),
-		InstallerReady: b.Ready,
-		IdentityLevel:  b.IdentityLevel, IdentityTrust: b.IdentityTrust,
-		PhonedHome: convert.JSONToMap(b.PhonedHome),
-	}
+	w.Boot = admission.BootOf(b)
 }
 
 // bootChanges says that applyBoot has something to do.
@@ -86,41 +76,6 @@ func Assign(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operatio
 	}
 	if err := q.SetBootMode(ctx, dbsqlc.SetBootModeParams{MachineID: m.MachineID, BootMode: a.Mode}); err != nil {
 		return fmt.Errorf("show boot assignment: %w", err)
-	}
-	return nil
-}
-
-// Catalogued refuses an image that is not in the catalogue, where a real disk is going to be written. A simulated
-// machine, and one behind another provider, takes any name.
-func Catalogued(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
-	spec, err := convert.SpecFromJSON(m.Spec)
-	if err != nil {
-		return err
-	}
-	if s := plan.ByInstaller(steps); s != nil && m.Provider == workflow.ProviderMAAS {
-		return failure.Invalid("INVALID_FIELD", "step %s is done by our own installer, and machine %s is installed by MAAS",
-			s.Step.GetName(), m.MachineID).
-			WithField("plan_id", "for a machine of provider maas: plan "+plan.RepaveMAAS+
-				", or one with steps of kind provider_action; to erase it, a decommission").
-			WithMeta("machine_id", m.MachineID)
-	}
-	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
-	if !ours || m.Simulated || spec.GetBmcEndpoint() == "" && m.AgentID == nil {
-		return nil
-	}
-	for _, f := range steps {
-		if f.Kind != string(operation.KindRepave) {
-			continue
-		}
-		i, err := q.HoldImage(ctx, f.Step.GetRepave().GetImage())
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && i.Kind != "os" {
-			return failure.NotFound("IMAGE_NOT_FOUND", "there is no image %q in the catalogue; see `ingot image list`",
-				f.Step.GetRepave().GetImage()).
-				WithField("image_ref", "not in the catalogue")
-		}
-		if err != nil {
-			return fmt.Errorf("read image: %w", err)
-		}
 	}
 	return nil
 }

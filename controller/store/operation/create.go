@@ -24,8 +24,6 @@ import (
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
-	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
-	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -67,6 +65,8 @@ type StartRequest struct {
 	Internal bool
 	// Removes says that the operation is of the workflow that takes a retired machine out of the inventory.
 	Removes bool
+	// AfterInstall says that another operation replaces the machine's system before this one; only previews ask that.
+	AfterInstall bool
 	// begun is what the transaction has read of the machine already; nil reads it.
 	begun *preloaded
 }
@@ -188,10 +188,32 @@ func Contested(m dbsqlc.Machine) bool {
 		m.QuarantineReason != "MACHINE_QUARANTINED"
 }
 
-// Fits checks that the work may be done on the machine now, and gives its plan and steps.
-func (s *Store) Fits(
+// Fits checks that the work may be done on the machine now. Previews, offers and the start itself ask it.
+func (s *Store) Fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (fit Fit, err error) {
+	p, err := s.planOf(ctx, q, m, r)
+	if err != nil {
+		return fit, err
+	}
+	if r, err = s.Load(ctx, q, m, r); err != nil {
+		return fit, err
+	}
+	if err := admit(ctx, q, m, r, p); err != nil {
+		return fit, err
+	}
+	if err := rotatable(ctx, q, m, p); err != nil {
+		return fit, err
+	}
+	fit.Plan = p
+	if fit.Steps, err = s.Fill(p, m, r.Inputs); err != nil {
+		return fit, err
+	}
+	return s.Admissible(ctx, q, m, r, fit, nil)
+}
+
+// planOf returns the plan that the request runs on the machine.
+func (s *Store) planOf(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest,
-) (*baremetalv1.Plan, []plan.Filled, error) {
+) (*baremetalv1.Plan, error) {
 	planID := r.PlanID
 	if planID == "" && r.Type == fleet.Reimage {
 		planID = nodestate.InstallPlan(m)
@@ -202,54 +224,23 @@ func (s *Store) Fits(
 	if r.Internal && planID == DrainPlan {
 		var err error
 		if planID, err = drainOf(ctx, q, m); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	p, err := s.catalog.UsedPlan(ctx, q, planID)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if fleet.Housekeeping(r.Type) != plan.Housekeeping(p) {
-		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
+		return nil, failure.Invalid("INVALID_FIELD", "plan %s does not fit operation type %s", planID, r.Type).
 			WithField("plan_id",
 				"plans that change the phase belong to ENTER_MAINTENANCE and EXIT_MAINTENANCE, and no others do")
 	}
 	if plan.OfWorkflow(p) && !r.Internal {
-		return nil, nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
+		return nil, failure.Invalid("INVALID_FIELD", "plan %s is run by workflows alone", planID).
 			WithField("plan_id", "start a workflow: ingot onboard, ingot decommission")
 	}
-	if err := admit(ctx, q, m, r, p); err != nil {
-		return nil, nil, err
-	}
-	if err := rotatable(ctx, q, m, p); err != nil {
-		return nil, nil, err
-	}
-	steps, err := s.Fill(p, m, r.Inputs)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := Catalogued(ctx, q, m, steps); err != nil {
-		return nil, nil, err
-	}
-	if err := identitystore.Identifiable(ctx, q, m, steps); err != nil {
-		return nil, nil, err
-	}
-	if err := s.installable(ctx, q, m, r, steps); err != nil {
-		return nil, nil, err
-	}
-	if err := takesSeed(r, steps); err != nil {
-		return nil, nil, err
-	}
-	if err := takesAgentless(m, r, steps); err != nil {
-		return nil, nil, err
-	}
-	if err := catalogstore.ScriptsReady(ctx, q, m, steps); err != nil {
-		return nil, nil, err
-	}
-	if err := credentialstore.ClustersReady(ctx, q, steps); err != nil {
-		return nil, nil, err
-	}
-	return p, steps, nil
+	return p, nil
 }
 
 // rotatable refuses to change the password of a BMC for anybody but an admin, and where it can't be. Work of the
@@ -269,16 +260,6 @@ func rotatable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, p *bare
 	return credentialstore.Rotatable(ctx, q, m.MachineID, m.Provider, spec.GetBmcCredentialsRef(), spec.GetBmcEndpoint())
 }
 
-// takesSeed refuses a seed for work that writes no image by the installer, which alone puts it on a disk.
-func takesSeed(r StartRequest, steps []plan.Filled) error {
-	if r.Params["seed"] == "" || slices.Contains(filledKinds(steps), operation.KindRepave) {
-		return nil
-	}
-	return failure.Precondition("CAPABILITY_MISSING",
-		"nothing in this plan gives a system ssh keys, user-data or a network configuration: only an image that the "+
-			"installer writes is given them").WithField("seed", "the plan has no step of kind repave")
-}
-
 // Create makes an operation in a transaction that holds the machine's lock.
 func (s *Store) Create(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, now time.Time,
@@ -294,11 +275,12 @@ func (s *Store) Create(
 func (s *Store) create(
 	ctx context.Context, q *dbsqlc.Queries, w *writes, m dbsqlc.Machine, r StartRequest, now time.Time,
 ) (*baremetalv1.Operation, error) {
-	p, steps, err := s.Fits(ctx, q, m, r)
+	fit, err := s.Fits(ctx, q, m, r)
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.newOperation(ctx, q, m, r, p, steps, now)
+	steps := fit.Steps
+	n, err := s.newOperation(ctx, q, m, r, fit.Plan, steps, now)
 	if err != nil {
 		return nil, err
 	}
@@ -341,22 +323,9 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequ
 	return nil
 }
 
-// Admitted asks whether the machine may be worked on now.
+// Admitted asks whether the machine may be worked on now. The request was loaded.
 func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan) error {
 	f := r.begun
-	if f == nil {
-		f = &preloaded{conditions: map[string][]dbsqlc.MachineCondition{}}
-		err := q.Together(ctx,
-			func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, []string{m.MachineID}) },
-			func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
-		)
-		if err != nil {
-			return err
-		}
-		if f.freeze, err = incarnation.WithCause(ctx, q, f.freeze); err != nil {
-			return err
-		}
-	}
 	destructive, err := catalogstore.DestructiveScripts(ctx, q, p)
 	if err != nil {
 		return err

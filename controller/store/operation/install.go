@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/controller/store/admission"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 )
@@ -37,14 +38,6 @@ func byProvider(t fleet.OperationType, k operation.Kind) bool {
 	return t == fleet.Reimage && k == operation.KindProvider
 }
 
-func filledKinds(steps []plan.Filled) []operation.Kind {
-	out := make([]operation.Kind, 0, len(steps))
-	for _, s := range steps {
-		out = append(out, operation.Kind(s.Kind))
-	}
-	return out
-}
-
 func stepKinds(steps []operation.Step) []operation.Kind {
 	out := make([]operation.Kind, 0, len(steps))
 	for _, s := range steps {
@@ -57,7 +50,7 @@ func stepKinds(steps []operation.Step) []operation.Kind {
 // yet, or its attempts are spent and this is the operator's new plan.
 func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
 	state := node.Parse(m.NodeState)
-	return installs(r.Type, filledKinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
+	return installs(r.Type, admission.Kinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
 }
 
 // approveByInstalling moves such a node to pending, with all its attempts.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,10 +13,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/controller/store/admission"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	"github.com/ingot-metal/ingot/controller/store/convert"
-	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -104,7 +103,7 @@ func (l *OperationContext) world(
 	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
 		return w, err
 	}
-	w.Candidates = l.candidates(w.Provider)
+	w.Candidates = admission.Candidates(l.Machine, l.spec, l.executors, l.Snap.Op.Steps, w.Provider)
 	for _, c := range w.Candidates {
 		if c.AgentID == w.TargetAgentID {
 			w.TargetAgentLive = c.Live
@@ -115,43 +114,4 @@ func (l *OperationContext) world(
 	}
 	w.Unfit, err = l.unfitNow(ctx, q)
 	return w, err
-}
-
-// candidates are the agents that might take steps on the machine, with what each could do there.
-func (l *OperationContext) candidates(provider string) []fleet.Candidate {
-	var out []fleet.Candidate
-	for _, r := range l.executors {
-		c := fleet.Candidate{
-			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
-			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
-			ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
-		}
-		if c.Role == "host" && l.Machine.Agentless {
-			continue // of a system that is gone
-		}
-		if c.Role == "site" && provider == fleet.AgentProvider && l.spec.GetBmcEndpoint() == "" {
-			if !reachesWithoutBMC(&c, l.spec, l.speaksToCluster()) {
-				continue // there is nothing through which it could reach the machine
-			}
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-// reachesWithoutBMC leaves a site agent what it can do without a BMC, if there is anything: scripts over SSH, and what
-// a cluster does.
-func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluster bool) bool {
-	c.Capabilities = slices.DeleteFunc(slices.Clone(c.Capabilities), func(name string) bool {
-		return (name != "cluster" || !cluster) && (name != "ssh" || spec.GetSshEndpoint() == "")
-	})
-	return len(c.Capabilities) > 0
-}
-
-// speaksToCluster says that the operation has a step for which somebody speaks to a cluster.
-func (l *OperationContext) speaksToCluster() bool {
-	return slices.ContainsFunc(l.Snap.Op.Steps, func(s operation.Step) bool {
-		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == operation.KindJoin || s.Kind == operation.KindStage &&
-			s.Mode == workflow.DrainNode
-	})
 }

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,13 +70,15 @@ type preview struct {
 	places  map[string]budget.Place
 	// lists are the step lists by their content.
 	lists map[string]int32
-	out   *baremetalv1.RolloutPreview
+	// notAsked counts machines by what could not be asked about them.
+	notAsked map[string]int
+	out      *baremetalv1.RolloutPreview
 }
 
 func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error) {
 	p := &preview{
 		store: s, q: s.db.Q, r: r, byID: map[string]*baremetalv1.RolloutMachine{}, lists: map[string]int32{},
-		places: map[string]budget.Place{}, out: &baremetalv1.RolloutPreview{Spec: r.Spec},
+		places: map[string]budget.Place{}, notAsked: map[string]int{}, out: &baremetalv1.RolloutPreview{Spec: r.Spec},
 	}
 	if r.Work.PlanID != "" {
 		if _, err := catalogstore.GetPlan(ctx, s.db.Q, r.Work.PlanID); err != nil {
@@ -93,6 +98,7 @@ func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*
 	if err := p.budgets(ctx, now); err != nil {
 		return nil, err
 	}
+	p.out.NotAsked = remarks(p.notAsked)
 	p.out.Digest, err = p.digest()
 	return p.out, err
 }
@@ -129,7 +135,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		return nil
 	}
 	p.byID[m.MachineID] = row
-	pl, steps, err := p.fits(ctx, m)
+	fit, err := p.store.fits(ctx, p.q, m, p.r.Spec, p.r.kind(), p.r.Work)
 	var f *failure.Error
 	switch {
 	case err == nil:
@@ -137,6 +143,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		return err
 	case errors.As(err, &f) && workflowstore.RefusesMachine(f):
 		row.State, row.Reason, row.Message = baremetalv1.RolloutMachine_SKIPPED, f.Reason, f.Message
+		row.Code = int32(f.Kind.Code())
 		p.refused = append(p.refused, row)
 		return nil
 	default:
@@ -147,33 +154,54 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 	}
 	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
 	p.places[m.MachineID] = budgetstore.PlaceOf(m.Site, m.Labels)
-	row.StepList, err = p.stepList(ctx, pl, steps)
+	for _, sentence := range fit.NotAsked {
+		p.notAsked[sentence]++
+	}
+	row.StepList, err = p.stepList(ctx, fit.Plan, fit.Steps)
 	return err
 }
 
-// fits checks every operation that the machine needs, and gives the steps of all. Each is checked on the machine as it
-// is now, but for the phase, which the first of several changes.
-func (p *preview) fits(ctx context.Context, m dbsqlc.Machine) (*baremetalv1.Plan, []plan.Filled, error) {
-	if w, ok, err := WorkflowOf(p.r.Spec); ok {
+// fits checks all that the rollout does on the machine. Its preview and its start of the machine ask it. Each operation
+// is checked on the machine as it is now, but for the phase, which the first of several changes.
+func (s *Store) fits(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, spec *baremetalv1.RolloutSpec, kind string,
+	work operationstore.StartRequest,
+) (all operationstore.Fit, err error) {
+	if w, ok, err := WorkflowOf(spec); ok {
 		if err != nil {
-			return nil, nil, err
+			return all, err
 		}
-		return p.store.workflows.Fits(ctx, p.q, m, w)
+		return s.workflows.Fits(ctx, q, m, w)
 	}
-	stages := rollout.Stages(p.r.kind())
+	stages := rollout.Stages(kind)
 	if len(stages) == 1 {
-		return p.store.operations.Fits(ctx, p.q, m, p.r.Work)
+		return s.operations.Fits(ctx, q, m, work)
 	}
-	var all []plan.Filled
 	for _, t := range stages {
-		_, steps, err := p.store.operations.Fits(ctx, p.q, m, stageWork(p.r.Work, p.r.Spec, t))
+		fit, err := s.operations.Fits(ctx, q, m, stageWork(work, spec, t))
 		if err != nil {
-			return nil, nil, err
+			return all, err
 		}
-		all = append(all, steps...)
+		all.Steps, all.NotAsked = append(all.Steps, fit.Steps...), append(all.NotAsked, fit.NotAsked...)
 		m.Phase = string(fleet.Maintenance)
 	}
-	return &baremetalv1.Plan{PlanId: strings.ToLower(p.r.kind())}, all, nil
+	all.Plan = &baremetalv1.Plan{PlanId: strings.ToLower(kind)}
+	return all, nil
+}
+
+// maxRemarks bounds the sentences of one answer.
+const maxRemarks = 20
+
+// remarks returns the sentences with the number of machines each, the most frequent first.
+func remarks(machines map[string]int) []string {
+	all := slices.SortedFunc(maps.Keys(machines), func(a, b string) int {
+		return cmp.Or(machines[b]-machines[a], strings.Compare(a, b))
+	})
+	out := make([]string, 0, min(len(all), maxRemarks))
+	for _, sentence := range all[:min(len(all), maxRemarks)] {
+		out = append(out, fmt.Sprintf("%s (machines: %d)", sentence, machines[sentence]))
+	}
+	return out
 }
 
 // kind is the stored type of the rollout.
@@ -196,6 +224,7 @@ func stageWork(
 	case fleet.Reimage:
 	case fleet.TestHardware:
 		r.Inputs, r.Params = plan.Inputs{Test: spec.GetTest()}, validate.TestParams(spec.GetTest())
+		r.AfterInstall = true
 	default:
 		r.Inputs, r.Params = plan.Inputs{}, nil
 	}

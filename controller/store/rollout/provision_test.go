@@ -27,6 +27,15 @@ func provisioning(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {
 	return r
 }
 
+// simulated are machines of one rack whose agents write images by themselves.
+func simulated(t testing.TB, s *store.Store, n int) {
+	t.Helper()
+	racked(t, s, n, 1)
+	for i := range n {
+		storetest.Simulated(t, s, fmt.Sprint("m-", i))
+	}
+}
+
 func provision(t testing.TB, s *store.Store, spec *baremetalv1.RolloutSpec) *rolling {
 	t.Helper()
 	return begin(t, s, provisioning(spec))
@@ -78,7 +87,7 @@ func phaseOf(t testing.TB, s *store.Store, id string) string {
 // TestProvisioningIsThreeOperations: each begins when the one before has succeeded, and counts for the limits as one.
 func TestProvisioningIsThreeOperations(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 3, 1)
+	simulated(t, s, 3)
 	r := provision(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 2})
 	for range 40 {
 		if r.get().GetFinishedAt() != nil {
@@ -117,7 +126,7 @@ func TestProvisioningIsThreeOperations(t *testing.T) {
 // TestAPauseHoldsBetweenOperations: no installation begins, and a machine that is installed gets back into service.
 func TestAPauseHoldsBetweenOperations(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 2, 1)
+	simulated(t, s, 2)
 	r := provision(t, s, &baremetalv1.RolloutSpec{MaxInFlight: 1})
 	r.step()
 	r.step()
@@ -152,7 +161,7 @@ func TestAPauseHoldsBetweenOperations(t *testing.T) {
 // TestAProvisioningThatFails ends its machine in maintenance, and one that is refused on the way has failed too.
 func TestAProvisioningThatFails(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 2, 1)
+	simulated(t, s, 2)
 	r := provision(t, s, &baremetalv1.RolloutSpec{TotalGate: &baremetalv1.RolloutGate{Failures: 3}})
 	r.step()
 	r.step()
@@ -170,10 +179,33 @@ func TestAProvisioningThatFails(t *testing.T) {
 	}
 }
 
+// TestAMachineIsNotTakenOutOfServiceForNothing: the image is gone when the machine's turn comes. The machine is refused
+// before its first operation, and stays in its phase.
+func TestAMachineIsNotTakenOutOfServiceForNothing(t *testing.T) {
+	s := storetest.New(t)
+	simulated(t, s, 1)
+	for _, ref := range []string{"ubuntu-2204", "other"} {
+		storetest.Exec(t, s, `INSERT INTO images (image_ref, kind, arch, format, sha256_file, sha256_raw, size_bytes,
+			file_size_bytes, minimum_disk_bytes, created_at) VALUES ('`+ref+`', 'os', 'amd64', 'raw', 'c`+ref+`', 'dd', 1, 1, 1, now())`)
+	}
+	before := phaseOf(t, s, "m-0")
+	r := provision(t, s, &baremetalv1.RolloutSpec{})
+	if _, err := s.RemoveImage(t.Context(), "ubuntu-2204", "tester", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r.step()
+	r.step()
+	r.settle()
+	r.wants("m-0:1:SKIPPED:IMAGE_NOT_FOUND")
+	if got := phaseOf(t, s, "m-0"); got != before || r.done("m-0") != "" {
+		t.Errorf("the machine went from %s to %s by %q", before, got, r.done("m-0"))
+	}
+}
+
 // TestAPreviewOfAProvisioning shows all steps, and refuses what a reimage would refuse but for the phase.
 func TestAPreviewOfAProvisioning(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 3, 1)
+	simulated(t, s, 3)
 	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +266,7 @@ func TestASelectionIsFrozen(t *testing.T) {
 // hardware is not well.
 func TestAProvisioningThatTests(t *testing.T) {
 	s := storetest.New(t)
-	racked(t, s, 2, 1)
+	simulated(t, s, 2)
 	r := provision(t, s, &baremetalv1.RolloutSpec{Test: &baremetalv1.TestHardware{DurationSeconds: 7}, MaxInFlight: 1,
 		TotalGate: &baremetalv1.RolloutGate{Failures: 3}})
 	for range 60 {

@@ -125,7 +125,28 @@ func (s *Store) startFor(
 	if op, err := s.operations.Replay(ctx, q, r); op != nil || err != nil {
 		return op, err
 	}
+	if err := s.stillFits(ctx, q, c, m, spec); err != nil {
+		return nil, err
+	}
 	return s.operations.Create(ctx, q, m, r, now)
+}
+
+// stillFits checks all operations of a machine before the first of several begins: the catalogue and the machine may
+// have changed since the preview, and a machine whose installation is refused must not be left in maintenance.
+func (s *Store) stillFits(
+	ctx context.Context, q *dbsqlc.Queries, c claim, m dbsqlc.Machine, spec *baremetalv1.RolloutSpec,
+) error {
+	if c.left == 0 || !c.untouched() {
+		return nil
+	}
+	install := c
+	install.left-- // the installation follows, and the parameters are its own
+	work, err := rolloutWork(install, spec, m.MachineID)
+	if err != nil {
+		return err
+	}
+	_, err = s.fits(ctx, q, m, spec, c.Type, work)
+	return err
 }
 
 // rolloutWork is the request for the work on one machine that is due.

@@ -150,6 +150,18 @@ func Live(t testing.TB, s *store.Store, machineID string) Enrolled {
 	return a
 }
 
+// Simulated connects a simulated agent of each machine, which does everything by itself.
+func Simulated(t testing.TB, s *store.Store, machineIDs ...string) {
+	t.Helper()
+	Lease(t, s)
+	for _, id := range machineIDs {
+		h := Enrol(t, s, agentstore.NewToken{TokenID: "t-" + id, MachineID: id}).Hello("st-"+id, "boot-"+id)
+		h.Capabilities = append(h.Capabilities, "repave", "erase", "reset_devices", "test_hardware")
+		h.Simulated = true
+		Open(t, s, h)
+	}
+}
+
 func Lease(t testing.TB, s *store.Store) {
 	t.Helper()
 	if err := s.RenewLease(t.Context(), "ctl", "test", Now().Add(time.Hour), Now()); err != nil {

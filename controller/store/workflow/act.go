@@ -59,8 +59,14 @@ func (s *Store) ActOnWorkflow(ctx context.Context, r WorkflowAct, now time.Time)
 		if out, err = s.act(ctx, q, r, now); err != nil {
 			return err
 		}
+		if r.DryRun {
+			return errForetold
+		}
 		return operationstore.FailpointBeforeCommit.HitCtx(ctx)
 	})
+	if errors.Is(err, errForetold) {
+		return out, nil
+	}
 	if pgtx.UniqueViolation(err, "workflows_one_open") {
 		err = failure.Precondition("WORKFLOW_ACTIVE", "another workflow holds the machine; end it first")
 	}
@@ -101,10 +107,19 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 			return nil, err
 		}
 	}
-	if e.Nothing || r.DryRun {
-		return s.foretold(ctx, q, w, e, r.DryRun)
+	if e.Nothing {
+		return s.foretold(ctx, q, w, e, operationstore.Fit{}, r.DryRun)
 	}
-	return s.afterApply(ctx, q, m, e, request, now)
+	next := next{from: w.State, effect: e, request: request}
+	if e.Attempt {
+		if err := s.nextFits(ctx, q, &next, now); err != nil {
+			return nil, err
+		}
+	}
+	if r.DryRun {
+		return s.foretold(ctx, q, w, e, next.fit, true)
+	}
+	return s.afterApply(ctx, q, m, next, now)
 }
 
 // stalledAttempt says whether nobody looks at a workflow's attempt any more, and whether the attempt is still active.
@@ -145,7 +160,7 @@ func actFacts(
 
 // foretold answers a dry run, and a repeat, by the attempt as it is.
 func (s *Store) foretold(
-	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, e workflow.Effect, dry bool,
+	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, e workflow.Effect, fit operationstore.Fit, dry bool,
 ) (*Acted, error) {
 	out := &Acted{Text: e.Text}
 	if dry && e.Attempt {
@@ -172,15 +187,15 @@ func (s *Store) foretold(
 		if out.Operation.Params == nil {
 			out.Operation.Params = map[string]string{}
 		}
-		out.Operation.Params["would"] = e.Text
+		out.Operation.Params["would"], out.Operation.Params[ParamNotAsked] = e.Text, strings.Join(fit.NotAsked, "\n")
 	}
 	return out, nil
 }
 
 func (s *Store) afterApply(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, e workflow.Effect, r operationstore.StartRequest,
-	now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, n next, now time.Time,
 ) (*Acted, error) {
+	e, r := n.effect, n.request
 	out := &Acted{Text: e.Text}
 	w := e.Workflow
 	err := history.Audit(ctx, q, history.AuditEntry{
@@ -191,7 +206,8 @@ func (s *Store) afterApply(
 		return nil, err
 	}
 	if e.Attempt {
-		if out.Operation, err = s.nextAttempt(ctx, q, &w, e, r, now); err != nil {
+		n.attempt.Workflow = &w
+		if out.Operation, err = s.insertAttempt(ctx, q, n.machine, n.attempt, n.fit, now); err != nil {
 			return nil, err
 		}
 		out.Created = true
@@ -214,16 +230,33 @@ func (s *Store) afterApply(
 	return out, err
 }
 
-// nextAttempt makes the operation of another attempt, after the node is where it can begin.
-func (s *Store) nextAttempt(
-	ctx context.Context, q *dbsqlc.Queries, w *workflow.Workflow, e workflow.Effect, r operationstore.StartRequest,
-	now time.Time,
-) (*baremetalv1.Operation, error) {
-	a, m, err := s.attemptOf(ctx, q, w, e, r, now)
-	if err != nil {
-		return nil, err
+// next is another attempt that an action makes.
+type next struct {
+	// from is the workflow's state before the action.
+	from    workflow.State
+	effect  workflow.Effect
+	request operationstore.StartRequest
+	// attempt, fit and machine are set by nextFits.
+	attempt Attempt
+	fit     operationstore.Fit
+	machine dbsqlc.Machine
+}
+
+// nextFits checks that the attempt may be made, on the node as the action leaves it. The action, its dry run and its
+// offer ask it.
+func (s *Store) nextFits(ctx context.Context, q *dbsqlc.Queries, n *next, now time.Time) error {
+	w := n.effect.Workflow
+	if n.from == workflow.Cancelled {
+		if err := workflowstate.NoOpenWorkflow(ctx, q, w.MachineID); err != nil {
+			return err
+		}
 	}
-	return s.insertAttempt(ctx, q, m, a, now)
+	var err error
+	if n.attempt, n.machine, err = s.attemptOf(ctx, q, &w, n.effect, n.request, now); err != nil {
+		return err
+	}
+	n.fit, err = s.AttemptFits(ctx, q, n.machine, n.attempt)
+	return err
 }
 
 // attemptOf puts the node where the attempt can begin, and returns the attempt with the machine as it is then.

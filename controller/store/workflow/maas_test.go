@@ -16,12 +16,7 @@ import (
 // TestMAASHasStagesOfItsOwn: a machine that MAAS drives is onboarded by MAAS's stages, and by no other way of
 // installing.
 func TestMAASHasStagesOfItsOwn(t *testing.T) {
-	s := storetest.New(t)
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
-		Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
-		t.Fatal(err)
-	}
-	storetest.Maintenance(t, s, "m-1")
+	s := newMAASRig(t).Store
 	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
 		Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
 	if err != nil || op.GetPlanId() != "onboard-maas" {

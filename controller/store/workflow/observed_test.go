@@ -3,7 +3,6 @@ package workflow_test
 import (
 	"testing"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -12,12 +11,7 @@ import (
 
 // TestAWorkflowShowsWhatItsProviderSays: as last observed when it began, and again with each of its decisions.
 func TestAWorkflowShowsWhatItsProviderSays(t *testing.T) {
-	s := storetest.New(t)
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
-		Spec: &baremetalv1.MachineSpec{Provider: "maas"}}, "tester", storetest.Now()); err != nil {
-		t.Fatal(err)
-	}
-	storetest.Maintenance(t, s, "m-1")
+	s := newMAASRig(t).Store
 	storetest.Exec(
 		t,
 		s,

@@ -13,7 +13,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
-	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -93,20 +92,11 @@ func (s *Store) mayAct(
 		if refused = r; r != nil || !e.Attempt {
 			return nil
 		}
-		if w.State == workflow.Cancelled {
-			if refused, err = RefusalIn(workflowstate.NoOpenWorkflow(ctx, q, m.MachineID)); refused != nil || err != nil {
-				return err
-			}
-		}
-		next := e.Workflow
-		at, m, err := s.attemptOf(ctx, q, &next, e, operationstore.StartRequest{
-			MachineID: m.MachineID, Type: operationTypes[w.Kind], Inputs: plan.Inputs{ImageRef: params["image_ref"]},
-		}, now)
-		if err != nil {
-			return err
-		}
-		_, _, err = s.AttemptFits(ctx, q, m, at)
-		refused, err = RefusalIn(err)
+		refused, err = RefusalIn(s.nextFits(ctx, q, &next{
+			from: w.State, effect: e, request: operationstore.StartRequest{
+				MachineID: m.MachineID, Type: operationTypes[w.Kind], Inputs: plan.Inputs{ImageRef: params["image_ref"]},
+			},
+		}, now))
 		return err
 	})
 	return refused, err

@@ -19,7 +19,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
-	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -31,6 +30,9 @@ import (
 
 // ParamPath names how an onboarding goes: workflow.PathInstall or workflow.PathAdopt.
 const ParamPath = "path"
+
+// ParamNotAsked has what the answer of a dry run could not ask, one sentence a line.
+const ParamNotAsked = operationstore.ParamNotAsked
 
 // WorkflowStart asks for an onboarding or a decommission.
 type WorkflowStart struct {
@@ -113,22 +115,23 @@ func foretell(op *baremetalv1.Operation, r WorkflowStart) *baremetalv1.Operation
 	}
 	return &baremetalv1.Operation{
 		MachineId: op.GetMachineId(), Type: op.GetType(), PlanId: op.GetPlanId(), CurrentStage: op.GetCurrentStage(),
-		Params: map[string]string{"would": would, "stages": op.GetParams()["stages"], ParamPath: op.GetParams()[ParamPath]},
+		Params: map[string]string{"would": would, "stages": op.GetParams()["stages"], ParamPath: op.GetParams()[ParamPath],
+			ParamNotAsked: op.GetParams()[ParamNotAsked]},
 	}
 }
 
-// Fits checks that a workflow may begin on the machine, and gives its plan and steps. A machine that is brought into
-// maintenance first is asked what it would be asked there.
+// Fits checks that a workflow may begin on the machine. A machine that is brought into maintenance first is asked what
+// it would be asked there.
 func (s *Store) Fits(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart,
-) (*baremetalv1.Plan, []plan.Filled, error) {
+) (fit operationstore.Fit, err error) {
 	a, err := begins(ctx, q, m, r)
 	if err != nil {
-		return nil, nil, err
+		return fit, err
 	}
 	if r.entersFirst(m) {
-		if _, _, err := s.operations.Fits(ctx, q, m, r.enters(m)); err != nil {
-			return nil, nil, err
+		if _, err := s.operations.Fits(ctx, q, m, r.enters(m)); err != nil {
+			return fit, err
 		}
 		m.Phase = string(fleet.Maintenance)
 	}
@@ -178,7 +181,11 @@ func (s *Store) BeginWorkflow(
 		}
 	}
 	w := a.Workflow
-	op, err := s.insertAttempt(ctx, q, m, a, now)
+	fit, err := s.AttemptFits(ctx, q, m, a)
+	if err != nil {
+		return nil, err
+	}
+	op, err := s.insertAttempt(ctx, q, m, a, fit, now)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +199,7 @@ func (s *Store) BeginWorkflow(
 	}
 	if r.DryRun {
 		op.Params["stages"], op.Params[ParamPath] = strings.Join(w.Plan, ","), a.Traits.Path
+		op.Params[ParamNotAsked] = strings.Join(fit.NotAsked, "\n")
 	}
 	err = q.InsertWorkflow(ctx, dbsqlc.InsertWorkflowParams{
 		WorkflowID: w.ID, MachineID: w.MachineID, Kind: string(w.Kind), Mode: string(w.Mode), State: string(w.State),
@@ -257,15 +265,11 @@ type Attempt struct {
 	Request  operationstore.StartRequest
 }
 
-// insertAttempt makes the operation of an attempt: what a plan is to any other operation, the stages are to it.
+// insertAttempt makes the operation of an attempt that fits: what a plan is to any other operation, the stages are to it.
 func (s *Store) insertAttempt(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, fit operationstore.Fit, now time.Time,
 ) (*baremetalv1.Operation, error) {
-	p, steps, err := s.AttemptFits(ctx, q, m, a)
-	if err != nil {
-		return nil, err
-	}
-	n, err := s.operations.InsertOperation(ctx, q, m, a.Request, p, steps, now)
+	n, err := s.operations.InsertOperation(ctx, q, m, a.Request, fit.Plan, fit.Steps, now)
 	if err != nil {
 		return nil, err
 	}
@@ -281,23 +285,26 @@ func (s *Store) insertAttempt(
 	return n.Message(), nil
 }
 
-// AttemptFits checks that an attempt may be made now, and returns its plan and steps.
+// AttemptFits checks that an attempt may be made now. Every stage is asked before the first one begins.
 func (s *Store) AttemptFits(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt,
-) (*baremetalv1.Plan, []plan.Filled, error) {
-	p := &baremetalv1.Plan{PlanId: workflow.PlanID(a.Workflow.Kind, a.Workflow.Mode, a.Traits),
+) (fit operationstore.Fit, err error) {
+	fit.Plan = &baremetalv1.Plan{PlanId: workflow.PlanID(a.Workflow.Kind, a.Workflow.Mode, a.Traits),
 		Steps: workflow.Steps(a.Stages)}
-	if err := admitAttempt(ctx, q, m, a, p); err != nil {
-		return nil, nil, err
+	if a.Request, err = s.operations.Load(ctx, q, m, a.Request); err != nil {
+		return fit, err
 	}
-	steps, err := s.operations.Fill(p, m, a.Request.Inputs)
+	if err := admitAttempt(ctx, q, m, a, fit.Plan); err != nil {
+		return fit, err
+	}
+	if fit.Steps, err = s.operations.Fill(fit.Plan, m, a.Request.Inputs); err != nil {
+		return fit, err
+	}
+	stage, err := workflowstate.StageFacts(ctx, q, m, *a.Workflow)
 	if err != nil {
-		return nil, nil, err
+		return fit, err
 	}
-	if err := operationstore.Catalogued(ctx, q, m, steps); err != nil {
-		return nil, nil, err
-	}
-	return p, steps, identitystore.Identifiable(ctx, q, m, steps)
+	return s.operations.Admissible(ctx, q, m, a.Request, fit, &stage)
 }
 
 // admitAttempt asks what every operation is asked. A node that this workflow itself has retired is not blocked for the

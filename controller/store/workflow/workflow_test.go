@@ -132,12 +132,23 @@ func TestEnterMaintenanceFirst(t *testing.T) {
 	}
 }
 
-// TestACustomersMachineIsNotTaken: what cannot be drained fails with its reason, and an operator's way out is there.
+// TestACustomersMachineIsNotTaken: work that would end at a later stage is refused before its first one, and one on a
+// machine that has joined a cluster since fails with its reason, and an operator's way out is there.
 func TestACustomersMachineIsNotTaken(t *testing.T) {
 	r := storetest.NewLifeRig(t)
-	storetest.Exec(t, r.Store, "INSERT INTO machine_conditions (machine_id, type, status, reason, message, "+
-		"last_transition) VALUES ('m-1', 'InCustomerCluster', true, 'x', '', now())")
+	const joins = "INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition) VALUES " +
+		"('m-1', 'InCustomerCluster', true, 'x', '', now()) ON CONFLICT (machine_id, type) DO UPDATE SET status = true"
+	storetest.Exec(t, r.Store, joins)
+	before := r.Node()
+	_, _, err := r.Store.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "early",
+		Kind: workflow.Decommission, Mode: workflow.FullDecommission, Actor: "tester"}, storetest.Now())
+	storetest.WantReason(t, err, "CLUSTER_NOT_CONFIGURED")
+	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM workflows"); n != 0 || r.Node() != before {
+		t.Errorf("%d workflows, and the node went from %s to %s", n, before, r.Node())
+	}
+	storetest.Exec(t, r.Store, "UPDATE machine_conditions SET status = false WHERE type = 'InCustomerCluster'")
 	r.Start(workflow.Decommission, workflow.FullDecommission)
+	storetest.Exec(t, r.Store, joins)
 	w := r.Run()
 	if w.GetState() != baremetalv1.Workflow_FAILED_MANUAL_INTERVENTION || w.GetReason() != "CLUSTER_NOT_CONFIGURED" ||
 		w.GetCurrentStage() != workflow.ForceRelease {

@@ -23,13 +23,14 @@ type Fleet struct {
 	operations baremetalv1.OperationServiceClient
 	workflows  baremetalv1.WorkflowServiceClient
 	admin      baremetalv1.AdminServiceClient
+	conn       grpc.ClientConnInterface
 }
 
 // NewFleet takes a connection of client.Dial.
 func NewFleet(conn grpc.ClientConnInterface) *Fleet {
 	return &Fleet{
 		baremetalv1.NewMachineServiceClient(conn), baremetalv1.NewOperationServiceClient(conn),
-		baremetalv1.NewWorkflowServiceClient(conn), baremetalv1.NewAdminServiceClient(conn),
+		baremetalv1.NewWorkflowServiceClient(conn), baremetalv1.NewAdminServiceClient(conn), conn,
 	}
 }
 
@@ -170,6 +171,12 @@ func (f *Fleet) do(ctx context.Context, c Claim, step string, o order) (*baremet
 	const comment = "Cluster API"
 	var out *baremetalv1.Operation
 	var err error
+	if step == stepEnter {
+		// What would be refused later is refused before the machine is taken out of service.
+		if err := f.preview(ctx, id, o); err != nil {
+			return nil, fmt.Errorf("%s machine %s: %w", step, id, err)
+		}
+	}
 	switch step {
 	case stepEnter, stepLeave:
 		out, err = f.machines.EnterMaintenance(ctx,
@@ -197,6 +204,17 @@ func (f *Fleet) do(ctx context.Context, c Claim, step string, o order) (*baremet
 		return nil, fmt.Errorf("%s machine %s: %w", step, id, err)
 	}
 	return out, nil
+}
+
+// preview asks whether the installation would be taken, and begins none.
+func (f *Fleet) preview(ctx context.Context, machineID string, o order) error {
+	params := map[string]string{"image_ref": o.image}
+	if o.agentless {
+		params["agentless"] = "true"
+	}
+	return client.Preview(ctx, f.conn, machineID, &baremetalv1.RolloutSpec{
+		Action: baremetalv1.RolloutSpec_PROVISION, Params: params, Seed: &baremetalv1.SystemSeed{UserData: o.userData},
+	})
 }
 
 // cancel stops an operation that can still be stopped.

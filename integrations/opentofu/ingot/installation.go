@@ -83,7 +83,7 @@ func (*installationResource) Schema(_ context.Context, _ resource.SchemaRequest,
 
 // ModifyPlan implements resource.ResourceWithModifyPlan: it says at the plan what an apply would write, and refuses
 // what it could not do.
-func (*installationResource) ModifyPlan(
+func (r *installationResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
 	if req.Plan.Raw.IsNull() {
@@ -104,12 +104,41 @@ func (*installationResource) ModifyPlan(
 		resp.Diagnostics.AddAttributeError(path.Root(v.attribute), "This plan cannot be carried out", v.refusal)
 	}
 	if v.writes {
+		r.askController(ctx, &resp.Diagnostics, plan)
 		resp.Diagnostics.AddAttributeWarning(path.Root("generation"), "A disk is written",
 			fmt.Sprintf("The apply writes %s to the disk of %s, and what is on it is lost, unless this generation was written "+
 				"before.", plan.Image.ValueString(), plan.MachineID.ValueString()))
 		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("operation_id"), types.StringUnknown())...)
 		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("image_digest"), types.StringUnknown())...)
 	}
+}
+
+// askController adds to a plan what the controller would refuse of it. A machine that the same apply registers is not
+// known yet, and one whose generation was asked for before is not asked again.
+func (r *installationResource) askController(ctx context.Context, diags *diag.Diagnostics, plan installationModel) {
+	if r.c == nil || plan.MachineID.IsUnknown() || plan.Image.IsUnknown() || plan.Seed.IsUnknown() {
+		return
+	}
+	asked, err := r.asked(ctx, plan)
+	if err == nil && !asked {
+		err = r.preview(ctx, plan)
+	}
+	switch client.Reason(err) {
+	case baremetalv1.Reason_MACHINE_NOT_FOUND:
+	default:
+		if err != nil {
+			diags.AddAttributeWarning(path.Root("image"), "The controller would refuse this now", err.Error())
+		}
+	}
+}
+
+// asked reports whether the generation was asked for before.
+func (r *installationResource) asked(ctx context.Context, plan installationModel) (bool, error) {
+	known, err := r.c.operations.ListOperations(ctx, &baremetalv1.ListOperationsRequest{
+		Filter:   "machine_id=" + plan.MachineID.ValueString() + ",request_id=" + plan.requestID("install"),
+		PageSize: 1,
+	})
+	return len(known.GetOperations()) > 0, err
 }
 
 // verdict is what a plan comes to: it writes a disk, or an attribute of it is refused.
@@ -264,10 +293,7 @@ func (r *installationResource) install(ctx context.Context, diags *diag.Diagnost
 // prepare takes the machine into maintenance, unless this generation was asked for before.
 func (r *installationResource) prepare(ctx context.Context, plan installationModel) error {
 	id := plan.MachineID.ValueString()
-	known, err := r.c.operations.ListOperations(ctx, &baremetalv1.ListOperationsRequest{
-		Filter: "machine_id=" + id + ",request_id=" + plan.requestID("install"), PageSize: 1,
-	})
-	if err != nil || len(known.GetOperations()) > 0 {
+	if asked, err := r.asked(ctx, plan); asked || err != nil {
 		return err
 	}
 	m, err := r.c.machines.GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
@@ -280,6 +306,9 @@ func (r *installationResource) prepare(ctx context.Context, plan installationMod
 	case phase == baremetalv1.MachineStatus_READY && !plan.TakeOutOfService.ValueBool():
 		return errInService
 	}
+	if err := r.preview(ctx, plan); err != nil {
+		return err
+	}
 	o, err := r.c.machines.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{
 		MachineId: id, RequestId: plan.requestID("enter-maintenance"), Comment: "to be installed by OpenTofu",
 	})
@@ -288,6 +317,19 @@ func (r *installationResource) prepare(ctx context.Context, plan installationMod
 	}
 	_, err = client.Wait(ctx, r.c.conn, o.GetOperationId(), nil)
 	return err
+}
+
+// preview asks whether the installation would be taken, and begins none. Else a typing error in the image would leave
+// the machine in maintenance.
+func (r *installationResource) preview(ctx context.Context, plan installationModel) error {
+	want := plan.request()
+	params := map[string]string{"image_ref": want.GetImageRef(), "path": want.GetPath()}
+	if want.GetAgentless() {
+		params["agentless"] = "true"
+	}
+	return client.Preview(ctx, r.c.conn, want.GetMachineId(), &baremetalv1.RolloutSpec{
+		Action: baremetalv1.RolloutSpec_PROVISION, Params: params, Seed: want.GetSeed(),
+	})
 }
 
 // hint is what an error means for the configuration.

@@ -170,7 +170,7 @@ var faultsOfBoot = []fault{
 	{"no installer in the catalogue", func(l *lab) { l.f.InstallerReady = false; l.reimage().look().after(time.Second) },
 		"INSTALLER_MISSING", explain.OnOperator, []string{"no installer"}, "", "ingot image add"},
 	{"nobody can bring it into the installer",
-		func(l *lab) { l.f.Machine.Spec.BmcEndpoint = ""; l.reimage().look().applies() },
+		func(l *lab) { l.f.Agents[0].Capabilities = []string{"provider:maas"}; l.reimage().look().applies() },
 		"NO_BOOT_PATH", explain.OnOperator, []string{"nobody can bring the machine into the installer"}, "",
 		"--bmc-endpoint"},
 	{"no provisioning network", func(l *lab) { l.f.Site.Segments = nil; l.reimage().look().applies() },

@@ -112,12 +112,12 @@ func (d *decider) dispatch(s *operation.Step) bool {
 	limit := d.limitOf(s)
 	next := d.route()
 	switch {
+	case next == nil && d.noExecutor(s) && !d.onCluster(s):
+		d.waitForAgent(s, limit)
 	case d.bootsInstaller(s):
 		return d.dispatchThroughInstaller(s, limit)
 	case d.onCluster(s):
 		d.dispatchInCluster(s, limit)
-	case next == nil && d.noExecutor(s):
-		d.waitForAgent(s, limit)
 	case next == nil && !d.now.Before(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:

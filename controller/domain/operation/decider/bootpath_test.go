@@ -263,7 +263,12 @@ func TestNoWayIntoTheInstaller(t *testing.T) {
 		name, path, code string
 		prepare          func(m *metal)
 	}{
-		{"no agent and no BMC", "auto", "NO_BOOT_PATH", silent},
+		{"no agent and no BMC", "auto", operation.WaitNobody, silent},
+		{"a site agent of another provider", "auto", "NO_BOOT_PATH", func(m *metal) {
+			site := bmcSite(true)
+			site.Capabilities = []string{"provider:maas"}
+			m.setAgents(site)
+		}},
 		{"no provisioning network", "auto", "NO_BOOT_PATH", func(m *metal) { m.world.Boot.Segments = 0 }},
 		{"no installer", "auto", "INSTALLER_MISSING", func(m *metal) { m.world.Boot.InstallerReady = false }},
 		{"kexec without a system", "kexec", "AGENT_UNAVAILABLE", nil},

@@ -90,7 +90,9 @@ options:
 extends_documentation_fragment: ingot.metal.connection
 attributes:
   check_mode:
-    description: Says whether an operation would be started or waited for, and starts none.
+    description:
+      - Says whether an operation would be started or waited for, and starts none. With I(maintenance) the controller is
+        asked, and what it would refuse fails.
     support: full
   diff_mode:
     description: Shows the phase of the machine or of the operation.
@@ -293,6 +295,26 @@ class Work(object):
                 self.run(action, "ansible-" + uuid.uuid4().hex)
                 self.before, self.after = status["phase"], PHASES[action]
 
+    def preview(self, action):
+        """Raises the refusal that the work would meet, before a machine is taken out of service for it."""
+        params = dict((k, str(v)) for k, v in body_of(action, self.params, "").items() if v and k != "seed")
+        params.pop("plan_id", None)
+        spec = dict(filter="machine_id=" + self.machine_id, params=params)
+        if self.params["plan_id"]:
+            return  # a plan is asked about in the machine's own phase, which is to change
+        if action == "reimage":
+            params["agentless"] = "true" if self.params["agentless"] else ""
+            spec["action"] = "PROVISION"
+            seed = body_of(action, self.params, "").get("seed")
+            if seed:
+                spec["seed"] = seed
+        else:
+            spec["type"] = action.upper()
+        answer = self.client.call("POST", "/rollout-previews", dict(spec=spec))
+        for machine in answer.get("machines") or []:
+            if machine.get("state") == "SKIPPED":
+                raise IngotError(machine.get("message", ""), machine.get("reason", ""))
+
     def do(self):
         action, request_id = self.params["action"], self.params["request_id"]
         if not request_id:
@@ -303,6 +325,8 @@ class Work(object):
             return
         around = request_id + ".enter", request_id + ".exit"
         if self.known(request_id) is None:
+            if self.known(around[0]) is None:
+                self.preview(action)
             self.run("enter_maintenance", around[0])
         # Where an earlier task has asked for the work alone, the machine is not this task's to put in service.
         entered = self.check or self.known(around[0]) is not None

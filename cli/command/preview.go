@@ -1,0 +1,62 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+)
+
+// notReal are the flags that make a command say what it would do, or how it says it.
+var notReal = map[string]bool{"dry-run": true, "output": true}
+
+// Line returns the command line that does what a dry run of the command has shown, with its machines and flags.
+func Line(cmd *cobra.Command, args []string) string {
+	words := []string{cmd.CommandPath()}
+	for _, arg := range args {
+		words = append(words, quote(arg))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if notReal[f.Name] {
+			return
+		}
+		if f.Value.Type() == "bool" && f.Value.String() == "true" {
+			words = append(words, "--"+f.Name)
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			words = append(words, "--"+f.Name+"="+quote(v))
+		}
+	})
+	return strings.Join(words, " ")
+}
+
+// quote returns a word as a POSIX shell reads it back.
+func quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// ExitByPreview returns the exit code of the refusal where a preview answers no. alone says that the call is one on the
+// machine, and no rollout; then the code is that of the machine's refusal.
+func ExitByPreview(p *pb.RolloutPreview, alone bool) error {
+	if ready(p) > 0 || len(p.GetMachines()) == 0 {
+		return nil
+	}
+	if code := p.GetMachines()[0].GetCode(); alone && code != 0 {
+		return &ExitError{Code: exitByStatus(codes.Code(code))}
+	}
+	return &ExitError{Code: ExitRefused} // as ROLLOUT_EMPTY
+}
