@@ -95,6 +95,9 @@ func (l *OperationContext) world(
 		NewCommandID: ids.New(ids.Command),
 	}
 	w.Machine.Freeze = f.freeze
+	if f.listening.CatchingUp(now) {
+		w.CaughtUpAt = f.listening.CaughtUpAt
+	}
 	w.Install = operation.Install{Counted: countsAttempts(l.Machine, l.Snap.Op), Failed: int(l.Machine.InstallAttempts),
 		Max: node.MaxAttempts}
 	l.boot(f, &w)
@@ -110,7 +113,7 @@ func (l *OperationContext) world(
 			w.TargetAgentLive = c.Live
 		}
 		if l.command != nil && c.AgentID == l.command.ExecutorID {
-			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
+			w.ExecutorLive, w.ExecutorSilentFrom = c.Live, c.SilentFrom()
 		}
 	}
 	w.Unfit, err = l.unfitNow(ctx, q)
@@ -123,7 +126,8 @@ func (l *OperationContext) candidates(provider string) []fleet.Candidate {
 	for _, r := range l.executors {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
-			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
+			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), NotHeardUntil: pgtx.TimeVal(r.SilentFrom),
+			OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
 			ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
 		}
 		if c.Role == "host" && l.Machine.Agentless {
