@@ -225,6 +225,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 		Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
 		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats,
+		Admission: c.cfg.Agents.Admission.Limits(), Serving: func() bool { return c.draining.Err() == nil },
 		Observer: observer{c.metrics}, Webhooks: hooks, Traces: c.traces,
 		Retention: engine.Retention{Logs: c.cfg.Retention.Logs.Duration, ExportDir: c.cfg.Retention.ExportDir,
 			States: c.cfg.Retention.States.Duration},

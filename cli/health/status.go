@@ -197,6 +197,10 @@ func (s *fleetStatus) text(style view.Style, now time.Time) string {
 		b.WriteString(style.Bad("The fleet is frozen") + " since " + view.Age(s.server.GetFrozenSince(), now) + ": " +
 			view.Clean(s.server.GetFrozenBecause()) + "  → ingot server thaw\n\n")
 	}
+	if away := s.work.GetNotListeningSince(); away != nil {
+		fmt.Fprintf(&b, "%s %s ago, catching up: %d agents have not come back, and the machines show what was known then\n\n",
+			style.Warn("The controllers could not hear agents since"), view.Age(away, now), s.work.GetAgentsAwaited())
+	}
 	t := &view.Table{Header: append([]string{"SITE"}, effectiveStates...)}
 	for _, site := range s.sites {
 		row := []string{view.Clean(site.site)}
@@ -295,6 +299,7 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{
 		"as_of": now.UTC().Format(time.RFC3339), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
 		"attention": attention, "rollouts": rollouts, "certificates": certificates,
+		"agents_awaited": float64(s.work.GetAgentsAwaited()),
 		"operations": map[string]any{"running": float64(s.work.GetRunningOperations()),
 			"pending": float64(s.work.GetPendingOperations()), "failed_24h": float64(s.work.GetFailedOperations())},
 		"budget_slots": map[string]any{"held": float64(len(s.slots)), "by_failed_work": float64(s.failedSlots())},

@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine/delivery"
 	"github.com/ingot-metal/ingot/controller/engine/spans"
+	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -44,6 +45,10 @@ type Config struct {
 	Heartbeat time.Duration
 	// MissedBeats is how many heartbeats an agent may miss before it counts as gone; 0 means 3.
 	MissedBeats int
+	// Admission is the rate at which a controller opens sessions; a zero rate means no limit.
+	Admission reconnect.Limits
+	// Serving reports whether agents can open sessions here; nil: they always can.
+	Serving func() bool
 	// Webhooks sends events to other systems; nil sends none.
 	Webhooks *delivery.Config
 	// Retention says how long logs and states of machines are kept.
@@ -102,6 +107,8 @@ type Engine struct {
 	peers, slowest atomic.Int64
 	// interval is the heartbeat interval that new sessions are told, told the longest one that any was, in nanoseconds.
 	interval, told atomic.Int64
+	// agents counts those that may come back after a time in which no controller listened.
+	agents atomic.Int64
 	// outbox holds what other controllers should send, inbox what they have asked us to.
 	outbox, inbox outbox
 	rounds        sessionScan
@@ -126,6 +133,9 @@ func New(c Config) (*Engine, error) {
 	}
 	if c.Observer == nil {
 		c.Observer = noObserver{}
+	}
+	if c.Serving == nil {
+		c.Serving = func() bool { return true }
 	}
 	if c.Marks == nil {
 		c.Marks = noMarks{}

@@ -17,6 +17,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err := e.keepJobLease(ctx); err != nil { // it stands before River takes the first job
 		return err
 	}
+	if err := e.extendListening(ctx); err != nil { // before any job judges who is silent
+		return err
+	}
 	e.startPosition(ctx)
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
@@ -140,18 +143,23 @@ func (e *Engine) keepLease(ctx context.Context) error {
 // watchLease ends every session when the lease ends, whatever the renewal is waiting for.
 func (e *Engine) watchLease(ctx context.Context) error {
 	for {
-		left := e.lease.left()
-		if left <= 0 {
-			if n := e.cfg.Sessions.Len(); n > 0 {
-				e.log.Error("the lease is lost; closing all sessions", "sessions", n)
-				e.cfg.Sessions.CloseAll(session.ErrLeaseLost)
-			}
-			left = e.cfg.Lease / 6
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.clock.After(left):
+		case <-e.clock.After(e.endLostLease()):
 		}
 	}
+}
+
+// endLostLease ends every session if the lease has ended, and returns when to look again.
+func (e *Engine) endLostLease() time.Duration {
+	left := e.lease.left()
+	if left > 0 {
+		return left
+	}
+	if n := e.cfg.Sessions.Len(); n > 0 {
+		e.log.Error("the lease is lost; closing all sessions", "sessions", n)
+		e.cfg.Sessions.CloseAll(session.ErrLeaseLost)
+	}
+	return e.cfg.Lease / 6
 }

@@ -6,32 +6,46 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 	"github.com/ingot-metal/ingot/controller/session"
 )
 
-// sessionScan are what goes through all sessions again and again. What they cost must not grow with what has not
+// sessionScan is the state of what goes through all sessions again and again. Its cost must not grow with what has not
 // changed.
 type sessionScan struct {
-	// beats is when heartbeats were stored last; only their loop uses it.
+	// beats is when heartbeats were stored last, by the monotonic clock; only their loop uses it.
 	beats time.Time
+	// listeningSince is when this controller began to hear its sessions without a pause of its own.
+	listeningSince time.Time
+	// fleetSince is since when the fleet's controllers have listened, as of the last round.
+	fleetSince time.Time
 	// revoked says that a revocation was announced. turn numbers the looks where none was; only their loop uses it.
 	revoked atomic.Bool
 	turn    uint64
 }
 
-// beatsGap is the shortest time between two rounds of heartbeats, however many sessions are opened. It is below their
-// period.
-const beatsGap = 900 * time.Millisecond
+const (
+	// beatsGap is the shortest time between two rounds of heartbeats, however many sessions are opened. It is below
+	// their period.
+	beatsGap = 900 * time.Millisecond
+	// listeningGap is the longest time between two rounds in which the controllers count as listening: three periods.
+	listeningGap = 3 * time.Second
+)
 
 // heartbeats stores when agents were last heard, in one statement, ends sessions that have gone silent, and moves the
 // condition Reachable.
 func (e *Engine) heartbeats(ctx context.Context) error {
-	now := e.clock.Now()
-	if since := now.Sub(e.rounds.beats); since >= 0 && since < beatsGap {
+	tick := e.cfg.Monotonic.Now()
+	pause := tick.Sub(e.rounds.beats)
+	if pause >= 0 && pause < beatsGap {
 		return nil // the next tick comes soon
 	}
-	e.rounds.beats = now
-	silentSince := now.Add(-time.Duration(e.cfg.MissedBeats) * e.slowestHeartbeat())
+	now := e.clock.Now()
+	if pause > listeningGap {
+		e.rounds.listeningSince = now // a process that stood still has heard nothing
+	}
+	e.rounds.beats = tick
+	silentSince := now.Add(-e.silenceLimit())
 	at := map[string]time.Time{}
 	var heard []*session.Session
 	for _, s := range e.cfg.Sessions.All() {
@@ -39,7 +53,7 @@ func (e *Engine) heartbeats(ctx context.Context) error {
 			at[s.SessionID] = beat
 			heard = append(heard, s)
 		}
-		if s.LastBeat().Before(silentSince) {
+		if s.LastBeat().Before(silentSince) && e.rounds.listeningSince.Before(silentSince) {
 			s.Close(session.ErrSilent)
 		}
 	}
@@ -51,7 +65,43 @@ func (e *Engine) heartbeats(ctx context.Context) error {
 			s.Stored(at[s.SessionID])
 		}
 	}
+	if err := e.extendListening(ctx); err != nil {
+		return err
+	}
 	return e.store.UpdateReachable(ctx, silentSince, now)
+}
+
+// silenceLimit is how long an agent may be silent before it counts as gone.
+func (e *Engine) silenceLimit() time.Duration {
+	return time.Duration(e.cfg.MissedBeats) * e.slowestHeartbeat()
+}
+
+// extendListening records that agents can reach this controller. While they can't, no silence of them counts.
+func (e *Engine) extendListening(ctx context.Context) error {
+	if !e.lease.Fresh() || !e.cfg.Serving() {
+		return nil
+	}
+	since, err := e.store.ExtendListening(ctx, e.cfg.ControllerID, listeningGap, e.reconnectTime())
+	if err != nil || since.Equal(e.rounds.fleetSince) {
+		return err
+	}
+	e.rounds.fleetSince = since
+	agents, err := e.store.CountSessions(ctx)
+	if err != nil {
+		return err
+	}
+	e.agents.Store(agents)
+	if since.Unix() > 0 {
+		e.log.Info("agents can be heard again; the silence of none counts before they have had the time to come back",
+			"since", since.UTC().Format(time.RFC3339), "agents", agents, "time", e.reconnectTime().String())
+	}
+	_, err = e.store.ExtendListening(ctx, e.cfg.ControllerID, listeningGap, e.reconnectTime())
+	return err
+}
+
+// reconnectTime is how long all agents may take to come back after their controllers were away.
+func (e *Engine) reconnectTime() time.Duration {
+	return reconnect.Time(e.cfg.Admission, int(e.agents.Load()), int(e.peers.Load())+1) + e.slowestHeartbeat()
 }
 
 // heardOfRevocation has all sessions looked at.

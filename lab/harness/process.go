@@ -166,6 +166,8 @@ func NewControllerProcessWith(t testing.TB, lines string) *ControllerProcess {
 type place struct {
 	url, fleet, enrolment, images, host, lines string
 	rest, usual                                bool
+	// missed is how many heartbeats an agent may miss; 0: the product's own number.
+	missed int
 }
 
 // times are the lines of the configuration file that shorten waits.
@@ -173,7 +175,8 @@ func (p place) times() string {
 	if p.usual {
 		return ""
 	}
-	return "agents: {heartbeat_interval: 1s}\nlease: 4s"
+	missed := cmp.Or(p.missed, config.Default().Agents.MissedHeartbeats)
+	return fmt.Sprintf("agents: {heartbeat_interval: 1s, missed_heartbeats: %d}\nlease: 4s", missed)
 }
 
 func (p place) pool() int {
@@ -242,6 +245,12 @@ log: {level: warn}
 func (c *ControllerProcess) images() string { return filepath.Join(c.dir, "data", "images") }
 
 func (c *ControllerProcess) configFile() string { return filepath.Join(c.dir, "controller.yaml") }
+
+// LetMiss sets how many heartbeats of a second an agent may miss, for the next start.
+func (c *ControllerProcess) LetMiss(heartbeats int) {
+	c.at.missed = heartbeats
+	c.configure()
+}
 
 // ForgetPosition removes what the controller remembers of how far the database had got, as a lost disk does.
 func (c *ControllerProcess) ForgetPosition() {

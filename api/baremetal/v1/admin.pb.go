@@ -2620,7 +2620,11 @@ type ServerInfo struct {
 	// The same in words.
 	FrozenBecause string `protobuf:"bytes,10,opt,name=frozen_because,json=frozenBecause,proto3" json:"frozen_because,omitempty"`
 	// Where this controller listens for REST and browsers, as host:port. Empty: it does not. The host may be that of all addresses.
-	RestAddress   string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
+	RestAddress string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
+	// As in FleetSummary.
+	NotListeningSince *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=not_listening_since,json=notListeningSince,proto3" json:"not_listening_since,omitempty"`
+	// As in FleetSummary.
+	AgentsAwaited int32 `protobuf:"varint,13,opt,name=agents_awaited,json=agentsAwaited,proto3" json:"agents_awaited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2730,6 +2734,20 @@ func (x *ServerInfo) GetRestAddress() string {
 		return x.RestAddress
 	}
 	return ""
+}
+
+func (x *ServerInfo) GetNotListeningSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotListeningSince
+	}
+	return nil
+}
+
+func (x *ServerInfo) GetAgentsAwaited() int32 {
+	if x != nil {
+		return x.AgentsAwaited
+	}
+	return 0
 }
 
 // Image is one entry of the catalogue of images.
@@ -7098,7 +7116,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bDRAINING\x10\x02\x12\b\n" +
 	"\x04GONE\x10\x03\",\n" +
 	"\x10ThawFleetRequest\x12\x18\n" +
-	"\acomment\x18\x01 \x01(\tR\acomment\"\xbb\x03\n" +
+	"\acomment\x18\x01 \x01(\tR\acomment\"\xae\x04\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
@@ -7113,7 +7131,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\rfrozen_reason\x18\t \x01(\tR\ffrozenReason\x12%\n" +
 	"\x0efrozen_because\x18\n" +
 	" \x01(\tR\rfrozenBecause\x12!\n" +
-	"\frest_address\x18\v \x01(\tR\vrestAddress\"\xa7\x03\n" +
+	"\frest_address\x18\v \x01(\tR\vrestAddress\x12J\n" +
+	"\x13not_listening_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x11notListeningSince\x12%\n" +
+	"\x0eagents_awaited\x18\r \x01(\x05R\ragentsAwaited\"\xa7\x03\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
@@ -7689,146 +7709,147 @@ var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	88,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
 	88,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
 	88,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	88,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	34,  // 39: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 40: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 41: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	88,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	88,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	42,  // 45: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	88,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	88,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	88,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	41,  // 50: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	41,  // 51: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	41,  // 52: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	89,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	87,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	53,  // 55: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	88,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	88,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	88,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	56,  // 61: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	88,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	56,  // 63: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	55,  // 64: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	88,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	88,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	61,  // 67: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	88,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	68,  // 69: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
-	88,  // 70: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	88,  // 71: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
-	69,  // 72: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	88,  // 73: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
-	88,  // 74: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 75: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	88,  // 76: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	88,  // 77: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	87,  // 78: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	75,  // 79: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	75,  // 80: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	64,  // 81: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 82: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 83: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 84: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 85: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 86: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 87: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 88: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 89: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 90: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 91: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 92: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 93: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 94: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 95: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 96: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 97: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 98: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 99: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 100: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 101: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 102: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 103: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 104: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 105: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 106: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 107: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 108: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 109: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 110: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 111: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 112: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	84,  // 113: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 114: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 115: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 116: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 117: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 118: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	81,  // 119: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	83,  // 120: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	70,  // 121: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	74,  // 122: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	72,  // 123: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
-	66,  // 124: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
-	76,  // 125: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	78,  // 126: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	80,  // 127: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	3,   // 128: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 129: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 130: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 131: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 132: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 133: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	90,  // 134: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	90,  // 135: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	90,  // 136: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 137: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	90,  // 138: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 139: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 140: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 141: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 142: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 143: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 144: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 145: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 146: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 147: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 148: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 149: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 150: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 151: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 152: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 153: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 154: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 155: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 156: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 157: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	85,  // 158: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 159: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 160: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 161: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 162: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 163: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	82,  // 164: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 165: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	71,  // 166: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	69,  // 167: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	73,  // 168: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
-	67,  // 169: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
-	77,  // 170: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	79,  // 171: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	75,  // 172: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	128, // [128:173] is the sub-list for method output_type
-	83,  // [83:128] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	88,  // 38: baremetal.v1.ServerInfo.not_listening_since:type_name -> google.protobuf.Timestamp
+	88,  // 39: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	34,  // 40: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	34,  // 41: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	34,  // 42: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	88,  // 43: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	88,  // 44: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 45: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	42,  // 46: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	88,  // 47: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	88,  // 48: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	88,  // 49: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 50: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	41,  // 51: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	41,  // 52: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	41,  // 53: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	89,  // 54: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	87,  // 55: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	53,  // 56: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	88,  // 57: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 58: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	88,  // 59: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	88,  // 60: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	88,  // 61: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	56,  // 62: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	88,  // 63: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	56,  // 64: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	55,  // 65: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	88,  // 66: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	88,  // 67: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	61,  // 68: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	88,  // 69: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 70: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
+	88,  // 71: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	88,  // 72: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	69,  // 73: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	88,  // 74: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	88,  // 75: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 76: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 77: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	88,  // 78: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	87,  // 79: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	75,  // 80: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	75,  // 81: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	64,  // 82: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	54,  // 83: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 84: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 85: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 86: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 87: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 88: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 89: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 90: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 91: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 92: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17,  // 93: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	19,  // 94: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	21,  // 95: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	24,  // 96: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	26,  // 97: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	28,  // 98: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	29,  // 99: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	32,  // 100: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	37,  // 101: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	35,  // 102: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	36,  // 103: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	38,  // 104: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	40,  // 105: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	43,  // 106: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	44,  // 107: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	45,  // 108: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	47,  // 109: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	48,  // 110: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	49,  // 111: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	51,  // 112: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	50,  // 113: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	84,  // 114: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	57,  // 115: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	58,  // 116: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	59,  // 117: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	62,  // 118: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	65,  // 119: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	81,  // 120: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	83,  // 121: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	70,  // 122: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	74,  // 123: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	72,  // 124: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	66,  // 125: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
+	76,  // 126: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	78,  // 127: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	80,  // 128: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	3,   // 129: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 130: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 131: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 132: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 133: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 134: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	90,  // 135: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	90,  // 136: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	90,  // 137: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18,  // 138: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	90,  // 139: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	22,  // 140: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	25,  // 141: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	27,  // 142: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	33,  // 143: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	30,  // 144: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	33,  // 145: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	34,  // 146: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	34,  // 147: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	34,  // 148: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	39,  // 149: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	34,  // 150: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	41,  // 151: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 152: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 153: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	41,  // 154: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 155: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	53,  // 156: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	52,  // 157: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	53,  // 158: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	85,  // 159: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	55,  // 160: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	55,  // 161: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	60,  // 162: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	63,  // 163: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	64,  // 164: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	82,  // 165: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	64,  // 166: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	71,  // 167: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	69,  // 168: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	73,  // 169: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	67,  // 170: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
+	77,  // 171: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	79,  // 172: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	75,  // 173: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	129, // [129:174] is the sub-list for method output_type
+	84,  // [84:129] is the sub-list for method input_type
+	84,  // [84:84] is the sub-list for extension type_name
+	84,  // [84:84] is the sub-list for extension extendee
+	0,   // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }

@@ -1872,8 +1872,13 @@ type FleetSummary struct {
 	FailedOperations int32 `protobuf:"varint,6,opt,name=failed_operations,json=failedOperations,proto3" json:"failed_operations,omitempty"`
 	// Agents that hold a session.
 	ConnectedAgents int32 `protobuf:"varint,7,opt,name=connected_agents,json=connectedAgents,proto3" json:"connected_agents,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Where the last time began in which no controller could hear agents, while some of them have not come back and still
+	// have time to. What agents report is as of then; their silence counts afterwards only. Unset otherwise.
+	NotListeningSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=not_listening_since,json=notListeningSince,proto3" json:"not_listening_since,omitempty"`
+	// Agents that were connected then and have not come back. 0 without not_listening_since.
+	AgentsAwaited int32 `protobuf:"varint,9,opt,name=agents_awaited,json=agentsAwaited,proto3" json:"agents_awaited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FleetSummary) Reset() {
@@ -1951,6 +1956,20 @@ func (x *FleetSummary) GetFailedOperations() int32 {
 func (x *FleetSummary) GetConnectedAgents() int32 {
 	if x != nil {
 		return x.ConnectedAgents
+	}
+	return 0
+}
+
+func (x *FleetSummary) GetNotListeningSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotListeningSince
+	}
+	return nil
+}
+
+func (x *FleetSummary) GetAgentsAwaited() int32 {
+	if x != nil {
+		return x.AgentsAwaited
 	}
 	return 0
 }
@@ -5662,7 +5681,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\fMachineGroup\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\x18\n" +
-	"\x16GetFleetSummaryRequest\"\xd4\x02\n" +
+	"\x16GetFleetSummaryRequest\"\xc7\x03\n" +
 	"\fFleetSummary\x12/\n" +
 	"\x05as_of\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x126\n" +
 	"\bmachines\x18\x02 \x03(\v2\x1a.baremetal.v1.MachineGroupR\bmachines\x12%\n" +
@@ -5670,7 +5689,9 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12running_operations\x18\x04 \x01(\x05R\x11runningOperations\x12-\n" +
 	"\x12pending_operations\x18\x05 \x01(\x05R\x11pendingOperations\x12+\n" +
 	"\x11failed_operations\x18\x06 \x01(\x05R\x10failedOperations\x12)\n" +
-	"\x10connected_agents\x18\a \x01(\x05R\x0fconnectedAgents\"\x93\x01\n" +
+	"\x10connected_agents\x18\a \x01(\x05R\x0fconnectedAgents\x12J\n" +
+	"\x13not_listening_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x11notListeningSince\x12%\n" +
+	"\x0eagents_awaited\x18\t \x01(\x05R\ragentsAwaited\"\x93\x01\n" +
 	"\x12MapMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
 	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\x12\x19\n" +
@@ -6168,102 +6189,103 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	66, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
 	66, // 28: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
 	16, // 29: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
-	66, // 30: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	21, // 31: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
-	66, // 32: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 33: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,  // 34: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,  // 35: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	67, // 36: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	30, // 37: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	68, // 38: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	66, // 39: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	66, // 40: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	40, // 41: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	66, // 42: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	66, // 43: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	39, // 44: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	4,  // 45: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	36, // 46: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	66, // 47: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	66, // 48: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	43, // 49: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	44, // 50: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	66, // 51: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	62, // 52: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	66, // 53: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,  // 54: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	63, // 55: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	64, // 56: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	65, // 57: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	47, // 58: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	66, // 59: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	50, // 60: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	66, // 61: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	66, // 62: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
-	55, // 63: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
-	56, // 64: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
-	57, // 65: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
-	66, // 66: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
-	66, // 67: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
-	59, // 68: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	66, // 69: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	60, // 70: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10, // 71: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 72: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 73: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 74: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 75: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
-	19, // 76: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	22, // 77: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	24, // 78: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	25, // 79: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	26, // 80: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	27, // 81: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	29, // 82: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	31, // 83: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	28, // 84: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	32, // 85: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	33, // 86: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	34, // 87: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	35, // 88: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	37, // 89: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	41, // 90: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	45, // 91: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	48, // 92: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	51, // 93: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	52, // 94: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
-	53, // 95: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
-	4,  // 96: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 97: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 98: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 99: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 100: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
-	20, // 101: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	23, // 102: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 103: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 104: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	69, // 105: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	69, // 106: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	69, // 107: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	69, // 108: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	69, // 109: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	69, // 110: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	69, // 111: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	69, // 112: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	36, // 113: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	38, // 114: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	42, // 115: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	46, // 116: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	49, // 117: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	58, // 118: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	54, // 119: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
-	54, // 120: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
-	96, // [96:121] is the sub-list for method output_type
-	71, // [71:96] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	66, // 30: baremetal.v1.FleetSummary.not_listening_since:type_name -> google.protobuf.Timestamp
+	66, // 31: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	21, // 32: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
+	66, // 33: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,  // 34: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,  // 35: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,  // 36: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	67, // 37: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	30, // 38: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	68, // 39: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	66, // 40: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	66, // 41: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	40, // 42: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	66, // 43: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	66, // 44: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	39, // 45: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	4,  // 46: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	36, // 47: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	66, // 48: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	66, // 49: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	43, // 50: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	44, // 51: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	66, // 52: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	62, // 53: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	66, // 54: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,  // 55: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	63, // 56: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	64, // 57: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	65, // 58: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	47, // 59: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	66, // 60: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	50, // 61: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	66, // 62: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	66, // 63: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
+	55, // 64: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
+	56, // 65: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
+	57, // 66: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
+	66, // 67: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
+	66, // 68: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	59, // 69: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	66, // 70: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	60, // 71: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10, // 72: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 73: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 74: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 75: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 76: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	19, // 77: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	22, // 78: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	24, // 79: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	25, // 80: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	26, // 81: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	27, // 82: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	29, // 83: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	31, // 84: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	28, // 85: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	32, // 86: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	33, // 87: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	34, // 88: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	35, // 89: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	37, // 90: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	41, // 91: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	45, // 92: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	48, // 93: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	51, // 94: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	52, // 95: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
+	53, // 96: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
+	4,  // 97: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 98: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 99: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 100: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 101: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	20, // 102: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	23, // 103: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 104: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 105: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	69, // 106: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	69, // 107: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	69, // 108: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	69, // 109: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	69, // 110: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	69, // 111: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	69, // 112: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	69, // 113: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	36, // 114: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	38, // 115: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	42, // 116: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	46, // 117: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	49, // 118: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	58, // 119: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	54, // 120: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
+	54, // 121: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
+	97, // [97:122] is the sub-list for method output_type
+	72, // [72:97] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }

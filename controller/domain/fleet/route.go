@@ -16,6 +16,9 @@ type Candidate struct {
 	Live bool
 	// LastSeen is the last heartbeat, or the zero time for an agent that never had a session.
 	LastSeen time.Time
+	// NotHeardUntil is the end of the time in which the agent could not be heard: its controllers were away, or it had
+	// not had the time to come back to them. Zero: it always could.
+	NotHeardUntil time.Time
 	// OperationID is the operation that an installer serves, or that made the system of a host agent.
 	OperationID string
 	BootID      string
@@ -43,7 +46,7 @@ func Route(candidates []Candidate, capability, provider string, outOfBand bool, 
 		return site
 	case host.Live:
 		return host
-	case now.Sub(host.LastSeen) < HandOverAfter:
+	case Silence(host.SilentFrom(), now) < HandOverAfter:
 		return nil
 	}
 	return site

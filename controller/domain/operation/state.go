@@ -230,9 +230,11 @@ type World struct {
 	// Unfit is why the machine cannot be installed as the current step asks, by what is known of it before it leaves its
 	// system; nil where it may.
 	Unfit *fleet.Refusal
-	// ExecutorLastSeen is the last sign of life of the current command's executor.
-	ExecutorLastSeen time.Time
-	ExecutorLive     bool
+	// ExecutorSilentFrom is the time from which the silence of the current command's executor counts.
+	ExecutorSilentFrom time.Time
+	ExecutorLive       bool
+	// CaughtUpAt is until when agents have time to come back after their controllers were away; no deadline ends before.
+	CaughtUpAt time.Time `json:",omitzero"`
 	// LastGrantSeq is the highest grant number seen under the state_id of the asking agent.
 	LastGrantSeq uint64
 	// Stage is what the stages of a workflow judge by, read for their operations only; the evidence in it is that of

@@ -112,3 +112,24 @@ func Heartbeat(configured time.Duration, sessions, controllers int) time.Duratio
 	}
 	return configured
 }
+
+// What one agent may need to find that its controller is gone, and to reach it or another one again.
+const (
+	// noticeTime is the time after which an agent's connection counts as dead: pingAfter and pingWait of
+	// agent/transport.
+	noticeTime = 25 * time.Second
+	// attemptTime is two attempts to connect that fail, each with the longest delay after it (MaxBackoff of
+	// agent/transport).
+	attemptTime = 8 * time.Second
+)
+
+// Time returns how long all agents of a fleet may take to open sessions again after their controllers were away: to
+// notice it, to try, and to wait for their turn at the rate at which the controllers admit them.
+func Time(l Limits, sessions, controllers int) time.Duration {
+	if l.Rate <= 0 {
+		return noticeTime + attemptTime
+	}
+	turns := float64(sessions) / (l.Rate * float64(max(controllers, 1)))
+	// Refuse adds a quarter to each delay at most.
+	return noticeTime + attemptTime + time.Duration(turns*1.25*float64(time.Second))
+}

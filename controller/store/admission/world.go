@@ -94,7 +94,8 @@ func Candidates(
 	for _, r := range executors {
 		c := fleet.Candidate{
 			AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
-			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
+			Live: r.Live, LastSeen: pgtx.TimeVal(r.LastHeartbeatAt),
+			NotHeardUntil: pgtx.TimeVal(r.SilentFrom), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
 			ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
 		}
 		if c.Role == "host" && m.Agentless {

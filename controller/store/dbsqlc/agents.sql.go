@@ -106,9 +106,9 @@ found AS (
     SELECT w.machine_id, a.agent_id FROM wanted w JOIN agents a ON a.role = 'site' AND a.site = w.site)
 SELECT f.machine_id::text AS for_machine, a.agent_id, a.role, a.capabilities, a.simulated, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.hardware_fingerprint, a.epoch,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > $1)::boolean AS live,
-       s.last_heartbeat_at
+       s.last_heartbeat_at, s.silent_from
 FROM found f JOIN agents a ON a.agent_id = f.agent_id
-LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+LEFT JOIN agent_silence s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
 ORDER BY f.machine_id, a.created_at
 `
@@ -134,6 +134,7 @@ type CandidatesForRow struct {
 	Epoch               int64
 	Live                bool
 	LastHeartbeatAt     *time.Time
+	SilentFrom          *time.Time
 }
 
 // Who might take steps on the machines, with the machine each is for.
@@ -165,6 +166,7 @@ func (q *Queries) CandidatesFor(ctx context.Context, arg CandidatesForParams) ([
 			&i.Epoch,
 			&i.Live,
 			&i.LastHeartbeatAt,
+			&i.SilentFrom,
 		); err != nil {
 			return nil, err
 		}

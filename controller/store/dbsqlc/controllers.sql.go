@@ -12,6 +12,19 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const agentsAwaited = `-- name: AgentsAwaited :one
+SELECT count(*) FROM agent_silence v CROSS JOIN listening w
+WHERE v.last_heartbeat_at < w.since AND v.last_heartbeat_at >= w.away_since - $1::interval
+`
+
+// Agents that were connected when the last gap began, and that were not heard since it ended.
+func (q *Queries) AgentsAwaited(ctx context.Context, heardWithin pgtype.Interval) (int64, error) {
+	row := q.db.QueryRow(ctx, agentsAwaited, heardWithin)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const announce = `-- name: Announce :exec
 SELECT pg_notify($1::text, $2::text)
 `
@@ -104,6 +117,18 @@ func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const countSessions = `-- name: CountSessions :one
+SELECT count(*) FROM agent_sessions
+`
+
+// All agents that have ever had a session: those that may come back.
+func (q *Queries) CountSessions(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countSessions)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const databaseTime = `-- name: DatabaseTime :one
 SELECT clock_timestamp()::timestamptz AS now
 `
@@ -142,6 +167,32 @@ type DrainControllerParams struct {
 func (q *Queries) DrainController(ctx context.Context, arg DrainControllerParams) error {
 	_, err := q.db.Exec(ctx, drainController, arg.Now, arg.ControllerID)
 	return err
+}
+
+const extendListening = `-- name: ExtendListening :one
+WITH own AS (
+    UPDATE controllers SET listening_until = clock_timestamp(),
+        listening_since = CASE WHEN listening_until >= clock_timestamp() - $1::interval THEN listening_since
+                               ELSE clock_timestamp() END
+    WHERE controller_id = $3)
+UPDATE listening SET until = clock_timestamp(), max_gap = $1, reconnect_time = $2,
+    since = CASE WHEN until < clock_timestamp() - $1 THEN clock_timestamp() ELSE since END,
+    away_since = CASE WHEN until < clock_timestamp() - $1 THEN until ELSE away_since END
+RETURNING since
+`
+
+type ExtendListeningParams struct {
+	MaxGap        pgtype.Interval
+	ReconnectTime pgtype.Interval
+	ControllerID  string
+}
+
+// A controller listens to agents now. A gap that is longer than max_gap begins the time anew, for the controller and for the fleet.
+func (q *Queries) ExtendListening(ctx context.Context, arg ExtendListeningParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, extendListening, arg.MaxGap, arg.ReconnectTime, arg.ControllerID)
+	var since time.Time
+	err := row.Scan(&since)
+	return since, err
 }
 
 const forgetControllers = `-- name: ForgetControllers :execrows
@@ -244,6 +295,27 @@ func (q *Queries) ListControllers(ctx context.Context, arg ListControllersParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const listening = `-- name: Listening :one
+SELECT coalesce(CASE WHEN w.until < now() - w.max_gap THEN w.until ELSE w.away_since END, 'epoch')::timestamptz AS away_since,
+       coalesce(CASE WHEN w.until < now() - w.max_gap THEN now() + w.reconnect_time
+                     WHEN w.away_since IS NOT NULL THEN w.since + w.reconnect_time END, 'epoch')::timestamptz AS caught_up_at
+FROM listening w
+`
+
+type ListeningRow struct {
+	AwaySince  time.Time
+	CaughtUpAt time.Time
+}
+
+// away_since is where the last gap began, and caught_up_at when agents have had the time to come back; epoch where there was none.
+// A gap that still goes on ends now at the earliest.
+func (q *Queries) Listening(ctx context.Context) (ListeningRow, error) {
+	row := q.db.QueryRow(ctx, listening)
+	var i ListeningRow
+	err := row.Scan(&i.AwaySince, &i.CaughtUpAt)
+	return i, err
 }
 
 const movedSessions = `-- name: MovedSessions :many

@@ -13,9 +13,9 @@ import (
 const agentsToExplain = `-- name: AgentsToExplain :many
 SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > $1)::boolean AS live,
-       s.last_heartbeat_at, s.ended_at, coalesce(c.not_after, 'epoch')::timestamptz AS not_after, c.revoked_at
+       s.last_heartbeat_at, s.silent_from, s.ended_at, coalesce(c.not_after, 'epoch')::timestamptz AS not_after, c.revoked_at
 FROM agents a
-LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+LEFT JOIN agent_silence s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
 LEFT JOIN LATERAL (SELECT x.not_after, x.revoked_at FROM agent_certs x WHERE x.agent_id = a.agent_id
                    ORDER BY x.issued_at DESC LIMIT 1) c ON true
@@ -43,6 +43,7 @@ type AgentsToExplainRow struct {
 	OsImageDigest   string
 	Live            bool
 	LastHeartbeatAt *time.Time
+	SilentFrom      *time.Time
 	EndedAt         *time.Time
 	NotAfter        time.Time
 	RevokedAt       *time.Time
@@ -75,6 +76,7 @@ func (q *Queries) AgentsToExplain(ctx context.Context, arg AgentsToExplainParams
 			&i.OsImageDigest,
 			&i.Live,
 			&i.LastHeartbeatAt,
+			&i.SilentFrom,
 			&i.EndedAt,
 			&i.NotAfter,
 			&i.RevokedAt,

@@ -11,10 +11,13 @@ import (
 )
 
 const agentsNotSeenSince = `-- name: AgentsNotSeenSince :one
-SELECT count(*) FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
-WHERE s.started_at IS NULL OR s.started_at < $1::timestamptz
+SELECT count(*) FROM agents a CROSS JOIN cluster_state c LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+WHERE s.started_at IS NULL OR s.started_at < c.restored_at
+   OR s.last_heartbeat_at < $1::timestamptz AND s.ended_at IS NOT NULL
 `
 
+// Agents that have not been heard since a freeze began. A session of before counts while it is open, unless the database
+// has been restored since it began.
 func (q *Queries) AgentsNotSeenSince(ctx context.Context, since time.Time) (int64, error) {
 	row := q.db.QueryRow(ctx, agentsNotSeenSince, since)
 	var count int64

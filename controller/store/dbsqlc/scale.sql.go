@@ -285,10 +285,10 @@ func (q *Queries) HeartbeatsOfAgents(ctx context.Context, agentIds []string) ([]
 }
 
 const hostsSilentLately = `-- name: HostsSilentLately :many
-SELECT m.machine_id FROM agent_sessions s
+SELECT m.machine_id FROM agent_silence s
 JOIN machines m ON m.agent_id = s.agent_id
 LEFT JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
-WHERE s.last_heartbeat_at >= $1 AND s.last_heartbeat_at < $2
+WHERE s.last_heartbeat_at >= $1 AND s.last_heartbeat_at < $2 AND s.silent_from < $2
   AND (c.status OR m.node_state = 'active')
 ORDER BY m.machine_id LIMIT 1000
 `
@@ -587,9 +587,10 @@ SELECT h.machine_id, (h.session = 'silent')::boolean AS silent
 FROM (SELECT m.machine_id, m.agent_id, m.node_state, m.agentless,
              (SELECT c.status AND (m.agent_id IS NOT NULL OR c.reason <> 'SiteAgent')
                 FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
-             coalesce((SELECT CASE WHEN s.last_heartbeat_at < $1 THEN 'silent'
-                                   WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
-                       FROM agent_sessions s WHERE s.agent_id = m.agent_id), 'silent') AS session
+             coalesce((SELECT CASE WHEN s.last_heartbeat_at >= $1 THEN CASE WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
+                                   WHEN s.silent_from < $1 THEN 'silent' ELSE 'unknown' END
+                       FROM agent_silence s WHERE s.agent_id = m.agent_id),
+                      (SELECT CASE WHEN w.since + w.reconnect_time < $1 THEN 'silent' ELSE 'unknown' END FROM listening w)) AS session
       FROM machines m WHERE m.machine_id > $2 ORDER BY m.machine_id LIMIT $3) h
 WHERE h.session = 'silent' AND NOT h.agentless AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)
    OR h.session = 'speaks' AND (h.reachable IS NOT TRUE OR h.node_state = 'offline')

@@ -245,7 +245,8 @@ func (g *gather) agents(ctx context.Context) error {
 			Candidate: fleet.Candidate{
 				AgentID: r.AgentID, Role: r.Role, StateID: r.StateID, Capabilities: r.Capabilities, Simulated: r.Simulated,
 				Live:     r.Live,
-				LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
+				LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), NotHeardUntil: pgtx.TimeVal(r.SilentFrom),
+				OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
 				ImageDigest: r.OsImageDigest,
 			},
 			Locked: r.Locked, Ended: pgtx.TimeVal(r.EndedAt), CertRevoked: pgtx.TimeVal(r.RevokedAt),

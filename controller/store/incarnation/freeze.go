@@ -79,7 +79,8 @@ func (s *Store) Restored(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Frozen says since when the fleet is frozen (zero: it is not), and how many agents have not been heard since.
+// Frozen returns since when the fleet is frozen (zero: it is not), and how many agents were not heard since. An agent
+// whose session is open counts as heard, unless the database was restored after the session began.
 func (s *Store) Frozen(ctx context.Context) (since time.Time, notSeen int32, err error) {
 	at, err := s.db.Q.FrozenSince(ctx)
 	if err != nil || at == nil {

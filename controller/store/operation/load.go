@@ -94,6 +94,9 @@ func (l *OperationContext) world(
 		NewCommandID: ids.New(ids.Command),
 	}
 	w.Machine.Freeze = f.freeze
+	if f.listening.CatchingUp(now) {
+		w.CaughtUpAt = f.listening.CaughtUpAt
+	}
 	w.Install = operation.Install{Counted: countsAttempts(l.Machine, l.Snap.Op), Failed: int(l.Machine.InstallAttempts),
 		Max: node.MaxAttempts}
 	l.boot(f, &w)
@@ -109,7 +112,7 @@ func (l *OperationContext) world(
 			w.TargetAgentLive = c.Live
 		}
 		if l.command != nil && c.AgentID == l.command.ExecutorID {
-			w.ExecutorLive, w.ExecutorLastSeen = c.Live, c.LastSeen
+			w.ExecutorLive, w.ExecutorSilentFrom = c.Live, c.SilentFrom()
 		}
 	}
 	w.Unfit, err = l.unfitNow(ctx, q)

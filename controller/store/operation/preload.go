@@ -28,6 +28,8 @@ type preloaded struct {
 	// grants are the asks with the last numbers of the memories that ask for a grant. Their rows are locked.
 	grants map[memory]grant
 	freeze fleet.Freeze
+	// listening is the last time in which no controller could hear agents.
+	listening fleet.Listening
 }
 
 // request is a client's own name of an operation on a machine.
@@ -84,6 +86,10 @@ func preload(
 	}
 	reads := []func(*dbsqlc.Queries) error{
 		func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
+		func(q *dbsqlc.Queries) (err error) {
+			f.listening, err = incarnation.ListeningOf(ctx, q)
+			return err
+		},
 		func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, candidates.MachineIds) },
 		func(q *dbsqlc.Queries) error { return f.readExecutors(ctx, q, candidates) },
 	}

@@ -70,3 +70,32 @@ JOIN agents a ON a.agent_id = m.agent_id;
 -- name: DatabaseTime :one
 -- What time it is there, whenever the transaction began.
 SELECT clock_timestamp()::timestamptz AS now;
+
+-- name: ExtendListening :one
+-- A controller listens to agents now. A gap that is longer than max_gap begins the time anew, for the controller and for the fleet.
+WITH own AS (
+    UPDATE controllers SET listening_until = clock_timestamp(),
+        listening_since = CASE WHEN listening_until >= clock_timestamp() - @max_gap::interval THEN listening_since
+                               ELSE clock_timestamp() END
+    WHERE controller_id = @controller_id)
+UPDATE listening SET until = clock_timestamp(), max_gap = @max_gap, reconnect_time = @reconnect_time,
+    since = CASE WHEN until < clock_timestamp() - @max_gap THEN clock_timestamp() ELSE since END,
+    away_since = CASE WHEN until < clock_timestamp() - @max_gap THEN until ELSE away_since END
+RETURNING since;
+
+-- name: CountSessions :one
+-- All agents that have ever had a session: those that may come back.
+SELECT count(*) FROM agent_sessions;
+
+-- name: Listening :one
+-- away_since is where the last gap began, and caught_up_at when agents have had the time to come back; epoch where there was none.
+-- A gap that still goes on ends now at the earliest.
+SELECT coalesce(CASE WHEN w.until < now() - w.max_gap THEN w.until ELSE w.away_since END, 'epoch')::timestamptz AS away_since,
+       coalesce(CASE WHEN w.until < now() - w.max_gap THEN now() + w.reconnect_time
+                     WHEN w.away_since IS NOT NULL THEN w.since + w.reconnect_time END, 'epoch')::timestamptz AS caught_up_at
+FROM listening w;
+
+-- name: AgentsAwaited :one
+-- Agents that were connected when the last gap began, and that were not heard since it ended.
+SELECT count(*) FROM agent_silence v CROSS JOIN listening w
+WHERE v.last_heartbeat_at < w.since AND v.last_heartbeat_at >= w.away_since - @heard_within::interval;

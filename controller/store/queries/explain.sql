@@ -19,9 +19,9 @@ SELECT ts, kind, message FROM operation_events WHERE operation_id = @operation_i
 -- Those of the machine and of its site, with their last session and their newest certificate.
 SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > @now)::boolean AS live,
-       s.last_heartbeat_at, s.ended_at, coalesce(c.not_after, 'epoch')::timestamptz AS not_after, c.revoked_at
+       s.last_heartbeat_at, s.silent_from, s.ended_at, coalesce(c.not_after, 'epoch')::timestamptz AS not_after, c.revoked_at
 FROM agents a
-LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+LEFT JOIN agent_silence s ON s.agent_id = a.agent_id
 LEFT JOIN controllers k ON k.controller_id = s.controller_id
 LEFT JOIN LATERAL (SELECT x.not_after, x.revoked_at FROM agent_certs x WHERE x.agent_id = a.agent_id
                    ORDER BY x.issued_at DESC LIMIT 1) c ON true

@@ -179,8 +179,11 @@ SELECT * FROM inventories WHERE machine_id = @machine_id ORDER BY reported_at DE
 SELECT frozen_since FROM cluster_state;
 
 -- name: AgentsNotSeenSince :one
-SELECT count(*) FROM agents a LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
-WHERE s.started_at IS NULL OR s.started_at < @since::timestamptz;
+-- Agents that have not been heard since a freeze began. A session of before counts while it is open, unless the database
+-- has been restored since it began.
+SELECT count(*) FROM agents a CROSS JOIN cluster_state c LEFT JOIN agent_sessions s ON s.agent_id = a.agent_id
+WHERE s.started_at IS NULL OR s.started_at < c.restored_at
+   OR s.last_heartbeat_at < @since::timestamptz AND s.ended_at IS NOT NULL;
 
 -- name: WhoFroze :one
 -- Who or what began the freeze of that time, and with what comment.

@@ -133,6 +133,15 @@ func (s *Store) CountLiveSessions(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
+// CountSessions returns how many agents have ever had a session.
+func (s *Store) CountSessions(ctx context.Context) (int64, error) {
+	n, err := s.db.Q.CountSessions(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count agents that may come back: %w", err)
+	}
+	return n, nil
+}
+
 // HandOver tells the controllers that hold the agents' sessions, other than the one that asks, about items: one message
 // for each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them
 // together fit into one message (8,000 bytes, the limit of NOTIFY).

@@ -35,6 +35,16 @@ func With(t testing.TB, c store.Config) *store.Store {
 	if c.URL == "" {
 		c.URL = testkit.Database(t)
 	}
+	s := open(t, c)
+	if err := s.SeedPlans(t.Context(), time.Now()); err != nil {
+		t.Fatalf("seed plans: %v", err)
+	}
+	return s
+}
+
+// open returns a store over a database as it is.
+func open(t testing.TB, c store.Config) *store.Store {
+	t.Helper()
 	if c.Logger == nil {
 		c.Logger = testkit.Logger(t)
 	}
@@ -43,8 +53,5 @@ func With(t testing.TB, c store.Config) *store.Store {
 		t.Fatalf("open store: %v", err)
 	}
 	t.Cleanup(s.Close)
-	if err := s.SeedPlans(t.Context(), time.Now()); err != nil {
-		t.Fatalf("seed plans: %v", err)
-	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -33,7 +34,12 @@ func (s *Server) readSummary(ctx context.Context) (*baremetalv1.FleetSummary, er
 	if err != nil {
 		return nil, err
 	}
+	since, awaited, err := s.CatchingUp(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &baremetalv1.FleetSummary{
+		NotListeningSince: service.StampIfSet(since), AgentsAwaited: awaited,
 		AsOf: counts.GetAsOf(), Machines: counts.GetGroups(), TotalMachines: counts.GetTotal(),
 		RunningOperations: work.Running, PendingOperations: work.Pending, FailedOperations: work.Failed,
 		ConnectedAgents: work.Agents,

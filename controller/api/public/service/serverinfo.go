@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -25,6 +26,11 @@ func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) 
 		CaHash: hex.EncodeToString(root[:]), SchemaVersion: int32(schema), NotWired: unbuilt(),
 		FrozenSince: StampIfSet(frozen), AgentsNotSeen: notSeen, RestAddress: s.Config.Info.RESTAddress,
 	}
+	since, awaited, err := s.CatchingUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info.NotListeningSince, info.AgentsAwaited = StampIfSet(since), awaited
 	if frozen.IsZero() {
 		return info, nil
 	}
@@ -36,6 +42,23 @@ func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) 
 		info.FrozenReason, info.FrozenBecause = why.Reason(), why.Cause()
 	}
 	return info, nil
+}
+
+// connectedWithin is how long before an outage an agent was heard that counts as connected at its begin.
+const connectedWithin = time.Minute
+
+// CatchingUp returns since when no controller could hear agents, and how many of them have not come back. Both are zero
+// once all are back, or have had the time to.
+func (s *Base) CatchingUp(ctx context.Context) (since time.Time, awaited int32, err error) {
+	listening, err := s.Store.Listening(ctx)
+	if err != nil || !listening.CatchingUp(s.Clock.Now()) {
+		return time.Time{}, 0, err
+	}
+	awaited, err = s.Store.AgentsAwaited(ctx, connectedWithin)
+	if err != nil || awaited == 0 {
+		return time.Time{}, 0, err
+	}
+	return listening.AwaySince, awaited, nil
 }
 
 // built are reasons that earlier versions gave; operations that end with one stand here too.

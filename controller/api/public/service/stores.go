@@ -177,6 +177,8 @@ type Admin interface {
 	ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error)
 	SchemaVersion(ctx context.Context) (int, error)
 	Frozen(ctx context.Context) (since time.Time, notSeen int32, err error)
+	Listening(ctx context.Context) (fleet.Listening, error)
+	AgentsAwaited(ctx context.Context, within time.Duration) (int32, error)
 	WhyFrozen(ctx context.Context) (fleet.Freeze, error)
 	Thaw(ctx context.Context, actor, comment string, now time.Time) error
 }

@@ -272,7 +272,7 @@ func (s *scene) booting(e *explain.Explanation) {
 func (s *scene) leavesOnPurpose() bool {
 	switch s.cmd.Kind {
 	case operation.KindReboot, operation.KindKexec, operation.KindPower:
-		return s.cmd.ExecutorRole != "site" && s.Now.Sub(s.exec.LastSeen) < s.bootTime()
+		return s.cmd.ExecutorRole != "site" && fleet.Silence(s.exec.SilentFrom(), s.Now) < s.bootTime()
 	}
 	return false
 }

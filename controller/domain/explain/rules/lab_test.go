@@ -259,7 +259,7 @@ func (l *lab) snapshot() operation.Snapshot {
 			s.World.TargetAgentLive = a.Live
 		}
 		if s.Command != nil && a.AgentID == s.Command.ExecutorID {
-			s.World.ExecutorLive, s.World.ExecutorLastSeen = a.Live, a.LastSeen
+			s.World.ExecutorLive, s.World.ExecutorSilentFrom = a.Live, a.SilentFrom()
 		}
 	}
 	return s

@@ -57,7 +57,7 @@ func (s *scene) nextGranted() (string, time.Time) {
 		s.spec.GetBmcEndpoint() != "" &&
 		s.step.RetryCount < s.step.MaxRetries {
 		return "switches the machine off and on through its BMC, and starts again from the installer",
-			s.exec.LastSeen.Add(operation.InstallerLost)
+			s.exec.SilentFrom().Add(operation.InstallerLost)
 	}
 	return "if no result comes by then, gives up: FAILED with OUTCOME_UNKNOWN, and the machine is fenced", s.cmd.Deadline
 }
@@ -75,7 +75,7 @@ func (s *scene) nextUngranted() (string, time.Time) {
 		limit = s.cmd.Deadline
 	}
 	if s.exec != nil && !s.exec.Live && s.exec.Role == "host" && s.siteTrouble().Reason == "" && s.viaSite() {
-		if at := s.exec.LastSeen.Add(fleet.HandOverAfter); at.After(s.Now) {
+		if at := s.exec.SilentFrom().Add(fleet.HandOverAfter); at.After(s.Now) {
 			return "hands the step over to the agent of site " + s.SiteName(), at
 		}
 	}

@@ -84,7 +84,7 @@ func (d *decider) attemptWaitForAgent(s *operation.Step) bool {
 	case d.w.TargetAgentLive:
 		d.stepDone(map[string]string{"agent_id": d.w.TargetAgentID, "boot_id": d.w.TargetBootID})
 		return true
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "the machine's agent did not come up in time", true)
 	default:
 		d.wait(operation.WaitAgent, limit)
@@ -118,7 +118,7 @@ func (d *decider) dispatch(s *operation.Step) bool {
 		return d.dispatchThroughInstaller(s, limit)
 	case d.onCluster(s):
 		d.dispatchInCluster(s, limit)
-	case next == nil && !d.now.Before(limit):
+	case next == nil && d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
 		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
@@ -151,7 +151,7 @@ func (d *decider) noExecutor(s *operation.Step) bool {
 // waitForAgent gives somebody the time to enrol an agent, and no more.
 func (d *decider) waitForAgent(s *operation.Step, limit time.Time) {
 	limit = earliest(limit, s.StartedAt.Add(operation.NobodyGrace))
-	if d.now.Before(limit) {
+	if !d.past(limit) {
 		d.wait(operation.WaitNobody, limit)
 		return
 	}

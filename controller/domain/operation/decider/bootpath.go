@@ -163,7 +163,7 @@ func (d *decider) netbootByBMC(s *operation.Step, limit time.Time) {
 	case site != nil && d.served(s, limit):
 		d.makeCommand(s, operation.KindNetboot, site)
 	case site != nil:
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case !d.mayCome("site") && (!d.mayCome("host") || fleet.Host(d.w.Candidates).Live):
 		d.fail("NETBOOT_UNSUPPORTED", "the machine's agent cannot set its next boot, and there is no BMC to do it", false)
@@ -188,7 +188,7 @@ func (d *decider) served(s *operation.Step, limit time.Time) bool {
 	switch {
 	case d.w.Boot.Served():
 		return true
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("SITE_AGENT_SILENT", "the site's agent did not take over what the machine is to boot; nothing was started",
 			true)
 	default:
@@ -238,7 +238,7 @@ func (d *decider) fromInstaller(s *operation.Step, limit time.Time) {
 		d.fail("INSTALLER_MISSING", installerMissing, false)
 	case d.w.Boot.Segments == 0:
 		d.fail("NO_BOOT_PATH", noSegments, false)
-	case d.sentIn() && d.strayed().none() && d.now.Before(d.cmd.FinishedAt.Add(patience(s))):
+	case d.sentIn() && d.strayed().none() && !d.past(d.cmd.FinishedAt.Add(patience(s))):
 		d.wait(operation.WaitInstaller, d.cmd.FinishedAt.Add(patience(s)))
 	default:
 		d.enter(s, limit)
@@ -265,7 +265,7 @@ func (d *decider) enter(s *operation.Step, limit time.Time) {
 		d.noPathLeft(s)
 	case next != nil && !d.w.Boot.Served():
 		d.served(s, limit)
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
 	case next == nil && !d.mayCome("host") && !d.mayCome("site"):
@@ -401,7 +401,7 @@ func (d *decider) evaluateGrantedBoot() bool {
 			"the machine was restarted while the installer worked, and its old system has started")
 	case other != nil && d.entering():
 		d.enteredInstaller()
-	case d.entering() && !d.now.Before(d.cmd.GrantedAt.Add(patience(s))) && d.pathOf(wayBMC) != nil &&
+	case d.entering() && d.past(d.cmd.GrantedAt.Add(patience(s))) && d.pathOf(wayBMC) != nil &&
 		bootPath(s) == wayAuto:
 		d.supersede("no result and no installer; the machine is switched off and on through its BMC")
 	case !d.entering() && d.executorLost() && d.pathOf(wayBMC) != nil && d.mayTryAgain(s):
@@ -489,7 +489,7 @@ func (d *decider) bootDisk(s *operation.Step, limit time.Time) {
 	case site != nil:
 		d.note("boot_path", "through the BMC, because the installer is gone")
 		d.makeCommand(s, operation.KindPower, site)
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"the installer is gone and there is no BMC to start the machine with; its disk is written and verified", true)
 	default:

@@ -69,10 +69,10 @@ func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
 		d.fail("CAPABILITY_MISSING", "agent "+next.AgentID+" cannot join its machine to a cluster", false)
 	case next != nil:
 		d.makeCommand(s, kind, next)
-	case !d.now.Before(limit) && kind == operation.KindJoin:
+	case d.past(limit) && kind == operation.KindJoin:
 		d.fail("AGENT_UNAVAILABLE",
 			"the machine's agent did not come to join it before the step's deadline; nothing was started", true)
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could speak to the cluster before the step's deadline; nothing was started", true)
 	default:

@@ -119,10 +119,19 @@ func (d *decider) wait(reason string, until time.Time) {
 	if d.op.WaitReason != reason && reason != "" && reason != operation.WaitResult {
 		d.note("waiting", reason)
 	}
+	if !until.After(d.now) && d.now.Before(d.w.CaughtUpAt) {
+		until = earliest(d.w.CaughtUpAt, d.now.Add(operation.LookAgain))
+	}
 	if d.op.WaitReason != reason || !d.op.WakeAt.Equal(until) {
 		d.opChanged = true
 	}
 	d.op.WaitReason, d.op.WakeAt = reason, until
+}
+
+// past reports whether a deadline is over. None is while agents have time to come back after their controllers were
+// away: they could not act on what they had done.
+func (d *decider) past(deadline time.Time) bool {
+	return !d.now.Before(deadline) && !d.now.Before(d.w.CaughtUpAt)
 }
 
 // evaluate sees whether anything is due.
@@ -149,9 +158,9 @@ func (d *decider) evaluateRunning() {
 		d.advance()
 	case d.cmd.State == operation.Granted:
 		d.evaluateGranted()
-	case !d.now.Before(d.cmd.Deadline) && d.cmd.Kind == operation.KindPreflight:
+	case d.past(d.cmd.Deadline) && d.cmd.Kind == operation.KindPreflight:
 		d.preflightExpired()
-	case !d.now.Before(d.cmd.Deadline):
+	case d.past(d.cmd.Deadline):
 		d.setCommand(operation.Expired)
 		d.fail("AGENT_UNAVAILABLE", "no agent took the command before the step's deadline; nothing was started", true)
 	case d.shouldHandOver():
@@ -181,20 +190,20 @@ func (d *decider) evaluateGranted() {
 	case d.evaluateGrantedBoot():
 	case !d.op.CancelRequested.IsZero() && d.due():
 		d.unknown("OUTCOME_UNKNOWN", "the executor did not answer the cancel in time; the command may still act")
-	case !d.now.Before(d.cmd.Deadline) && d.awaitsPhoneHome():
+	case d.past(d.cmd.Deadline) && d.awaitsPhoneHome():
 		d.noPhoneHome()
-	case !d.now.Before(d.cmd.Deadline) && !d.cmd.ClaimedAt.IsZero():
+	case d.past(d.cmd.Deadline) && !d.cmd.ClaimedAt.IsZero():
 		d.unknown("EVIDENCE_MISSING", "the executor says that it is done, and the machine shows no new boot")
-	case !d.now.Before(d.cmd.Deadline) && planted.DeadlineFails:
+	case d.past(d.cmd.Deadline) && planted.DeadlineFails:
 		d.calledFailed("COMMAND_EXPIRED", "no result came before the deadline")
-	case !d.now.Before(d.cmd.Deadline):
+	case d.past(d.cmd.Deadline):
 		d.unknown("OUTCOME_UNKNOWN", "the command was granted and no result came before the deadline; it may have acted")
 	default:
 		d.wait(d.op.WaitReason, d.nextEvaluation())
 	}
 }
 
-func (d *decider) due() bool { return !d.now.Before(d.grantedWake()) }
+func (d *decider) due() bool { return d.past(d.grantedWake()) }
 
 // grantedWake is when a granted command is given up on.
 func (d *decider) grantedWake() time.Time {
@@ -207,7 +216,7 @@ func (d *decider) grantedWake() time.Time {
 // shouldHandOver says that another agent should take the step: the executor is silent, was never granted the command,
 // and no answer that it may still hold can be in its window any more.
 func (d *decider) shouldHandOver() bool {
-	if d.w.ExecutorLive || d.now.Sub(d.w.ExecutorLastSeen) < fleet.HandOverAfter {
+	if d.w.ExecutorLive || fleet.Silence(d.w.ExecutorSilentFrom, d.now) < fleet.HandOverAfter {
 		return false
 	}
 	if d.bootsInstaller(d.step()) {
@@ -414,7 +423,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 		return "GRANT_REFUSED", "the digest of the command differs"
 	case !d.op.CancelRequested.IsZero():
 		return "CANCELED_BY_REQUEST", "the operation is being cancelled"
-	case !d.now.Before(d.cmd.Deadline):
+	case d.past(d.cmd.Deadline):
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
 	case d.w.Machine.Freeze.Active():
 		return "FLEET_FROZEN", "the fleet is frozen: " + d.w.Machine.Freeze.Cause()

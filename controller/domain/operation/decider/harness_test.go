@@ -151,7 +151,7 @@ func (s *stored) snapshot(e operation.Event) operation.Snapshot {
 	snap.World.NewCommandID = fmt.Sprintf("c-%d", len(s.commands)+1)
 	for _, c := range s.world.Candidates {
 		if snap.Command != nil && c.AgentID == snap.Command.ExecutorID {
-			snap.World.ExecutorLive, snap.World.ExecutorLastSeen = c.Live, c.LastSeen
+			snap.World.ExecutorLive, snap.World.ExecutorSilentFrom = c.Live, c.SilentFrom()
 		}
 	}
 	return snap

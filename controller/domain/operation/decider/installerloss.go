@@ -20,7 +20,7 @@ func (d *decider) oldSystemUp() bool {
 }
 
 func (d *decider) executorLost() bool {
-	return !d.w.ExecutorLive && d.now.Sub(d.w.ExecutorLastSeen) >= operation.InstallerLost
+	return !d.w.ExecutorLive && fleet.Silence(d.w.ExecutorSilentFrom, d.now) >= operation.InstallerLost
 }
 
 // installerRestarted: another installer on the same machine proves that the one that was granted the command is gone.

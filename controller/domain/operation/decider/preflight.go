@@ -82,7 +82,7 @@ func (d *decider) goBack(s *operation.Step) {
 		d.endTurnedBack("the machine had no system of its own to go back to")
 	case d.backAgain(s) != nil:
 		d.endTurnedBack(backAgain)
-	case !d.now.Before(until) || leaving && d.cmd.Kind == operation.KindPower &&
+	case d.past(until) || leaving && d.cmd.Kind == operation.KindPower &&
 		d.cmd.Outcome != operation.OutcomeSucceeded:
 		d.endTurnedBack("its own system has not reported since; start it through its BMC or by hand")
 	case !d.w.Boot.Served():
@@ -131,7 +131,7 @@ func (d *decider) asRefused(code, message string, retryable bool) (string, strin
 // evaluateLeaving looks at a granted restart out of the installer. It returns true if it has ended the command.
 func (d *decider) evaluateLeaving() bool {
 	s := d.step()
-	if d.now.Before(d.cmd.GrantedAt.Add(patience(s))) {
+	if !d.past(d.cmd.GrantedAt.Add(patience(s))) {
 		return false
 	}
 	if d.pathOf(wayBMC) != nil {

@@ -216,6 +216,32 @@ func TestDeadlineWithoutGrantLeavesNoFence(t *testing.T) {
 	}
 }
 
+// A deadline that passes while the controllers are away ends nothing before agents have had the time to come back, and
+// nobody else takes the step meanwhile.
+func TestNoDeadlineEndsWhileAgentsComeBack(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T, ...operation.Step) *stored{"sent": started, "granted": granted} {
+		s := begin(t, reboot())
+		caughtUp := s.latest().Deadline.Add(10*time.Minute + 40*time.Second)
+		s.now = caughtUp.Add(-40 * time.Second)
+		s.world.CaughtUpAt = caughtUp
+		gone := host("s-1", false)
+		gone.NotHeardUntil = caughtUp
+		s.setAgents(gone, site("s-2"))
+		for s.now.Before(caughtUp) {
+			s.look()
+			if s.op.Phase != operation.Running || len(s.commands) != 1 || !s.op.WakeAt.After(s.now) {
+				t.Fatalf("%s: %v before they are back: %s with %d commands, wakes at %v", name, caughtUp.Sub(s.now),
+					s.op.Phase, len(s.commands), s.op.WakeAt)
+			}
+			s.now = s.op.WakeAt
+		}
+		s.look()
+		if s.op.Phase != operation.Failed {
+			t.Errorf("%s: %s after that", name, s.op.Phase)
+		}
+	}
+}
+
 // The time to wait for a grant does not count against the step.
 func TestGrantGivesTheStepItsTime(t *testing.T) {
 	s := started(t, reboot())

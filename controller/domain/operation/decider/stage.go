@@ -46,7 +46,7 @@ func (d *decider) attemptStage(s *operation.Step) bool {
 	case v.Pass:
 		d.stepDone(v.Evidence)
 		return true
-	case v.Wait && d.now.Before(limit):
+	case v.Wait && !d.past(limit):
 		again := operation.LookAgain
 		if s.Mode == workflow.VerifyNode {
 			again = min(operation.LookAgain, healthAgain)
@@ -91,7 +91,7 @@ func (d *decider) switchTo(s *operation.Step, kind operation.Kind) {
 		d.failBlocked()
 	case site != nil:
 		d.makeCommand(s, kind, site)
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
 	default:
@@ -114,7 +114,7 @@ func (d *decider) rotatePassword(s *operation.Step) {
 	case site != nil:
 		d.fail("CAPABILITY_MISSING", fmt.Sprintf("site agent %s is too old to change the passwords of BMCs; upgrade it",
 			site.AgentID), false)
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site had a session before the step's deadline; nothing was started", true)
 	default:
@@ -143,7 +143,7 @@ func (d *decider) awaitReplacement(s *operation.Step) bool {
 		proof[evidence.BootIDBefore] = before
 		d.stepDone(proof)
 		return true
-	case !d.now.Before(limit):
+	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "the machine has not come back after its hardware was to be replaced", true)
 	default:
 		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(replacementLook)))
@@ -159,8 +159,10 @@ func (d *decider) awaitReport(s *operation.Step) bool {
 	switch {
 	case d.op.WaitReason != operation.WaitInstaller:
 		d.wait(operation.WaitInstaller, d.now.Add(s.Timeout))
-	case !d.now.Before(d.op.WakeAt):
+	case d.past(d.op.WakeAt):
 		d.fail("INSTALLER_SILENT", fmt.Sprintf("the installer has not reported for %s", s.Timeout.Round(time.Second)), true)
+	case !d.op.WakeAt.After(d.now):
+		d.wait(operation.WaitInstaller, d.op.WakeAt) // the controllers were away
 	}
 	return false
 }

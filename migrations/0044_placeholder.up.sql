@@ -1,0 +1,1 @@
+SELECT 1; -- the number of another change
