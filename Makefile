@@ -163,7 +163,7 @@ test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and ho
 	done; [ -z "$$bad" ] || { echo "not noticed:$$bad"; exit 1; }
 
 .PHONY: mutants
-mutants: deps ## Change the code that carries the promise 1,000 times, and count what the tests notice (MUTANTS_FLAGS=--help for all 8,000, one package, other seeds)
+mutants: deps ## Change the code that carries the promise 1,000 times, and count what the tests notice (MUTANTS_FLAGS=--help for all 12,700, one package, other seeds)
 	go build -o dist/mutants ./lab/mutants
 	$(TESTPG) nice dist/mutants $(MUTANTS_FLAGS)
 

@@ -49,6 +49,12 @@ func (f *failing) call(method string) error {
 	return fmt.Errorf("%s: %w", method, f.err)
 }
 
+func (f *failing) count(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[method]
+}
+
 func (f *failing) StateID(ctx context.Context) (string, error) {
 	if err := f.call("StateID"); err != nil {
 		return "", err
@@ -126,14 +132,13 @@ type lived struct {
 	memory *state.Store
 	order  *fleetv1.ControllerMessage
 
-	mu   sync.Mutex
-	ran  map[string]int
-	ends error // the first error that ended the process
+	mu           sync.Mutex
+	ran, granted map[string]int
 }
 
 func newLife(t *testing.T) *lived {
 	t.Helper()
-	l := &lived{t: t, memory: memory(t), ran: map[string]int{}}
+	l := &lived{t: t, memory: memory(t), ran: map[string]int{}, granted: map[string]int{}}
 	l.order = (&rig{t: t}).message(&fleetv1.CommandSpec{TimeoutMs: 60000})
 	unread := l.order.GetCommand().GetCommandId()
 	if err := l.live(context.Background(), &failing{Store: l.memory, calls: map[string]int{}},
@@ -167,6 +172,9 @@ func (l *lived) Execute(ctx context.Context, job executor.Job) (executor.Result,
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.granted[id] == 0 {
+		l.t.Errorf("%s is executed without a grant", id)
+	}
 	l.ran[id]++
 	return executor.Succeeded(nil), nil
 }
@@ -191,7 +199,7 @@ func (l *lived) live(ctx context.Context, store *failing, done func() bool, acks
 	defer stop(nil)
 	d := dispatch.New(dispatch.Config{
 		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(),
-		Boottime: clock.Boottime, ResendEvery: 20 * time.Millisecond, GrantWait: 5 * time.Second,
+		Boottime: (&booted{}).now, ResendEvery: 20 * time.Millisecond, GrantWait: 5 * time.Second,
 		Resolve: func(*fleetv1.CommandSpec) (executor.Executor, *executor.Result) { return l, nil },
 	})
 	handle := func(m *fleetv1.ControllerMessage) {
@@ -201,6 +209,9 @@ func (l *lived) live(ctx context.Context, store *failing, done func() bool, acks
 	}
 	session := &link{key: key, d: d, ctx: ctx, changed: make(chan struct{})}
 	session.answer = func(g *fleetv1.GrantRequest) {
+		l.mu.Lock()
+		l.granted[g.GetCommandId()]++
+		l.mu.Unlock()
 		grant := session.granting(g)
 		handle(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Grant{Grant: grant}})
 	}
