@@ -196,6 +196,11 @@ attack: deps ## Attack a controller in every part that a hostile party can have,
 test-offers: deps ## Bring about every state of a machine, and take each action that is offered there (4 minutes)
 	$(TESTPG) go test -tags offers -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e/why
 
+.PHONY: test-previews
+test-previews: deps ## Compare 2,000 previews with their calls, on random fleets with agents that do as asked (6 minutes)
+	$(TESTPG) go test -timeout 60m -count 1 -v -run TestAPreviewAndTheWorkAgree $(TEST_FLAGS) ./lab/previews -args \
+		-previews 2000
+
 .PHONY: test-rolling
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
 	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e/rolling

@@ -119,6 +119,9 @@ func (w *world) answer(a *simAgent, id string, c *sent, fails bool) bool {
 		d := storetest.Decide(w.T, w.Store, id, operation.GrantAsked{CommandID: c.GetCommandId(), AgentID: a.ID,
 			StateID: a.state, BootID: a.boot, Seq: a.seq, Digest: c.digest, Epoch: a.epoch,
 			Earlier: storetest.AsksBefore(a.seq)})
+		if r := d.Decision.Refusal; r != nil && r.Reason == "CANCELED_BY_REQUEST" {
+			return false // the call was a cancel
+		}
 		if !d.Decision.Grant {
 			w.T.Errorf("the grant of %T is refused: %+v", c.GetAction(), d.Decision.Refusal)
 			return false

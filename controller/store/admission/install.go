@@ -51,8 +51,6 @@ func catalogued(
 			return nil, notAnImage(ref, "it is a file of an installer ("+image.Kind+"), and no operating system")
 		case !errors.Is(err, pgx.ErrNoRows):
 			return nil, fmt.Errorf("read image: %w", err)
-		case !ours(m):
-			notAsked = append(notAsked, "step "+f.Step.GetName()+": whether provider "+m.Provider+" knows image "+ref)
 		default:
 			anyName, err := takesAnyName(ctx, q, w)
 			if err != nil {
@@ -61,8 +59,8 @@ func catalogued(
 			if !anyName {
 				return nil, notAnImage(ref, "")
 			}
-			notAsked = append(notAsked, "step "+f.Step.GetName()+": the image catalogue is empty, and a simulated machine "+
-				"takes any name; no image "+ref+" exists")
+			notAsked = append(notAsked, "step "+f.Step.GetName()+": the catalogue has no image at all, and a simulated "+
+				"machine takes any name: no image "+ref+" exists")
 		}
 	}
 	return notAsked, nil
@@ -79,7 +77,7 @@ func notAnImage(ref, why string) error {
 
 // takesAnyName reports whether the machine has no real disk as far as is known, and no image could be named instead.
 func takesAnyName(ctx context.Context, q *dbsqlc.Queries, w World) (bool, error) {
-	if !w.Machine.Simulated && (w.Spec.GetBmcEndpoint() != "" || w.Machine.AgentID != nil) {
+	if ours(w.Machine) && !w.Machine.Simulated && (w.Spec.GetBmcEndpoint() != "" || w.Machine.AgentID != nil) {
 		return false, nil
 	}
 	images, err := q.ListImages(ctx, dbsqlc.ListImagesParams{Kind: catalogstore.KindOS, PageSize: 1})
