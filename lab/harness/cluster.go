@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
@@ -20,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases, too
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/relay"
 )
 
 // Options change a Cluster. The zero value is good.
@@ -43,7 +41,6 @@ type Cluster struct {
 	o    Options
 	log  *slog.Logger
 	dir  string
-	pg   *pgconn.Config
 	Data string // the controller's data directory
 
 	Front, Fleet, Enrolment *Relay
@@ -68,13 +65,9 @@ func New(t testing.TB, o Options) *Cluster {
 	if o.DatabaseURL == "" {
 		o.DatabaseURL = testkit.Database(t)
 	}
-	pg, err := pgconn.ParseConfig(o.DatabaseURL)
-	if err != nil {
-		t.Fatalf("parse database url: %v", err)
-	}
 	dir := t.TempDir()
 	c := &Cluster{
-		t: t, o: o, log: Logger(), dir: dir, pg: pg, Data: filepath.Join(dir, "data"),
+		t: t, o: o, log: Logger(), dir: dir, Data: filepath.Join(dir, "data"),
 		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
 	}
 	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
@@ -127,14 +120,13 @@ func limits() config.Config {
 	return *c
 }
 
-// databaseRelay leads to the database, whether that listens on a socket or on a port.
+// databaseRelay leads to the database, whether that listens on a socket or on a port. It can lose COMMITs.
 func (c *Cluster) databaseRelay() (*Relay, string) {
-	network, address := pgconn.NetworkAddress(c.pg.Host, c.pg.Port)
-	r := openRelay(c.t, network, address)
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(c.pg.User, c.pg.Password), Host: r.Address(), Path: "/" +
-		c.pg.Database}
-	u.RawQuery = url.Values{"sslmode": {"disable"}, "connect_timeout": {"2"}}.Encode()
-	return r, u.String()
+	r, through, err := relay.ForDatabase(c.o.DatabaseURL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r, through
 }
 
 // Start starts a controller where there is none.

@@ -143,6 +143,8 @@ var Weights = []Weight{
 	{"swallow-postgres", 3},
 	{"delay-postgres", 4},
 	{"half-open-down-postgres", 2},
+	{"lost-commit-postgres", 3},
+	{"lost-answer-postgres", 5},
 	{"cut-client", 4},
 	{"swallow-client", 3},
 	{"delay-client", 3},

@@ -82,7 +82,7 @@ func (p *controllerProgram) openRelays() (err error) {
 	if err != nil {
 		return err
 	}
-	if p.database, err = relay.Open("unix", socket); err != nil {
+	if p.database, err = relay.OpenPostgres("unix", socket); err != nil {
 		return err
 	}
 	for _, r := range []**relay.Relay{&p.front, &p.enrolment} {

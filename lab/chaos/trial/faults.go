@@ -135,7 +135,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 func isNetwork(what string) bool {
 	switch what {
-	case "cut", "flap", "swallow", "half-open-up", "half-open-down", "delay", "duplicate", "reorder":
+	case "cut", "flap", "swallow", "half-open-up", "half-open-down", "delay", "duplicate", "reorder", "lost-commit",
+		"lost-answer":
 		return true
 	}
 	return false
@@ -143,6 +144,9 @@ func isNetwork(what string) bool {
 
 // latency of a slow network, in each direction.
 const latency = 40 * time.Millisecond
+
+// lostCommits is how many COMMITs there are for each that is lost.
+const lostCommits = 3
 
 // flapping is how long a flapping network holds.
 const flapping = 130 * time.Millisecond
@@ -175,6 +179,10 @@ func breakWays(ctx context.Context, what string, length time.Duration, ways ...*
 			w.Delay(latency)
 		case "reorder":
 			w.Reorder(4 * latency)
+		case "lost-commit":
+			w.LoseCommits(lostCommits, relay.LostBoth)
+		case "lost-answer":
+			w.LoseCommits(lostCommits, relay.LostAnswer)
 		case "duplicate":
 			w.Abandon()
 		}
