@@ -299,7 +299,13 @@ until an admin lifts the freeze with "ingot server thaw": what the backup forgot
 starting a controller.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withStore(cmd.Context(), f, func(s *store.Store) error { return s.Restored(cmd.Context(), time.Now()) })
+			return withStore(cmd.Context(), f, func(s *store.Store) error {
+				now, err := s.Time(cmd.Context()) // controllers compare it with times of the database
+				if err != nil {
+					return err
+				}
+				return s.Restored(cmd.Context(), now)
+			})
 		},
 	}
 }

@@ -32,8 +32,6 @@ const (
 	jobLeaseEvery = 500 * time.Millisecond
 	// jobPoll is how often River asks for jobs of which no notification came.
 	jobPoll = 50 * time.Millisecond
-	// keepJobs is how long finished jobs stay in their table.
-	keepJobs = 15 * time.Second
 	// mostRetryDelay bounds the delay of a failing job.
 	mostRetryDelay = 30 * time.Second
 )
@@ -78,20 +76,6 @@ func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs
 	return err
 }
 
-// databaseTime has the database say when a job was made available. River's driver would write down the time of this
-// machine, whose clock may be ahead of the database's: nobody would fetch the job until then.
-type databaseTime struct{ river.HookDefaults }
-
-var _ rivertype.HookInsertBegin = (*databaseTime)(nil)
-
-// InsertBegin implements rivertype.HookInsertBegin. The driver's statements read the zero time as now().
-func (*databaseTime) InsertBegin(_ context.Context, job *rivertype.JobInsertParams) error {
-	if job.State == rivertype.JobStateAvailable {
-		job.ScheduledAt = &time.Time{}
-	}
-	return nil
-}
-
 func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &operationWorker{e: e})
@@ -112,10 +96,14 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 		Hooks:                       []rivertype.Hook{&databaseTime{}},
 		PeriodicJobs:                e.periodicJobs(),
 		JobTimeout:                  jobTime,
-		RescueStuckJobsAfter:        30 * time.Second, // the sweep is quicker
 		FetchCooldown:               5 * time.Millisecond,
 		FetchPollInterval:           500 * time.Millisecond,
-		CompletedJobRetentionPeriod: keepJobs,
+		RescueStuckJobsAfter:        notByRiver,
+		CompletedJobRetentionPeriod: -1, // as removeJobs has it
+		CancelledJobRetentionPeriod: -1,
+		DiscardedJobRetentionPeriod: -1,
+		// The one place at which River takes a clock, of all that it writes.
+		Test: river.TestConfig{Time: jobClock{e.clock}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
@@ -183,7 +171,7 @@ func (e *Engine) tidyJobs(ctx context.Context) error {
 	if late > 0 {
 		e.log.Info("jobs that would wait by a clock that was ahead are available", "jobs", late)
 	}
-	return errors.Join(err, lateErr)
+	return errors.Join(err, lateErr, e.removeJobs(ctx))
 }
 
 func (e *Engine) sweepOperations(ctx context.Context) (int, error) {

@@ -18,6 +18,9 @@ type rolloutArgs struct {
 	RolloutID string `json:"rollout_id" river:"unique"`
 }
 
+// rolloutTime bounds the run of a rollout's job.
+const rolloutTime = time.Minute
+
 // Kind implements river.JobArgs.
 func (rolloutArgs) Kind() string { return "rollout" }
 
@@ -35,7 +38,7 @@ func (w *rolloutWorker) NextRetry(job *river.Job[rolloutArgs]) time.Time {
 }
 
 // Timeout implements river.Worker: a wave starts many machines.
-func (w *rolloutWorker) Timeout(*river.Job[rolloutArgs]) time.Duration { return time.Minute }
+func (w *rolloutWorker) Timeout(*river.Job[rolloutArgs]) time.Duration { return rolloutTime }
 
 // Work implements river.Worker.
 func (w *rolloutWorker) Work(ctx context.Context, job *river.Job[rolloutArgs]) error {

@@ -145,7 +145,11 @@ type controllerPart struct {
 }
 
 func controllers(ctx context.Context, s *store.Store) (out []controllerPart, err error) {
-	all, err := s.ListControllers(ctx, true, "", maxControllers, time.Now())
+	now, err := s.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.ListControllers(ctx, true, "", maxControllers, now)
 	for _, k := range all {
 		out = append(out, controllerPart{k.GetControllerId(), k.GetHostname(), k.GetVersion(), k.GetState().String(),
 			k.GetSessions(), k.GetLeads(), k.GetStartedAt().AsTime(), k.GetLeaseUntil().AsTime()})

@@ -25,8 +25,11 @@ type deliverArgs struct {
 	Round      int32  `json:"round" river:"unique"`
 }
 
+// JobKind is River's kind of the jobs that deliver events.
+const JobKind = "webhook_deliver"
+
 // Kind names the job.
-func (deliverArgs) Kind() string { return "webhook_deliver" }
+func (deliverArgs) Kind() string { return JobKind }
 
 // InsertOpts makes one job per delivery and round. River counts an attempt only where a controller died in it or the
 // database was away.
@@ -41,8 +44,11 @@ type deliverWorker struct {
 
 // Timeout leaves time to write down what the slowest request has come to.
 func (w *deliverWorker) Timeout(*river.Job[deliverArgs]) time.Duration {
-	return w.p.hooks.Sender.Timeout() + 10*time.Second
+	return w.p.JobTime()
 }
+
+// JobTime is how long one delivery may run.
+func (p *Publisher) JobTime() time.Duration { return p.hooks.Sender.Timeout() + 10*time.Second }
 
 // NextRetry is soon: what went wrong was ours, not the receiver's.
 func (w *deliverWorker) NextRetry(*river.Job[deliverArgs]) time.Time {

@@ -213,7 +213,7 @@ func deliverJobs(jobs []webhookstore.DeliveryJob) []river.InsertManyParams {
 }
 
 // Sweep has somebody try what nobody has tried in its time, whatever River's tables say. A job that is still
-// waiting swallows the second one.
+// waiting swallows the second one; it no longer waits for the time of a clock that was ahead.
 func (p *Publisher) Sweep(ctx context.Context) error {
 	late, err := p.store.OverdueDeliveries(ctx, p.clock.Now(), overduePage)
 	if err != nil || len(late) == 0 {
@@ -222,7 +222,11 @@ func (p *Publisher) Sweep(ctx context.Context) error {
 	if _, err := p.river.InsertMany(ctx, deliverJobs(late)); err != nil {
 		return fmt.Errorf("enqueue late deliveries: %w", err)
 	}
-	return nil
+	hastened, err := p.store.HastenDeliveries(ctx, JobKind, late)
+	if hastened > 0 {
+		p.log.Info("webhook deliveries that waited by a clock that was ahead are sent now", "deliveries", hastened)
+	}
+	return err
 }
 
 // tidyWebhooks bounds what is kept.

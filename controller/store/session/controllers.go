@@ -75,6 +75,44 @@ func (s *Store) RescueJobs(ctx context.Context) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
+// RescueHungJobs makes jobs available again that have run for longer than the time of their kind and a grace, by the
+// database's clock. It returns how many. The time of kinds without one of their own is usual.
+func (s *Store) RescueHungJobs(
+	ctx context.Context, times map[string]time.Duration, usual, grace time.Duration,
+) (int64, error) {
+	kinds, limits := make([]string, 0, len(times)), make([]time.Duration, 0, len(times))
+	for kind, limit := range times {
+		kinds, limits = append(kinds, kind), append(limits, limit)
+	}
+	tag, err := s.db.Pool().Exec(ctx, `UPDATE river_job j SET state = 'available', scheduled_at = now()
+		WHERE j.state = 'running' AND j.attempted_at < now() - $3::interval - coalesce(
+			(SELECT k.time FROM unnest($1::text[], $2::interval[]) AS k (kind, time) WHERE k.kind = j.kind), $4::interval)`,
+		kinds, limits, grace, usual)
+	if err != nil {
+		return 0, fmt.Errorf("rescue jobs that hang: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// removeAtOnce bounds the jobs that one statement removes.
+const removeAtOnce = 5000
+
+// RemoveFinishedJobs removes the jobs that finished longer ago than keep, by the database's clock. It returns how many.
+func (s *Store) RemoveFinishedJobs(ctx context.Context, keep time.Duration) (removed int64, err error) {
+	for {
+		tag, err := s.db.Pool().Exec(ctx, `DELETE FROM river_job WHERE id IN (
+			SELECT id FROM river_job WHERE state IN ('completed', 'cancelled', 'discarded')
+			AND finalized_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`, keep, removeAtOnce)
+		if err != nil {
+			return removed, fmt.Errorf("remove finished jobs: %w", err)
+		}
+		removed += tag.RowsAffected()
+		if tag.RowsAffected() < removeAtOnce {
+			return removed, nil
+		}
+	}
+}
+
 // HastenJobs makes jobs of these kinds available that wait for a time further away than most. It was written by a
 // machine whose clock was ahead. It returns how many.
 func (s *Store) HastenJobs(ctx context.Context, kinds []string, most time.Duration) (int64, error) {

@@ -292,6 +292,22 @@ func (s *Store) OverdueDeliveries(ctx context.Context, now time.Time, limit int3
 	return out, nil
 }
 
+// HastenDeliveries makes the jobs of late deliveries available that wait for a time of a clock that was ahead. It returns
+// how many. The table of jobs is River's.
+func (s *Store) HastenDeliveries(ctx context.Context, kind string, late []DeliveryJob) (int64, error) {
+	ids := make([]string, 0, len(late))
+	for _, d := range late {
+		ids = append(ids, d.DeliveryID)
+	}
+	tag, err := s.db.Pool().Exec(ctx, `UPDATE river_job SET state = 'available', scheduled_at = now()
+		WHERE state IN ('available', 'retryable', 'scheduled') AND kind = $1 AND scheduled_at > now()
+		AND args ->> 'delivery_id' = ANY($2)`, kind, ids)
+	if err != nil {
+		return 0, fmt.Errorf("hasten deliveries: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
 // WebhookQueue is how a webhook's deliveries are to be worked.
 type WebhookQueue struct {
 	WebhookID      string
