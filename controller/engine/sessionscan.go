@@ -14,6 +14,9 @@ import (
 type sessionScan struct {
 	// beats is when heartbeats were stored last; only their loop uses it.
 	beats time.Time
+	// listened is since when rounds of heartbeats have followed one another without a gap, and lastListened the last of
+	// them. keptSilent is when silent sites were gone through last. Only the loop of heartbeats uses them.
+	listened, lastListened, keptSilent time.Time
 	// revoked says that a revocation was announced. turn numbers the looks where none was; only their loop uses it.
 	revoked atomic.Bool
 	turn    uint64
@@ -51,7 +54,34 @@ func (e *Engine) heartbeats(ctx context.Context) error {
 			s.Stored(at[s.SessionID])
 		}
 	}
-	return e.store.UpdateReachable(ctx, silentSince, now)
+	if err := e.store.UpdateReachable(ctx, silentSince, now); err != nil {
+		return err
+	}
+	return e.sites(ctx, silentSince, now)
+}
+
+const (
+	// listenGap is between two rounds of heartbeats without an interruption of listening.
+	listenGap = 5 * time.Second
+	// keepSilentEvery is how often silent sites are gone through for conditions that have lost their witness since.
+	keepSilentEvery = 10 * time.Second
+)
+
+// sites begins and ends the silence of sites. It counts only while this controller has listened without a gap.
+func (e *Engine) sites(ctx context.Context, silentSince, now time.Time) error {
+	r := &e.rounds
+	if r.listened.IsZero() || now.Sub(r.lastListened) > listenGap {
+		r.listened = now
+	}
+	r.lastListened = now
+	if err := e.store.UpdateSites(ctx, silentSince, r.listened, now); err != nil {
+		return err
+	}
+	if now.Sub(r.keptSilent) < keepSilentEvery {
+		return nil
+	}
+	r.keptSilent = now
+	return e.store.KeepSilent(ctx, silentSince, now)
 }
 
 // heardOfRevocation has all sessions looked at.
