@@ -134,10 +134,7 @@ func (s *Store) presentPart(ctx context.Context, rows []dbsqlc.Machine, sealed b
 
 // Witnesses returns, by site, the agent of the site that was heard last, and when.
 func Witnesses(ctx context.Context, q *dbsqlc.Queries, sites []string) (map[string]convert.Seen, error) {
-	if len(sites) == 0 {
-		return nil, nil
-	}
-	rows, err := q.WitnessesOfSites(ctx, sites)
+	rows, err := q.WitnessesOfSites(ctx, pgtx.NonNil(sites))
 	if err != nil {
 		return nil, fmt.Errorf("read the agents of sites: %w", err)
 	}

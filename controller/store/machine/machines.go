@@ -374,7 +374,8 @@ func (f MachineFilter) Regexps(not bool) (keys, regexps []string) {
 func (f MachineFilter) matchesAll() bool {
 	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy+f.Operating+f.Fenced == "" &&
 		f.MachineIDs == nil && len(f.Patterns) == 0 &&
-		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.NodeStates)+len(f.NotNodeStates) == 0
+		f.NotObserved == "" && len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.Unknown)+len(f.NotUnknown)+
+		len(f.NodeStates)+len(f.NotNodeStates) == 0
 }
 
 // WalkMachines reads machines by id, tombstones left out.
