@@ -12,7 +12,7 @@ import (
 
 const ageFaults = `-- name: AgeFaults :exec
 UPDATE machine_conditions
-SET known = false, observed_at = coalesce((SELECT x.last_heartbeat_at FROM agent_sessions x WHERE x.agent_id = $1), $2),
+SET known = false, observed_at = coalesce((SELECT x.last_heartbeat_at FROM agent_sessions x WHERE x.agent_id = $1), $2::timestamptz),
     observed_by = $1::text,
     last_known = jsonb_build_object('status', status, 'reason', reason, 'message', message, 'last_transition', last_transition)
 WHERE machine_id = $3 AND type = ANY($4::text[]) AND known
@@ -20,7 +20,7 @@ WHERE machine_id = $3 AND type = ANY($4::text[]) AND known
 
 type AgeFaultsParams struct {
 	AgentID   string
-	Now       *time.Time
+	Now       time.Time
 	MachineID string
 	Types     []string
 }

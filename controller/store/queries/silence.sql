@@ -101,7 +101,7 @@ WHERE m.machine_id = ANY(@machine_ids::text[]) AND m.machine_id = o.machine_id A
 -- name: AgeFaults :exec
 -- The faults that a silent agent has reported of its machine keep their value, and are not known.
 UPDATE machine_conditions
-SET known = false, observed_at = coalesce((SELECT x.last_heartbeat_at FROM agent_sessions x WHERE x.agent_id = @agent_id), @now),
+SET known = false, observed_at = coalesce((SELECT x.last_heartbeat_at FROM agent_sessions x WHERE x.agent_id = @agent_id), @now::timestamptz),
     observed_by = @agent_id::text,
     last_known = jsonb_build_object('status', status, 'reason', reason, 'message', message, 'last_transition', last_transition)
 WHERE machine_id = @machine_id AND type = ANY(@types::text[]) AND known;
