@@ -194,6 +194,9 @@ func (l *life) welcomed(w *fleetv1.Welcome) {
 	if l.a.cfg.Connected != nil {
 		l.a.cfg.Connected()
 	}
+	if l.site != nil {
+		l.site.service.Reports().Repeat()
+	}
 	if w.GetMachineId() == "" || w.GetMachineId() == l.who.MachineID || l.isSite() {
 		return
 	}

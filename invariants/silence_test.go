@@ -20,6 +20,7 @@ var heartbeatQueries = map[string]string{
 	"ReachableOfSlice":    "a new heartbeat proves that an agent speaks; silence is read from silent_from",
 	"HostsSilentLately":   "a range for the index, beside silent_from",
 	"HostsSpeakingLately": "a new heartbeat proves that an agent speaks",
+	"SitesToJudge":        "a new heartbeat proves that an agent speaks; silence is read from silent_from",
 	"FlushHeartbeats":     "the newer of two heartbeats is kept",
 	"AgentsNotSeenSince":  "a count that is shown as such, beside sessions that are open",
 	"AgentsAwaited":       "which agents have not come back, as a number",

@@ -39,6 +39,7 @@ var eventTypes = []string{
 	"rollout.*", "rollout.created", "rollout.started", "rollout.wave_ended", "rollout.gate_closed", "rollout.paused",
 	"rollout.resumed",
 	"rollout.succeeded", "rollout.failed", "rollout.canceled",
+	"site.*", "site.silent", "site.heard",
 }
 
 // registerWebhook makes the flags of what an operator says of a webhook, its address aside.

@@ -38,6 +38,8 @@ type siteStatus struct {
 const (
 	// mostAttention bounds the machines that are named.
 	mostAttention = 10
+	// attentionOfOwn lists the machines that need somebody for a cause of their own.
+	attentionOfOwn = "effective_state=ATTENTION,attention_reason!=NOT_OBSERVED"
 	// certificateSoon is when the end of a certificate is near: agents renew theirs long before.
 	certificateSoon = 7 * 24 * time.Hour
 )
@@ -121,7 +123,11 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 
 func (s *fleetStatus) readAttention(ctx context.Context, svc *command.Services) error {
 	r, err := svc.Machines.ListMachines(ctx,
-		&pb.ListMachinesRequest{Filter: "effective_state=ATTENTION", PageSize: mostAttention})
+		&pb.ListMachinesRequest{Filter: attentionOfOwn, PageSize: mostAttention})
+	if client.Reason(err) == pb.Reason_INVALID_FILTER { // a controller that knows no shared causes
+		r, err = svc.Machines.ListMachines(ctx,
+			&pb.ListMachinesRequest{Filter: "effective_state=ATTENTION", PageSize: mostAttention})
+	}
 	s.attention = r.GetMachines()
 	return err
 }
@@ -213,7 +219,7 @@ func (s *fleetStatus) text(style view.Style, now time.Time) string {
 		t.Add(row...)
 	}
 	b.WriteString(t.String())
-	s.attentionText(&b, style)
+	s.attentionText(&b, style, now)
 	s.workText(&b, style)
 	for _, agent := range s.certificates {
 		fmt.Fprintf(
@@ -227,11 +233,19 @@ func (s *fleetStatus) text(style view.Style, now time.Time) string {
 	return b.String()
 }
 
-func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style) {
-	if len(s.attention) == 0 {
+func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style, now time.Time) {
+	shared := s.work.GetSharedCauses()
+	if len(s.attention)+len(shared) == 0 {
 		return
 	}
 	b.WriteString("\nNeeds somebody:\n")
+	for _, c := range shared {
+		b.WriteString("  " + style.Bad(view.Clean(c.GetText())))
+		if c.GetSince() != nil {
+			b.WriteString(", for " + view.Age(c.GetSince(), now))
+		}
+		b.WriteString("; waits for " + view.Clean(c.GetWaitsFor()) + "  → ingot agent list\n")
+	}
 	for _, m := range s.attention {
 		b.WriteString("  " + style.Bad(m.GetMachineId()) + "  " + m.GetStatus().GetAttentionReason() + ": " +
 			view.Clean(m.GetStatus().GetAttentionMessage()) + "  → ingot why " + m.GetMachineId() + "\n")
@@ -287,6 +301,11 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 		attention = append(attention, map[string]any{"machine_id": m.GetMachineId(),
 			"reason": m.GetStatus().GetAttentionReason(), "message": m.GetStatus().GetAttentionMessage()})
 	}
+	shared := []any{}
+	for _, c := range s.work.GetSharedCauses() {
+		shared = append(shared, map[string]any{"reason": c.GetReason(), "text": c.GetText(), "site": c.GetSite(),
+			"machines": float64(c.GetMachines()), "since": view.Time(c.GetSince()), "waits_for": c.GetWaitsFor()})
+	}
 	for _, r := range s.rollouts {
 		rollouts = append(rollouts, map[string]any{"rollout_id": r.GetRolloutId(), "state": r.GetState().String(),
 			"wait_reason": r.GetWaitReason(), "machines": float64(r.GetTally().GetMachines()),
@@ -298,7 +317,7 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	}
 	return structpb.NewStruct(map[string]any{
 		"as_of": now.UTC().Format(time.RFC3339), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
-		"attention": attention, "rollouts": rollouts, "certificates": certificates,
+		"attention": attention, "shared_causes": shared, "rollouts": rollouts, "certificates": certificates,
 		"agents_awaited": float64(s.work.GetAgentsAwaited()),
 		"operations": map[string]any{"running": float64(s.work.GetRunningOperations()),
 			"pending": float64(s.work.GetPendingOperations()), "failed_24h": float64(s.work.GetFailedOperations())},

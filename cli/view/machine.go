@@ -70,6 +70,23 @@ func Holds(m *pb.Machine, condition string) bool {
 	})
 }
 
+// Unknown reports whether a condition is neither true nor false because its witness is silent. A controller before
+// conditions could be unknown sends neither field.
+func Unknown(c *pb.Condition) bool {
+	return !c.GetKnown() && !c.GetStatus() &&
+		(c.GetObservedAt() != nil || c.GetReason() == pb.Reason_SITE_AGENT_SILENT.String())
+}
+
+// conditionMark is ✓ of a condition that holds, ? of one that is unknown, and empty of any other.
+func conditionMark(m *pb.Machine, condition string) string {
+	for _, c := range m.GetStatus().GetConditions() {
+		if c.GetType() == condition && Unknown(c) {
+			return "?"
+		}
+	}
+	return Mark(Holds(m, condition))
+}
+
 // Machines is the table of `ingot list`. The effective state comes first: it answers whether the machine may be used,
 // and ATTENTION the reason why not. wide adds what does not fit on 100 columns.
 func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table {
@@ -81,7 +98,7 @@ func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table
 		st := m.GetStatus()
 		row := []string{
 			m.GetMachineId(), s.Effective(m), Phase(st.GetPhase()),
-			Mark(Holds(m, "Reachable")), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(), st.GetAttentionReason(),
+			conditionMark(m, "Reachable"), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(), st.GetAttentionReason(),
 		}
 		if wide {
 			row = append(row, NodeState(st.GetNodeState()), m.GetSpec().GetProvider(), m.GetSpec().GetSite(),
@@ -144,8 +161,11 @@ func attention(st *pb.MachineStatus) string {
 func Conditions(m *pb.Machine) string {
 	var out []string
 	for _, c := range m.GetStatus().GetConditions() {
-		if c.GetStatus() {
+		switch {
+		case c.GetStatus():
 			out = append(out, c.GetType()+"=✓")
+		case Unknown(c):
+			out = append(out, c.GetType()+"=?")
 		}
 	}
 	return strings.Join(out, ", ")
@@ -215,7 +235,11 @@ func (s Style) conditionTable(m *pb.Machine, now time.Time) string {
 	}
 	t := &Table{Header: []string{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}}
 	for _, c := range m.GetStatus().GetConditions() {
-		t.Add(c.GetType(), Mark(c.GetStatus()), Age(c.GetLastTransition(), now), c.GetReason(), Clean(c.GetMessage()))
+		mark, message := conditionMark(m, c.GetType()), Clean(c.GetMessage())
+		if !c.GetKnown() && c.GetObservedAt() != nil {
+			message = strings.TrimPrefix(message+"; ", "; ") + "observed last " + timeAgo(c.GetObservedAt(), now)
+		}
+		t.Add(c.GetType(), mark, Age(c.GetLastTransition(), now), c.GetReason(), message)
 	}
 	return "\n" + t.String()
 }

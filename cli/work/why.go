@@ -22,7 +22,7 @@ thing that the world has shown, what the cause is read from, and what you may do
 consequence. "!" marks what loses data, interrupts work or overrides a safeguard.
 
 With --filter, explain all machines that match, in short: --filter state=ATTENTION are those that need
-somebody.
+somebody. Machines with one cause, such as a silent site, are one entry.
 
 It reads, and changes nothing. With --check the exit code is 4 if somebody must act: an operator is
 waited for because something is wrong, or the step is stuck.`,
@@ -65,9 +65,11 @@ waited for because something is wrong, or the step is stuck.`,
 
 // whyMany explains all machines that a filter matches.
 func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter string, check bool) error {
+	var shared []*pb.SharedCause
 	all, err := command.Pages(0, func(_ int32, token string) ([]*pb.ExplainedMachine, string, error) {
 		r, err := svc.Machines.ExplainMachines(cmd.Context(),
 			&pb.ExplainMachinesRequest{Filter: filter, PageToken: token})
+		shared = append(shared, r.GetSharedCauses()...)
 		return r.GetMachines(), r.GetNextPageToken(), err
 	})
 	if err != nil {
@@ -77,9 +79,13 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 	for i, m := range all {
 		names[i] = m.GetExplanation().GetMachineId()
 	}
-	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all},
-		func() string { return a.Style().Explained(all, a.Now()) }, names...); err != nil {
+	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
+		func() string { return a.Style().SharedCauses(shared, a.Now()) + a.Style().Explained(all, a.Now()) },
+		names...); err != nil {
 		return err
+	}
+	if check && len(shared) > 0 {
+		return &command.ExitError{Code: command.ExitRefused}
 	}
 	if check && slices.ContainsFunc(all, func(m *pb.ExplainedMachine) bool { return mustAct(m.GetExplanation()) }) {
 		return &command.ExitError{Code: command.ExitRefused}

@@ -19,6 +19,8 @@ type sessionScan struct {
 	listeningSince time.Time
 	// fleetSince is since when the fleet's controllers have listened, as of the last round.
 	fleetSince time.Time
+	// keptSilent is when silent sites were gone through last; only the loop of heartbeats uses it.
+	keptSilent time.Time
 	// revoked says that a revocation was announced. turn numbers the looks where none was; only their loop uses it.
 	revoked atomic.Bool
 	turn    uint64
@@ -68,7 +70,26 @@ func (e *Engine) heartbeats(ctx context.Context) error {
 	if err := e.extendListening(ctx); err != nil {
 		return err
 	}
-	return e.store.UpdateReachable(ctx, silentSince, now)
+	if err := e.store.UpdateReachable(ctx, silentSince, now); err != nil {
+		return err
+	}
+	return e.sites(ctx, silentSince, now)
+}
+
+// keepSilentEvery is how often silent sites are gone through for conditions that have lost their witness since.
+const keepSilentEvery = 10 * time.Second
+
+// sites begins and ends the silence of sites.
+func (e *Engine) sites(ctx context.Context, silentSince, now time.Time) error {
+	r := &e.rounds
+	if err := e.store.UpdateSites(ctx, silentSince, now); err != nil {
+		return err
+	}
+	if now.Sub(r.keptSilent) < keepSilentEvery {
+		return nil
+	}
+	r.keptSilent = now
+	return e.store.KeepSilent(ctx, silentSince, now)
 }
 
 // silenceLimit is how long an agent may be silent before it counts as gone.

@@ -117,7 +117,7 @@ func TestWhenAWebhookIsPaused(t *testing.T) {
 // TestEveryPatternAndType: a pattern that is taken takes some type; one that could take none is refused.
 func TestEveryPatternAndType(t *testing.T) {
 	for pattern, want := range map[string]int{
-		"*": 19, "machine.*": 5, "operation.*": 5, "m*": 5, "rollout.*": 9, "rollout.gate_closed": 1, "machine.node*": 1,
+		"*": 21, "site.*": 2, "site.silent": 1, "machine.*": 5, "operation.*": 5, "m*": 5, "rollout.*": 9, "rollout.gate_closed": 1, "machine.node*": 1,
 		"operation.failed": 1, "machine.updated*": 1,
 		"": 0, "**": 0, "*.failed": 0, "operation.*.x": 0, "Machine.*": 0, "ping": 0, "agent.*": 0, "machine.updated ": 0,
 		"machine": 0,
@@ -133,6 +133,9 @@ func TestEveryPatternAndType(t *testing.T) {
 		}
 		if want > 0 && webhook.WantsMachines([]string{pattern}) != (pattern[0] == 'm' || pattern == "*") {
 			t.Errorf("%q: machines %v", pattern, webhook.WantsMachines([]string{pattern}))
+		}
+		if want > 0 && webhook.WantsSites([]string{pattern}) != (pattern[0] == 's' || pattern == "*") {
+			t.Errorf("%q: sites %v", pattern, webhook.WantsSites([]string{pattern}))
 		}
 		if want > 0 && webhook.WantsRollouts([]string{pattern}) != (pattern[0] == 'r' || pattern == "*") {
 			t.Errorf("%q: rollouts %v", pattern, webhook.WantsRollouts([]string{pattern}))

@@ -17,15 +17,15 @@ type Event struct {
 	// ID is the same for all webhooks and all tries. It holds no full stop, which the signature uses between its parts.
 	ID   string
 	Type string
-	// Subject is the id of the machine, the operation or the rollout.
+	// Subject is the id of the machine, the operation or the rollout, or the name of the site.
 	Subject string
-	// MachineID is empty for rollouts and pings.
+	// MachineID is empty for rollouts, sites and pings.
 	MachineID string
 	Time      time.Time
 	// From and To are set where a phase, a node state or the state of a rollout has changed. Of a wave that has ended they
 	// are its number and how many there are.
 	From, To string
-	// Data is the machine, the operation or the rollout; nil for pings.
+	// Data is the machine, the operation, the rollout or the site; nil for pings.
 	Data proto.Message
 }
 

@@ -27,6 +27,8 @@ const (
 	RolloutSucceeded        = "rollout.succeeded"
 	RolloutFailed           = "rollout.failed"
 	RolloutCanceled         = "rollout.canceled"
+	SiteSilent              = "site.silent"
+	SiteHeard               = "site.heard"
 	// Ping is sent on request only, to one webhook, whatever it subscribes to.
 	Ping = "ping"
 )
@@ -35,6 +37,7 @@ const (
 	machinePrefix   = "machine."
 	operationPrefix = "operation."
 	rolloutPrefix   = "rollout."
+	sitePrefix      = "site."
 )
 
 var types = []string{
@@ -42,6 +45,7 @@ var types = []string{
 	OperationCreated, OperationStarted, OperationSucceeded, OperationFailed, OperationCanceled,
 	RolloutCreated, RolloutStarted, RolloutWaveEnded, RolloutGateClosed, RolloutPaused, RolloutResumed, RolloutSucceeded,
 	RolloutFailed, RolloutCanceled,
+	SiteSilent, SiteHeard,
 }
 
 // Types are the types that can be subscribed to.
@@ -67,6 +71,9 @@ func TypeOfMachine(kind string) string { return machinePrefix + kind }
 
 // TypeOfRollout is the type of a rollout's change of a kind.
 func TypeOfRollout(kind string) string { return rolloutPrefix + kind }
+
+// TypeOfSite is the type of a site's change of a kind.
+func TypeOfSite(kind string) string { return sitePrefix + kind }
 
 // CheckPattern refuses a pattern that could never match: one is a type, or a beginning of types and "*".
 func CheckPattern(pattern string) error {
@@ -95,6 +102,11 @@ func WantsRollouts(patterns []string) bool {
 		return strings.HasPrefix(t, rolloutPrefix) &&
 			Wants(patterns, t)
 	})
+}
+
+// WantsSites reports whether patterns take any event of sites.
+func WantsSites(patterns []string) bool {
+	return slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(t, sitePrefix) && Wants(patterns, t) })
 }
 
 // WantsMachines says whether patterns take any event of machines.

@@ -131,6 +131,16 @@ func sameSaying(before, o *fleetv1.ProviderObservation) bool {
 	return proto.Equal(before, same)
 }
 
+// Repeat has the next word of each BMC, provider and machine reported, also where it is the same as before: while the
+// agent was away, the controller may have stopped to count on it.
+func (r *Reports) Repeat() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.told)
+	clear(r.toldOf)
+	clear(r.toldProbe)
+}
+
 func (r *Reports) change(fn func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

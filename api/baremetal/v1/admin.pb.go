@@ -4411,7 +4411,9 @@ type Site struct {
 	// or another system id) or "none".
 	DriftThreshold string `protobuf:"bytes,9,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
 	// Grows with every change of the segments.
-	Version       int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
+	// When an agent of the site was heard last, while all of them are silent; unset otherwise.
+	SilentSince   *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4507,6 +4509,13 @@ func (x *Site) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Site) GetSilentSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SilentSince
+	}
+	return nil
 }
 
 // Segment is one provisioning network.
@@ -7289,7 +7298,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\xd4\x02\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\x93\x03\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -7300,7 +7309,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12%\n" +
 	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12'\n" +
 	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\x12\x18\n" +
-	"\aversion\x18\x0f \x01(\x03R\aversion\"\xc5\x03\n" +
+	"\aversion\x18\x0f \x01(\x03R\aversion\x12=\n" +
+	"\fsilent_since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\vsilentSince\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -7735,121 +7745,122 @@ var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	88,  // 61: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
 	56,  // 62: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
 	88,  // 63: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	56,  // 64: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	55,  // 65: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	88,  // 66: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	88,  // 67: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	61,  // 68: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	88,  // 69: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	68,  // 70: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
-	88,  // 71: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	88,  // 72: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
-	69,  // 73: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	88,  // 74: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
-	88,  // 75: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 76: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	88,  // 77: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	88,  // 78: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	87,  // 79: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	75,  // 80: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	75,  // 81: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	64,  // 82: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 83: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 84: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 85: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 86: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 87: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 88: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 89: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 90: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 91: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 92: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 93: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 94: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 95: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 96: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 97: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 98: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 99: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 100: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 101: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 102: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 103: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 104: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 105: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 106: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 107: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 108: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 109: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 110: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 111: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 112: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 113: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	84,  // 114: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 115: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 116: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 117: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 118: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 119: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	81,  // 120: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	83,  // 121: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	70,  // 122: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	74,  // 123: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	72,  // 124: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
-	66,  // 125: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
-	76,  // 126: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	78,  // 127: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	80,  // 128: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	3,   // 129: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 130: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 131: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 132: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 133: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 134: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	90,  // 135: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	90,  // 136: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	90,  // 137: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 138: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	90,  // 139: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 140: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 141: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 142: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 143: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 144: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 145: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 146: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 147: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 148: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 149: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 150: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 151: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 152: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 153: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 154: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 155: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 156: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 157: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 158: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	85,  // 159: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 160: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 161: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 162: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 163: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 164: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	82,  // 165: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 166: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	71,  // 167: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	69,  // 168: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	73,  // 169: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
-	67,  // 170: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
-	77,  // 171: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	79,  // 172: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	75,  // 173: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	129, // [129:174] is the sub-list for method output_type
-	84,  // [84:129] is the sub-list for method input_type
-	84,  // [84:84] is the sub-list for extension type_name
-	84,  // [84:84] is the sub-list for extension extendee
-	0,   // [0:84] is the sub-list for field type_name
+	88,  // 64: baremetal.v1.Site.silent_since:type_name -> google.protobuf.Timestamp
+	56,  // 65: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	55,  // 66: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	88,  // 67: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	88,  // 68: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	61,  // 69: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	88,  // 70: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 71: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
+	88,  // 72: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	88,  // 73: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	69,  // 74: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	88,  // 75: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	88,  // 76: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	88,  // 77: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	88,  // 78: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	88,  // 79: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	87,  // 80: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	75,  // 81: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	75,  // 82: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	64,  // 83: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	54,  // 84: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	2,   // 85: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	5,   // 86: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	7,   // 87: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	10,  // 88: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	12,  // 89: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	13,  // 90: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	14,  // 91: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	15,  // 92: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	16,  // 93: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	17,  // 94: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	19,  // 95: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	21,  // 96: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	24,  // 97: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	26,  // 98: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	28,  // 99: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	29,  // 100: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	32,  // 101: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	37,  // 102: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	35,  // 103: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	36,  // 104: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	38,  // 105: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	40,  // 106: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	43,  // 107: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	44,  // 108: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	45,  // 109: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	47,  // 110: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	48,  // 111: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	49,  // 112: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	51,  // 113: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	50,  // 114: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	84,  // 115: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	57,  // 116: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	58,  // 117: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	59,  // 118: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	62,  // 119: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	65,  // 120: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	81,  // 121: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	83,  // 122: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	70,  // 123: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	74,  // 124: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	72,  // 125: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	66,  // 126: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
+	76,  // 127: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	78,  // 128: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	80,  // 129: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	3,   // 130: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	6,   // 131: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	4,   // 132: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	11,  // 133: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	8,   // 134: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	8,   // 135: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	90,  // 136: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	90,  // 137: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	90,  // 138: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	18,  // 139: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	90,  // 140: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	22,  // 141: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	25,  // 142: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	27,  // 143: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	33,  // 144: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	30,  // 145: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	33,  // 146: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	34,  // 147: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	34,  // 148: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	34,  // 149: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	39,  // 150: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	34,  // 151: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	41,  // 152: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 153: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 154: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	41,  // 155: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	41,  // 156: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	53,  // 157: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	52,  // 158: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	53,  // 159: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	85,  // 160: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	55,  // 161: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	55,  // 162: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	60,  // 163: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	63,  // 164: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	64,  // 165: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	82,  // 166: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	64,  // 167: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	71,  // 168: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	69,  // 169: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	73,  // 170: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	67,  // 171: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
+	77,  // 172: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	79,  // 173: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	75,  // 174: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	130, // [130:175] is the sub-list for method output_type
+	85,  // [85:130] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }

@@ -594,6 +594,10 @@ const (
 	// ATTENTION: the condition NeedsIntervention is set, and its cause has no reason of its own.
 	// Next: `ingot why MACHINE`.
 	Reason_INTERVENTION_REQUIRED Reason = 325
+	// ATTENTION: phase READY, and the agent that observes whether the machine is reachable is silent: nothing is known to be
+	// wrong with the machine.
+	// Next: `ingot why MACHINE` names the silent agent; start it, or mend its network.
+	Reason_NOT_OBSERVED Reason = 326
 	// PERMISSION_DENIED: the machine is known by its TPM, and the system that asked to be its installer showed none; it
 	// got nothing, and the operation still waits for the machine.
 	// Next: find that system on the segment; is the TPM switched off in the firmware? After a change of the mainboard:
@@ -977,6 +981,7 @@ var (
 		323: "NODE_NOT_ACTIVE",
 		324: "MACHINE_UNREACHABLE",
 		325: "INTERVENTION_REQUIRED",
+		326: "NOT_OBSERVED",
 		385: "TPM_REQUIRED",
 		386: "TPM_MISMATCH",
 		387: "TPM_KEY_TAKEN",
@@ -1223,6 +1228,7 @@ var (
 		"NODE_NOT_ACTIVE":                323,
 		"MACHINE_UNREACHABLE":            324,
 		"INTERVENTION_REQUIRED":          325,
+		"NOT_OBSERVED":                   326,
 		"TPM_REQUIRED":                   385,
 		"TPM_MISMATCH":                   386,
 		"TPM_KEY_TAKEN":                  387,
@@ -1318,7 +1324,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd7-\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xea-\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1504,6 +1510,7 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x0fNODE_NOT_ACTIVE\x10\xc3\x02\x12\x18\n" +
 	"\x13MACHINE_UNREACHABLE\x10\xc4\x02\x12\x1a\n" +
 	"\x15INTERVENTION_REQUIRED\x10\xc5\x02\x12\x11\n" +
+	"\fNOT_OBSERVED\x10\xc6\x02\x12\x11\n" +
 	"\fTPM_REQUIRED\x10\x81\x03\x12\x11\n" +
 	"\fTPM_MISMATCH\x10\x82\x03\x12\x12\n" +
 	"\rTPM_KEY_TAKEN\x10\x83\x03\x12\x16\n" +

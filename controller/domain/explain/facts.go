@@ -90,7 +90,9 @@ type Site struct {
 	// Revision of the newest document, and the one that the site's agent serves by.
 	Revision, Applied int64
 	AppliedAt         time.Time
-	Segments          []Segment
+	// SilentSince is when an agent of the site was heard last, while all of them are silent; zero otherwise.
+	SilentSince time.Time
+	Segments    []Segment
 	// Leases are those of the machine's own MAC addresses.
 	Leases []Lease
 	// Strangers are MAC addresses of no known machine, the last seen first.

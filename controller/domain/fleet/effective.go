@@ -30,6 +30,9 @@ var (
 	workInProgress = []NodeState{Enrolling, Installing, Reprovision, Deprovisioning, Migrating, Draining, Removing}
 )
 
+// Settles returns the node states that decide the effective state whatever is observed of the machine.
+func Settles() []NodeState { return slices.Concat(outOfService, needsPerson, workInProgress) }
+
 // OutOfService returns the node states whose machines are BLOCKED.
 func OutOfService() []NodeState { return slices.Clone(outOfService) }
 
@@ -49,6 +52,7 @@ const (
 	AttentionUnverified    = "NODE_NOT_VERIFIED"
 	AttentionInactive      = "NODE_NOT_ACTIVE"
 	AttentionUnreachable   = "MACHINE_UNREACHABLE"
+	AttentionNotObserved   = "NOT_OBSERVED"
 )
 
 // Attention says why somebody must act on a machine. The zero value says that nobody must.
@@ -110,6 +114,9 @@ func (f Facts) missing() Attention {
 	case !f.Conditions[Provisioned]:
 		return Attention{AttentionUnprovisioned,
 			"no verified system is on the disk; enter maintenance and reimage the machine"}
+	case f.Unknown[Reachable]:
+		return Attention{AttentionNotObserved,
+			"nothing is known to be wrong, and the agent that would know is silent; `ingot why` names it"}
 	case f.NodeState == Offline && f.Agentless:
 		return Attention{
 			AttentionOffline,

@@ -24,7 +24,7 @@ func everyMachine(fn func(fleet.Facts)) int {
 	n := 0
 	for _, phase := range phases {
 		for _, state := range nodeStates {
-			for bits := range 1 << (len(flags) + 3) {
+			for bits := range 1 << (len(flags) + 4) {
 				f := fleet.Facts{Phase: phase, NodeState: state, Deleted: state == fleet.Deleted,
 					Conditions: map[fleet.ConditionType]bool{}}
 				for i, c := range flags {
@@ -34,6 +34,12 @@ func everyMachine(fn func(fleet.Facts)) int {
 				f.ActiveOperation, f.ActiveWorkflow = rest&1 == 1, rest&2 == 2
 				if rest&4 == 4 {
 					f.UnresolvedCommand = "cmd-1"
+				}
+				if rest&8 == 8 {
+					if f.Conditions[fleet.Reachable] {
+						continue // true is known
+					}
+					f.Unknown = map[fleet.ConditionType]bool{fleet.Reachable: true}
 				}
 				fn(f)
 				n++
@@ -73,6 +79,43 @@ func TestIdleMeansSchedulableAndNothingElseDoes(t *testing.T) {
 		if seen[s] == 0 {
 			t.Errorf("no machine is ever %s", s)
 		}
+	}
+}
+
+// A machine whose witness is silent is neither free nor accused: of one in phase READY that lacks nothing else the
+// reason is NOT_OBSERVED, and of every other machine the state is what it would be without the silence.
+func TestAnUnknownMachineIsNeitherIdleNorUnreachable(t *testing.T) {
+	seen := 0
+	everyMachine(func(f fleet.Facts) {
+		state, attention := fleet.Evaluate(f)
+		if !f.Unknown[fleet.Reachable] {
+			if attention.Reason == fleet.AttentionNotObserved {
+				t.Fatalf("%+v is observed, and %q", f, attention.Reason)
+			}
+			return
+		}
+		known := f
+		known.Unknown = nil
+		without, reason := fleet.Evaluate(known)
+		if state != without || state == fleet.StateIdle {
+			t.Fatalf("%+v is %s, and would be %s", f, state, without)
+		}
+		switch attention.Reason {
+		case fleet.AttentionUnreachable, fleet.AttentionOffline:
+			t.Fatalf("%+v is accused: %s", f, attention.Reason)
+		case fleet.AttentionNotObserved:
+			seen++
+			if f.Phase != fleet.Ready || !f.Conditions[fleet.Provisioned] {
+				t.Fatalf("%+v is %s", f, attention.Reason)
+			}
+		default:
+			if attention != reason {
+				t.Fatalf("%+v says %+v, and without the silence %+v", f, attention, reason)
+			}
+		}
+	})
+	if seen == 0 {
+		t.Error("no machine is ever NOT_OBSERVED")
 	}
 }
 

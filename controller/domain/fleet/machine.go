@@ -79,6 +79,8 @@ type Facts struct {
 	Phase      Phase
 	NodeState  NodeState
 	Conditions map[ConditionType]bool
+	// Unknown has the conditions that are false only because their witness is silent.
+	Unknown map[ConditionType]bool `json:",omitempty"`
 	// Intervention is the reason and message of the condition NeedsIntervention, where it is true.
 	Intervention    Attention
 	ActiveOperation bool

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
 
@@ -58,7 +59,7 @@ func Value(m *baremetalv1.Machine, key string) (value string, set, known bool) {
 		return value, set, true
 	}
 	if name, ok := strings.CutPrefix(key, "conditions."); ok {
-		return map[bool]string{true: "true", false: "false"}[condition(m, name)], true, true
+		return conditionValue(m, name), true, true
 	}
 	read, known := values[key]
 	if known {
@@ -69,16 +70,22 @@ func Value(m *baremetalv1.Machine, key string) (value string, set, known bool) {
 
 // values read the keys that have no dot.
 var values = map[string]func(*baremetalv1.Machine) string{
-	"machine_id":      (*baremetalv1.Machine).GetMachineId,
-	"provider":        func(m *baremetalv1.Machine) string { return m.GetSpec().GetProvider() },
-	"site":            func(m *baremetalv1.Machine) string { return m.GetSpec().GetSite() },
-	"region":          func(m *baremetalv1.Machine) string { return m.GetSpec().GetRegion() },
-	"rack":            func(m *baremetalv1.Machine) string { return m.GetSpec().GetRack() },
-	"group":           func(m *baremetalv1.Machine) string { return m.GetSpec().GetGroup() },
-	"location":        func(m *baremetalv1.Machine) string { return m.GetSpec().GetLocation() },
-	"serial":          func(m *baremetalv1.Machine) string { return m.GetSpec().GetSerial() },
-	"cluster":         func(m *baremetalv1.Machine) string { return m.GetSpec().GetTargetClusterRef() },
-	"image":           func(m *baremetalv1.Machine) string { return m.GetStatus().GetOsImageDigest() },
+	"machine_id": (*baremetalv1.Machine).GetMachineId,
+	"provider":   func(m *baremetalv1.Machine) string { return m.GetSpec().GetProvider() },
+	"site":       func(m *baremetalv1.Machine) string { return m.GetSpec().GetSite() },
+	"region":     func(m *baremetalv1.Machine) string { return m.GetSpec().GetRegion() },
+	"rack":       func(m *baremetalv1.Machine) string { return m.GetSpec().GetRack() },
+	"group":      func(m *baremetalv1.Machine) string { return m.GetSpec().GetGroup() },
+	"location":   func(m *baremetalv1.Machine) string { return m.GetSpec().GetLocation() },
+	"serial":     func(m *baremetalv1.Machine) string { return m.GetSpec().GetSerial() },
+	"cluster":    func(m *baremetalv1.Machine) string { return m.GetSpec().GetTargetClusterRef() },
+	"image":      func(m *baremetalv1.Machine) string { return m.GetStatus().GetOsImageDigest() },
+	"attention_reason": func(m *baremetalv1.Machine) string {
+		if r := m.GetStatus().GetAttentionReason(); r == fleet.AttentionNotObserved {
+			return r
+		}
+		return "" // no other reason is a value of the key
+	},
 	"phase":           func(m *baremetalv1.Machine) string { return m.GetStatus().GetPhase().String() },
 	"effective_state": func(m *baremetalv1.Machine) string { return m.GetStatus().GetEffectiveState().String() },
 	"node_state": func(m *baremetalv1.Machine) string {
@@ -99,6 +106,21 @@ func phase(m *baremetalv1.Machine, name string) bool {
 		return condition(m, "Retired")
 	}
 	return m.GetStatus().GetPhase().String() == name
+}
+
+// conditionValue is "unknown" of a condition that is false only because its witness is silent. One that was never
+// reported is false.
+func conditionValue(m *baremetalv1.Machine, name string) string {
+	for _, c := range m.GetStatus().GetConditions() {
+		switch {
+		case c.GetType() != name:
+		case c.GetStatus():
+			return "true"
+		case !c.GetKnown():
+			return "unknown"
+		}
+	}
+	return "false"
 }
 
 func condition(m *baremetalv1.Machine, name string) bool {

@@ -14,7 +14,9 @@ func TestFilters(t *testing.T) {
 		Status: &pb.MachineStatus{
 			Phase: pb.MachineStatus_MAINTENANCE, EffectiveState: pb.MachineStatus_BUSY,
 			NodeState: pb.NodeState_NODE_STATE_ACTIVE, ActiveOperationId: "op-1", OsImageDigest: "sha256:ab",
-			Conditions: []*pb.Condition{{Type: "Reachable", Status: true}, {Type: "RMA", Status: true}, {Type: "Retired"}},
+			Conditions: []*pb.Condition{{Type: "Reachable", Status: true, Known: true},
+				{Type: "RMA", Status: true, Known: true}, {Type: "Retired", Known: true},
+				{Type: "BMCReachable"}, {Type: "HardwareFault", Status: true}},
 		},
 	}
 	for filter, want := range map[string]bool{
@@ -28,8 +30,13 @@ func TestFilters(t *testing.T) {
 		"phase=RETIRED": false, "phase=IN_SERVICE": false,
 		"effective_state=BUSY": true, "effective_state=IDLE": false, "node_state=active": true, "node_state=pending": false,
 		"conditions.Reachable=true": true, "conditions.Reachable=false": false, "conditions.Retired=false": true,
-		"conditions.NeverHeard=false": true,
-		"image=sha256:*":              true, "image!=*": false, "location=*": false, "location!=x": true,
+		"conditions.NeverHeard=false": true, "conditions.NeverHeard=unknown": false,
+		"conditions.BMCReachable=unknown": true, "conditions.BMCReachable=false": false,
+		"conditions.BMCReachable!=true": true, "conditions.BMCReachable!=false": true,
+		"conditions.HardwareFault=true": true, "conditions.HardwareFault=unknown": false,
+		"conditions.Reachable!=unknown": true, "attention_reason=NOT_OBSERVED": false,
+		"attention_reason!=NOT_OBSERVED": true,
+		"image=sha256:*":                 true, "image!=*": false, "location=*": false, "location!=x": true,
 		"unknown=x": false,
 	} {
 		if got := machinefilter.Parse(filter).Matches(m); got != want {

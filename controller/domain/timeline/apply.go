@@ -69,7 +69,8 @@ func (s *State) applyCondition(change Change) {
 		return
 	}
 	old, known := s.Conditions[v["type"]]
-	c := ConditionState{Status: v["status"], Reason: v["reason"], Message: v["message"], Since: old.Since}
+	c := ConditionState{Status: v["status"], Reason: v["reason"], Message: v["message"], Since: old.Since,
+		Unknown: v["known"] == "false"}
 	if !known || old.Status != c.Status {
 		c.Since = change.at
 	}

@@ -30,6 +30,8 @@ type ConditionState struct {
 	Status, Reason, Message string
 	// Since is the time of the entry that set the status.
 	Since time.Time
+	// Unknown says that the condition's witness was silent.
+	Unknown bool `json:",omitempty"`
 }
 
 // OperationState is one operation.

@@ -120,7 +120,7 @@ func runType(t fleet.OperationType) string {
 
 // MachineMessage is a machine as clients see it.
 func MachineMessage(
-	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time,
+	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, seen Seen,
 ) (*baremetalv1.Machine, error) {
 	spec, err := SpecFromJSON(r.Spec)
 	if err != nil {
@@ -136,7 +136,7 @@ func MachineMessage(
 		UnresolvedCommandId: pgtx.StrVal(r.UnresolvedCommandID), NodeState: NodeStateMessage(r.NodeState),
 		InstallAttempts: r.InstallAttempts, LastInstallError: r.LastInstallError,
 		NodeStateChangedAt: Timestamp(r.NodeStateChangedAt), Schedulable: state.Schedulable(), BootId: r.BootID,
-		AgentId: pgtx.StrVal(r.AgentID), LastHeartbeatAt: TimestampPtr(heartbeat), Simulated: r.Simulated,
+		AgentId: pgtx.StrVal(r.AgentID), LastHeartbeatAt: TimestampPtr(seen.Heartbeat), Simulated: r.Simulated,
 		OsImageDigest: r.OsImageDigest,
 		PowerState:    r.PowerState, PowerStateAt: TimestampPtr(r.PowerStateAt), BootAssignment: r.BootMode,
 		AttentionReason: attention.Reason, AttentionMessage: attention.Message,
@@ -145,8 +145,10 @@ func MachineMessage(
 	}
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {
+			at, by := Observed(&c, &r, seen)
 			st.Conditions = append(st.Conditions, &baremetalv1.Condition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransition: Timestamp(c.LastTransition),
+				Known: c.Known, ObservedAt: Timestamp(at), ObservedBy: by,
 			})
 		}
 	}

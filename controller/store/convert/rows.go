@@ -33,11 +33,23 @@ func FleetFacts(m dbsqlc.Machine, conds []dbsqlc.MachineCondition) fleet.Facts {
 			continue
 		}
 		f.Conditions[fleet.ConditionType(c.Type)] = c.Status
+		if !c.Known && !c.Status {
+			f.Unknown = with(f.Unknown, fleet.ConditionType(c.Type))
+		}
 		if c.Status && c.Type == string(fleet.NeedsIntervention) {
 			f.Intervention = fleet.Attention{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return f
+}
+
+// with adds a condition to a set that is nil while it is empty: most machines have no unknown condition.
+func with(set map[fleet.ConditionType]bool, c fleet.ConditionType) map[fleet.ConditionType]bool {
+	if set == nil {
+		set = map[fleet.ConditionType]bool{}
+	}
+	set[c] = true
+	return set
 }
 
 func OperationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operation.Operation, error) {

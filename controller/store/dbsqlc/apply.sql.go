@@ -164,8 +164,10 @@ func (q *Queries) CausesOf(ctx context.Context, machineID string) ([]MachineCaus
 }
 
 const clearConditionIfSet = `-- name: ClearConditionIfSet :exec
-UPDATE machine_conditions SET status = false, reason = $1, message = '', last_transition = $2
-WHERE machine_id = $3 AND type = $4 AND status
+UPDATE machine_conditions SET status = false, reason = $1, message = '',
+    last_transition = CASE WHEN status THEN $2 ELSE last_transition END,
+    known = true, observed_at = NULL, observed_by = '', last_known = NULL
+WHERE machine_id = $3 AND type = $4 AND (status OR NOT known)
 `
 
 type ClearConditionIfSetParams struct {
@@ -600,9 +602,10 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (machine_id, type) DO UPDATE
 SET status = excluded.status, reason = excluded.reason, message = excluded.message,
     last_transition = CASE WHEN machine_conditions.status = excluded.status THEN machine_conditions.last_transition
-                           ELSE excluded.last_transition END
-WHERE (machine_conditions.status, machine_conditions.reason, machine_conditions.message)
-      IS DISTINCT FROM (excluded.status, excluded.reason, excluded.message)
+                           ELSE excluded.last_transition END,
+    known = true, observed_at = NULL, observed_by = '', last_known = NULL
+WHERE (machine_conditions.status, machine_conditions.reason, machine_conditions.message, machine_conditions.known)
+      IS DISTINCT FROM (excluded.status, excluded.reason, excluded.message, true)
 `
 
 type SetConditionParams struct {
@@ -631,8 +634,9 @@ INSERT INTO machine_conditions AS c (machine_id, type, status, reason, message, 
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (machine_id, type) DO UPDATE
 SET status = excluded.status, reason = excluded.reason, message = excluded.message,
-    last_transition = CASE WHEN c.status = excluded.status THEN c.last_transition ELSE excluded.last_transition END
-WHERE (c.status, c.reason) IS DISTINCT FROM (excluded.status, excluded.reason)
+    last_transition = CASE WHEN c.status = excluded.status THEN c.last_transition ELSE excluded.last_transition END,
+    known = true, observed_at = NULL, observed_by = '', last_known = NULL
+WHERE (c.status, c.reason, c.known) IS DISTINCT FROM (excluded.status, excluded.reason, true)
 `
 
 type SetConditionForReasonParams struct {

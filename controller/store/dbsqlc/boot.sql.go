@@ -981,8 +981,8 @@ func (q *Queries) SetMachineIdentity(ctx context.Context, arg SetMachineIdentity
 }
 
 const setPowerState = `-- name: SetPowerState :exec
-UPDATE machines SET power_state = $1, power_state_at = $2
-WHERE machine_id = $3 AND site = $4 AND power_state <> $1
+UPDATE machines SET power_state = $1, power_state_at = $2, last_power_state = ''
+WHERE machine_id = $3 AND site = $4 AND (power_state <> $1 OR last_power_state <> '')
 `
 
 type SetPowerStateParams struct {
@@ -1070,7 +1070,7 @@ func (q *Queries) SiteRevision(ctx context.Context, site string) (int64, error) 
 }
 
 const siteRow = `-- name: SiteRow :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level, silent_since FROM sites WHERE site = $1
 `
 
 func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
@@ -1089,6 +1089,7 @@ func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
 		&i.DriftThreshold,
 		&i.Version,
 		&i.IdentityLevel,
+		&i.SilentSince,
 	)
 	return i, err
 }

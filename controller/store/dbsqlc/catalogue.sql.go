@@ -331,7 +331,7 @@ func (q *Queries) GetImage(ctx context.Context, imageRef string) (Image, error) 
 }
 
 const getSite = `-- name: GetSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level, silent_since FROM sites WHERE site = $1
 `
 
 func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
@@ -350,6 +350,7 @@ func (q *Queries) GetSite(ctx context.Context, site string) (Site, error) {
 		&i.DriftThreshold,
 		&i.Version,
 		&i.IdentityLevel,
+		&i.SilentSince,
 	)
 	return i, err
 }
@@ -722,7 +723,7 @@ func (q *Queries) ListSiteLeases(ctx context.Context, arg ListSiteLeasesParams) 
 }
 
 const listSites = `-- name: ListSites :many
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site > $1 ORDER BY site LIMIT $2
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level, silent_since FROM sites WHERE site > $1 ORDER BY site LIMIT $2
 `
 
 type ListSitesParams struct {
@@ -752,6 +753,7 @@ func (q *Queries) ListSites(ctx context.Context, arg ListSitesParams) ([]Site, e
 			&i.DriftThreshold,
 			&i.Version,
 			&i.IdentityLevel,
+			&i.SilentSince,
 		); err != nil {
 			return nil, err
 		}
@@ -869,7 +871,7 @@ func (q *Queries) LockImage(ctx context.Context, imageRef string) (Image, error)
 }
 
 const lockSite = `-- name: LockSite :one
-SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level FROM sites WHERE site = $1 FOR UPDATE
+SELECT site, created_at, segments, revision, applied_revision, applied_at, agent_id, observations, boot_addresses, drift_threshold, version, identity_level, silent_since FROM sites WHERE site = $1 FOR UPDATE
 `
 
 func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
@@ -888,6 +890,7 @@ func (q *Queries) LockSite(ctx context.Context, site string) (Site, error) {
 		&i.DriftThreshold,
 		&i.Version,
 		&i.IdentityLevel,
+		&i.SilentSince,
 	)
 	return i, err
 }

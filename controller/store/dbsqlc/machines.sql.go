@@ -93,7 +93,7 @@ func (q *Queries) ClusterIdentity(ctx context.Context) (ClusterIdentityRow, erro
 }
 
 const conditionsOf = `-- name: ConditionsOf :many
-SELECT machine_id, type, status, reason, message, last_transition FROM machine_conditions WHERE machine_id = ANY($1::text[]) ORDER BY machine_id, type
+SELECT machine_id, type, status, reason, message, last_transition, known, observed_at, observed_by, last_known FROM machine_conditions WHERE machine_id = ANY($1::text[]) ORDER BY machine_id, type
 `
 
 func (q *Queries) ConditionsOf(ctx context.Context, machineIds []string) ([]MachineCondition, error) {
@@ -112,6 +112,10 @@ func (q *Queries) ConditionsOf(ctx context.Context, machineIds []string) ([]Mach
 			&i.Reason,
 			&i.Message,
 			&i.LastTransition,
+			&i.Known,
+			&i.ObservedAt,
+			&i.ObservedBy,
+			&i.LastKnown,
 		); err != nil {
 			return nil, err
 		}
@@ -160,7 +164,7 @@ func (q *Queries) FrozenSince(ctx context.Context) (*time.Time, error) {
 }
 
 const getMachine = `-- name: GetMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE machine_id = $1
 `
 
 func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -210,12 +214,13 @@ func (q *Queries) GetMachine(ctx context.Context, machineID string) (Machine, er
 		&i.IdentityLevel,
 		&i.Agentless,
 		&i.ProbeIp,
+		&i.LastPowerState,
 	)
 	return i, err
 }
 
 const getMachineByExternalID = `-- name: GetMachineByExternalID :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE external_id = $1
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE external_id = $1
 `
 
 func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string) (Machine, error) {
@@ -265,6 +270,7 @@ func (q *Queries) GetMachineByExternalID(ctx context.Context, externalID *string
 		&i.IdentityLevel,
 		&i.Agentless,
 		&i.ProbeIp,
+		&i.LastPowerState,
 	)
 	return i, err
 }
@@ -471,7 +477,7 @@ func (q *Queries) LatestInventory(ctx context.Context, machineID string) (Invent
 }
 
 const lockMachine = `-- name: LockMachine :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = $1 FOR UPDATE
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE machine_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, error) {
@@ -521,12 +527,13 @@ func (q *Queries) LockMachine(ctx context.Context, machineID string) (Machine, e
 		&i.IdentityLevel,
 		&i.Agentless,
 		&i.ProbeIp,
+		&i.LastPowerState,
 	)
 	return i, err
 }
 
 const lockMachineFor = `-- name: LockMachineFor :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE machine_id = coalesce(nullif($1::text, ''),
     (SELECT o.target_id FROM operations o WHERE o.operation_id = $2::text)) FOR UPDATE
 `
 
@@ -589,6 +596,7 @@ func (q *Queries) LockMachineFor(ctx context.Context, arg LockMachineForParams) 
 			&i.IdentityLevel,
 			&i.Agentless,
 			&i.ProbeIp,
+			&i.LastPowerState,
 		); err != nil {
 			return nil, err
 		}
@@ -605,7 +613,7 @@ WITH wanted AS (
     SELECT unnest($1::text[]) AS machine_id, ''::text AS operation_id
     UNION ALL
     SELECT o.target_id, o.operation_id FROM operations o WHERE o.operation_id = ANY($2::text[]))
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state, w.operation_id::text AS operation_id FROM wanted w JOIN machines m ON m.machine_id = w.machine_id
 ORDER BY m.machine_id FOR UPDATE OF m SKIP LOCKED
 `
 
@@ -673,6 +681,7 @@ func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams
 			&i.Machine.IdentityLevel,
 			&i.Machine.Agentless,
 			&i.Machine.ProbeIp,
+			&i.Machine.LastPowerState,
 			&i.OperationID,
 		); err != nil {
 			return nil, err
@@ -741,7 +750,10 @@ FROM (
     FROM machines m LEFT JOIN (
         SELECT k.machine_id, bit_or(1 << (array_position($5::text[], k.type) - 1)) AS bits,
                max(k.reason) FILTER (WHERE k.type = 'NeedsIntervention') AS why
-        FROM machine_conditions k WHERE k.status AND k.type = ANY($5::text[]) GROUP BY k.machine_id) c
+        FROM (SELECT x.machine_id, x.type, x.reason FROM machine_conditions x WHERE x.status AND x.type = ANY($5::text[])
+              UNION ALL SELECT x.machine_id, '?' || x.type, x.reason FROM machine_conditions x
+              WHERE NOT x.known AND NOT x.status AND '?' || x.type = ANY($5::text[])) k
+        GROUP BY k.machine_id) c
         ON c.machine_id = m.machine_id
     WHERE m.deleted_at IS NULL
       AND (cardinality($6::text[]) = 0 OR m.machine_id = ANY($6::text[]))
@@ -804,7 +816,8 @@ type MapMachinesRow struct {
 }
 
 // The machines, in parts that are alike in up to four texts and in the facts that their state is made of. What the facts mean is
-// not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters: the keys fall away
+// not decided here; of the conditions that are asked for each has a bit: a type for those that are true, ?type for those that are
+// unknown. To be planned for its parameters: the keys fall away
 // then. The last row has no machine: it says before when what was committed is in the others.
 func (q *Queries) MapMachines(ctx context.Context, arg MapMachinesParams) ([]MapMachinesRow, error) {
 	rows, err := q.db.Query(ctx, mapMachines,
@@ -879,15 +892,17 @@ FROM (
            (s.active_workflow_id IS NOT NULL)::boolean AS in_workflow, (s.unresolved_command_id IS NOT NULL)::boolean AS fenced,
            s.agentless, coalesce(c.bits, 0)::integer AS conditions, coalesce(c.why, '')::text AS why
     FROM machines m
-    CROSS JOIN LATERAL (SELECT machine_id, at, version, said, phase, node_state, node_state_changed_at, current_operation_id, active_workflow_id, unresolved_command_id, agent_id, boot_id, simulated, agentless, os_image_digest, power_state, power_state_at, boot_mode, install_attempts, last_install_error, first_provisioned_at, identity_level, tpm_key_digest, tpm_key_trust, tpm_key_at, probe_ip, updated_at, deleted_at, condition_types, condition_statuses, condition_reasons, condition_messages, condition_times FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= $5
+    CROSS JOIN LATERAL (SELECT machine_id, at, version, said, phase, node_state, node_state_changed_at, current_operation_id, active_workflow_id, unresolved_command_id, agent_id, boot_id, simulated, agentless, os_image_digest, power_state, power_state_at, boot_mode, install_attempts, last_install_error, first_provisioned_at, identity_level, tpm_key_digest, tpm_key_trust, tpm_key_at, probe_ip, updated_at, deleted_at, condition_types, condition_statuses, condition_reasons, condition_messages, condition_times, condition_knowns FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= $5
                         ORDER BY x.at DESC, x.version DESC LIMIT 1) s
     CROSS JOIN LATERAL (SELECT machine_id, digest, labels, spec FROM machine_words y WHERE y.machine_id = s.machine_id AND y.digest = s.said LIMIT 1) w
     CROSS JOIN LATERAL (
         SELECT bit_or(1 << (array_position($6::text[], k.type) - 1)) AS bits,
                max(k.reason) FILTER (WHERE k.type = 'NeedsIntervention') AS why
-        FROM (SELECT unnest(s.condition_types) AS type, unnest(s.condition_statuses) AS status,
-                     unnest(s.condition_reasons) AS reason) k
-        WHERE k.status AND k.type = ANY($6::text[])) c
+        FROM (SELECT CASE WHEN x.status THEN x.type ELSE '?' || x.type END AS type, x.reason
+              FROM (SELECT unnest(s.condition_types) AS type, unnest(s.condition_statuses) AS status,
+                           unnest(s.condition_reasons) AS reason, unnest(s.condition_knowns) AS known) x
+              WHERE x.status OR NOT x.known) k
+        WHERE k.type = ANY($6::text[])) c
     WHERE s.deleted_at IS NULL
       AND (cardinality($7::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest($7::text[]) AS key, unnest($8::text[]) AS regexp) AS want
@@ -1268,7 +1283,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 }
 
 const walkMachines = `-- name: WalkMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip FROM machines m CROSS JOIN LATERAL (
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state FROM machines m CROSS JOIN LATERAL (
     SELECT CASE $1::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(m.spec ->> 'rack', '') ELSE '' END
                COLLATE natural_order AS name,
            m.machine_id COLLATE natural_order AS id) k
@@ -1313,13 +1328,30 @@ WHERE m.deleted_at IS NULL AND ($1 <> '' OR m.machine_id > $2)
   AND (cardinality($25::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
       WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($25::text[])))
+  AND (cardinality($26::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($26::text[]) AS want(type)
+      WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
+                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND NOT c.known AND NOT c.status)))
+  AND (cardinality($27::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM machine_conditions c
+      WHERE c.machine_id = m.machine_id AND NOT c.known AND NOT c.status AND c.type = ANY($27::text[])))
+  AND ($28::text = '' OR (
+      m.phase = 'READY' AND NOT m.node_state = ANY($29::text[]) AND m.current_operation_id IS NULL
+      AND m.active_workflow_id IS NULL AND m.unresolved_command_id IS NULL
+      AND EXISTS (SELECT 1 FROM machine_conditions c
+                  WHERE c.machine_id = m.machine_id AND c.type = 'Reachable' AND NOT c.known AND NOT c.status)
+      AND EXISTS (SELECT 1 FROM machine_conditions c
+                  WHERE c.machine_id = m.machine_id AND c.type = 'Provisioned' AND c.status)
+      AND NOT EXISTS (SELECT 1 FROM machine_conditions c
+                      WHERE c.machine_id = m.machine_id AND c.status AND c.type IN ('RMA', 'Retired', 'NeedsIntervention')))
+      = ($28 = 'true'))
 ORDER BY CASE WHEN $1 = 'updated_at' AND NOT $3 THEN m.updated_at END,
          CASE WHEN $1 = 'updated_at' AND $3 THEN m.updated_at END DESC,
          CASE WHEN $1 IN ('site', 'rack') AND NOT $3 THEN k.name END,
          CASE WHEN $1 IN ('site', 'rack') AND $3 THEN k.name END DESC,
          CASE WHEN $1 <> '' AND NOT $3 THEN k.id END,
          CASE WHEN $1 <> '' AND $3 THEN k.id END DESC,
-         m.machine_id LIMIT $26
+         m.machine_id LIMIT $30
 `
 
 type WalkMachinesParams struct {
@@ -1348,6 +1380,10 @@ type WalkMachinesParams struct {
 	NotRegexps        []string
 	WithConditions    []string
 	WithoutConditions []string
+	UnknownConditions []string
+	WithoutUnknown    []string
+	NotObserved       string
+	SettledStates     []string
 	PageSize          int32
 }
 
@@ -1379,6 +1415,10 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.NotRegexps,
 		arg.WithConditions,
 		arg.WithoutConditions,
+		arg.UnknownConditions,
+		arg.WithoutUnknown,
+		arg.NotObserved,
+		arg.SettledStates,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -1432,6 +1472,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 			&i.IdentityLevel,
 			&i.Agentless,
 			&i.ProbeIp,
+			&i.LastPowerState,
 		); err != nil {
 			return nil, err
 		}

@@ -280,6 +280,7 @@ type Machine struct {
 	IdentityLevel       string
 	Agentless           bool
 	ProbeIp             string
+	LastPowerState      string
 }
 
 type MachineCause struct {
@@ -299,6 +300,10 @@ type MachineCondition struct {
 	Reason         string
 	Message        string
 	LastTransition time.Time
+	Known          bool
+	ObservedAt     *time.Time
+	ObservedBy     string
+	LastKnown      []byte
 }
 
 type NodeGroup struct {
@@ -524,6 +529,7 @@ type Site struct {
 	DriftThreshold  string
 	Version         int64
 	IdentityLevel   string
+	SilentSince     *time.Time
 }
 
 type SshCredential struct {
@@ -603,6 +609,13 @@ type WebhookSecret struct {
 	Sealed    []byte
 	CreatedAt time.Time
 	ExpiresAt *time.Time
+}
+
+type WebhookSite struct {
+	ChangeID int64
+	Site     string
+	Kind     string
+	Ts       time.Time
 }
 
 type Workflow struct {

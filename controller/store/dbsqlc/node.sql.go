@@ -140,7 +140,7 @@ func (q *Queries) ListNodeGroups(ctx context.Context, arg ListNodeGroupsParams) 
 }
 
 const lockMachineByMac = `-- name: LockMachineByMac :one
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST($1::text AS macaddr) FOR UPDATE OF m
 `
 
@@ -191,6 +191,7 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 		&i.IdentityLevel,
 		&i.Agentless,
 		&i.ProbeIp,
+		&i.LastPowerState,
 	)
 	return i, err
 }
@@ -267,7 +268,7 @@ func (q *Queries) NodeReportsOf(ctx context.Context, machineIds []string) ([]Nod
 }
 
 const nodeRowsOf = `-- name: NodeRowsOf :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = ANY($1::text[])
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) NodeRowsOf(ctx context.Context, machineIds []string) ([]Machine, error) {
@@ -323,6 +324,7 @@ func (q *Queries) NodeRowsOf(ctx context.Context, machineIds []string) ([]Machin
 			&i.IdentityLevel,
 			&i.Agentless,
 			&i.ProbeIp,
+			&i.LastPowerState,
 		); err != nil {
 			return nil, err
 		}

@@ -711,7 +711,7 @@ func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rol
 }
 
 const rowsOfRolloutMachines = `-- name: RowsOfRolloutMachines :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, r.position FROM rollout_machines r JOIN machines m ON m.machine_id = r.machine_id
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state, r.position FROM rollout_machines r JOIN machines m ON m.machine_id = r.machine_id
 WHERE r.rollout_id = $1 AND r.wave > 0 AND r.position > $2 ORDER BY r.position LIMIT $3
 `
 
@@ -780,6 +780,7 @@ func (q *Queries) RowsOfRolloutMachines(ctx context.Context, arg RowsOfRolloutMa
 			&i.Machine.IdentityLevel,
 			&i.Machine.Agentless,
 			&i.Machine.ProbeIp,
+			&i.Machine.LastPowerState,
 			&i.Position,
 		); err != nil {
 			return nil, err

@@ -11,8 +11,8 @@ import (
 )
 
 const conditionsOfPage = `-- name: ConditionsOfPage :many
-SELECT c.machine_id, c.type, c.status, c.reason, c.message, c.last_transition FROM unnest($1::text[]) AS i(id)
-CROSS JOIN LATERAL (SELECT machine_id, type, status, reason, message, last_transition FROM machine_conditions x WHERE x.machine_id = i.id ORDER BY x.type) c
+SELECT c.machine_id, c.type, c.status, c.reason, c.message, c.last_transition, c.known, c.observed_at, c.observed_by, c.last_known FROM unnest($1::text[]) AS i(id)
+CROSS JOIN LATERAL (SELECT machine_id, type, status, reason, message, last_transition, known, observed_at, observed_by, last_known FROM machine_conditions x WHERE x.machine_id = i.id ORDER BY x.type) c
 `
 
 // As ConditionsOf, of many machines, each looked up by itself: a database that has no statistics yet would read all conditions of the fleet.
@@ -32,6 +32,10 @@ func (q *Queries) ConditionsOfPage(ctx context.Context, machineIds []string) ([]
 			&i.Reason,
 			&i.Message,
 			&i.LastTransition,
+			&i.Known,
+			&i.ObservedAt,
+			&i.ObservedBy,
+			&i.LastKnown,
 		); err != nil {
 			return nil, err
 		}
@@ -58,8 +62,12 @@ WITH counted AS (
            ($2 AND m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
            coalesce(c.bits, 0)::integer AS conditions, count(*) AS machines
     FROM machines m LEFT JOIN (
-        SELECT k.machine_id, bit_or(1 << (array_position($3::text[], k.type) - 1)) AS bits FROM machine_conditions k
-        WHERE cardinality($3::text[]) > 0 AND k.status AND k.type = ANY($3::text[]) GROUP BY k.machine_id) c
+        SELECT k.machine_id, bit_or(1 << (array_position($3::text[], k.type) - 1)) AS bits FROM (
+            SELECT x.machine_id, x.type FROM machine_conditions x
+            WHERE cardinality($3::text[]) > 0 AND x.status AND x.type = ANY($3::text[])
+            UNION ALL SELECT x.machine_id, '?' || x.type FROM machine_conditions x
+            WHERE cardinality($3::text[]) > 0 AND NOT x.known AND NOT x.status AND '?' || x.type = ANY($3::text[])) k
+        GROUP BY k.machine_id) c
         ON c.machine_id = m.machine_id
     WHERE m.deleted_at IS NULL
       AND (cardinality($4::text[]) = 0 OR m.machine_id = ANY($4::text[]))
@@ -117,7 +125,8 @@ type CountByValuesRow struct {
 }
 
 // How many machines there are of each set of values, and of facts that their state is made of where those are asked for. What
-// they mean is not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
+// they mean is not decided here; of the conditions that are asked for each has a bit: a type for those that are true, ?type for those
+// that are unknown. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
 // what was committed is counted.
 func (q *Queries) CountByValues(ctx context.Context, arg CountByValuesParams) ([]CountByValuesRow, error) {
 	rows, err := q.db.Query(ctx, countByValues,
@@ -474,11 +483,11 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 }
 
 const machinesOfPage = `-- name: MachinesOfPage :many
-SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
 CROSS JOIN LATERAL (
-    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
-    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines x WHERE x.machine_id = i.id
+    SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines x WHERE x.ctid = CAST(i.place AS tid) AND x.machine_id = i.id
+    UNION ALL SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines x WHERE x.machine_id = i.id
     LIMIT 1) m ORDER BY i.nr
 `
 
@@ -541,6 +550,7 @@ func (q *Queries) MachinesOfPage(ctx context.Context, arg MachinesOfPageParams) 
 			&i.IdentityLevel,
 			&i.Agentless,
 			&i.ProbeIp,
+			&i.LastPowerState,
 		); err != nil {
 			return nil, err
 		}
@@ -635,7 +645,7 @@ func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSlicePara
 
 const walkAllMachines = `-- name: WalkAllMachines :many
 
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2
 `
 
 type WalkAllMachinesParams struct {
@@ -697,6 +707,7 @@ func (q *Queries) WalkAllMachines(ctx context.Context, arg WalkAllMachinesParams
 			&i.IdentityLevel,
 			&i.Agentless,
 			&i.ProbeIp,
+			&i.LastPowerState,
 		); err != nil {
 			return nil, err
 		}

@@ -205,7 +205,7 @@ SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_
        s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
        s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
        s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
-       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times, s.condition_knowns
 FROM machine_states s
 JOIN machines m ON m.machine_id = s.machine_id
 JOIN machine_words w ON w.machine_id = s.machine_id AND w.digest = s.said
@@ -253,6 +253,7 @@ type MachineAtRow struct {
 	ConditionReasons    []string
 	ConditionMessages   []string
 	ConditionTimes      []time.Time
+	ConditionKnowns     []bool
 }
 
 // As MachinesAt of one machine, which may be a tombstone.
@@ -294,12 +295,13 @@ func (q *Queries) MachineAt(ctx context.Context, arg MachineAtParams) (MachineAt
 		&i.ConditionReasons,
 		&i.ConditionMessages,
 		&i.ConditionTimes,
+		&i.ConditionKnowns,
 	)
 	return i, err
 }
 
 const machineFacts = `-- name: MachineFacts :one
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state, encode(sha256(convert_to(spec::text || labels::text, 'UTF8')), 'hex')::text AS spec_digest
 FROM machines WHERE machine_id = $1
 `
 
@@ -347,6 +349,7 @@ type MachineFactsRow struct {
 	IdentityLevel       string
 	Agentless           bool
 	ProbeIp             string
+	LastPowerState      string
 	SpecDigest          string
 }
 
@@ -397,6 +400,7 @@ func (q *Queries) MachineFacts(ctx context.Context, machineID string) (MachineFa
 		&i.IdentityLevel,
 		&i.Agentless,
 		&i.ProbeIp,
+		&i.LastPowerState,
 		&i.SpecDigest,
 	)
 	return i, err
@@ -407,9 +411,9 @@ SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_
        s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
        s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
        s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
-       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times, s.condition_knowns
 FROM machines m
-CROSS JOIN LATERAL (SELECT machine_id, at, version, said, phase, node_state, node_state_changed_at, current_operation_id, active_workflow_id, unresolved_command_id, agent_id, boot_id, simulated, agentless, os_image_digest, power_state, power_state_at, boot_mode, install_attempts, last_install_error, first_provisioned_at, identity_level, tpm_key_digest, tpm_key_trust, tpm_key_at, probe_ip, updated_at, deleted_at, condition_types, condition_statuses, condition_reasons, condition_messages, condition_times FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= $1
+CROSS JOIN LATERAL (SELECT machine_id, at, version, said, phase, node_state, node_state_changed_at, current_operation_id, active_workflow_id, unresolved_command_id, agent_id, boot_id, simulated, agentless, os_image_digest, power_state, power_state_at, boot_mode, install_attempts, last_install_error, first_provisioned_at, identity_level, tpm_key_digest, tpm_key_trust, tpm_key_at, probe_ip, updated_at, deleted_at, condition_types, condition_statuses, condition_reasons, condition_messages, condition_times, condition_knowns FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= $1
                     ORDER BY x.at DESC, x.version DESC LIMIT 1) s
 CROSS JOIN LATERAL (SELECT machine_id, digest, labels, spec FROM machine_words y WHERE y.machine_id = s.machine_id AND y.digest = s.said LIMIT 1) w
 WHERE m.machine_id > $2 AND s.deleted_at IS NULL
@@ -457,6 +461,7 @@ type MachinesAtRow struct {
 	ConditionReasons    []string
 	ConditionMessages   []string
 	ConditionTimes      []time.Time
+	ConditionKnowns     []bool
 }
 
 // The machines of a moment by machine_id. Each one's state is one step down the index of machine_states.
@@ -504,6 +509,7 @@ func (q *Queries) MachinesAt(ctx context.Context, arg MachinesAtParams) ([]Machi
 			&i.ConditionReasons,
 			&i.ConditionMessages,
 			&i.ConditionTimes,
+			&i.ConditionKnowns,
 		); err != nil {
 			return nil, err
 		}

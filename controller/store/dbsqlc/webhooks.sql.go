@@ -527,7 +527,7 @@ func (q *Queries) LockWebhookFeed(ctx context.Context) (LockWebhookFeedRow, erro
 }
 
 const machinesByIDs = `-- name: MachinesByIDs :many
-SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip FROM machines WHERE machine_id = ANY($1::text[])
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE machine_id = ANY($1::text[])
 `
 
 func (q *Queries) MachinesByIDs(ctx context.Context, machineIds []string) ([]Machine, error) {
@@ -583,6 +583,7 @@ func (q *Queries) MachinesByIDs(ctx context.Context, machineIds []string) ([]Mac
 			&i.IdentityLevel,
 			&i.Agentless,
 			&i.ProbeIp,
+			&i.LastPowerState,
 		); err != nil {
 			return nil, err
 		}

@@ -130,7 +130,11 @@ func (g *gather) machine(ctx context.Context, machineID, operationID string) err
 	if err != nil {
 		return fmt.Errorf("read conditions: %w", err)
 	}
-	g.f.Machine, err = convert.MachineMessage(g.m, conds, nil)
+	witnesses, err := machinestore.Witnesses(ctx, g.q, []string{g.m.Site})
+	if err != nil {
+		return err
+	}
+	g.f.Machine, err = convert.MachineMessage(g.m, conds, witnesses[g.m.Site])
 	if err != nil {
 		return err
 	}
@@ -268,7 +272,7 @@ func (g *gather) site(ctx context.Context) error {
 		return fmt.Errorf("read site: %w", err)
 	}
 	site := &explain.Site{Name: row.Site, Revision: row.Revision, Applied: row.AppliedRevision,
-		AppliedAt: pgtx.TimeVal(row.AppliedAt)}
+		AppliedAt: pgtx.TimeVal(row.AppliedAt), SilentSince: pgtx.TimeVal(row.SilentSince)}
 	if site.Segments, err = segmentsToExplain(row); err != nil {
 		return err
 	}

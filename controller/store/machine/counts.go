@@ -41,3 +41,12 @@ func effectiveOf(r dbsqlc.MachineCountsRow) string {
 	}
 	return string(fleet.Maintenance)
 }
+
+// AnythingUnknown reports whether a condition of any machine is unknown.
+func (s *Store) AnythingUnknown(ctx context.Context) (bool, error) {
+	unknown, err := s.db.Q.AnythingUnknown(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for unknown conditions: %w", err)
+	}
+	return unknown, nil
+}

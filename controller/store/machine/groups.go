@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -18,12 +19,16 @@ type Counter struct {
 	Filter MachineFilter
 	// Values are the texts that the groups differ in: machine_id, image, labels.KEY, or a field of the spec by proto name.
 	Values []string
-	// Facts has groups differ in phase, node state, and what is under way; Conditions in these conditions, too.
+	// Facts has groups differ in phase, node state, and what is under way; Conditions in these conditions, too: a type
+	// stands for true, and one behind UnknownPrefix for unknown.
 	Facts      bool
 	Conditions []string
 	// MaxRows bounds the groups.
 	MaxRows int32
 }
+
+// UnknownPrefix stands before the type of a condition that is unknown.
+const UnknownPrefix = "?"
 
 // Counted is how many machines are alike.
 type Counted struct {
@@ -101,8 +106,13 @@ func (r Facts) Like(conditions []string) *baremetalv1.Machine {
 		if r.Conditions&(1<<i) == 0 {
 			continue
 		}
+		if t, unknown := strings.CutPrefix(c, UnknownPrefix); unknown {
+			f.Unknown = map[fleet.ConditionType]bool{fleet.ConditionType(t): true}
+			st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: t})
+			continue
+		}
 		f.Conditions[fleet.ConditionType(c)] = true
-		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: c, Status: true})
+		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: c, Status: true, Known: true})
 	}
 	state, attention := fleet.Evaluate(f)
 	st.EffectiveState = baremetalv1.MachineStatus_EffectiveState(

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -66,14 +67,19 @@ func (s *Store) presentFound(
 func (s *Store) presentPart(ctx context.Context, rows []dbsqlc.Machine, sealed bool) ([]*baremetalv1.Machine, error) {
 	idList := make([]string, 0, len(rows))
 	agents := make([]string, 0, len(rows))
+	var sites []string
 	for i := range rows {
 		idList = append(idList, rows[i].MachineID)
 		if rows[i].AgentID != nil {
 			agents = append(agents, *rows[i].AgentID)
 		}
+		if !slices.Contains(sites, rows[i].Site) {
+			sites = append(sites, rows[i].Site)
+		}
 	}
 	byMachine := map[string][]dbsqlc.MachineCondition{}
 	beat := map[string]*time.Time{} // by agent
+	var bySite map[string]convert.Seen
 	var said map[string]*baremetalv1.ProviderStatus
 	err := s.db.Q.Together(ctx,
 		func(q *dbsqlc.Queries) error {
@@ -91,6 +97,10 @@ func (s *Store) presentPart(ctx context.Context, rows []dbsqlc.Machine, sealed b
 			return pgtx.Wrap(err, "read heartbeats")
 		},
 		func(q *dbsqlc.Queries) (err error) {
+			bySite, err = Witnesses(ctx, q, sites)
+			return err
+		},
+		func(q *dbsqlc.Queries) (err error) {
 			said, err = ProviderStatuses(ctx, q, idList)
 			return err
 		},
@@ -104,18 +114,33 @@ func (s *Store) presentPart(ctx context.Context, rows []dbsqlc.Machine, sealed b
 		w = newMachineProto(len(rows))
 	}
 	for _, r := range rows {
+		seen := bySite[r.Site]
+		seen.Heartbeat = beat[pgtx.StrVal(r.AgentID)]
 		if sealed {
-			if m, ok := w.machine(r, byMachine[r.MachineID], beat[pgtx.StrVal(r.AgentID)], said[r.MachineID]); ok {
+			if m, ok := w.machine(r, byMachine[r.MachineID], seen, said[r.MachineID]); ok {
 				out = append(out, m)
 				continue
 			}
 		}
-		m, err := convert.MachineMessage(r, byMachine[r.MachineID], beat[pgtx.StrVal(r.AgentID)])
+		m, err := convert.MachineMessage(r, byMachine[r.MachineID], seen)
 		if err != nil {
 			return nil, err
 		}
 		m.Status.Provider = said[r.MachineID]
 		out = append(out, m)
+	}
+	return out, nil
+}
+
+// Witnesses returns, by site, the agent of the site that was heard last, and when.
+func Witnesses(ctx context.Context, q *dbsqlc.Queries, sites []string) (map[string]convert.Seen, error) {
+	rows, err := q.WitnessesOfSites(ctx, pgtx.NonNil(sites))
+	if err != nil {
+		return nil, fmt.Errorf("read the agents of sites: %w", err)
+	}
+	out := map[string]convert.Seen{}
+	for _, r := range rows {
+		out[r.Site] = convert.Seen{SiteAgent: r.AgentID, SiteHeard: r.LastHeartbeatAt}
 	}
 	return out, nil
 }

@@ -33,7 +33,7 @@ func newMachineProto(machines int) *machineProto {
 // machine gives a message that has nothing but its id and the bytes of all other fields. ok is false where something is
 // not flat.
 func (w *machineProto) machine(
-	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus,
+	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, seen convert.Seen, said *baremetalv1.ProviderStatus,
 ) (m *baremetalv1.Machine, ok bool) {
 	begin := len(w.page)
 	b, ok := w.labels(w.page, r.Labels)
@@ -44,7 +44,7 @@ func (w *machineProto) machine(
 		return nil, false
 	}
 	b = wireMessage(b, 3, w.spec)
-	if w.spec, ok = w.status(w.spec[:0], r, conds, heartbeat, said); !ok {
+	if w.spec, ok = w.status(w.spec[:0], r, conds, seen, said); !ok {
 		return nil, false
 	}
 	b = wireMessage(b, 4, w.spec)
@@ -59,13 +59,13 @@ func (w *machineProto) machine(
 }
 
 func (w *machineProto) status(
-	b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineCondition, heartbeat *time.Time, said *baremetalv1.ProviderStatus,
+	b []byte, r dbsqlc.Machine, conds []dbsqlc.MachineCondition, seen convert.Seen, said *baremetalv1.ProviderStatus,
 ) ([]byte, bool) {
 	state, attention := fleet.Evaluate(convert.FleetFacts(r, conds))
 	b = wireNumber(b, 1, uint64(baremetalv1.MachineStatus_Phase_value[r.Phase]))
 	for _, c := range conds {
 		if c.MachineID == r.MachineID {
-			w.inner = w.condition(w.inner[:0], c)
+			w.inner = w.condition(w.inner[:0], &c, &r, seen)
 			b = wireMessage(b, 2, w.inner)
 		}
 	}
@@ -80,7 +80,7 @@ func (w *machineProto) status(
 	b = wireText(b, 11, r.LastInstallError)
 	b = wireText(b, 12, r.BootID)
 	b = wireText(b, 13, pgtx.StrVal(r.AgentID))
-	b = w.stamp(b, 14, pgtx.TimeVal(heartbeat))
+	b = w.stamp(b, 14, pgtx.TimeVal(seen.Heartbeat))
 	b = wireBool(b, 15, r.Simulated)
 	b = wireText(b, 16, r.OsImageDigest)
 	b = wireText(b, 17, r.PowerState)
@@ -110,12 +110,18 @@ func (w *machineProto) status(
 }
 
 // condition uses no scratch space of its own but stamp's, which is on the stack.
-func (w *machineProto) condition(b []byte, c dbsqlc.MachineCondition) []byte {
+func (w *machineProto) condition(
+	b []byte, c *dbsqlc.MachineCondition, m *dbsqlc.Machine, seen convert.Seen,
+) []byte {
 	b = wireText(b, 1, c.Type)
 	b = wireBool(b, 2, c.Status)
 	b = wireText(b, 3, c.Reason)
 	b = w.stamp(b, 4, c.LastTransition)
-	return wireText(b, 5, c.Message)
+	b = wireText(b, 5, c.Message)
+	b = wireBool(b, 6, c.Known)
+	at, by := convert.Observed(c, m, seen)
+	b = w.stamp(b, 7, at)
+	return wireText(b, 8, by)
 }
 
 // labels reads an object of strings. A string with a bracket may be an array for all that is known, and is left to

@@ -96,9 +96,9 @@ func (d drawn) row(t *testing.T) (r dbsqlc.Machine, conds []dbsqlc.MachineCondit
 	}
 	for d.some() {
 		conds = append(conds, dbsqlc.MachineCondition{
-			MachineID: r.MachineID, Type: d.text("Reachable", "RMA", "NeedsIntervention"), Status: d.some(), Reason: d.text(),
+			MachineID: r.MachineID, Type: d.text("Reachable", "BMCReachable", "RMA", "NeedsIntervention"), Status: d.some(), Reason: d.text(),
 			Message:        d.text(),
-			LastTransition: d.time(),
+			LastTransition: d.time(), Known: d.some(), ObservedAt: d.timePtr(), ObservedBy: d.text("a-1"),
 		})
 	}
 	return r, conds
@@ -112,24 +112,24 @@ func TestSealedMachinesAreTheSame(t *testing.T) {
 	for n := range uint64(3000) {
 		d := drawn{rand.New(rand.NewPCG(n, 5))}
 		r, conds := d.row(t)
-		heartbeat := d.timePtr()
+		seen := convert.Seen{Heartbeat: d.timePtr(), SiteAgent: d.text("a-2"), SiteHeard: d.time()}
 		var said *baremetalv1.ProviderStatus
 		if d.some() {
 			said = &baremetalv1.ProviderStatus{Provider: d.text(), Drift: d.text(), ChangedAt: timestamppb.New(time.Unix(9, 9))}
 		}
-		want, err := convert.MachineMessage(r, conds, heartbeat)
+		want, err := convert.MachineMessage(r, conds, seen)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want.Status.Provider = said
 		w := newMachineProto(1)
-		first, ok := w.machine(r, conds, heartbeat, said)
+		first, ok := w.machine(r, conds, seen, said)
 		if !ok {
 			left++
 			continue
 		}
 		sealed++
-		if _, ok = w.machine(r, nil, nil, nil); !ok || first.GetMachineId() != r.MachineID {
+		if _, ok = w.machine(r, nil, convert.Seen{}, nil); !ok || first.GetMachineId() != r.MachineID {
 			t.Fatalf("number %d: id %q; another one behind it: %t", n, first.GetMachineId(), ok)
 		}
 		b, err := proto.Marshal(first)
@@ -170,8 +170,11 @@ func BenchmarkMachine(b *testing.B) {
 			`{"rack": "r1", "site": "site-1", "group": "g1", "region": "eu-1", "serial": "SN0000001", "provider": "redfish", "mac_addresses": ["02:00:00:00:00:01"]}`,
 		),
 	}
-	conds := []dbsqlc.MachineCondition{{MachineID: r.MachineID, Type: "Reachable", Status: true, Reason: "Heartbeat",
-		LastTransition: time.Unix(1e9, 7)}}
+	agent, beat := "a-1", time.Unix(1e9, 8)
+	r.AgentID = &agent
+	seen := convert.Seen{Heartbeat: &beat}
+	conds := []dbsqlc.MachineCondition{{MachineID: r.MachineID, Type: "Reachable", Status: true, Known: true,
+		Reason: "Heartbeat", LastTransition: time.Unix(1e9, 7)}}
 	page := func(build func(i int) *baremetalv1.Machine) {
 		out := &baremetalv1.ListMachinesResponse{}
 		for i := range 1000 {
@@ -184,7 +187,7 @@ func BenchmarkMachine(b *testing.B) {
 	b.Run("message", func(b *testing.B) {
 		for b.Loop() {
 			page(func(int) *baremetalv1.Machine {
-				m, err := convert.MachineMessage(r, conds, nil)
+				m, err := convert.MachineMessage(r, conds, seen)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -196,7 +199,7 @@ func BenchmarkMachine(b *testing.B) {
 		for b.Loop() {
 			w := newMachineProto(1000)
 			page(func(int) *baremetalv1.Machine {
-				m, ok := w.machine(r, conds, nil, nil)
+				m, ok := w.machine(r, conds, seen, nil)
 				if !ok {
 					b.Fatal("not flat")
 				}

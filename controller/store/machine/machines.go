@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/fieldmask"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -327,7 +328,12 @@ type MachineFilter struct {
 	Busy, Operating, Fenced string
 	// With and Without are conditions that must be true, or must not.
 	With, Without []string
-	AfterID       string
+	// Unknown and NotUnknown are conditions that must be unknown, or must not.
+	Unknown, NotUnknown []string
+	// NotObserved is "true" of machines that need somebody only because nothing observes them, "false" of all others, or
+	// empty for either.
+	NotObserved string
+	AfterID     string
 	// Order is that of the walk: its zero value is that of machine_id, byte by byte. After holds AfterID and what else the
 	// order compares.
 	Order Order
@@ -336,6 +342,15 @@ type MachineFilter struct {
 	// Sealed gives machines of which only the id can be read before they have gone over the wire.
 	Sealed bool
 }
+
+// settledStates are the node states whose machines are never NOT_OBSERVED.
+var settledStates = func() []string {
+	out := []string{}
+	for _, state := range fleet.Settles() {
+		out = append(out, string(state))
+	}
+	return out
+}()
 
 // Pattern is a regular expression over one text: machine_id, labels.KEY, or a field of the spec by proto name. A text
 // that is not set matches none.
@@ -359,7 +374,8 @@ func (f MachineFilter) Regexps(not bool) (keys, regexps []string) {
 func (f MachineFilter) matchesAll() bool {
 	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy+f.Operating+f.Fenced == "" &&
 		f.MachineIDs == nil && len(f.Patterns) == 0 &&
-		len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.NodeStates)+len(f.NotNodeStates) == 0
+		f.NotObserved == "" && len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.Unknown)+len(f.NotUnknown)+
+		len(f.NodeStates)+len(f.NotNodeStates) == 0
 }
 
 // WalkMachines reads machines by id, tombstones left out.
@@ -400,6 +416,8 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 		Operating: f.Operating, Fenced: f.Fenced, NodeStates: pgtx.NonNil(f.NodeStates),
 		NotNodeStates: pgtx.NonNil(f.NotNodeStates), Among: among, WithConditions: pgtx.NonNil(f.With),
 		WithoutConditions: pgtx.NonNil(f.Without), PageSize: f.Limit,
+		UnknownConditions: pgtx.NonNil(f.Unknown), WithoutUnknown: pgtx.NonNil(f.NotUnknown),
+		NotObserved: f.NotObserved, SettledStates: settledStates,
 		Keys: keys, Regexps: regexps, NotKeys: notKeys, NotRegexps: notRegexps,
 		OrderBy: f.Order.By, Descending: f.Order.Desc, AfterTime: f.After.UpdatedAt,
 		AfterName: f.After.Name,

@@ -116,10 +116,13 @@ func providerFault(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (st
 		if err != nil {
 			return "", fmt.Errorf("read conditions: %w", err)
 		}
-		silent := slices.ContainsFunc(conds,
+		i := slices.IndexFunc(conds,
 			func(c dbsqlc.MachineCondition) bool { return c.Type == string(fleet.BMCReachable) && !c.Status })
-		if silent {
+		switch {
+		case i >= 0 && conds[i].Known:
 			return "the machine's BMC does not answer", nil
+		case i >= 0:
+			return "nothing observes the machine's BMC: the agent of site " + m.Site + " is silent", nil
 		}
 		return "", nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -126,9 +127,39 @@ func Reach(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, status bool
 			return err
 		}
 	}
+	if err := ageFaults(ctx, q, m, status, now); err != nil {
+		return err
+	}
 	return machinestore.SetCondition(ctx, q, m.MachineID,
 		operation.ConditionChange{Type: fleet.Reachable, Status: status, Reason: reason}, now)
 }
+
+// ageFaults keeps the faults that the machine's own agent has reported, as unknown while the agent is silent.
+func ageFaults(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, heard bool, now time.Time) error {
+	switch {
+	case convert.ObservedBySite(&m):
+		return nil
+	case heard:
+		return KnowFaults(ctx, q, m.MachineID)
+	}
+	err := q.AgeFaults(ctx, dbsqlc.AgeFaultsParams{MachineID: m.MachineID, AgentID: *m.AgentID, Now: now,
+		Types: ofAgents})
+	return pgtx.Wrap(err, "age the faults that the agent has reported")
+}
+
+// KnowFaults makes the faults known again that the machine's own agent has reported: the agent is back.
+func KnowFaults(ctx context.Context, q *dbsqlc.Queries, machineID string) error {
+	err := q.RestoreConditions(ctx, dbsqlc.RestoreConditionsParams{MachineIds: []string{machineID}, Types: ofAgents})
+	return pgtx.Wrap(err, "restore the faults that the agent has reported")
+}
+
+// ofAgents are the conditions that a machine's own agent reports.
+var ofAgents = func() (out []string) {
+	for _, t := range fleet.Witnessed(fleet.WitnessAgent, fleet.SilenceKeeps) {
+		out = append(out, string(t))
+	}
+	return out
+}()
 
 func AgentLive(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (bool, error) {
 	rows, err := q.CandidatesFor(ctx, dbsqlc.CandidatesForParams{

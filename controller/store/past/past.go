@@ -102,6 +102,7 @@ func message(r *dbsqlc.MachinesAtRow) (*baremetalv1.Machine, error) {
 		conditions[i] = dbsqlc.MachineCondition{
 			MachineID: r.MachineID, Type: r.ConditionTypes[i], Status: r.ConditionStatuses[i],
 			Reason: r.ConditionReasons[i], Message: r.ConditionMessages[i], LastTransition: r.ConditionTimes[i],
+			Known: i >= len(r.ConditionKnowns) || r.ConditionKnowns[i],
 		}
 	}
 	return convert.MachineMessage(dbsqlc.Machine{
@@ -114,5 +115,5 @@ func message(r *dbsqlc.MachinesAtRow) (*baremetalv1.Machine, error) {
 		FirstProvisionedAt: r.FirstProvisionedAt, IdentityLevel: r.IdentityLevel, TpmKeyDigest: r.TpmKeyDigest,
 		TpmKeyTrust: r.TpmKeyTrust, TpmKeyAt: r.TpmKeyAt, ProbeIp: r.ProbeIp, UpdatedAt: r.UpdatedAt,
 		DeletedAt: r.DeletedAt,
-	}, conditions, nil)
+	}, conditions, convert.Seen{})
 }

@@ -28,7 +28,7 @@ func TestStatesHaveWhatClientsSee(t *testing.T) {
 		t.Fatal(err)
 	}
 	unseen := strings.Fields(`config_generation change_xid plan_id failed_plan_id retiring quarantined_from
-		quarantine_reason failed_node_plan accepted_drift registered_by_request`)
+		quarantine_reason failed_node_plan accepted_drift registered_by_request last_power_state`)
 	elsewhere := strings.Fields("created_at external_id labels spec provider site region")
 	for _, name := range left {
 		if !slices.Contains(unseen, name) && !slices.Contains(elsewhere, name) {
@@ -42,7 +42,8 @@ func TestMachinesOfBeforeHaveAState(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	m := storetest.Register(t, s, "m-2")
-	for _, name := range []string{"0038_moments.down.sql", "0038_moments.up.sql"} {
+	for _, name := range []string{"0045_known.down.sql", "0038_moments.down.sql", "0038_moments.up.sql",
+		"0045_known.up.sql"} {
 		sql, err := migrations.Files.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -97,9 +97,10 @@ VALUES (@machine_id, @type, @status, @reason, @message, @now)
 ON CONFLICT (machine_id, type) DO UPDATE
 SET status = excluded.status, reason = excluded.reason, message = excluded.message,
     last_transition = CASE WHEN machine_conditions.status = excluded.status THEN machine_conditions.last_transition
-                           ELSE excluded.last_transition END
-WHERE (machine_conditions.status, machine_conditions.reason, machine_conditions.message)
-      IS DISTINCT FROM (excluded.status, excluded.reason, excluded.message);
+                           ELSE excluded.last_transition END,
+    known = true, observed_at = NULL, observed_by = '', last_known = NULL
+WHERE (machine_conditions.status, machine_conditions.reason, machine_conditions.message, machine_conditions.known)
+      IS DISTINCT FROM (excluded.status, excluded.reason, excluded.message, true);
 
 -- name: SetConditionForReason :exec
 -- As SetCondition, but a message alone is no change: it says when something is tried again, or how often it was.
@@ -107,12 +108,15 @@ INSERT INTO machine_conditions AS c (machine_id, type, status, reason, message, 
 VALUES (@machine_id, @type, @status, @reason, @message, @now)
 ON CONFLICT (machine_id, type) DO UPDATE
 SET status = excluded.status, reason = excluded.reason, message = excluded.message,
-    last_transition = CASE WHEN c.status = excluded.status THEN c.last_transition ELSE excluded.last_transition END
-WHERE (c.status, c.reason) IS DISTINCT FROM (excluded.status, excluded.reason);
+    last_transition = CASE WHEN c.status = excluded.status THEN c.last_transition ELSE excluded.last_transition END,
+    known = true, observed_at = NULL, observed_by = '', last_known = NULL
+WHERE (c.status, c.reason, c.known) IS DISTINCT FROM (excluded.status, excluded.reason, true);
 
 -- name: ClearConditionIfSet :exec
-UPDATE machine_conditions SET status = false, reason = @reason, message = '', last_transition = @now
-WHERE machine_id = @machine_id AND type = @type AND status;
+UPDATE machine_conditions SET status = false, reason = @reason, message = '',
+    last_transition = CASE WHEN status THEN @now ELSE last_transition END,
+    known = true, observed_at = NULL, observed_by = '', last_known = NULL
+WHERE machine_id = @machine_id AND type = @type AND (status OR NOT known);
 
 -- name: MarkPlanUsed :exec
 UPDATE plans SET used_at = @now WHERE plan_id = @plan_id AND used_at IS NULL;

@@ -194,8 +194,8 @@ ON CONFLICT (site, mac) DO UPDATE SET segment = excluded.segment, address = excl
     vendor = excluded.vendor, last_seen_at = excluded.last_seen_at;
 
 -- name: SetPowerState :exec
-UPDATE machines SET power_state = @power_state, power_state_at = @now
-WHERE machine_id = @machine_id AND site = @site AND power_state <> @power_state;
+UPDATE machines SET power_state = @power_state, power_state_at = @now, last_power_state = ''
+WHERE machine_id = @machine_id AND site = @site AND (power_state <> @power_state OR last_power_state <> '');
 
 -- name: RevokeTokensOfCommand :exec
 UPDATE bootstrap_tokens SET revoked_at = @now WHERE command_id = @command_id AND used_at IS NULL AND revoked_at IS NULL;

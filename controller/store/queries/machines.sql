@@ -91,6 +91,23 @@ WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
   AND (cardinality(@without_conditions::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
       WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY(@without_conditions::text[])))
+  AND (cardinality(@unknown_conditions::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest(@unknown_conditions::text[]) AS want(type)
+      WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
+                        WHERE c.machine_id = m.machine_id AND c.type = want.type AND NOT c.known AND NOT c.status)))
+  AND (cardinality(@without_unknown::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM machine_conditions c
+      WHERE c.machine_id = m.machine_id AND NOT c.known AND NOT c.status AND c.type = ANY(@without_unknown::text[])))
+  AND (@not_observed::text = '' OR (
+      m.phase = 'READY' AND NOT m.node_state = ANY(@settled_states::text[]) AND m.current_operation_id IS NULL
+      AND m.active_workflow_id IS NULL AND m.unresolved_command_id IS NULL
+      AND EXISTS (SELECT 1 FROM machine_conditions c
+                  WHERE c.machine_id = m.machine_id AND c.type = 'Reachable' AND NOT c.known AND NOT c.status)
+      AND EXISTS (SELECT 1 FROM machine_conditions c
+                  WHERE c.machine_id = m.machine_id AND c.type = 'Provisioned' AND c.status)
+      AND NOT EXISTS (SELECT 1 FROM machine_conditions c
+                      WHERE c.machine_id = m.machine_id AND c.status AND c.type IN ('RMA', 'Retired', 'NeedsIntervention')))
+      = (@not_observed = 'true'))
 ORDER BY CASE WHEN @order_by = 'updated_at' AND NOT @descending THEN m.updated_at END,
          CASE WHEN @order_by = 'updated_at' AND @descending THEN m.updated_at END DESC,
          CASE WHEN @order_by IN ('site', 'rack') AND NOT @descending THEN k.name END,
@@ -218,7 +235,8 @@ ORDER BY n.target_id, n.created_at DESC;
 
 -- name: MapMachines :many
 -- The machines, in parts that are alike in up to four texts and in the facts that their state is made of. What the facts mean is
--- not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters: the keys fall away
+-- not decided here; of the conditions that are asked for each has a bit: a type for those that are true, ?type for those that are
+-- unknown. To be planned for its parameters: the keys fall away
 -- then. The last row has no machine: it says before when what was committed is in the others.
 SELECT key1, key2, key3, key4, phase, node_state, operating, in_workflow, fenced, agentless, conditions, why,
        array_agg(machine_id)::text[] AS machine_ids, statement_timestamp()::timestamptz AS as_of
@@ -246,7 +264,10 @@ FROM (
     FROM machines m LEFT JOIN (
         SELECT k.machine_id, bit_or(1 << (array_position(@conditions::text[], k.type) - 1)) AS bits,
                max(k.reason) FILTER (WHERE k.type = 'NeedsIntervention') AS why
-        FROM machine_conditions k WHERE k.status AND k.type = ANY(@conditions::text[]) GROUP BY k.machine_id) c
+        FROM (SELECT x.machine_id, x.type, x.reason FROM machine_conditions x WHERE x.status AND x.type = ANY(@conditions::text[])
+              UNION ALL SELECT x.machine_id, '?' || x.type, x.reason FROM machine_conditions x
+              WHERE NOT x.known AND NOT x.status AND '?' || x.type = ANY(@conditions::text[])) k
+        GROUP BY k.machine_id) c
         ON c.machine_id = m.machine_id
     WHERE m.deleted_at IS NULL
       AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))
@@ -299,9 +320,11 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT bit_or(1 << (array_position(@conditions::text[], k.type) - 1)) AS bits,
                max(k.reason) FILTER (WHERE k.type = 'NeedsIntervention') AS why
-        FROM (SELECT unnest(s.condition_types) AS type, unnest(s.condition_statuses) AS status,
-                     unnest(s.condition_reasons) AS reason) k
-        WHERE k.status AND k.type = ANY(@conditions::text[])) c
+        FROM (SELECT CASE WHEN x.status THEN x.type ELSE '?' || x.type END AS type, x.reason
+              FROM (SELECT unnest(s.condition_types) AS type, unnest(s.condition_statuses) AS status,
+                           unnest(s.condition_reasons) AS reason, unnest(s.condition_knowns) AS known) x
+              WHERE x.status OR NOT x.known) k
+        WHERE k.type = ANY(@conditions::text[])) c
     WHERE s.deleted_at IS NULL
       AND (cardinality(@keys::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want

@@ -108,7 +108,8 @@ WHERE m.deleted_at IS NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
 
 -- name: CountByValues :many
 -- How many machines there are of each set of values, and of facts that their state is made of where those are asked for. What
--- they mean is not decided here; of the conditions that are asked for each has a bit. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
+-- they mean is not decided here; of the conditions that are asked for each has a bit: a type for those that are true, ?type for those
+-- that are unknown. To be planned for its parameters, as WalkMachines. The last row counts none: it says before when
 -- what was committed is counted.
 WITH counted AS (
     SELECT CASE WHEN cardinality(@group_by::text[]) = 0 THEN '{}' ELSE ARRAY(
@@ -124,8 +125,12 @@ WITH counted AS (
            (@facts AND m.unresolved_command_id IS NOT NULL)::boolean AS fenced,
            coalesce(c.bits, 0)::integer AS conditions, count(*) AS machines
     FROM machines m LEFT JOIN (
-        SELECT k.machine_id, bit_or(1 << (array_position(@conditions::text[], k.type) - 1)) AS bits FROM machine_conditions k
-        WHERE cardinality(@conditions::text[]) > 0 AND k.status AND k.type = ANY(@conditions::text[]) GROUP BY k.machine_id) c
+        SELECT k.machine_id, bit_or(1 << (array_position(@conditions::text[], k.type) - 1)) AS bits FROM (
+            SELECT x.machine_id, x.type FROM machine_conditions x
+            WHERE cardinality(@conditions::text[]) > 0 AND x.status AND x.type = ANY(@conditions::text[])
+            UNION ALL SELECT x.machine_id, '?' || x.type FROM machine_conditions x
+            WHERE cardinality(@conditions::text[]) > 0 AND NOT x.known AND NOT x.status AND '?' || x.type = ANY(@conditions::text[])) k
+        GROUP BY k.machine_id) c
         ON c.machine_id = m.machine_id
     WHERE m.deleted_at IS NULL
       AND (cardinality(@among::text[]) = 0 OR m.machine_id = ANY(@among::text[]))

@@ -78,7 +78,7 @@ SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_
        s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
        s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
        s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
-       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times, s.condition_knowns
 FROM machines m
 CROSS JOIN LATERAL (SELECT * FROM machine_states x WHERE x.machine_id = m.machine_id AND x.at <= @moment
                     ORDER BY x.at DESC, x.version DESC LIMIT 1) s
@@ -92,7 +92,7 @@ SELECT m.machine_id, m.created_at, w.labels, w.spec, s.version, s.phase, s.node_
        s.active_workflow_id, s.unresolved_command_id, s.agent_id, s.boot_id, s.simulated, s.agentless, s.os_image_digest, s.power_state,
        s.power_state_at, s.boot_mode, s.install_attempts, s.last_install_error, s.first_provisioned_at, s.identity_level,
        s.tpm_key_digest, s.tpm_key_trust, s.tpm_key_at, s.probe_ip, s.updated_at, s.deleted_at, s.condition_types,
-       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times
+       s.condition_statuses, s.condition_reasons, s.condition_messages, s.condition_times, s.condition_knowns
 FROM machine_states s
 JOIN machines m ON m.machine_id = s.machine_id
 JOIN machine_words w ON w.machine_id = s.machine_id AND w.digest = s.said

@@ -266,6 +266,11 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err := nodeSeen(ctx, q, m, h.AgentID, now); err != nil {
 		return err
 	}
+	if node.Parse(m.NodeState) != node.Active { // an active node's agent has not been silent
+		if err := nodestate.KnowFaults(ctx, q, m.MachineID); err != nil {
+			return err
+		}
+	}
 	if out.RolledBack {
 		if err := machinestore.RaiseCause(ctx, q, m.MachineID, "",
 			machinestore.MemoryCause("the agent came back with an older copy of its memory"), now); err != nil {

@@ -63,6 +63,9 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 		return nil
 	})
 	if err == nil {
+		err = s.confirm(ctx, r.Site, confirmable(r))
+	}
+	if err == nil {
 		err = s.recordBMCs(ctx, r, now)
 	}
 	if err == nil {

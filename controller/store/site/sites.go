@@ -82,7 +82,7 @@ func (s *Store) GetSite(ctx context.Context, site string) (*baremetalv1.Site, er
 	if err != nil {
 		return nil, fmt.Errorf("read site: %w", err)
 	}
-	return siteMessage(row)
+	return Message(row)
 }
 
 // ListSites reads sites by name, from a name on.
@@ -93,7 +93,7 @@ func (s *Store) ListSites(ctx context.Context, after string, limit int32) ([]*ba
 	}
 	out := make([]*baremetalv1.Site, 0, len(rows))
 	for _, r := range rows {
-		m, err := siteMessage(r)
+		m, err := Message(r)
 		if err != nil {
 			return nil, err
 		}
@@ -102,8 +102,8 @@ func (s *Store) ListSites(ctx context.Context, after string, limit int32) ([]*ba
 	return out, nil
 }
 
-// siteMessage lays what the site's agent has noticed over the segments.
-func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
+// Message is a site as clients see it: it lays what the site's agent has noticed over the segments.
+func Message(r dbsqlc.Site) (*baremetalv1.Site, error) {
 	segments, err := convert.FromJSONList[baremetalv1.Segment](r.Segments)
 	if err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func siteMessage(r dbsqlc.Site) (*baremetalv1.Site, error) {
 	}
 	return &baremetalv1.Site{
 		Site: r.Site, Segments: segments, Revision: r.Revision, AppliedRevision: r.AppliedRevision,
-		AppliedAt: convert.TimestampPtr(r.AppliedAt),
-		AgentId:   pgtx.StrVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold,
+		AppliedAt: convert.TimestampPtr(r.AppliedAt), SilentSince: convert.TimestampPtr(r.SilentSince),
+		AgentId: pgtx.StrVal(r.AgentID), IdentityLevel: r.IdentityLevel, DriftThreshold: r.DriftThreshold,
 		Version: r.Version,
 	}, nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // EveryMachine stores a machine for each combination of what the effective state is made of: phase, node state,
-// operation, workflow, fence, and the conditions that count. It returns their number. No history leads to most of them,
+// operation, workflow, fence, and the conditions that count, of which Reachable may be unknown. It returns their number. No history leads to most of them,
 // so triggers and references are off while they are written.
 func EveryMachine(t testing.TB, s *store.Store) int {
 	t.Helper()
@@ -26,11 +26,15 @@ func EveryMachine(t testing.TB, s *store.Store) int {
 		      unnest(ARRAY['discovered', 'bootstrap_issued', 'enrolling', 'pending', 'installing', 'install_failed', 'installed',
 		                   'active', 'offline', 'quarantined', 'reprovision', 'deprovisioning', 'migrating', 'draining', 'retired',
 		                   'removing']) n,
-		      generate_series(0, 1) o, generate_series(0, 1) w, generate_series(0, 1) f, generate_series(0, 31) c`,
+		      generate_series(0, 1) o, generate_series(0, 1) w, generate_series(0, 1) f, generate_series(0, 47) c`,
 		`INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 		 SELECT m.machine_id, k.type, true, 'EXECUTION_FAILED', now()
 		 FROM machines m, (VALUES (0, 'RMA'), (1, 'Retired'), (2, 'NeedsIntervention'), (3, 'Provisioned'), (4, 'Reachable')) k (bit, type)
 		 WHERE (substring(m.machine_id FROM '[0-9]+$')::int >> k.bit) & 1 = 1`,
+		// The third value of Reachable: its witness is silent.
+		`INSERT INTO machine_conditions (machine_id, type, status, known, reason, observed_at, observed_by, last_transition)
+		 SELECT m.machine_id, 'Reachable', false, false, 'SITE_AGENT_SILENT', now(), 'ag-x', now()
+		 FROM machines m WHERE substring(m.machine_id FROM '[0-9]+$')::int >= 32`,
 		`RESET session_replication_role`,
 		// Moments from now on have them too, as the migration does it for machines that are there.
 		`SELECT count(machine_states_add(x.change_xid)) FROM (SELECT DISTINCT change_xid FROM machines) x`,

@@ -281,7 +281,7 @@ func conditionFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t 
 	t.Conditions = map[string]timeline.ConditionState{}
 	for _, r := range rows {
 		t.Conditions[r.Type] = timeline.ConditionState{Status: strconv.FormatBool(r.Status), Reason: r.Reason,
-			Message: r.Message}
+			Message: r.Message, Unknown: !r.Known}
 	}
 	return nil
 }

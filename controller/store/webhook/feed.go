@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -74,7 +75,11 @@ func (s *Store) FanOut(ctx context.Context, source string, limit int32, now time
 		if err != nil {
 			return err
 		}
-		events = append(events, ofRollouts...)
+		ofSites, err := s.takeSiteEvents(ctx, q, hooks, limit, &out)
+		if err != nil {
+			return err
+		}
+		events = slices.Concat(events, ofRollouts, ofSites)
 		d, err := deliveries(source, hooks, events)
 		if err != nil {
 			return err

@@ -88,7 +88,8 @@ func startFeed(ctx context.Context, q *dbsqlc.Queries) error {
 	if len(active) > 0 {
 		return nil
 	}
-	if err := errors.Join(q.StartWebhookFeed(ctx), q.EmptyOutbox(ctx), q.EmptyRolloutOutbox(ctx)); err != nil {
+	if err := errors.Join(q.StartWebhookFeed(ctx), q.EmptyOutbox(ctx), q.EmptyRolloutOutbox(ctx),
+		q.EmptySiteOutbox(ctx)); err != nil {
 		return fmt.Errorf("start the feed: %w", err)
 	}
 	return nil

@@ -236,6 +236,7 @@ var passing = map[string]string{
 	"booting":   "as site; it only offers the operation's log",
 	"probe-silent": "needs a machine that is installed without an agent: lab TestMetalStockAgentless installs one, with " +
 		"virtual machines",
+	"not-observed": "needs a site whose agent is silent: lab/e2e/silence TestASilentSite kills one",
 	"unowned": "a controller moves such a node within a minute: controller/store/node TestRepairOfOwnerlessNodes " +
 		"does it",
 	"drift": "an agent looks every three minutes: agent/executor/reconfig TestDriftIsWhatSomebodyElseHasChanged and " +

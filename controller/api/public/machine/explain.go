@@ -10,8 +10,10 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -72,6 +74,9 @@ const mostExplained = 100
 // attentionFilter is which machines are explained where nobody says which.
 const attentionFilter = "effective_state=ATTENTION"
 
+// withoutShared leaves out the machines that are counted in shared causes.
+const withoutShared = "attention_reason!=" + fleet.AttentionNotObserved
+
 // explainPage is the page that a request asks for.
 type explainPage struct {
 	*baremetalv1.ExplainMachinesRequest
@@ -95,6 +100,17 @@ func (s *Server) ExplainMachines(
 	if err != nil {
 		return nil, err
 	}
+	// Machines of a caller with roles for some of them are not counted, so each has its own entry.
+	caller, _ := auth.CallerFrom(ctx)
+	_, restricted := caller.Within()
+	shared := shares(terms) && !restricted
+	if shared {
+		left, err := query.Machines.Parse(withoutShared)
+		if err != nil {
+			return nil, err
+		}
+		terms = append(terms, left...)
+	}
 	list, err := s.Walk(ctx, "explained machines", text, terms, service.WalkStart{}, false)
 	if err != nil {
 		return nil, err
@@ -104,6 +120,11 @@ func (s *Server) ExplainMachines(
 		return nil, err
 	}
 	out := &baremetalv1.ExplainMachinesResponse{NextPageToken: p.Next, TotalSize: p.Total}
+	if shared && r.GetPageToken() == "" {
+		if out.SharedCauses, err = s.sharedCauses(ctx, text); err != nil {
+			return nil, err
+		}
+	}
 	if out.Machines, err = s.explainEach(ctx, p.Rows); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ func timelineState(s *timeline.State) *baremetalv1.TimelineState {
 			Reason:         c.Reason,
 			Message:        c.Message,
 			LastTransition: service.StampIfSet(c.Since),
+			Known:          !c.Unknown,
 		})
 	}
 	addWork(out, s)
@@ -50,14 +51,18 @@ func timelineState(s *timeline.State) *baremetalv1.TimelineState {
 }
 
 func factsThen(s *timeline.State) fleet.Facts {
+	unknown := map[fleet.ConditionType]bool{}
 	f := fleet.Facts{
 		Phase: fleet.Phase(s.Machine["phase"]), NodeState: fleet.NodeState(s.Machine["node_state"]),
-		Conditions:      map[fleet.ConditionType]bool{},
+		Conditions: map[fleet.ConditionType]bool{}, Unknown: unknown,
 		ActiveOperation: s.Machine["current_operation_id"] != "", UnresolvedCommand: s.Machine["unresolved_command_id"],
 		Deleted: s.Machine["deleted"] != "",
 	}
 	for name, c := range s.Conditions {
 		f.Conditions[fleet.ConditionType(name)] = c.Status == "true"
+		if c.Unknown && c.Status != "true" {
+			unknown[fleet.ConditionType(name)] = true
+		}
 		if name == string(fleet.NeedsIntervention) && c.Status == "true" {
 			f.Intervention = fleet.Attention{Reason: c.Reason, Message: c.Message}
 		}

@@ -47,6 +47,9 @@ func machinesOf(r *publictest.Rig, filter string, at time.Time, size int32) (all
 func asKept(all []*pb.Machine) []*pb.Machine {
 	for _, m := range all {
 		m.Status.LastHeartbeatAt, m.Status.Provider = nil, nil
+		for _, c := range m.GetStatus().GetConditions() {
+			c.ObservedAt, c.ObservedBy = nil, ""
+		}
 	}
 	return all
 }

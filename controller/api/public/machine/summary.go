@@ -38,11 +38,15 @@ func (s *Server) readSummary(ctx context.Context) (*baremetalv1.FleetSummary, er
 	if err != nil {
 		return nil, err
 	}
+	shared, err := s.sharedCauses(ctx, "")
+	if err != nil {
+		return nil, err
+	}
 	return &baremetalv1.FleetSummary{
 		NotListeningSince: service.StampIfSet(since), AgentsAwaited: awaited,
 		AsOf: counts.GetAsOf(), Machines: counts.GetGroups(), TotalMachines: counts.GetTotal(),
 		RunningOperations: work.Running, PendingOperations: work.Pending, FailedOperations: work.Failed,
-		ConnectedAgents: work.Agents,
+		ConnectedAgents: work.Agents, SharedCauses: shared,
 	}, nil
 }
 

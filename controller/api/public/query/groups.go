@@ -66,7 +66,9 @@ func CountQuery(terms []filter.Term, groupBy []string) (Count, error) {
 // asks adds the facts that a key is made of.
 func (c *Count) asks(key string) {
 	c.Counter.Facts = true
-	types := []fleet.ConditionType{fleet.ConditionType(strings.TrimPrefix(key, "conditions."))}
+	condition := strings.TrimPrefix(key, "conditions.")
+	types := []fleet.ConditionType{fleet.ConditionType(condition),
+		fleet.ConditionType(machinestore.UnknownPrefix + condition)}
 	switch key {
 	case "node_state":
 		return
@@ -75,6 +77,9 @@ func (c *Count) asks(key string) {
 	case "effective_state":
 		types = []fleet.ConditionType{fleet.RMA, fleet.RetiredFlag, fleet.NeedsIntervention, fleet.Provisioned,
 			fleet.Reachable}
+	case "attention_reason":
+		types = []fleet.ConditionType{fleet.RMA, fleet.RetiredFlag, fleet.NeedsIntervention, fleet.Provisioned,
+			fleet.Reachable, machinestore.UnknownPrefix + fleet.Reachable}
 	}
 	for _, t := range types {
 		if !slices.Contains(c.Counter.Conditions, string(t)) {

@@ -32,6 +32,8 @@ var Machines = validate.Query{
 		"image":           validate.Any,
 		"labels.":         validate.Label,
 		"conditions.":     condition,
+		// Of the reasons why a machine needs somebody, the one that machines share.
+		"attention_reason": validate.Among(map[string]string{fleet.AttentionNotObserved: fleet.AttentionNotObserved}),
 	},
 	Aliases: map[string]string{"state": "effective_state", "label.": "labels.", "condition.": "conditions."},
 	Text: []string{
@@ -76,15 +78,14 @@ func nodeStateNames() map[string]string {
 	return out
 }
 
-var conditionTypes = []fleet.ConditionType{
-	fleet.Reachable, fleet.BMCReachable, fleet.Provisioned, fleet.InCustomerCluster, fleet.Drained, fleet.Degraded,
-	fleet.NeedsIntervention, fleet.OperationCanceled, fleet.RMA, fleet.RetiredFlag, fleet.ProviderDrift,
-	fleet.HardwareFault, fleet.RAIDDegraded,
-}
+// conditionValues are what a filter takes of a condition. Each machine has one of them: true where the status is, also
+// of a fault that is no longer observed; false where it is known to be; else unknown.
+var conditionValues = []string{"true", "false", "unknown"}
 
 func condition(typeAndValue string) (string, bool) {
 	name, value, _ := strings.Cut(typeAndValue, "=")
-	return value, slices.Contains(conditionTypes, fleet.ConditionType(name)) && (value == "true" || value == "false")
+	_, _, known := fleet.Aging(fleet.ConditionType(name))
+	return value, known && slices.Contains(conditionValues, value)
 }
 
 // MachineQuery turns a filter into walks that together give what it matches, each machine once: none when its terms
@@ -193,12 +194,33 @@ func narrowState(f machinestore.MachineFilter, key, value string) []machinestore
 		return narrowPhase(f, value)
 	case "node_state":
 		return inStates(f, []string{value})
+	case "attention_reason":
+		return notObserved(f, "true")
 	}
 	name := fleet.ConditionType(strings.TrimPrefix(key, "conditions."))
-	if value == "true" {
+	switch value {
+	case "true":
 		return one(having(f, name))
+	case "unknown":
+		f.Unknown = appended(f.Unknown, []fleet.ConditionType{name})
+		return one(f)
 	}
-	return one(lacking(f, name))
+	return one(knowing(lacking(f, name), name))
+}
+
+// knowing leaves out machines of which a condition is unknown.
+func knowing(f machinestore.MachineFilter, t fleet.ConditionType) machinestore.MachineFilter {
+	f.NotUnknown = appended(f.NotUnknown, []fleet.ConditionType{t})
+	return f
+}
+
+// notObserved keeps machines that need somebody only because nothing observes them, or leaves those out.
+func notObserved(f machinestore.MachineFilter, value string) []machinestore.MachineFilter {
+	if f.NotObserved != "" && f.NotObserved != value {
+		return nil
+	}
+	f.NotObserved = value
+	return one(f)
 }
 
 // notInState is narrowState of all other values.
@@ -208,8 +230,17 @@ func notInState(f machinestore.MachineFilter, key, value string) []machinestore.
 		return notInPhase(f, value)
 	case "node_state":
 		return one(notInStates(f, []string{value}))
+	case "attention_reason":
+		return notObserved(f, "false")
 	}
-	return narrowState(f, key, map[string]string{"true": "false", "false": "true"}[value])
+	name := fleet.ConditionType(strings.TrimPrefix(key, "conditions."))
+	switch value {
+	case "true":
+		return one(lacking(f, name))
+	case "unknown":
+		return one(knowing(f, name))
+	}
+	return append(narrowState(f, key, "true"), narrowState(f, key, "unknown")...)
 }
 
 // notInPhase is narrowPhase of all other machines.

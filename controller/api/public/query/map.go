@@ -29,7 +29,7 @@ func MapQuery(terms []filter.Term, groupBy []string, valueOf string, past bool) 
 	if err := m.addValue(valueOf); err != nil {
 		return m, err
 	}
-	m.asks("effective_state")
+	m.asks("attention_reason")
 	if past {
 		m.Counter.Filter = machinestore.MachineFilter{}
 		for _, t := range terms {

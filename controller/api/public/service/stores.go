@@ -102,6 +102,7 @@ type Machines interface {
 	WalkMachines(ctx context.Context, f machinestore.MachineFilter) ([]*baremetalv1.Machine, error)
 	WalkInOrder(ctx context.Context, filters []machinestore.MachineFilter, order machinestore.Order, afterID string,
 		after machinestore.Place, limit int32) ([]*baremetalv1.Machine, error)
+	AnythingUnknown(ctx context.Context) (bool, error)
 	CountAlike(ctx context.Context, c machinestore.Counter) (groups []machinestore.Counted, asOf time.Time, err error)
 	MapMachines(ctx context.Context, c machinestore.Counter) (all []machinemap.Part, asOf time.Time, err error)
 	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*machinestore.Changes, error)

@@ -1,6 +1,6 @@
 // What the page knows of every machine: the API's map of the fleet, in columns, kept up to date by its watch.
 import { connection, get, lines, poll, Refusal, Unreachable } from './api.svelte'
-import { stateOf, states } from './states'
+import { stateOf, states, unknownCondition } from './states'
 import type { Counts, FleetSummary, Machine, MachineEvent, MachineMap } from './types'
 
 // Row is a machine that needs somebody.
@@ -96,12 +96,13 @@ export class Shown {
     return this.groups[low]
   }
 
-  // needy are the first machines that need somebody, worst first.
-  needy(most: number): Row[] {
+  // needy are the first machines that need somebody, worst first; those of one reason are left out.
+  needy(most: number, without = ''): Row[] {
     const out: Row[] = []
     for (const wanted of [0, 1]) {
       for (let i = this.state.indexOf(wanted); i >= 0 && out.length < most; i = this.state.indexOf(wanted, i + 1)) {
         const g = this.groupAt(i)
+        if (without && this.reasonAt(i) === without) continue
         out.push({
           id: this.ids[i] ?? '', state: this.stateAt(i), site: g?.site ?? '', reason: this.reasonAt(i), message: '',
           rack: this.look.by === 'rack' ? (g?.name ?? '') : '',
@@ -378,7 +379,10 @@ export function valueOf(m: Machine, key: string): string {
   const [family = '', ...rest] = key.split('.')
   const name = rest.join('.')
   if (name && family.startsWith('label')) return m.labels[name] ?? ''
-  if (name) return String(m.status?.conditions.find((c) => c.type === name)?.status ?? false)
+  if (name) {
+    const c = m.status?.conditions.find((c) => c.type === name)
+    return c && unknownCondition(c) ? 'unknown' : String(c?.status ?? false)
+  }
   switch (key) {
     case 'machine_id':
       return m.machine_id

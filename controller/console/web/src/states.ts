@@ -1,4 +1,4 @@
-import type { Machine } from './types'
+import type { Condition, Machine } from './types'
 
 // The six words of the effective state, in the order of how soon somebody has to look.
 export interface State {
@@ -35,4 +35,16 @@ export function degraded(m: Machine | null): string {
     .filter((c) => c.status && broken.includes(c.type))
     .map((c) => c.message || c.type)
     .join('; ')
+}
+
+// Whether a condition is neither true nor false, because its witness is silent. A controller before conditions could be
+// unknown sends neither field.
+export function unknownCondition(c: Condition): boolean {
+  return !c.known && !c.status && (!!c.observed_at || c.reason === 'SITE_AGENT_SILENT')
+}
+
+// What a condition is, in a word.
+export function isOf(c: Condition): string {
+  if (unknownCondition(c)) return 'unknown'
+  return (c.status ? 'yes' : 'no') + (!c.known && c.observed_at ? ', as it was last observed' : '')
 }

@@ -308,7 +308,7 @@ func (s *scene) executing(e *explain.Explanation) {
 			e.Cause.Text += " (" + s.Progress.Message + ")"
 		}
 	}
-	if c := s.Condition(fleet.BMCReachable); s.throughBMC() && c != nil && !c.GetStatus() {
+	if c := s.Condition(fleet.BMCReachable); s.throughBMC() && c != nil && !c.GetStatus() && c.GetKnown() {
 		e.Cause.Reason = c.GetReason()
 		e.Cause.Text += "; the BMC is in trouble: " + c.GetMessage()
 		e.Actions = s.failure(c.GetReason(), c.GetMessage()).actions

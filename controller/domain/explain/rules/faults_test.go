@@ -553,12 +553,19 @@ var faultsOfRule = []fault{
 		l.withoutSite().f.Machine.Spec.BmcEndpoint = ""
 		st := l.f.Machine.Status
 		st.Agentless, st.Phase = true, baremetalv1.MachineStatus_MAINTENANCE
-		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: string(fleet.Reachable), Status: true})
+		st.Conditions = append(st.Conditions, &baremetalv1.Condition{Type: string(fleet.Reachable), Status: true,
+			Known: true})
 	}, "", explain.OnOperator, []string{"maintenance"}, "", "ingot"},
 	{"without an agent and silent", func(l *lab) {
 		l.f.Machine.Status.Agentless, l.f.Machine.Status.ProbedAddress = true, "10.20.0.50"
 	}, "MACHINE_UNREACHABLE", explain.OnOperator, []string{"installed without an agent", "does not answer the probe",
 		"10.20.0.50"}, "asked again", "ingot reboot m-1"},
+	{"without an agent, and its site is silent", func(l *lab) { l.withoutSite().unobserved() },
+		"NOT_OBSERVED", explain.OnAgent, []string{"the agent of site berlin, a-site, is silent", "observed last at"},
+		"reports it", "ingot agent list"},
+	{"without an agent, and its site is back", func(l *lab) { l.unobserved().f.Site.SilentSince = time.Time{} },
+		"NOT_OBSERVED", explain.OnAgent, []string{"is back", "has not reported the machine yet"}, "reports it",
+		"ingot agent list"},
 	{"never taken into service",
 		func(l *lab) { l.host().f.Machine.Status.Phase = baremetalv1.MachineStatus_FACTORY_READY },
 		"", explain.OnOperator, []string{"never taken into service"}, "", "ingot enter-maintenance m-1"},

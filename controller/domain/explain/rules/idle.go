@@ -41,6 +41,8 @@ var restRules = []rule{
 	{"frozen-fleet", func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
 	// what the provider says does not go with the node's state.
 	{"provider-drift", func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
+	// the agent of the machine's site is silent, and nothing else observes the machine.
+	{"not-observed", (*scene).notObserved, (*scene).explainSilence},
 	// the agent of a machine in service is silent.
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	// a machine that was installed without an agent does not answer its site's probe.
@@ -386,7 +388,7 @@ func saysThat(t fleet.ConditionType, so, next string) func(*scene, *explain.Expl
 
 func (s *scene) bmcTrouble() bool {
 	c := s.Condition(fleet.BMCReachable)
-	return c != nil && !c.GetStatus() && s.spec.GetBmcEndpoint() != ""
+	return c != nil && !c.GetStatus() && c.GetKnown() && s.spec.GetBmcEndpoint() != ""
 }
 
 func (s *scene) sayBMCTrouble(e *explain.Explanation) {

@@ -221,7 +221,7 @@ func (l *lab) machine(m operation.MachineChange) {
 
 func (l *lab) condition(t fleet.ConditionType, status bool, reason, message string) *lab {
 	c := &baremetalv1.Condition{Type: string(t), Status: status, Reason: reason, Message: message,
-		LastTransition: timestamppb.New(l.now)}
+		LastTransition: timestamppb.New(l.now), Known: true}
 	for i, have := range l.f.Machine.Status.Conditions {
 		if have.GetType() == string(t) {
 			l.f.Machine.Status.Conditions[i] = c
@@ -229,6 +229,16 @@ func (l *lab) condition(t fleet.ConditionType, status bool, reason, message stri
 		}
 	}
 	l.f.Machine.Status.Conditions = append(l.f.Machine.Status.Conditions, c)
+	return l
+}
+
+// unobserved has the site fall silent, which alone observed a machine without an agent.
+func (l *lab) unobserved() *lab {
+	l.f.Site.SilentSince = l.now.Add(-time.Minute)
+	l.f.Machine.Status.Conditions = append(l.f.Machine.Status.Conditions, &baremetalv1.Condition{
+		Type: string(fleet.Reachable), Reason: "SITE_AGENT_SILENT", LastTransition: timestamppb.New(l.now),
+		ObservedAt: timestamppb.New(l.f.Site.SilentSince), ObservedBy: siteID,
+	})
 	return l
 }
 
