@@ -46,11 +46,8 @@ var restRules = []rule{
 	// the agent of a machine in service is silent.
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	// a machine that was installed without an agent does not answer its site's probe.
-	{
-		"probe-silent",
-		func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
-		(*scene).sayProbeSilent,
-	},
+	{"probe-silent", func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
+		(*scene).sayProbeSilent},
 	// the condition Degraded is set.
 	{"drift", holds(fleet.Degraded), saysThat(fleet.Degraded, "the machine is degraded: ", "")},
 	// the condition of its BMC says so.
